@@ -1,0 +1,295 @@
+"""The command line: python main.py writes a text twice, autoregressively and speculatively, and compares.
+
+This file parses, calls and prints; the algorithm lives in sampling.py. A value that cannot be used ends the program with
+one line on stderr and exit code 2.
+"""
+
+import json as json_format
+import os
+import sys
+import time
+
+import fire
+import numpy as np
+from tqdm import tqdm
+
+import utils
+from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative, stop_at
+from utils import InputError
+
+# ---------------------------------------------------------------- values given on the command line
+
+
+def whole_number(name, text):
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"--{name} {text!r}: expected one whole number") from None
+
+
+def number(name, text):
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--{name} {text!r}: expected one number") from None
+
+
+def switch(name, text):
+    if text not in ("True", "False"):
+        raise InputError(f"--{name}={text!r}: expected no value")
+    return text == "True"
+
+
+def given_as_text(command):
+    """Make fire hand over each value as the type of its default, and text as it stands (123, None and [1, 2] too)."""
+    parsers = {int: whole_number, float: number, bool: switch, str: lambda name, text: text}
+    names = command.__code__.co_varnames[: command.__code__.co_argcount]
+    command.defaults = dict(zip(names, command.__defaults__))
+    for name, default in command.defaults.items():
+        parse = parsers[type(default)]
+        command = fire.decorators.SetParseFn(lambda text, n=name, p=parse: p(n, text), name)(command)
+    return command
+
+
+def joined_flags(arguments, defaults):
+    """["--K", "4", "--json"] -> ["--K=4", "--json=True"], so that no value can be taken for a flag, or a flag for a value."""
+    joined, rest = [], list(arguments)
+    while rest:
+        flag, equals, value = rest.pop(0).partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag in ("--help", "-h"):
+            return ["--help"]
+        if not flag.startswith("--") or name not in defaults:
+            what = "flag" if flag.startswith("-") else "argument"
+            raise InputError(f"unknown {what} {flag!r}: expected {', '.join('--' + name for name in defaults)}")
+        if not equals and isinstance(defaults[name], bool):
+            value = "True"
+        elif not equals:
+            if not rest:
+                raise InputError(f"--{name}: expected a value after it")
+            value = rest.pop(0)
+        joined.append(f"--{name}={value}")
+    return joined
+
+
+def read_prompt(prompt):
+    """The prompt itself, or standard input for "-", without its last line break."""
+    if prompt != "-":
+        return prompt
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input: byte {error.start} is not UTF-8; convert the text first") from None
+
+
+# ---------------------------------------------------------------- running and reporting
+
+
+def visible(ids, encoder):
+    """The ids without the <|endoftext|> that ended them."""
+    return ids[:-1] if ids and ids[-1] == encoder.end_of_text else ids
+
+
+def timed_run(rounds, n_tokens, encoder, show):
+    """Consume a decoding loop and time it: its rounds, and what the JSON object says of any decoder."""
+    decode, done = encoder.incremental_decoder(), []
+    bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=True if show else None)
+    begin = time.perf_counter()
+    next(rounds)  # the prefill
+    prefilled = time.perf_counter()
+    for one in rounds:
+        done.append(one)
+        bar.update(len(one.tokens))
+        if show:
+            show(decode(visible(one.tokens, encoder)))
+    seconds = time.perf_counter() - prefilled
+    bar.close()
+    if show:
+        show(decode([], final=True) + "\n")
+    ids = [int(token) for one in done for token in one.tokens]
+    return done, {
+        "text": encoder.decode(visible(ids, encoder)),
+        "token_ids": ids,
+        "seconds": seconds,
+        "prefill_seconds": prefilled - begin,
+        "tokens_per_second": len(ids) / seconds,
+    }
+
+
+def speculation(done):
+    """What it says of the speculative decoder beside that. Acceptance rate: accepted / examined, null if none was."""
+    counts = {name: sum(getattr(one, name) for one in done) for name in ("drafted", "examined", "accepted")}
+    return {
+        "rounds": len(done),
+        **counts,
+        "acceptance_rate": counts["accepted"] / counts["examined"] if counts["examined"] else None,
+        "tokens_per_target_pass": sum(len(one.tokens) for one in done) / len(done),
+    }
+
+
+def explain_difference(target, ids, first, second):
+    """Why two greedy texts differ: the place, the gap between the two best logits there, and a verdict.
+
+    The same logits, computed in one pass and one row at a time, show what rounding does to them. A gap within twice that
+    is a tie, which rounding may break either way; a larger one is a bug.
+    """
+    pairs = list(zip(first, second))
+    position = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    text, cache = ids + first[:position], target.new_cache()
+    whole = target.read(text, target.new_cache())[0]
+    for end in range(1, len(text) + 1):
+        single = target.read(text[:end], cache)[0]
+    rounding = max(abs(whole - single).max(), np.finfo(whole.dtype).eps * abs(whole).max())
+    gap = np.diff(np.sort(whole)[-2:])[0]
+    verdict = "tie" if gap <= 2 * rounding else "bug"
+    return {"position": position, "gap": float(gap), "float_error": float(rounding), "verdict": verdict}
+
+
+def report(results, difference, temperature):
+    """Print what both decoders have in common, below their blocks."""
+    one = results["speculative"]
+    if one and one["examined"]:
+        print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({one['accepted']} of {one['examined']} examined drafts)")
+    if one:
+        print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
+    if results["speedup"]:
+        print(f"Speedup = {results['speedup']:.2f}")
+    if results["identical"]:
+        print("The two texts are identical.")
+    elif difference:
+        print("The two texts differ from token {position} on: {verdict}.".format(**difference), end=" ")
+        print("The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}.".format(**difference))
+    elif results["identical"] is False:
+        print(f"The two texts differ, as two draws from one distribution do at temperature {temperature}.")
+
+
+def check_settings(K, n_tokens_to_generate, seed, mode, temperature, top_k, top_p, **others):
+    """The Filter of these settings. Raises InputError for one that makes no sense."""
+    for name, value, least in (("K", K, 1), ("n_tokens_to_generate", n_tokens_to_generate, 1), ("seed", seed, 0)):
+        if value < least:
+            raise InputError(f"--{name} {value}: expected {least} or more")
+    if mode not in ("both", "autoregressive", "speculative"):
+        raise InputError(f"--mode {mode!r}: expected both, autoregressive or speculative")
+    try:
+        return Filter(temperature, top_k, top_p)
+    except ValueError as error:
+        raise InputError(f"--{error}") from None
+
+
+def prompt_ids(prompt, encoder, n_ctx, n_tokens):
+    """The prompt as token ids; an empty one starts from <|endoftext|>. Raises InputError if it does not fit."""
+    try:
+        ids = encoder.encode(read_prompt(prompt)) or [encoder.end_of_text]
+    except ValueError as error:
+        raise InputError(f"--prompt: {error}") from None
+    if len(ids) >= n_ctx:
+        raise InputError(f"the prompt has {len(ids)} tokens: expected at most {n_ctx - 1}, the context less one; shorten it")
+    if len(ids) + n_tokens > n_ctx:
+        print(f"note: the context ends after {n_ctx - len(ids)} of {n_tokens} tokens", file=sys.stderr)
+    return ids
+
+
+@given_as_text
+def generate(
+    prompt="Once upon a time",
+    n_tokens_to_generate=60,
+    draft_model_size="0.5M",
+    target_model_size="7M",
+    models_dir=utils.MODELS_DIR,
+    K=4,
+    temperature=0.0,
+    top_k=0,
+    top_p=1.0,
+    seed=123,
+    stop="",
+    mode="both",
+    stream=False,
+    backend="numpy",
+    json=False,
+):
+    """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
+
+    Args:
+        prompt: the text to continue, or - for standard input; <|endoftext|> in it is ordinary text
+        n_tokens_to_generate: how many tokens, unless <|endoftext|>, the stop string or the end of the context comes first
+        draft_model_size: a size in models_dir, a folder, or ngram, which looks up what followed in the text itself
+        target_model_size: a size in models_dir, or a folder
+        models_dir: where the folders of the sizes are
+        K: how many tokens are drafted in a round
+        temperature: 0 is greedy decoding
+        top_k: sample from this many of the likeliest tokens; 0 is all
+        top_p: sample from the fewest likeliest tokens that reach this probability
+        seed: of the random draws
+        stop: end with the token that completes this string
+        mode: both, autoregressive or speculative
+        stream: print the text while it is written
+        backend: numpy or cupy
+        json: print one JSON object and nothing else
+    """
+    settings = {name: value for name, value in locals().items() if name != "json"}
+    filter = check_settings(**settings)
+    target, draft, encoder = utils.load_pair(
+        target_model_size, draft_model_size if mode != "autoregressive" else None, models_dir, backend
+    )
+    ids = prompt_ids(prompt, encoder, target.config.n_ctx, n_tokens_to_generate)
+    ended = stop_at(encoder, stop)
+
+    def rounds_of(decoder, n_tokens):
+        rng = np.random.default_rng(seed)
+        if decoder == "autoregressive":
+            return autoregressive(target, ids, n_tokens, filter, rng, ended)
+        drafter = NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
+        return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
+
+    show = (lambda text: print(text, end="", flush=True)) if stream and not json else None
+    results = {"autoregressive": None, "speculative": None}
+    for decoder in results if mode == "both" else [mode]:
+        list(rounds_of(decoder, 2))  # warm-up: new memory is slow the first time, which one side only would pay
+        if not json:
+            print(f"{decoder.capitalize()} Decode\n{'-' * len(decoder + ' decode')}")
+            print(f"Text = {encoder.decode(ids)}" if stream else "", end="", flush=True)
+        done, result = timed_run(rounds_of(decoder, n_tokens_to_generate), n_tokens_to_generate, encoder, show)
+        results[decoder] = result | (speculation(done) if decoder == "speculative" else {})
+        if not json:
+            print("Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill,".format(**result), end=" ")
+            print("{tokens_per_second:.1f} tokens/s".format(**result))
+            print("" if stream else f"Text = {encoder.decode(ids)}{result['text']}\n")
+
+    first, second = results.values()
+    results |= {"speedup": None, "identical": None}
+    difference = None
+    if first and second:
+        results["speedup"] = second["tokens_per_second"] / first["tokens_per_second"]
+        results["identical"] = first["token_ids"] == second["token_ids"]
+        if filter.greedy and not results["identical"]:
+            difference = explain_difference(target, ids, first["token_ids"], second["token_ids"])
+    if json:
+        extra = {"difference": difference} if difference else {}
+        print(json_format.dumps({"settings": settings, "prompt_token_ids": ids, **results, **extra}))
+    else:
+        report(results, difference, temperature)
+
+
+COMMANDS = {"generate": generate}
+
+
+def main(arguments):
+    """Run one command; without its name, generate. Returns the exit code."""
+    command = COMMANDS[arguments.pop(0) if arguments and arguments[0] in COMMANDS else "generate"]
+    try:
+        fire.Fire(command, joined_flags(arguments, command.defaults), name="main.py")
+        sys.stdout.flush()
+        return 0
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read our output has gone; leave nothing for the interpreter to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="replace")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""Small models and tokenizers that the tests share."""
+
+import json
+
+import numpy as np
+
+import utils
+from encoder import END_OF_TEXT, byte_symbols
+from gpt2 import Config
+
+TINY = Config(n_vocab=259, n_ctx=24, n_embd=16, n_head=2, n_layer=2)
+NUMPY = utils.get_backend("numpy")
+
+
+def tiny_model(seed=0, config=TINY, dtype=np.float64, scale=0.3):
+    """A model with random weights large enough that its predictions are far from uniform."""
+    return utils.random_model(config, NUMPY, dtype=dtype, seed=seed, scale=scale)
+
+
+def tiny_vocabulary():
+    """(vocabulary, merges) of 259 tokens: the bytes, two merges, <|endoftext|>."""
+    merges = [("t", "h"), ("th", "e")]
+    symbols = [*sorted(byte_symbols()), *("".join(pair) for pair in merges), END_OF_TEXT]
+    return {symbol: i for i, symbol in enumerate(symbols)}, merges
+
+
+def random_tensors(config, seed=0, dtype=np.float32):
+    """{name: array} for every parameter of a model."""
+    rng = np.random.default_rng(seed)
+    return {name: (0.1 * rng.standard_normal(shape)).astype(dtype) for name, shape in config.shapes().items()}
+
+
+def write_safetensors(path, tensors):
+    """Store {name: array} as safetensors: written from the format's description, not with the code under test.
+
+    An array of dtype uint16 is stored as bfloat16.
+    """
+    codes = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, array in tensors.items():
+        raw = array.tobytes()
+        header[name] = {"dtype": codes[array.dtype.name], "shape": list(array.shape)}
+        header[name]["data_offsets"] = [len(data), len(data) + len(raw)]
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def write_checkpoint(folder, config=TINY, tensors=None, names=("config.json", "vocab.json", "merges.txt")):
+    """A whole checkpoint folder, in Hugging Face's file names or, with other `names`, in OpenAI's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / "model.safetensors", random_tensors(config) if tensors is None else tensors)
+    shape = {"n_ctx": config.n_ctx, "n_embd": config.n_embd, "n_head": config.n_head, "n_layer": config.n_layer}
+    vocabulary, merges = tiny_vocabulary()
+    (folder / names[0]).write_text(json.dumps(shape | {"n_vocab": config.n_vocab}))
+    (folder / names[1]).write_text(json.dumps(vocabulary))
+    (folder / names[2]).write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
+    return folder
