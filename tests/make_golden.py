@@ -1,0 +1,92 @@
+"""Make golden.npz: what transformers' GPT2LMHeadModel computes, for test_gpt2.py to compare with where there is none.
+
+    pip install torch transformers
+    python tests/make_golden.py
+
+The weights are drawn, not stored: `recipe` is how, for both sides. transformers runs in float64, so that all of the
+test's tolerance is left to the rounding of the float32 code under test.
+"""
+
+import math
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the script is run by hand, from anywhere
+
+from gpt2 import Config  # noqa: E402
+from utils import SIZES  # noqa: E402
+
+GOLDEN = Path(__file__).with_name("golden.npz")
+CONFIGS = {"tiny": Config(n_vocab=259, n_ctx=24, n_embd=24, n_head=3, n_layer=2), "124M": SIZES["124M"]}  # d_head 8, 64
+
+
+def recipe(config, dtype=np.float32):
+    """`read(name)` for utils.build_model: random weights, each tensor drawn by itself, whatever the order.
+
+    Uniform, wide enough for logits that spread over several units: a standard deviation of 0.1 at 768 dimensions, about
+    that of the trained GPT-2. Layer norm weights lie around 1. Drawn as float32: every dtype holds the same numbers.
+    """
+    shapes = config.shapes()
+
+    def read(name):
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        noise = rng.random(shapes[name], dtype=np.float32)
+        noise -= 0.5
+        noise *= 8.0 / math.sqrt(config.n_embd)
+        if name.endswith("weight") and ".ln_" in "." + name:
+            noise += 1
+        return noise.astype(dtype, copy=False)
+
+    return read
+
+
+def reference(config, read, dtype):
+    """transformers' model with the weights of `read`."""
+    import torch
+    import transformers
+
+    shape = {"n_embd": config.n_embd, "n_head": config.n_head, "n_layer": config.n_layer}
+    shape |= {"vocab_size": config.n_vocab, "n_positions": config.n_ctx, "layer_norm_epsilon": config.epsilon}
+    shape |= {"bos_token_id": None, "eos_token_id": None}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)).to(getattr(torch, np.dtype(dtype).name)).eval()
+    weights = {f"transformer.{name}": torch.from_numpy(read(name).astype(dtype)) for name in config.shapes()}
+    unknown = model.load_state_dict(weights, strict=False)
+    assert not unknown.unexpected_keys and unknown.missing_keys == ["lm_head.weight"], unknown
+    assert model.lm_head.weight is model.transformer.wte.weight
+    return model
+
+
+def reference_logits(model, ids):  # [batch, n_seq] -> [batch, n_seq, n_vocab]
+    import torch
+
+    with torch.no_grad():
+        return model(torch.tensor(ids)).logits.numpy()
+
+
+def logsumexp(x):  # [..., n] -> [...]
+    top = x.max(axis=-1)
+    return top + np.log(np.exp(x - top[..., None]).sum(axis=-1))
+
+
+def main():
+    rng, golden = np.random.default_rng(0), {}
+    for name, config in CONFIGS.items():
+        ids = rng.integers(config.n_vocab, size=(2, config.n_ctx) if name == "tiny" else (1, 32))
+        logits = reference_logits(reference(config, recipe(config), np.float64), ids)
+        n_columns = min(config.n_vocab, 400)  # of 50257: all of 32 rows would be 6 MB
+        columns = np.sort(rng.choice(config.n_vocab, n_columns, replace=False))
+        best = np.sort(logits, axis=-1)
+        print(f"{name}: standard deviation {logits.std():.2f}, closest runner-up {(best[..., -1] - best[..., -2]).min():.4f}")
+        found = {"first_draws": recipe(config)("wte.weight")[0, :4], "ids": ids.astype(np.int32)}
+        found |= {"columns": columns.astype(np.int32), "logits": logits[..., columns].astype(np.float32)}
+        found |= {"argmax": logits.argmax(axis=-1).astype(np.int32), "logsumexp": logsumexp(logits)}
+        golden |= {f"{name}_{key}": value for key, value in found.items()}
+    np.savez_compressed(GOLDEN, **golden)
+    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

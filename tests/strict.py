@@ -1,0 +1,145 @@
+"""Arrays that refuse what a GPU's arrays would refuse: they stand in for CuPy where there is no GPU.
+
+An `Array` wraps a NumPy array and supports what gpt2.py uses, no more. NumPy's functions, arrays and scalars do not mix
+with it; float(), int(), bool() and iteration, each a hidden wait for the device, are refused. Every floating-point
+result must have the dtype of the weights. Each refusal is a TypeError.
+"""
+
+import operator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import utils
+
+
+def refuse(what):
+    def refused(self, *args, **kwargs):
+        raise TypeError(f"{what} of a strict array")
+
+    return refused
+
+
+def operation(apply):
+    """A binary operator between arrays of one module, or an array and a Python number (no subclass: no np.float64)."""
+    return lambda x, y: x.module.result(apply(x.data, x.module.operand(y)))
+
+
+def reflected(apply):
+    return lambda x, y: x.module.result(apply(x.module.operand(y), x.data))
+
+
+class Array:
+    """See the module's docstring. Made by Module.asarray."""
+
+    __slots__ = ("data", "module")
+
+    def __init__(self, data, module):
+        self.data, self.module = data, module
+
+    dtype = property(lambda self: self.data.dtype)
+    shape = property(lambda self: self.data.shape)
+    T = property(lambda self: self.module.result(self.data.T))
+
+    __add__, __radd__ = operation(operator.add), reflected(operator.add)
+    __sub__, __rsub__ = operation(operator.sub), reflected(operator.sub)
+    __mul__, __rmul__ = operation(operator.mul), reflected(operator.mul)
+    __truediv__, __rtruediv__ = operation(operator.truediv), reflected(operator.truediv)
+    __pow__ = operation(operator.pow)
+
+    def __matmul__(self, other):
+        return self.module.result(self.data @ self.module.host(other))
+
+    def __iadd__(self, other):
+        self.data += self.module.operand(other)
+        return self
+
+    def __getitem__(self, key):
+        return self.module.result(self.data[self.module.key(key)])
+
+    def __setitem__(self, key, value):
+        self.data[self.module.key(key)] = self.module.operand(value)
+
+    def reshape(self, *shape):
+        return self.module.result(self.data.reshape(*shape))
+
+    def transpose(self, *axes):
+        return self.module.result(self.data.transpose(*axes))
+
+    def swapaxes(self, a, b):
+        return self.module.result(self.data.swapaxes(a, b))
+
+    def sum(self, axis, keepdims=False):
+        return self.module.result(self.data.sum(axis=axis, keepdims=keepdims))
+
+    def max(self, axis, keepdims=False):
+        return self.module.result(self.data.max(axis=axis, keepdims=keepdims))
+
+    # NumPy asks for these before it takes an array for its own; without them np.sum(x) would quietly call x.sum()
+    __array_ufunc__ = None
+    __array__, __array_function__ = refuse("a NumPy copy"), refuse("a NumPy function")
+    __bool__, __float__, __int__, __index__ = refuse("bool()"), refuse("float()"), refuse("int()"), refuse("int()")
+    __iter__, __contains__, __eq__ = refuse("iteration"), refuse("iteration"), refuse("comparison")
+    __hash__ = None
+
+
+@dataclass
+class Module:
+    """The array module, a Backend's xp. `dtype` is the one float dtype there may be; `seen` counts results by dtype."""
+
+    dtype: np.dtype
+    seen: dict = field(default_factory=dict)
+
+    def result(self, data):
+        data = np.asarray(data)
+        if data.dtype.kind not in "fi" or (data.dtype.kind == "f" and data.dtype != self.dtype):
+            raise TypeError(f"a result of dtype {data.dtype}; the weights are {np.dtype(self.dtype)}")
+        self.seen[data.dtype.name] = self.seen.get(data.dtype.name, 0) + 1
+        return Array(data, self)
+
+    def host(self, x):
+        if not isinstance(x, Array) or x.module is not self:
+            raise TypeError(f"{type(x).__name__} where a strict array is due")
+        return x.data
+
+    def operand(self, x):
+        return x if type(x) in (int, float) else self.host(x)
+
+    def key(self, key):
+        """An array, or numbers, slices of numbers, ... and None."""
+        if isinstance(key, Array):
+            return self.host(key)
+        for part in key if type(key) is tuple else (key,):
+            for end in (part.start, part.stop, part.step) if type(part) is slice else (part,):
+                if type(end) not in (int, type(None), type(Ellipsis)):
+                    raise TypeError(f"a strict array indexed with {type(end).__name__}")
+        return key
+
+    def empty(self, shape, dtype):
+        return self.result(np.full(shape, np.nan, dtype))  # whatever memory holds; NaN shows if it is ever read
+
+    def full(self, shape, value, dtype):
+        return self.result(np.full(shape, self.operand(value), dtype))
+
+    def triu(self, x, k=0):
+        return self.result(np.triu(self.host(x), k))
+
+    def exp(self, x):
+        return self.result(np.exp(self.host(x)))
+
+    def tanh(self, x):
+        return self.result(np.tanh(self.host(x)))
+
+    def asarray(self, x):
+        """The one way in: a NumPy array or a list of numbers. A strict array is returned as it is."""
+        return x if isinstance(x, Array) else self.result(np.asarray(x))
+
+    def to_host(self, x):
+        """The one way out: a NumPy array."""
+        return self.host(x).copy()
+
+
+def backend(dtype):
+    """A Backend whose arrays are strict and of one float dtype."""
+    xp = Module(dtype)
+    return utils.Backend("strict", xp, xp.asarray, xp.to_host, weight=xp.asarray, synchronize=lambda: None)

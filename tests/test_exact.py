@@ -1,0 +1,207 @@
+"""The proof: speculative decoding has exactly the target's law.
+
+Every random choice the code makes is a draw or a toss. Replacing the two by a chooser that takes each branch in turn, and
+multiplies its probability, runs the real decoding loop through every possible history. The probabilities of the texts it
+ends in are then compared with the target's own, computed by the chain rule: no sampling, no statistics, 1e-12.
+"""
+
+import itertools
+from collections import defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sampling
+from gpt2 import Config
+from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative, verify
+from toys import tiny_model
+
+EOS = 2
+
+
+class Branches:
+    """Takes the choices of a script, then the first possible one each time; `trail` remembers what else there was."""
+
+    def __init__(self, script):
+        self.script, self.trail, self.probability = script, [], 1.0
+
+    def choose(self, p):
+        options = [i for i, mass in enumerate(p) if mass > 0]
+        taken = self.script[len(self.trail)] if len(self.trail) < len(self.script) else 0
+        self.trail.append((taken, len(options)))
+        self.probability *= p[options[taken]]
+        return options[taken]
+
+
+def law(run):
+    """{outcome: probability} over every branch of the draws and tosses in run() -> outcome."""
+    outcomes, script = defaultdict(float), []
+    with pytest.MonkeyPatch.context() as patch:
+        while script is not None:
+            branches = Branches(script)
+            patch.setattr(sampling, "draw", lambda p, rng: branches.choose(p))
+            patch.setattr(sampling, "toss", lambda r, rng: branches.choose([1 - min(r, 1), min(r, 1)]) == 1)
+            outcomes[run()] += branches.probability
+            trail = branches.trail
+            while trail and trail[-1][0] + 1 == trail[-1][1]:
+                trail.pop()
+            script = [taken for taken, _ in trail[:-1]] + [trail[-1][0] + 1] if trail else None
+    return dict(outcomes)
+
+
+class TableModel:
+    """Logits looked up by prefix, from log probabilities a test chooses; reads and forgets through a cache as GPT-2 does."""
+
+    def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
+        self.config, self.seed, self.zeros = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx), seed, zeros
+
+    def new_cache(self):
+        return SimpleNamespace(length=0, ids=[None] * self.config.n_ctx)
+
+    def row(self, prefix):
+        rng = np.random.default_rng([self.seed, *prefix])
+        p = rng.dirichlet(np.ones(self.config.n_vocab))
+        if self.zeros:
+            p[rng.integers(self.config.n_vocab)] = 0
+        with np.errstate(divide="ignore"):
+            return np.log(p)
+
+    def read(self, ids, cache, n_last=1):
+        assert n_last <= len(ids) <= self.config.n_ctx
+        cache.length = min(cache.length, len(ids) - n_last)
+        cache.ids[cache.length : len(ids)] = ids[cache.length :]
+        cache.length = len(ids)
+        rows = [self.row(cache.ids[:end]) for end in range(len(ids) - n_last + 1, len(ids) + 1)]
+        return np.array(rows).reshape(n_last, self.config.n_vocab)
+
+
+def chain_rule(target, ids, n_tokens, filter, ended):
+    """{text: probability} of the target alone, without any decoding loop."""
+    texts, done = {(): 1.0}, {}
+    for _ in range(min(n_tokens, target.config.n_ctx - len(ids))):
+        longer = {}
+        for text, probability in texts.items():
+            p = filter(target.read(ids + list(text), target.new_cache()))[0]
+            for token in np.flatnonzero(p):
+                into = done if ended([*text, token]) else longer
+                into[(*text, int(token))] = probability * p[token]
+        texts = longer
+    return texts | done
+
+
+def tokens_of(rounds):
+    return tuple(int(token) for one in rounds for token in one.tokens)
+
+
+def assert_same_law(found, expected):
+    assert found.keys() == expected.keys()
+    assert max(abs(found[text] - expected[text]) for text in expected) < 1e-12
+    assert abs(sum(found.values()) - 1) < 1e-12
+
+
+FILTERS = {
+    "T=1": Filter(1.0),
+    "T=0.7": Filter(0.7),
+    "T=2": Filter(2.0),
+    "greedy": Filter(0.0),
+    "top_k": Filter(1.0, top_k=2),
+    "top_p": Filter(1.0, top_p=0.8),
+    "all": Filter(1.3, top_k=2, top_p=0.7),
+}
+
+
+def never(generated):
+    return False
+
+
+def at_eos(generated):
+    return generated[-1] == EOS
+
+
+@pytest.mark.parametrize("zeros", ["", "p", "q", "pq"])
+@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("n_tokens, K, ended", [(4, 1, never), (4, 2, at_eos), (4, 3, never), (3, 5, at_eos)])
+def test_law_of_the_loop_with_tables(zeros, filter, n_tokens, K, ended):
+    target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
+    expected = chain_rule(target, [0], n_tokens, filter, ended)
+
+    def run():
+        drafter = NeuralDrafter(draft, filter, None)
+        return tokens_of(speculative(target, drafter, [0], n_tokens, K, filter, None, ended))
+
+    assert_same_law(law(run), expected)
+    plain = law(lambda: tokens_of(autoregressive(target, [0], n_tokens, filter, None, ended)))
+    assert_same_law(plain, expected)
+
+
+@pytest.mark.parametrize("filter", [FILTERS["T=1"], FILTERS["greedy"], FILTERS["all"]], ids=["T=1", "greedy", "all"])
+@pytest.mark.parametrize("K, ended", [(1, never), (2, at_eos), (3, never)])
+def test_law_of_the_loop_with_real_models_and_caches(filter, K, ended):
+    """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows here."""
+    config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
+    target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
+    expected = chain_rule(target, [1, 0], 4, filter, ended)
+    run = lambda: tokens_of(speculative(target, NeuralDrafter(draft, filter, None), [1, 0], 4, K, filter, None, ended))
+    assert_same_law(law(run), expected)
+
+
+@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
+def test_law_with_one_hot_drafts(filter):
+    """Look-up drafts are certain of what they propose, right or wrong; the prompt gives them something to look up."""
+    target, prompt = TableModel(3), [0, 1, 0, 1, 2, 0, 1]
+    run = lambda: tokens_of(speculative(target, NGramDrafter(3), prompt, 4, 3, filter, None, at_eos))
+    assert_same_law(law(run), chain_rule(target, prompt, 4, filter, at_eos))
+
+
+@pytest.mark.parametrize("draft_temperature", [0.0, 0.3, 3.0])
+def test_law_does_not_depend_on_how_the_draft_samples(draft_temperature):
+    """q must be what was drawn from; it need not be filtered like p. (It is, in the program: acceptance is higher.)"""
+    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
+    drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
+    run = lambda: tokens_of(speculative(target, drafter(), [0], 3, 2, filter, None))
+    assert_same_law(law(run), chain_rule(target, [0], 3, filter, never))
+
+
+@pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(5, 64), (64, 4), (5, 3)])
+def test_law_where_a_context_ends(n_ctx_target, n_ctx_draft):
+    """The target's context ends the text; the draft's only ends the drafting."""
+    target, draft, filter = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft), Filter(1.0)
+    run = lambda: tokens_of(speculative(target, NeuralDrafter(draft, filter, None), [0, 1], 4, 3, filter, None))
+    expected = chain_rule(target, [0, 1], 4, filter, never)
+    assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
+    assert_same_law(law(run), expected)
+
+
+distribution = st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any).map(lambda n: np.array(n) / sum(n))
+
+
+@settings(max_examples=200, deadline=None)
+@given(p=st.lists(distribution, min_size=3, max_size=3), q=st.lists(distribution, min_size=2, max_size=2))
+def test_verify_gives_p_for_any_q(p, q):
+    """One round on independent rows: the law of what it yields is the law of drawing from p row after row.
+
+    Accepted tokens come from rows 0 .. n - 1, the last from row n; completing every outcome with draws from the rows it
+    did not reach must give the product of the rows of p.
+    """
+    p, q = np.array(p), np.array(q)
+    found = np.zeros((4, 4, 4))
+    for draft in itertools.product(np.flatnonzero(q[0]), np.flatnonzero(q[1])):
+        for (n, token), probability in law(lambda: verify(draft, q, p, None)).items():
+            tokens = [*draft[:n], token]
+            rows = [np.eye(4)[token] for token in tokens] + list(p[len(tokens) :])
+            found += q[0, draft[0]] * q[1, draft[1]] * probability * np.einsum("i,j,k->ijk", *rows)
+    assert abs(found - np.einsum("i,j,k->ijk", *p)).max() < 1e-12
+
+
+def test_acceptance_is_one_minus_total_variation():
+    """Leviathan et al., corollary 3.6, computed exactly for one drafted token."""
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(5), 2), rng.dirichlet(np.ones(5), 1)
+    accepted = 0.0
+    for token in range(5):
+        outcomes = law(lambda: verify([token], q, p, None)[0])
+        accepted += q[0, token] * outcomes.get(1, 0.0)
+    assert abs(accepted - (1 - abs(p[0] - q[0]).sum() / 2)) < 1e-12

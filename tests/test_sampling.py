@@ -1,0 +1,306 @@
+"""The filter against definitions, the primitives, the drafters, and how the loops count and end."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sampling
+from encoder import Encoder
+from gpt2 import Config
+from sampling import (
+    Filter,
+    NeuralDrafter,
+    NGramDrafter,
+    Round,
+    autoregressive,
+    draw,
+    residual,
+    speculative,
+    stop_at,
+    toss,
+    verify,
+)
+from toys import TINY, tiny_model, tiny_vocabulary
+
+LOGITS = np.log(np.array([[0.1, 0.2, 0.3, 0.4]]))
+TARGET, DRAFT = tiny_model(1), tiny_model(2)
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def run(n_tokens, K=4, filter=Filter(), ids=(1, 2, 3), ended=sampling.never, drafter=None, seed=0, target=TARGET):
+    """The rounds of a speculative run after its prefill."""
+    rng = generator(seed)
+    drafter = drafter or NeuralDrafter(DRAFT, filter, rng)
+    return list(speculative(target, drafter, list(ids), n_tokens, K, filter, rng, ended))[1:]
+
+
+def run_alone(n_tokens, filter=Filter(), ids=(1, 2, 3), ended=sampling.never, seed=0, target=TARGET):
+    return list(autoregressive(target, list(ids), n_tokens, filter, generator(seed), ended))[1:]
+
+
+def tokens(rounds):
+    return [token for one in rounds for token in one.tokens]
+
+
+# ---------------------------------------------------------------- the filter
+
+
+@pytest.mark.parametrize(
+    "filter, expected",
+    [
+        (Filter(1.0), [0.1, 0.2, 0.3, 0.4]),
+        (Filter(0.5), [1 / 30, 4 / 30, 9 / 30, 16 / 30]),  # squares, rescaled
+        (Filter(0.0), [0, 0, 0, 1]),
+        (Filter(1e-6), [0, 0, 0, 1]),
+        (Filter(1.0, top_k=2), [0, 0, 3 / 7, 4 / 7]),
+        (Filter(1.0, top_k=9), [0.1, 0.2, 0.3, 0.4]),
+        (Filter(1.0, top_k=0), [0.1, 0.2, 0.3, 0.4]),
+        (Filter(1.0, top_p=0.35), [0, 0, 0, 1]),
+        (Filter(1.0, top_p=0.65), [0, 0, 3 / 7, 4 / 7]),
+        (Filter(1.0, top_p=0.75), [0, 2 / 9, 3 / 9, 4 / 9]),
+        (Filter(1.0, top_k=3, top_p=0.75), [0, 0, 3 / 7, 4 / 7]),  # 7/9 of what top_k left is enough
+    ],
+)
+def test_filter_on_four_tokens_by_hand(filter, expected):
+    assert np.allclose(filter(LOGITS)[0], expected, atol=1e-12)
+
+
+logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(lambda row: np.array([row], dtype=np.float32))
+
+
+@settings(deadline=None)
+@given(logit_rows, st.floats(0.1, 3), st.integers(0, 13), st.floats(0.01, 1))
+def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p):
+    p = Filter(temperature, top_k, top_p)(logits)[0]
+    full = Filter(temperature)(logits)[0]
+    order = np.argsort(-full, kind="stable")
+    if top_k:
+        order = order[:top_k]
+    mass = full[order].cumsum() / full[order].sum()
+    size = 1 + np.count_nonzero(mass < top_p - 1e-12)
+    kept = np.flatnonzero(p)
+    assert abs(p.sum() - 1) < 1e-12
+    assert set(kept) <= set(order[:size]) and (len(kept) == size or abs(mass[len(kept) - 1] - top_p) < 1e-9)
+    assert np.allclose(p[kept] / p[kept].sum(), full[kept] / full[kept].sum())
+
+
+def test_filter_of_a_real_vocabulary_matches_a_full_sort():
+    """The nucleus is found among the few tokens that can be in it; sorting all 50,257 must give the same."""
+    logits = generator().normal(0, 3, (3, 50257)).astype(np.float32)
+    for row, full in zip(Filter(1.0, top_p=0.9)(logits), Filter(1.0)(logits)):
+        order = np.argsort(-full, kind="stable")
+        nucleus = order[: 1 + np.searchsorted(full[order].cumsum(), 0.9)]
+        assert set(np.flatnonzero(row)) == set(nucleus)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_float32_logits_of_any_size_give_finite_probabilities():
+    logits = np.array([[3e38, -3e38, 0, 1], [-np.inf, 5, 5, -np.inf]], dtype=np.float32)
+    for temperature in (0, 1e-5, 1, 1e4):
+        p = Filter(temperature)(logits)
+        assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1) and p.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "bad", [{"temperature": -1}, {"temperature": np.nan}, {"temperature": np.inf}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}]
+)
+def test_filter_refuses_settings_without_a_meaning(bad):
+    with pytest.raises(ValueError, match=f"{next(iter(bad))} .*expected"):
+        Filter(**bad)
+
+
+# ---------------------------------------------------------------- the primitives
+
+
+class Fixed:
+    """An rng whose every number is u."""
+
+    def __init__(self, u):
+        self.u = u
+
+    def random(self):
+        return self.u
+
+
+LARGEST = 1 - 2.0**-53  # the largest number a generator returns
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any))
+def test_draw_inverts_the_cumulative_distribution(weights):
+    """The u that give token i fill an interval of length p(i): checked at both of its ends, and at the ends of [0, 1)."""
+    p = np.array(weights) / sum(weights)
+    edges = np.concatenate([[0], p.cumsum()])
+    for i in np.flatnonzero(p):
+        low, high = edges[i], edges[i + 1]
+        assert draw(p, Fixed(low + 1e-9 * p[i])) == i == draw(p, Fixed(high - 1e-9 * p[i]))
+    assert p[draw(p, Fixed(0.0))] > 0 and p[draw(p, Fixed(LARGEST))] > 0
+
+
+@given(st.integers(0, 2**32))
+def test_draw_never_leaves_the_vocabulary_whatever_the_rounding(seed):
+    p = generator(seed).random(1000) ** 8
+    p /= p.sum() * (1 + 1e-9)  # a sum that is not quite 1
+    p[-3:] = 0
+    assert p[draw(p, Fixed(LARGEST))] > 0
+
+
+def test_toss_is_certain_at_the_ends():
+    assert not toss(0.0, Fixed(0.0)) and toss(1.0, Fixed(LARGEST)) and toss(7.0, Fixed(LARGEST))
+    assert toss(0.5, Fixed(0.4999)) and not toss(0.5, Fixed(0.5))
+
+
+def test_residual_by_hand_and_when_rounding_leaves_none():
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])
+    assert np.allclose(residual(p, q), [1, 0, 0])
+    assert np.array_equal(residual(p, p), p)  # p = q: nothing can be rejected, but rounding may try
+    assert np.array_equal(residual(p, p + 1e-17), p)
+
+
+def test_verify_draws_every_coin_anew():
+    """Coins that repeat are not coins: over many rounds the first and second acceptance are independent."""
+    p, q = np.full((3, 4), 0.25), np.tile([0.5, 0.5, 0, 0], (2, 1))
+    rng, counts = generator(), np.zeros(3)
+    for _ in range(4000):
+        counts[verify([0, 1], q, p, rng)[0]] += 1
+    # 1/2, 1/4, 1/4 expected; 5 standard deviations are 158 and 137: odds below one in a million
+    assert abs(counts[0] - 2000) < 158 and abs(counts[1] - 1000) < 137 and abs(counts[2] - 1000) < 137
+
+
+# ---------------------------------------------------------------- the loops: how many tokens, and where they end
+
+
+@pytest.mark.parametrize("K", [1, 2, 4, 7, 50])
+@pytest.mark.parametrize("n_tokens", [1, 2, 5, 20])
+@pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
+def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
+    for rounds in (run(n_tokens, K, filter), run(n_tokens, K, filter, drafter=NGramDrafter(TINY.n_vocab))):
+        assert len(tokens(rounds)) == n_tokens
+        assert all(one.drafted <= K and len(one.tokens) == one.accepted + 1 for one in rounds)
+        assert all(one.accepted <= one.examined <= one.drafted for one in rounds)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 258), min_size=1, max_size=8), st.integers(1, 6), st.integers(0, 99), st.booleans())
+def test_greedy_text_is_the_same_with_any_draft(ids, K, seed, ngram):
+    target = tiny_model(seed)
+    drafter = NGramDrafter(TINY.n_vocab) if ngram else NeuralDrafter(tiny_model(seed + 100), Filter(), generator())
+    assert tokens(run(12, K, ids=ids, drafter=drafter, target=target)) == tokens(run_alone(12, ids=ids, target=target))
+
+
+@pytest.mark.parametrize("K", [1, 3, 8])
+def test_a_perfect_draft_is_always_accepted(K):
+    """Draft and target the same model: each round gives K + 1 tokens, which a stale draft cache would not reach."""
+    for filter in (Filter(), Filter(1.0), Filter(0.8, 20, 0.9)):
+        rng = generator()
+        rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, rng))
+        assert all(one.accepted == one.drafted for one in rounds)
+        assert len(rounds) == -(-18 // (K + 1))
+        assert rounds[0].sources == ["draft"] * K + ["bonus"]
+
+
+@pytest.mark.parametrize("decode", [run, run_alone])
+def test_the_context_ends_the_text(decode):
+    ids = list(range(1, 21))
+    assert len(tokens(decode(50, ids=ids))) == TINY.n_ctx - 20
+    assert tokens(decode(50, ids=list(range(TINY.n_ctx)))) == []
+    with pytest.raises(ValueError, match="prompt of 25 tokens"):
+        decode(5, ids=[1] * 25)
+    with pytest.raises(ValueError, match="prompt of 0 tokens"):
+        decode(5, ids=[])
+
+
+@pytest.mark.parametrize("decode", [run, run_alone])
+def test_a_prompt_of_one_token(decode):
+    assert len(tokens(decode(6, ids=[7]))) == 6
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
+    """Whatever token ends the text, nothing after it is kept or counted; the draft accepts all, so it lies in a run."""
+    ended = lambda generated: len(generated) == place + 1
+    rounds = run(8, 3, Filter(), drafter=NeuralDrafter(TARGET, Filter(), generator()), ended=ended)
+    greedy = tokens(run_alone(8))
+    assert tokens(rounds) == greedy[: place + 1]
+    last = rounds[-1]
+    assert last.accepted <= last.examined <= last.drafted and len(last.sources) == len(last.tokens)
+    assert tokens(run_alone(8, ended=ended)) == greedy[: place + 1]
+
+
+def test_token_zero_is_a_token_like_any_other():
+    certain = tiny_model(1)
+    certain.params["wte"][:] = 0  # the output head too: all logits are equal, and the first of equals wins
+    rounds = run(6, 3, target=certain)
+    assert tokens(rounds) == [0] * 6 == tokens(run_alone(6, target=certain))
+
+
+def test_stop_at_end_of_text_or_string():
+    encoder = Encoder(*tiny_vocabulary())
+    ids = encoder.encode("once the éx")
+    ended = stop_at(encoder, "the é")
+    assert [ended(ids[:n]) for n in range(1, len(ids) + 1)].index(True) == len(encoder.encode("once the é")) - 1
+    assert ended([5, encoder.end_of_text]) and not stop_at(encoder)(ids)
+    long_token = encoder.encode("the")  # one token that holds the string, and more
+    assert len(long_token) == 1 and stop_at(encoder, "h")(long_token)
+
+
+@pytest.mark.parametrize("K", [0, -1])
+def test_speculation_needs_a_draft_of_at_least_one_token(K):
+    with pytest.raises(ValueError, match=f"K = {K}"):
+        run(5, K)
+
+
+def test_draft_and_target_must_share_a_vocabulary():
+    other = tiny_model(3, Config(258, 24, 16, 2, 2))
+    with pytest.raises(ValueError, match="258 and 259"):
+        run(5, drafter=NeuralDrafter(other, Filter(), generator()))
+
+
+def test_a_draft_with_a_shorter_context_stops_drafting():
+    short = tiny_model(2, Config(259, 8, 16, 2, 2))
+    rounds = run(15, 3, drafter=NeuralDrafter(short, Filter(), generator()))
+    assert tokens(rounds) == tokens(run_alone(15)) and rounds[-1].sources == ["target"] and rounds[0].drafted == 3
+
+
+def test_seeds_decide():
+    assert tokens(run(12, filter=Filter(1.0), seed=1)) == tokens(run(12, filter=Filter(1.0), seed=1))
+    assert tokens(run(12, filter=Filter(1.0), seed=1)) != tokens(run(12, filter=Filter(1.0), seed=2))
+
+
+def test_sources_of_a_round():
+    assert Round([1, 2, 3], drafted=2, accepted=2).sources == ["draft", "draft", "bonus"]
+    assert Round([1, 2], drafted=2, accepted=1).sources == ["draft", "correction"]
+    assert Round([1]).sources == ["target"] and Round([]).sources == []
+    assert Round([1], drafted=3, accepted=1).sources == ["draft"]  # the text ended there
+
+
+# ---------------------------------------------------------------- drafters
+
+
+@pytest.mark.parametrize(
+    "ids, k, expected",
+    [
+        ([1, 2, 3, 4, 1, 2, 3], 2, [4, 1]),  # the longest match
+        ([1, 2, 9, 1, 2, 8, 1, 2], 2, [8, 1]),  # the latest of two
+        ([5, 5, 5, 5, 5], 3, [5, 5]),  # no occurrence has three followers; the earliest has most
+        ([7, 8, 9, 5, 9], 1, [5]),  # a match of one token
+        ([1, 2, 3], 4, []),
+        ([4], 4, []),
+        ([1, 2, 1], 0, []),
+    ],
+)
+def test_ngram_drafts(ids, k, expected):
+    draft, q = NGramDrafter(10).propose(ids, k)
+    assert draft == expected
+    assert q.shape == (len(expected), 10) and np.array_equal(q.argmax(axis=1), expected) and (q.sum(axis=1) == 1).all()
+
+
+def test_neural_drafts_are_drawn_from_their_q():
+    drafter = NeuralDrafter(DRAFT, Filter(1.0), generator())
+    draft, q = drafter.propose([1, 2, 3], 4)
+    fresh = Filter(1.0)(DRAFT.read([1, 2, 3, *draft[:-1]], DRAFT.new_cache(), n_last=4))
+    assert np.allclose(q, fresh, atol=1e-12) and len(draft) == 4
