@@ -75,7 +75,11 @@ class Encoder:
             self.end_of_text = vocabulary[END_OF_TEXT]
         except KeyError as missing:
             raise ValueError(f"the vocabulary lacks {missing.args[0]!r}, which bytes or merges need") from None
+        if any(type(i) is not int for i in vocabulary.values()) or {*vocabulary.values()} != {*range(len(vocabulary))}:
+            raise ValueError(f"the ids of the vocabulary are not 0 to {len(vocabulary) - 1}")
         self._merges = {(a, b): (rank, joined) for rank, (a, b, joined) in enumerate(pairs)}
+        if odd := [s for s in vocabulary if s != END_OF_TEXT and not {*s} <= symbols.keys()]:
+            raise ValueError(f"the token {odd[0]!r} is not spelled in GPT-2's byte symbols")
         self._bytes = {i: bytes(symbols[c] for c in s) for s, i in vocabulary.items() if s != END_OF_TEXT}
         self._bytes[self.end_of_text] = END_OF_TEXT.encode()
         self.n_vocab = len(vocabulary)

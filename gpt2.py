@@ -137,5 +137,8 @@ class Model:
         if not n_last <= len(ids) <= n_ctx:
             raise ValueError(f"cannot read {len(ids)} tokens for {n_last} rows of logits with a context of {n_ctx}")
         cache.length = min(cache.length, len(ids) - n_last)
-        new = self.backend.asarray(ids[cache.length :])[None]
-        return self.backend.to_host(forward(new, self.params, self.config, cache, n_last, self.backend.xp)[0])
+        xp, new = self.backend.xp, ids[cache.length :]
+        if len(new) == 0:  # a prefill that has been done
+            return self.backend.to_host(xp.empty((0, self.config.n_vocab), dtype=cache.k.dtype))
+        new = self.backend.asarray(new)[None]
+        return self.backend.to_host(forward(new, self.params, self.config, cache, n_last, xp)[0])

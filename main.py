@@ -4,10 +4,16 @@ This file parses, calls and prints; the algorithm lives in sampling.py. A value 
 one line on stderr and exit code 2.
 """
 
+import importlib
+import inspect
 import json as json_format
 import os
+import re
 import sys
 import time
+from functools import partial
+
+import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
 
 import fire
 import numpy as np
@@ -20,49 +26,39 @@ from utils import InputError
 # ---------------------------------------------------------------- values given on the command line
 
 
-def whole_number(name, text):
+def parse(name, default, text):
+    """A value from the command line, as the type of the flag's default. Raises InputError."""
     try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"--{name} {text!r}: expected one whole number") from None
+        return {"True": True, "False": False}[text] if isinstance(default, bool) else type(default)(text)
+    except (ValueError, KeyError):
+        expected = {bool: "no value", int: "one whole number", float: "one number"}[type(default)]
+        raise InputError(f"--{name} {text!r}: expected {expected}") from None
 
 
-def number(name, text):
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"--{name} {text!r}: expected one number") from None
-
-
-def switch(name, text):
-    if text not in ("True", "False"):
-        raise InputError(f"--{name}={text!r}: expected no value")
-    return text == "True"
+def flags_of(command):
+    """{flag: default} of a function whose parameters all have one."""
+    return {name: parameter.default for name, parameter in inspect.signature(command).parameters.items()}
 
 
 def given_as_text(command):
-    """Make fire hand over each value as the type of its default, and text as it stands (123, None and [1, 2] too)."""
-    parsers = {int: whole_number, float: number, bool: switch, str: lambda name, text: text}
-    names = command.__code__.co_varnames[: command.__code__.co_argcount]
-    command.defaults = dict(zip(names, command.__defaults__))
-    for name, default in command.defaults.items():
-        parse = parsers[type(default)]
-        command = fire.decorators.SetParseFn(lambda text, n=name, p=parse: p(n, text), name)(command)
+    """Make fire hand a value over as it stands: it would read 123, None or [1, 2] as Python, and a prompt is text."""
+    for name, default in flags_of(command).items():
+        command = fire.decorators.SetParseFn(partial(parse, name, default), name)(command)
     return command
 
 
-def joined_flags(arguments, defaults):
-    """["--K", "4", "--json"] -> ["--K=4", "--json=True"], so that no value can be taken for a flag, or a flag for a value."""
+def joined_flags(arguments, flags):
+    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a flag for a value."""
     joined, rest = [], list(arguments)
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         if flag in ("--help", "-h"):
-            return ["--help"]
-        if not flag.startswith("--") or name not in defaults:
+            return None
+        if not flag.startswith("--") or name not in flags:
             what = "flag" if flag.startswith("-") else "argument"
-            raise InputError(f"unknown {what} {flag!r}: expected {', '.join('--' + name for name in defaults)}")
-        if not equals and isinstance(defaults[name], bool):
+            raise InputError(f"unknown {what} {flag!r}: expected {', '.join('--' + name for name in flags)}")
+        if not equals and isinstance(flags[name], bool):
             value = "True"
         elif not equals:
             if not rest:
@@ -72,10 +68,18 @@ def joined_flags(arguments, defaults):
     return joined
 
 
+def usage(command):
+    """The help text: the function's docstring, its arguments as flags with their defaults."""
+    flags, text = flags_of(command), inspect.getdoc(command)
+    return re.sub(r"(?m)^    (\w+):", lambda found: f"    --{found[1]} (default {flags[found[1]]!r}):", text)
+
+
 def read_prompt(prompt):
     """The prompt itself, or standard input for "-", without its last line break."""
     if prompt != "-":
         return prompt
+    if sys.stdin is None:
+        raise InputError("--prompt -: standard input is closed; give the text after --prompt")
     try:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -176,12 +180,16 @@ def check_settings(K, n_tokens_to_generate, seed, mode, temperature, top_k, top_
         raise InputError(f"--{error}") from None
 
 
+def token_ids(name, text, encoder):
+    try:
+        return encoder.encode(text)
+    except ValueError as error:
+        raise InputError(f"--{name}: {error}") from None
+
+
 def prompt_ids(prompt, encoder, n_ctx, n_tokens):
     """The prompt as token ids; an empty one starts from <|endoftext|>. Raises InputError if it does not fit."""
-    try:
-        ids = encoder.encode(read_prompt(prompt)) or [encoder.end_of_text]
-    except ValueError as error:
-        raise InputError(f"--prompt: {error}") from None
+    ids = token_ids("prompt", read_prompt(prompt), encoder) or [encoder.end_of_text]
     if len(ids) >= n_ctx:
         raise InputError(f"the prompt has {len(ids)} tokens: expected at most {n_ctx - 1}, the context less one; shorten it")
     if len(ids) + n_tokens > n_ctx:
@@ -189,7 +197,6 @@ def prompt_ids(prompt, encoder, n_ctx, n_tokens):
     return ids
 
 
-@given_as_text
 def generate(
     prompt="Once upon a time",
     n_tokens_to_generate=60,
@@ -205,6 +212,8 @@ def generate(
     mode="both",
     stream=False,
     backend="numpy",
+    kernels="auto",
+    verbose=False,
     json=False,
 ):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
@@ -224,13 +233,20 @@ def generate(
         mode: both, autoregressive or speculative
         stream: print the text while it is written
         backend: numpy or cupy
+        kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64 columns on 2 threads
+        verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else
     """
-    settings = {name: value for name, value in locals().items() if name != "json"}
+    settings = {name: value for name, value in locals().items() if name not in ("json", "verbose")}
     filter = check_settings(**settings)
-    target, draft, encoder = utils.load_pair(
-        target_model_size, draft_model_size if mode != "autoregressive" else None, models_dir, backend
-    )
+    arrays = utils.get_backend(backend, kernels)
+    draft_size = draft_model_size if mode != "autoregressive" else None
+    target, draft, encoder = utils.load_pair(target_model_size, draft_size, models_dir, arrays)
+    if verbose:
+        for role, model in (("target", target), ("draft", draft)):
+            for shape, kernel in utils.kernels_of(model).items() if model else ():
+                print(f"{role} {shape}: {kernel}", file=sys.stderr)
+    token_ids("stop", stop, encoder)  # refuses what is no text
     ids = prompt_ids(prompt, encoder, target.config.n_ctx, n_tokens_to_generate)
     ended = stop_at(encoder, stop)
 
@@ -270,26 +286,34 @@ def generate(
         report(results, difference, temperature)
 
 
-COMMANDS = {"generate": generate}
+COMMANDS = {"generate": __name__, "profile": "experiments.profiling"}  # in which module; imported when asked for
 
 
 def main(arguments):
     """Run one command; without its name, generate. Returns the exit code."""
-    command = COMMANDS[arguments.pop(0) if arguments and arguments[0] in COMMANDS else "generate"]
+    name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "generate"
+    command = getattr(importlib.import_module(COMMANDS[name]), name)
     try:
-        fire.Fire(command, joined_flags(arguments, command.defaults), name="main.py")
+        flags = joined_flags(arguments, flags_of(command))
+        if flags is None:
+            print(usage(command))
+        else:
+            fire.Fire(given_as_text(command), flags, name="main.py")
         sys.stdout.flush()
         return 0
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("error:", "\\n".join(str(error).splitlines()), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read our output has gone; leave nothing for the interpreter to flush
+    except OSError as error:  # nobody reads our output any more, or its disk is full; leave nothing to be flushed later
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: {error}", file=sys.stderr)
+        return 141 if isinstance(error, BrokenPipeError) else 1
 
 
 if __name__ == "__main__":
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed it
     sys.stdout.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))

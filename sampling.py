@@ -138,7 +138,7 @@ class NeuralDrafter:
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
     def prefill(self, ids):
-        if 0 < len(ids) <= self.model.config.n_ctx:
+        if len(ids) <= self.model.config.n_ctx:
             self.model.read(ids, self.cache, n_last=0)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
@@ -227,8 +227,7 @@ def start(target, ids, n_tokens):
     if not 0 < len(ids) <= target.config.n_ctx:
         raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {target.config.n_ctx}")
     cache = target.new_cache()
-    if len(ids) > 1:
-        target.read(ids[:-1], cache, n_last=0)
+    target.read(ids[:-1], cache, n_last=0)
     return list(ids), min(len(ids) + n_tokens, target.config.n_ctx), cache
 
 

@@ -15,11 +15,13 @@ import math
 import os
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
 
+from backends import cpu
 from encoder import Encoder
 from gpt2 import Config, Model
 
@@ -44,34 +46,46 @@ class InputError(ValueError):
 class Backend:
     """Where arrays live and how they are multiplied; everything that differs between NumPy and CuPy.
 
-    xp is the array module; asarray and to_host move arrays between it and NumPy; weight(w) lays out a matrix [n_in, n_out]
-    so that `x @ weight(w)` is fast; synchronize waits until all work handed out is done, for those who measure.
+    xp is the array module; asarray and to_host move arrays there and back to NumPy; plan(config, dtype) returns a function
+    that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast; synchronize waits until all work is done.
     """
 
     name: str
     xp: Any
     asarray: Callable
     to_host: Callable
-    weight: Callable
+    plan: Callable
     synchronize: Callable
 
 
-def get_backend(name="numpy"):
-    """The backend of that name, "numpy" or "cupy". Raises InputError if there is none or it cannot run here."""
+def get_backend(name="numpy", kernels="auto"):
+    """The backend of that name, "numpy" or "cupy". Raises InputError if there is none or it cannot run here.
+
+    kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2" is tiles 64 columns
+    wide on 2 threads.
+    """
     if name == "numpy":
-        return Backend("numpy", np, np.asarray, np.asarray, weight=lambda w: w, synchronize=lambda: None)
+        if kernels not in ("auto", "plain") and not re.fullmatch(r"[1-9]\d{0,5}x[1-9]\d?", kernels):
+            raise InputError(f"kernels {kernels!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
+        plan = partial(cpu.plan, pinned=None if kernels == "auto" else kernels)
+        return Backend("numpy", np, np.asarray, np.asarray, plan, synchronize=lambda: None)
     if name != "cupy":
         raise InputError(f"backend {name!r}: expected numpy or cupy")
     try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
+        from backends import gpu
     except ImportError:
         raise InputError("backend 'cupy': CuPy is not installed; try pip install cupy-cuda12x") from None
-    except Exception as error:
-        raise InputError(f"backend 'cupy': no usable GPU ({str(error).splitlines()[0]}); use --backend numpy") from None
-    synchronize = cupy.cuda.get_current_stream().synchronize
-    return Backend("cupy", cupy, cupy.asarray, cupy.asnumpy, weight=cupy.asarray, synchronize=synchronize)
+    except RuntimeError as error:
+        raise InputError(f"backend 'cupy': no usable GPU ({error}); use --backend numpy") from None
+    return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, gpu.plan, gpu.synchronize)
+
+
+def kernels_of(model):
+    """What was chosen for each shape of weight: {"768x3072": description}."""
+    block = model.params["blocks"][0]
+    weights = [part["weight"] for parts in (block["attn"], block["mlp"]) for part in parts.values()]
+    weights.append(model.params["head"])
+    return {"x".join(map(str, w.shape)): str(getattr(w, "kernel", "plain")) for w in weights}
 
 
 # ---------------------------------------------------------------- checkpoint files
@@ -114,24 +128,27 @@ class SafeTensors:
             try:
                 self.header = json.loads(file.read(length))
                 self.header.pop("__metadata__", None)
-                ends = [self._check(name, size - 8 - length) for name in self.header]
+                spans = sorted(self._check(name, size - 8 - length) for name in self.header)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 what = error if isinstance(error, InputError) else f"{path}: has a damaged header; fetch it again"
                 raise InputError(str(what)) from None
-        if max(ends, default=0) != size - 8 - length:
-            raise InputError(f"{path}: has {size - 8 - length} bytes of tensors, its header says {max(ends, default=0)}")
+        ends = [0, *(end for _, end in spans)]
+        if [begin for begin, _ in spans] != ends[:-1] or ends[-1] != size - 8 - length:
+            raise InputError(f"{path}: its tensors overlap or leave gaps in its {size - 8 - length} bytes; fetch it again")
         self.start = 8 + length
 
     def _check(self, name, n_bytes):
         entry = self.header[name]
         begin, end = entry["data_offsets"]
+        if not {type(n) for n in [begin, end, *entry["shape"]]} <= {int}:
+            raise TypeError
         known = entry["dtype"] in self.DTYPES
         width = np.dtype(self.DTYPES[entry["dtype"]]).itemsize if known else 0
         if end > n_bytes:
-            raise InputError(f"{self.path}: is truncated: {name} ends at byte {end} of {n_bytes}; fetch it again")
+            raise InputError(f"{self.path}: is truncated: {name!r} ends at byte {end} of {n_bytes}; fetch it again")
         if not 0 <= begin <= end or (known and end - begin != width * math.prod(entry["shape"])):
-            raise InputError(f"{self.path}: {name} has impossible offsets; fetch the file again")
-        return end
+            raise InputError(f"{self.path}: {name!r} has impossible offsets; fetch the file again")
+        return begin, end
 
     def read(self, name, dtype):
         """The tensor as an array of `dtype`."""
@@ -152,7 +169,7 @@ def read_config(folder):
     names = {"n_vocab": "vocab_size", "n_ctx": "n_positions", "n_embd": "", "n_head": "", "n_layer": ""}
     found = {name: values.get(name, values.get(other)) for name, other in names.items()}
     for name, value in found.items():
-        if not isinstance(value, int) or value < 1:
+        if type(value) is not int or value < 1:  # not isinstance: True is an int
             raise InputError(f"{path}: {name} is {value!r}; expected a whole number above 0")
     if found["n_embd"] % found["n_head"]:
         raise InputError(f"{path}: n_embd {found['n_embd']} is not a multiple of n_head {found['n_head']}")
@@ -167,7 +184,10 @@ def read_config(folder):
     for name, allowed in expected.items():
         if name in values and values[name] not in allowed:
             raise InputError(f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[-1]!r} can be computed")
-    return Config(**found, epsilon=values.get("layer_norm_epsilon", 1e-5))
+    epsilon = values.get("layer_norm_epsilon", 1e-5)
+    if type(epsilon) not in (int, float) or not 0 < epsilon < 1:
+        raise InputError(f"{path}: layer_norm_epsilon is {epsilon!r}; expected a small number above 0")
+    return Config(**found, epsilon=epsilon)
 
 
 def tensor_names(checkpoint, config):
@@ -182,27 +202,30 @@ def tensor_names(checkpoint, config):
             found = checkpoint.header[names[name]]["shape"]
             raise InputError(f"{checkpoint.path}: {name} has shape {found}; its config says {list(shape)}")
     if extra := sorted(names.keys() - shapes.keys() - {"lm_head.weight"}):
-        raise InputError(f"{checkpoint.path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]}")
+        raise InputError(f"{checkpoint.path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
     return names
 
 
 # ---------------------------------------------------------------- models
 
 
-def build_model(config, read, backend):
-    """A Model from `read(name) -> array`, which is asked once for each of config.shapes()."""
-    tree = {}
+def build_model(config, read, backend, dtype):
+    """A Model from `read(name) -> array of dtype`, which is asked once for each of config.shapes()."""
+    try:
+        weight, tree = backend.plan(config, dtype), {}
+    except MemoryError as error:
+        raise InputError(f"{error}; choose a smaller model or --backend numpy") from None
     for name, shape in config.shapes().items():
         *path, leaf = name.split(".")
         branch = tree
         for part in path:
             branch = branch.setdefault(part, {})
         matrix = len(shape) == 2 and path[0] == "h"
-        branch[leaf] = (backend.weight if matrix else backend.asarray)(read(name))
+        branch[leaf] = (weight if matrix else backend.asarray)(read(name))
     wte = tree["wte"]["weight"]
     blocks = [tree["h"][str(i)] for i in range(config.n_layer)]
     params = {"wte": wte, "wpe": tree["wpe"]["weight"], "blocks": blocks, "ln_f": tree["ln_f"]}
-    return Model(config, params | {"head": backend.weight(wte.T)}, backend)  # one array in two roles
+    return Model(config, params | {"head": weight(wte.T)}, backend)  # one array in two roles
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
@@ -213,13 +236,13 @@ def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
         noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
         return noise + dtype(1) if re.search(r"ln_\w+\.weight", name) else noise
 
-    return build_model(config, read, backend)
+    return build_model(config, read, backend, dtype)
 
 
 def find_folder(size, models_dir=MODELS_DIR):
     """The folder of a model given by size or path. Raises InputError that says what is there and what to do."""
     for folder in (Path(models_dir) / size, Path(size)):
-        if size and folder.is_dir():
+        if size and os.path.isdir(folder):
             return folder
     there = sorted(path.parent.name for path in Path(models_dir).glob("*/model.safetensors"))
     hint = f"there are {', '.join(there)}" if there else "there are none"
@@ -247,7 +270,7 @@ def load_model(folder, backend, dtype=np.float32):
         head, wte = (checkpoint.read(names[name], dtype) for name in ("lm_head.weight", "wte.weight"))
         if not np.array_equal(head, wte):
             raise InputError(f"{checkpoint.path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
-    return build_model(config, lambda name: checkpoint.read(names[name], dtype), backend)
+    return build_model(config, lambda name: checkpoint.read(names[name], dtype), backend, dtype)
 
 
 def load_pair(target_size, draft_size, models_dir, backend):
@@ -255,13 +278,14 @@ def load_pair(target_size, draft_size, models_dir, backend):
 
     Raises InputError, also for a draft and a target with different vocabularies: token 17 must mean the same to both.
     """
-    arrays, folder = get_backend(backend), find_folder(target_size, models_dir)
+    folder = find_folder(target_size, models_dir)
     encoder, draft_folder = load_encoder(folder), None
     if draft_size not in (None, "ngram"):
         draft_folder = find_folder(draft_size, models_dir)
         if load_encoder(draft_folder) != encoder:
             raise InputError(f"draft {draft_size} and target {target_size} have different vocabularies: they cannot pair")
-    target = load_model(folder, arrays)
-    if target.config.n_vocab != encoder.n_vocab:
-        raise InputError(f"{folder}: the model has {target.config.n_vocab} tokens, its vocabulary {encoder.n_vocab}")
-    return target, load_model(draft_folder, arrays) if draft_folder else None, encoder
+    for path in filter(None, (folder, draft_folder)):  # before any weight is read
+        if (n_vocab := read_config(path).n_vocab) != encoder.n_vocab:
+            raise InputError(f"{path}: the model has {n_vocab} tokens, its vocabulary {encoder.n_vocab}; use the files it came with")
+    target = load_model(folder, backend)
+    return target, load_model(draft_folder, backend) if draft_folder else None, encoder

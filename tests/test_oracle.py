@@ -1,0 +1,111 @@
+"""The model and the filters against transformers itself, where it is installed: pip install torch transformers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import utils
+from gpt2 import Config
+from make_golden import recipe, reference, reference_logits
+from sampling import Filter, autoregressive
+from toys import NUMPY
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.oracle
+
+SMALL = [Config(259, 24, 16, 2, 2), Config(31, 40, 30, 5, 3), Config(7, 8, 4, 1, 1), Config(101, 24, 24, 3, 2, 1e-2)]
+
+
+def pair(config, dtype, seed=0):
+    """(our model, theirs), with the same random weights."""
+    read = recipe(config, dtype, seed)
+    return utils.build_model(config, read, NUMPY, dtype), reference(config, read, dtype)
+
+
+def random_ids(config, n, seed=0):
+    return np.random.default_rng(seed).integers(config.n_vocab, size=n).tolist()
+
+
+def difference(model, expected_model, ids):
+    """The largest difference between any two logits, which are of order 1 to 10."""
+    expected = reference_logits(expected_model, [ids])[0]
+    logits = model.read(ids, model.new_cache(), n_last=len(ids))
+    assert logits.shape == expected.shape and logits.dtype == expected.dtype and abs(expected).max() > 0.5
+    return abs(logits - expected).max()
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-4), (np.float64, 1e-10)])
+@pytest.mark.parametrize("config", SMALL, ids=str)
+def test_small_models(config, dtype, tolerance):
+    for seed in range(3):
+        ours, theirs = pair(config, dtype, seed)
+        for n in (1, config.n_ctx // 2, config.n_ctx):
+            assert difference(ours, theirs, random_ids(config, n, seed)) <= tolerance
+
+
+def test_124M():
+    config = utils.SIZES["124M"]
+    assert difference(*pair(config, np.float32), random_ids(config, 24)) <= 1e-4
+
+
+@pytest.mark.parametrize("size", ["0.5M", "7M"])
+def test_embedded_models(size):
+    """The folders are what they claim: checkpoints in Hugging Face's format."""
+    folder = Path(utils.MODELS_DIR) / size
+    if not (folder / "model.safetensors").is_file():
+        pytest.skip(f"models/{size} has no weights yet")
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).float().eval()
+    ours = utils.load_model(folder, NUMPY)
+    assert ours.config.n_layer == len(theirs.transformer.h)
+    for n in (1, 40, ours.config.n_ctx):
+        assert difference(ours, theirs, random_ids(ours.config, n)) <= 1e-4
+
+
+@pytest.mark.parametrize("config", SMALL, ids=str)
+def test_greedy_texts(config):
+    """Token for token what generate() writes; in float64, where no near-tie is decided by rounding."""
+    for seed in range(3):
+        ours, theirs = pair(config, np.float64, seed)
+        prompt = random_ids(config, 3, seed)
+        n = config.n_ctx - len(prompt)
+        rounds = autoregressive(ours, prompt, n, Filter(temperature=0), np.random.default_rng(0))
+        text = prompt + [token for r in rounds for token in r.tokens]
+        given_ids = torch.tensor([prompt])
+        with torch.no_grad():
+            expected = theirs.generate(
+                given_ids, attention_mask=torch.ones_like(given_ids), do_sample=False, max_new_tokens=n, pad_token_id=0
+            )
+        assert text == expected[0].tolist() and len(text) == config.n_ctx
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 10**6),
+    n_vocab=st.sampled_from([1, 2, 17, 259, 2048]),
+    spread=st.sampled_from([0.1, 1.0, 5.0]),
+    temperature=st.floats(0.05, 5),
+    top_k=st.one_of(st.none(), st.integers(1, 60)),
+    top_p=st.one_of(st.just(1.0), st.floats(0.01, 0.999)),
+)
+def test_filters(seed, n_vocab, spread, temperature, top_k, top_p):
+    """The same probabilities as transformers' warpers, in the order in which its generate() applies them.
+
+    Random logits have no ties: of equal ones at the edge, transformers keeps all, and Filter as many as were asked for.
+    """
+    logits = spread * np.random.default_rng(seed).standard_normal((3, n_vocab))
+    warpers = [transformers.TemperatureLogitsWarper(temperature)]
+    if top_k:
+        warpers.append(transformers.TopKLogitsWarper(top_k))
+    if top_p < 1:
+        warpers.append(transformers.TopPLogitsWarper(top_p))
+    scores = torch.from_numpy(logits)
+    for warper in warpers:
+        scores = warper(None, scores)
+    expected = scores.softmax(dim=-1).numpy()
+    found = Filter(temperature, top_k, top_p)(logits)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    assert ((found > 0) == (expected > 0)).all()  # the same tokens, also where 1e-6 would not tell
