@@ -28,6 +28,7 @@ WIDTHS = (64, 128, 256)  # of the tiles to try
 ROWS = (1, 2, 5, 64)  # the row counts to try: decode, the same padded, verify, prefill
 FEW = 16  # up to here a product is limited by memory
 COLD_BYTES = 96 << 20  # more than the caches hold
+WAKE = 15e-6  # seconds: what waking a thread costs more between the other parts of a pass than in the trials' loop
 
 
 class Threads:
@@ -144,7 +145,8 @@ def fastest(shape, transposed, scratch):
                     times[key] = min(times.get(key, 1e9), trial(*key))
 
     def threads(width, n_rows):
-        return min((t for w, t, r in times if (w, r) == (width, n_rows)), key=lambda t: times[width, t, n_rows])
+        options = [t for w, t, r in times if (w, r) == (width, n_rows)]
+        return min(options, key=lambda t: times[width, t, n_rows] + (WAKE if t > 1 else 0))
 
     def cost(width):  # one row, and K + 1 rows; a plain product is kept unless something is clearly better
         best = sum(times[width, threads(width, n_rows), n_rows] for n_rows in (ROWS[0], ROWS[2]))

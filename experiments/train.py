@@ -3,8 +3,9 @@
     pip install -r experiments/requirements-train.txt
     python experiments/train.py tokenizer --corpus DIR        # about a minute
     python experiments/train.py target    --corpus DIR        # about 75 minutes on two cores
+    python experiments/train.py draft     --corpus DIR        # about 25 minutes: distilled on books
     python experiments/train.py samples   --corpus DIR        # about 5 minutes: text the target writes
-    python experiments/train.py draft     --corpus DIR        # about 25 minutes
+    python experiments/train.py on_policy --corpus DIR        # about 15 minutes: distilled on that text too
 
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`. The pair in models/ was
 trained on 78 public-domain books of Project Gutenberg, listed in models/README.md. A run that is interrupted goes on
@@ -204,15 +205,22 @@ def validation_loss(model, ids, loss_of, n_batches=8):
     return sum(losses) / n_batches
 
 
-def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_rate, seed):
-    """Run `steps` steps of 4,096 tokens; the last 30 % see the full context, the first 70 % windows half as long."""
-    run = Run(model, Path(cache_dir) / f"{name}.pt", steps, learning_rate)
+def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_rate, seed, stage="", written=None):
+    """Run `steps` steps of 4,096 tokens; the last 30 % see the full context, the first 70 % windows half as long.
+
+    written: [n, 257] ids of texts the target wrote, which every other step takes its batch from.
+    """
+    run = Run(model, Path(cache_dir) / f"{name}{stage}.pt", steps, learning_rate)
     ids, valid = (read_token_ids(corpus, split, models_dir, cache_dir) for split in ("train", "valid"))
     bar = tqdm(range(run.first, steps), initial=run.first, total=steps, desc=name, mininterval=5)
     for step in bar:
         n_seq = N_CTX // 2 if step < 0.7 * steps else N_CTX
         offset = step % 2 * (N_CTX - n_seq)  # half windows take turns at the two halves of the positions
-        loss = loss_at(step)(model, batch_at(ids, step, seed, 4096 // n_seq, n_seq), offset)
+        batch = batch_at(ids, step, seed, 4096 // n_seq, n_seq)
+        if written is not None and step % 2:
+            rows = np.random.default_rng([seed, step]).integers(0, len(written), 16)
+            batch, offset = torch.from_numpy(written[rows].astype(np.int64)), 0
+        loss = loss_at(step)(model, batch, offset)
         run.update(step, loss)
         if (step + 1) % 200 == 0 or step + 1 == steps:
             run.save(step + 1)
@@ -230,14 +238,15 @@ def samples(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", n_b
     model = utils.load_model(utils.find_folder("7M", models_dir), utils.get_backend())
     ids, written = read_token_ids(corpus, "train", models_dir, cache_dir), []
     for batch in tqdm(range(n_batches), desc="samples"):
-        rng, cache = np.random.default_rng([seed, batch]), model.new_cache(batch_size)
-        text = batch_at(ids, batch, seed, batch_size, 31).numpy()
+        stream, place = seed + batch // 40, batch % 40  # the two halves were made by two processes
+        rng, cache = np.random.default_rng([stream, place]), model.new_cache(batch_size)
+        text = batch_at(ids, place, stream, batch_size, 31).numpy()
         while text.shape[1] < 257:
             logits = forward(text[:, cache.length :], model.params, model.config, cache, 1, np)[:, 0]
-            noise = rng.gumbel(size=logits.shape) if batch % 3 else 0  # the argmax of logits + Gumbel noise is a sample
+            noise = rng.gumbel(size=logits.shape) if place % 3 else 0  # the argmax of logits + Gumbel noise is a sample
             text = np.concatenate([text, (logits + noise).argmax(axis=1)[:, None]], axis=1)
         written.append(text.astype(np.uint16))
-    np.save(Path(cache_dir) / f"samples-{seed}.npy", np.concatenate(written))
+    np.save(Path(cache_dir) / "samples.npy", np.concatenate(written))
 
 
 def cross_entropy(model, batch, offset):
@@ -250,9 +259,8 @@ def target(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", step
     train(GPT2(**TARGET), "7M", corpus, models_dir, cache_dir, lambda step: cross_entropy, steps, learning_rate, seed)
 
 
-def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=3000, learning_rate=4e-3, seed=2):
-    """Distil the draft from the target: Kullback-Leibler over the first half of the run, total variation after it."""
-    torch.manual_seed(seed)
+def distillation(cache_dir):
+    """The two losses of a draft against the target's distribution q and p: (Kullback-Leibler, total variation)."""
     teacher = GPT2(**TARGET).eval().requires_grad_(False)
     teacher.load_state_dict(torch.load(Path(cache_dir) / "7M.pt", weights_only=True)["model"])
 
@@ -266,12 +274,28 @@ def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps
         q = model(batch[:, :-1], offset).softmax(-1)
         return (p - q).abs().sum(-1).mean() / 2
 
-    def loss_at(step):
-        return kullback_leibler if step < steps // 2 else total_variation
+    return kullback_leibler, total_variation
 
+
+def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=3000, learning_rate=4e-3, seed=2):
+    """Distil the draft from the target on books: Kullback-Leibler over the first half of the run, then total variation."""
+    torch.manual_seed(seed)
+    losses = distillation(cache_dir)
+    loss_at = lambda step: losses[step >= steps // 2]
     train(GPT2(**DRAFT), "0.5M", corpus, models_dir, cache_dir, loss_at, steps, learning_rate, seed)
+
+
+def on_policy(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=2000, learning_rate=3e-3, seed=5):
+    """Distil it further by total variation, half on books and half on texts the target wrote itself."""
+    torch.manual_seed(seed)
+    model = GPT2(**DRAFT)
+    model.load_state_dict(torch.load(Path(cache_dir) / "0.5M.pt", weights_only=True)["model"])
+    written = np.load(Path(cache_dir) / "samples.npy")
+    loss_at = lambda step, loss=distillation(cache_dir)[1]: loss
+    where = (corpus, models_dir, cache_dir)
+    train(model, "0.5M", *where, loss_at, steps, learning_rate, seed, "-on-policy", written)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(min(torch.get_num_threads(), 8))
-    fire.Fire({"tokenizer": tokenizer, "target": target, "samples": samples, "draft": draft})
+    fire.Fire({"tokenizer": tokenizer, "target": target, "draft": draft, "samples": samples, "on_policy": on_policy})

@@ -335,7 +335,8 @@ def test_forward_never_passes_the_end_of_the_context(n_read, n_more):
 def reads(model):
     """Logits of every way a decoding loop reads: prefill, one row, a draft's rows, after a rejection, to the end."""
     text, cache = [(7 * i) % model.config.n_vocab for i in range(model.config.n_ctx)], model.new_cache()
-    steps = [(text[:5], 0), (text[:5], 0), (text[:6], 1), (text[:10], 4), (text[:7] + [0], 1), (text[:7] + [0] + text[8:], 3)]
+    other = text[:7] + [0] + text[8:]
+    steps = [(text[:5], 0), (text[:5], 0), (text[:6], 1), (text[:10], 4), (other[:8], 1), (other, 3)]
     return [model.read(ids, cache, n_last) for ids, n_last in steps]
 
 

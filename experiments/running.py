@@ -1,0 +1,66 @@
+"""Running a decoding loop under a clock, counting what it did, and explaining two greedy texts that differ."""
+
+import time
+
+import numpy as np
+from tqdm import tqdm
+
+
+def visible(ids, encoder):
+    """The ids without the <|endoftext|> that ended them."""
+    return ids[:-1] if ids and ids[-1] == encoder.end_of_text else ids
+
+
+def timed_run(rounds, n_tokens, encoder, show):
+    """Consume a decoding loop and time it: its rounds, and what the JSON object says of any decoder."""
+    decode, done = encoder.incremental_decoder(), []
+    bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=True if show else None)
+    begin = time.perf_counter()
+    next(rounds)  # the prefill
+    prefilled = time.perf_counter()
+    for one in rounds:
+        done.append(one)
+        bar.update(len(one.tokens))
+        if show:
+            show(decode(visible(one.tokens, encoder)))
+    seconds = time.perf_counter() - prefilled
+    bar.close()
+    if show:
+        show(decode([], final=True) + "\n")
+    ids = [int(token) for one in done for token in one.tokens]
+    return done, {
+        "text": encoder.decode(visible(ids, encoder)),
+        "token_ids": ids,
+        "seconds": seconds,
+        "prefill_seconds": prefilled - begin,
+        "tokens_per_second": len(ids) / seconds,
+    }
+
+
+def speculation(done):
+    """What it says of the speculative decoder beside that. Acceptance rate: accepted / examined, null if none was."""
+    counts = {name: sum(getattr(one, name) for one in done) for name in ("drafted", "examined", "accepted")}
+    return {
+        "rounds": len(done),
+        **counts,
+        "acceptance_rate": counts["accepted"] / counts["examined"] if counts["examined"] else None,
+        "tokens_per_target_pass": sum(len(one.tokens) for one in done) / len(done),
+    }
+
+
+def explain_difference(target, ids, first, second):
+    """Why two greedy texts differ: the place, the gap between the two best logits there, and a verdict.
+
+    The same logits, computed in one pass and one row at a time, show what rounding does to them. A gap within twice that
+    is a tie, which rounding may break either way; a larger one is a bug.
+    """
+    pairs = list(zip(first, second))
+    position = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    text, cache = ids + first[:position], target.new_cache()
+    whole = target.read(text, target.new_cache())[0]
+    for end in range(1, len(text) + 1):
+        single = target.read(text[:end], cache)[0]
+    rounding = max(abs(whole - single).max(), np.finfo(whole.dtype).eps * abs(whole).max())
+    gap = np.diff(np.sort(whole)[-2:])[0]
+    verdict = "tie" if gap <= 2 * rounding else "bug"
+    return {"position": position, "gap": float(gap), "float_error": float(rounding), "verdict": verdict}
