@@ -138,7 +138,7 @@ def prompt_ids(prompt, encoder, n_ctx, n_tokens):
 def generate(
     prompt="Once upon a time",
     n_tokens_to_generate=60,
-    draft_model_size="0.5M",
+    draft_model_size="0.7M",
     target_model_size="7M",
     models_dir=utils.MODELS_DIR,
     K=4,

@@ -77,7 +77,7 @@ def compare(target, draft, prompts, K, filter, n_tokens, repeats):
     }
 
 
-def evaluate(corpus, target="7M", draft="0.5M", K="1,2,3,4,5,6,8", n_prompts=40, n_tokens=100, repeats=3, skip_bits=False):
+def evaluate(corpus, target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=40, n_tokens=100, repeats=3, skip_bits=False):
     """Print a table, and the same as one line of JSON. Prompts are the first 32 tokens of held-out stories."""
     backend, texts = utils.get_backend(), documents(corpus)
     target, draft, encoder = utils.load_pair(target, draft, utils.MODELS_DIR, backend)

@@ -67,7 +67,7 @@ def tokenizer(corpus, models_dir=ROOT / "models"):
     )
     merges = [tuple(pair) for pair in json.loads(bpe.to_str())["model"]["merges"]]
     symbols = sorted(alphabet) + ["".join(pair) for pair in merges] + [END_OF_TEXT]
-    for size in ("7M", "0.5M"):
+    for size in ("7M", "0.7M"):
         folder = Path(models_dir) / size
         folder.mkdir(parents=True, exist_ok=True)
         vocabulary = {symbol: i for i, symbol in enumerate(symbols)}
@@ -282,18 +282,18 @@ def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps
     torch.manual_seed(seed)
     losses = distillation(cache_dir)
     loss_at = lambda step: losses[step >= steps // 2]
-    train(GPT2(**DRAFT), "0.5M", corpus, models_dir, cache_dir, loss_at, steps, learning_rate, seed)
+    train(GPT2(**DRAFT), "0.7M", corpus, models_dir, cache_dir, loss_at, steps, learning_rate, seed)
 
 
-def on_policy(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=2000, learning_rate=3e-3, seed=5):
+def on_policy(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=2800, learning_rate=3e-3, seed=5):
     """Distil it further by total variation, half on books and half on texts the target wrote itself."""
     torch.manual_seed(seed)
     model = GPT2(**DRAFT)
-    model.load_state_dict(torch.load(Path(cache_dir) / "0.5M.pt", weights_only=True)["model"])
+    model.load_state_dict(torch.load(Path(cache_dir) / "0.7M.pt", weights_only=True)["model"])
     written = np.load(Path(cache_dir) / "samples.npy")
     loss_at = lambda step, loss=distillation(cache_dir)[1]: loss
     where = (corpus, models_dir, cache_dir)
-    train(model, "0.5M", *where, loss_at, steps, learning_rate, seed, "-on-policy", written)
+    train(model, "0.7M", *where, loss_at, steps, learning_rate, seed, "-on-policy", written)
 
 
 if __name__ == "__main__":

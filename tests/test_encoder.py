@@ -38,7 +38,7 @@ texts = st.one_of(*TEXTS.values())
 surrogates = st.characters(categories=["Cs"])
 
 
-@pytest.fixture(scope="module", params=["0.5M", "7M"])
+@pytest.fixture(scope="module", params=["0.7M", "7M"])
 def embedded(request):
     return utils.load_encoder(MODELS / request.param)
 
