@@ -69,7 +69,8 @@ def joined_flags(arguments, flags):
 def usage(command):
     """The help text: the function's docstring, its arguments as flags with their defaults."""
     flags, text = flags_of(command), inspect.getdoc(command)
-    return re.sub(r"(?m)^    (\w+):", lambda found: f"    --{found[1]} (default {flags[found[1]]!r}):", text)
+    text = re.sub(r"(?m)^    (\w+):", lambda found: f"    --{found[1]} (default {flags[found[1]]!r}):", text)
+    return f"{text}\n\nCommands: python main.py {' | '.join(COMMANDS)}, each with --help"
 
 
 def read_prompt(prompt):

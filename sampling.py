@@ -44,7 +44,8 @@ class Filter:
         """Probabilities, float64, of each row of logits."""
         if self.greedy:
             return one_hot(logits.argmax(axis=-1), logits.shape[-1])
-        p = np.exp((logits - logits.max(axis=-1, keepdims=True)) / self.temperature).astype(np.float64)
+        with np.errstate(over="ignore"):  # a logit far below the best may be minus infinity: its probability is 0
+            p = np.exp((logits - logits.max(axis=-1, keepdims=True)) / self.temperature).astype(np.float64)
         for row in p:
             if self.top_k:
                 keep_top_k(row, self.top_k)
@@ -74,16 +75,11 @@ def keep_top_k(p, k):  # [n_vocab], in place
 def keep_top_p(p, top_p):  # [n_vocab], in place
     """Zero all but the nucleus, the fewest likeliest tokens that together reach top_p (Holtzman et al. 2019), and rescale.
 
-    Tokens below (1 - top_p) / n_vocab weigh less than 1 - top_p together, so the nucleus lies among the others: only
-    those few need sorting.
+    Tokens below (1 - top_p) / n_vocab weigh less than 1 - top_p together, so only the others need sorting.
     """
-    likely = np.flatnonzero(p >= (1 - top_p) / len(p))
-    likely = likely[np.argsort(-p[likely], kind="stable")]
-    size = 1 + np.searchsorted(p[likely].cumsum(), top_p)
-    nucleus = likely[:size]
-    kept = p[nucleus] / p[nucleus].sum()
-    p[:] = 0
-    p[nucleus] = kept
+    likely = np.sort(p[p >= (1 - top_p) / len(p)])[::-1]
+    keep_top_k(p, 1 + np.searchsorted(likely.cumsum(), top_p))
+    p /= p.sum()
 
 
 def draw(p, rng):  # [n_vocab] -> token

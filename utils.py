@@ -159,6 +159,8 @@ class SafeTensors:
         array = np.fromfile(self.path, self.DTYPES[entry["dtype"]], count, offset=offset)
         if entry["dtype"] == "BF16":  # the upper half of a float32
             array = (array.astype(np.uint32) << 16).view(np.float32)
+        if not np.isfinite(array.sum(dtype=np.float64)):
+            raise InputError(f"{self.path}: {name!r} holds NaN or infinity; fetch the file again")
         return array.reshape(entry["shape"]).astype(dtype, copy=False)
 
 

@@ -131,7 +131,9 @@ def fastest(shape, transposed, scratch):
     (n_in, n_out), times, widths = shape, {}, [w for w in WIDTHS if w < shape[1]] + [shape[1]]
 
     def trial(width, n_threads, n_rows):
-        size = n_in * (n_out - n_out % width)
+        columns = min(n_out, len(scratch) // n_in)  # a head may be larger than all of scratch: a part of it is tried
+        width = min(width, columns)
+        size = n_in * (columns - columns % width)
         n_copies = max(1, len(scratch) // size) if n_rows <= FEW else 1
         tiles = scratch[: n_copies * size].reshape(n_copies, -1, *((width, n_in) if transposed else (n_in, width)))
         x = np.ones((n_rows, n_in), scratch.dtype)

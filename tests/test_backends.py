@@ -85,6 +85,12 @@ def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
     assert kernel.threads[:2] == (1, 1)
 
 
+def test_a_weight_larger_than_the_memory_for_trials():
+    for transposed in (False, True):
+        kernel = cpu.fastest((64, 1000), transposed, np.ones(64 * 300, np.float32))
+        assert kernel.width in (64, 128, 256, 1000)
+
+
 def test_one_row_is_padded_where_two_are_faster(monkeypatch):
     kernel = fake_times(monkeypatch, lambda width, n_threads, n_rows: width * (2 if n_rows == 1 else 1))
     assert kernel.pad_one

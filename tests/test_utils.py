@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+import toys
 import utils
 from encoder import Encoder
 from gpt2 import Config
@@ -556,3 +557,12 @@ def test_cupy_without_a_gpu(install_cupy):
     install_cupy(NoGPU())
     message = refusal(utils.get_backend, "cupy")
     assert "cudaErrorNoDevice" in message and "--backend numpy" in message
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers(tmp_path, bad):
+    tensors = random_tensors(toys.TINY)
+    tensors["h.1.mlp.c_fc.weight"][3, 4] = bad
+    folder = write_checkpoint(tmp_path / "bad", tensors=tensors)
+    with pytest.raises(InputError, match="h.1.mlp.c_fc.weight.*NaN or infinity"):
+        utils.load_model(folder, NUMPY)
