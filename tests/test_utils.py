@@ -564,5 +564,5 @@ def test_weights_that_are_no_numbers(tmp_path, bad):
     tensors = random_tensors(toys.TINY)
     tensors["h.1.mlp.c_fc.weight"][3, 4] = bad
     folder = write_checkpoint(tmp_path / "bad", tensors=tensors)
-    with pytest.raises(InputError, match="h.1.mlp.c_fc.weight.*NaN or infinity"):
+    with pytest.raises(utils.InputError, match="h.1.mlp.c_fc.weight.*NaN or infinity"):
         utils.load_model(folder, NUMPY)
