@@ -7,10 +7,8 @@ Random weights, float32, batch 1, greedy, the same number of tokens after the sa
 medians. A peer that is not installed is listed as not run.
 """
 
-import os
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -70,68 +68,11 @@ class Transformers:
             return time.perf_counter() - begin
 
 
-class LlamaCpp:
-    name = "llama.cpp"
-
-    def __init__(self, config):
-        import llama_cpp
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "random.gguf")
-            write_gguf(path, config)
-            options = dict(n_ctx=config.n_ctx, n_threads=N_THREADS, n_threads_batch=N_THREADS, logits_all=True)
-            self.model = llama_cpp.Llama(path, verbose=False, use_mmap=False, **options)
-
-    def generate(self, ids, n):
-        self.model.reset()
-        for i, _ in enumerate(self.model.generate(ids, temp=0.0, repeat_penalty=1.0), 1):
-            if i == n:
-                return n
-
-    def rows(self, past, ids):
-        self.model.reset()
-        self.model.eval(past)
-        begin = time.perf_counter()
-        self.model.eval(ids)
-        return time.perf_counter() - begin
-
-
-def write_gguf(path, config):
-    """Random weights of this shape in llama.cpp's file format; its vocabulary is made up."""
-    import gguf
-
-    rng, d = np.random.default_rng(0), config.n_embd
-    writer = gguf.GGUFWriter(path, "gpt2")
-    writer.add_context_length(config.n_ctx)
-    writer.add_embedding_length(d)
-    writer.add_feed_forward_length(4 * d)
-    writer.add_block_count(config.n_layer)
-    writer.add_head_count(config.n_head)
-    writer.add_layer_norm_eps(config.epsilon)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([f"t{i}" for i in range(config.n_vocab)])
-    writer.add_token_types([1] * config.n_vocab)
-    writer.add_token_merges(["t 1"])
-    names = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm", "ln_2": "ffn_norm"}
-    names |= {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
-    for name, shape in config.shapes().items():
-        stem, _, leaf = name.rpartition(".")
-        block, _, inner = stem.removeprefix("h.").partition(".")
-        stored = f"blk.{block}.{names[inner]}" if inner else names[stem]
-        stored_shape = shape[::-1] if len(shape) == 2 and inner else shape
-        writer.add_tensor(f"{stored}.{leaf}", 0.02 * rng.standard_normal(stored_shape, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def compare(size="124M", n_tokens=48, repeats=5):
     """Print one table for a size."""
     prompt, more = list(range(100, 113)), list(range(200, 205))
     peers, missing = [], []
-    for kind in (Ours, Transformers, LlamaCpp):
+    for kind in (Ours, Transformers):
         try:
             peers.append(kind(utils.SIZES[size]))
         except ImportError as error:
