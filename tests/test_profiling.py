@@ -1,0 +1,61 @@
+"""python main.py profile: what it reports, and what it refuses."""
+
+import dataclasses
+import json
+
+import pytest
+
+import main
+from experiments import profiling
+from toys import TINY, write_checkpoint
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch, capfd):
+    """A function: arguments -> (exit code, stdout, stderr), on a tiny model and little memory to stream."""
+    write_checkpoint(tmp_path / "7M", dataclasses.replace(TINY, n_ctx=80))
+    little = profiling.streaming_bandwidth
+    monkeypatch.setattr(profiling, "streaming_bandwidth", lambda: little(n_bytes=1 << 20, repeats=2))
+
+    def call(*arguments):
+        code = main.main(["profile", "--models_dir", str(tmp_path), *arguments])
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def test_json_has_the_figures_of_the_table(cli):
+    code, out, err = cli("--rows", "1,3", "--repeats", "2", "--json", "--kernels", "plain")
+    result = json.loads(out)
+    assert (code, err) == (0, "")
+    assert result.keys() == {"bandwidth_gb_per_s", "weights_bytes", "rows", "kernels", "breakdown"}
+    assert [row["rows"] for row in result["rows"]] == [1, 3]
+    for row in result["rows"]:
+        assert row["gb_per_s"] == pytest.approx(result["weights_bytes"] / row["milliseconds"] / 1e6)
+    # every parameter but the positions is read in a pass, 4 bytes each
+    assert result["weights_bytes"] == 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)
+    assert result["kernels"] == dict.fromkeys(("16x48", "16x16", "16x64", "64x16", "16x259"), "plain")
+    assert {"attention", "layer norm", "GELU", "matrix products", "output head"} <= result["breakdown"].keys()
+
+
+def test_the_table_names_its_weights(cli):
+    code, out, _ = cli("--repeats", "1")
+    assert code == 0 and out.startswith("7M, checkpoint weights, float32, numpy\n") and "Streaming read" in out
+
+
+@pytest.mark.parametrize(
+    "arguments, shown",
+    [
+        (["--rows", "1,x"], "'1,x'"),
+        (["--rows", "0"], "--rows 0"),
+        (["--rows", "99"], "--rows 99"),
+        (["--repeats", "0"], "--repeats 0"),
+        (["--weights", "made up"], "'made up'"),
+        (["--weights", "random"], "'7M'"),
+        (["--kernels", "fast"], "'fast'"),
+        (["--K", "4"], "'--K'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(cli, arguments, shown):
+    code, out, err = cli(*arguments)
+    assert (code, out) == (2, "") and err.count("\n") == 1 and shown in err and "expected" in err
