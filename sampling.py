@@ -244,9 +244,10 @@ def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never):
 
     Raises ValueError for K below 1 or a drafter with another vocabulary.
     """
-    if K < 1 or drafter.n_vocab != target.config.n_vocab:
-        vocabularies = f"vocabularies of {drafter.n_vocab} and {target.config.n_vocab} tokens"
-        raise ValueError(f"K = {K}: expected 1 or more" if K < 1 else f"draft and target have {vocabularies}")
+    if K < 1:
+        raise ValueError(f"K = {K}: expected 1 or more")
+    if drafter.n_vocab != target.config.n_vocab:
+        raise ValueError(f"draft and target have vocabularies of {drafter.n_vocab} and {target.config.n_vocab} tokens")
     text, length, cache = start(target, ids, n_tokens)
     drafter.prefill(text[:-1])
     yield Round([])
