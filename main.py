@@ -5,72 +5,22 @@ one line on stderr and exit code 2.
 """
 
 import importlib
-import inspect
 import json as json_format
 import os
-import re
 import sys
-from functools import partial
 
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
 
-import fire
 import numpy as np
 
 import utils
+from experiments.arguments import call
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative, stop_at
 from utils import InputError
 
-# ---------------------------------------------------------------- values given on the command line
+COMMANDS = {"generate": __name__, "profile": "experiments.profiling"}  # in which module; imported when asked for
 
-
-def parse(name, default, text):
-    """A value from the command line, as the type of the flag's default. Raises InputError."""
-    try:
-        return {"True": True, "False": False}[text] if isinstance(default, bool) else type(default)(text)
-    except (ValueError, KeyError):
-        expected = {bool: "no value", int: "one whole number", float: "one number"}[type(default)]
-        raise InputError(f"--{name} {text!r}: expected {expected}") from None
-
-
-def flags_of(command):
-    """{flag: default} of a function whose parameters all have one."""
-    return {name: parameter.default for name, parameter in inspect.signature(command).parameters.items()}
-
-
-def given_as_text(command):
-    """Make fire hand a value over as it stands: it would read 123, None or [1, 2] as Python, and a prompt is text."""
-    for name, default in flags_of(command).items():
-        command = fire.decorators.SetParseFn(partial(parse, name, default), name)(command)
-    return command
-
-
-def joined_flags(arguments, flags):
-    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a flag for a value."""
-    joined, rest = [], list(arguments)
-    while rest:
-        flag, equals, value = rest.pop(0).partition("=")
-        name = flag.removeprefix("--").replace("-", "_")
-        if flag in ("--help", "-h"):
-            return None
-        if not flag.startswith("--") or name not in flags:
-            what = "flag" if flag.startswith("-") else "argument"
-            raise InputError(f"unknown {what} {flag!r}: expected {', '.join('--' + name for name in flags)}")
-        if not equals and isinstance(flags[name], bool):
-            value = "True"
-        elif not equals:
-            if not rest:
-                raise InputError(f"--{name}: expected a value after it")
-            value = rest.pop(0)
-        joined.append(f"--{name}={value}")
-    return joined
-
-
-def usage(command):
-    """The help text: the function's docstring, its arguments as flags with their defaults."""
-    flags, text = flags_of(command), inspect.getdoc(command)
-    text = re.sub(r"(?m)^    (\w+):", lambda found: f"    --{found[1]} (default {flags[found[1]]!r}):", text)
-    return f"{text}\n\nCommands: python main.py {' | '.join(COMMANDS)}, each with --help"
+# ---------------------------------------------------------------- what the user gave
 
 
 def read_prompt(prompt):
@@ -83,27 +33,6 @@ def read_prompt(prompt):
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"standard input: byte {error.start} is not UTF-8; convert the text first") from None
-
-
-# ---------------------------------------------------------------- the command
-
-
-def report(results, difference, temperature):
-    """Print what both decoders have in common, below their blocks."""
-    one = results["speculative"]
-    if one and one["examined"]:
-        print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({one['accepted']} of {one['examined']} examined drafts)")
-    if one:
-        print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
-    if results["speedup"]:
-        print(f"Speedup = {results['speedup']:.2f}")
-    if results["identical"]:
-        print("The two texts are identical.")
-    elif difference:
-        print("The two texts differ from token {position} on: {verdict}.".format(**difference), end=" ")
-        print("The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}.".format(**difference))
-    elif results["identical"] is False:
-        print(f"The two texts differ, as two draws from one distribution do at temperature {temperature}.")
 
 
 def check_settings(K, n_tokens_to_generate, seed, mode, temperature, top_k, top_p, **others):
@@ -134,6 +63,34 @@ def prompt_ids(prompt, encoder, n_ctx, n_tokens):
     if len(ids) + n_tokens > n_ctx:
         print(f"note: the context ends after {n_ctx - len(ids)} of {n_tokens} tokens", file=sys.stderr)
     return ids
+
+
+# ---------------------------------------------------------------- the command
+
+
+def show_run(result, prompt):
+    """One block of the output; the text is left out where it was streamed."""
+    print("Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill,".format(**result), end=" ")
+    print("{tokens_per_second:.1f} tokens/s".format(**result))
+    print("" if prompt is None else f"Text = {prompt}{result['text']}\n")
+
+
+def show_comparison(results, temperature):
+    """What the two decoders have in common, below their blocks."""
+    one, difference = results["speculative"], results.get("difference")
+    if one and one["examined"]:
+        print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({one['accepted']} of {one['examined']} examined drafts)")
+    if one:
+        print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
+    if results["speedup"]:
+        print(f"Speedup = {results['speedup']:.2f}")
+    if results["identical"]:
+        print("The two texts are identical.")
+    elif difference:
+        print("The two texts differ from token {position} on: {verdict}.".format(**difference), end=" ")
+        print("The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}.".format(**difference))
+    elif results["identical"] is False:
+        print(f"The two texts differ, as two draws from one distribution do at temperature {temperature}.")
 
 
 def generate(
@@ -175,9 +132,11 @@ def generate(
         kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64 columns on 2 threads
         verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else
+
+    Other commands, each with --help: python main.py profile
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose")}
-    from experiments.running import explain_difference, speculation, timed_run
+    from experiments.running import compare, speculation, timed_run
 
     filter = check_settings(**settings)
     arrays = utils.get_backend(backend, kernels)
@@ -208,38 +167,20 @@ def generate(
         done, result = timed_run(rounds_of(decoder, n_tokens_to_generate), n_tokens_to_generate, encoder, show)
         results[decoder] = result | (speculation(done) if decoder == "speculative" else {})
         if not json:
-            print("Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill,".format(**result), end=" ")
-            print("{tokens_per_second:.1f} tokens/s".format(**result))
-            print("" if stream else f"Text = {encoder.decode(ids)}{result['text']}\n")
-
-    first, second = results.values()
-    results |= {"speedup": None, "identical": None}
-    difference = None
-    if first and second:
-        results["speedup"] = second["tokens_per_second"] / first["tokens_per_second"]
-        results["identical"] = first["token_ids"] == second["token_ids"]
-        if filter.greedy and not results["identical"]:
-            difference = explain_difference(target, ids, first["token_ids"], second["token_ids"])
+            show_run(result, None if stream else encoder.decode(ids))
+    results |= compare(*results.values(), target, ids, filter)
     if json:
-        extra = {"difference": difference} if difference else {}
-        print(json_format.dumps({"settings": settings, "prompt_token_ids": ids, **results, **extra}))
+        print(json_format.dumps({"settings": settings, "prompt_token_ids": ids, **results}))
     else:
-        report(results, difference, temperature)
-
-
-COMMANDS = {"generate": __name__, "profile": "experiments.profiling"}  # in which module; imported when asked for
+        show_comparison(results, temperature)
 
 
 def main(arguments):
     """Run one command; without its name, generate. Returns the exit code."""
     name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "generate"
-    command = getattr(importlib.import_module(COMMANDS[name]), name)
     try:
-        flags = joined_flags(arguments, flags_of(command))
-        if flags is None:
-            print(usage(command))
-        else:
-            fire.Fire(given_as_text(command), flags, name="main.py")
+        command = getattr(importlib.import_module(COMMANDS[name]), name)
+        call(command, arguments)
         sys.stdout.flush()
         return 0
     except InputError as error:

@@ -64,3 +64,17 @@ def explain_difference(target, ids, first, second):
     gap = np.diff(np.sort(whole)[-2:])[0]
     verdict = "tie" if gap <= 2 * rounding else "bug"
     return {"position": position, "gap": float(gap), "float_error": float(rounding), "verdict": verdict}
+
+
+def compare(first, second, target, ids, filter):
+    """What the JSON object says of the two results together; None where one of them was not asked for.
+
+    "difference" is there only where it needs explaining: for two greedy texts that differ.
+    """
+    if not (first and second):
+        return {"speedup": None, "identical": None}
+    identical = first["token_ids"] == second["token_ids"]
+    found = {"speedup": second["tokens_per_second"] / first["tokens_per_second"], "identical": identical}
+    if filter.greedy and not identical:
+        found["difference"] = explain_difference(target, ids, first["token_ids"], second["token_ids"])
+    return found
