@@ -11,11 +11,9 @@ import sys
 
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
 
-import numpy as np
-
 import utils
 from experiments.arguments import call
-from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative, stop_at
+from sampling import Filter, stop_at
 from utils import InputError
 
 COMMANDS = {"generate": __name__, "profile": "experiments.profiling"}  # in which module; imported when asked for
@@ -136,7 +134,7 @@ def generate(
     Other commands, each with --help: python main.py profile
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose")}
-    from experiments.running import compare, speculation, timed_run
+    from experiments.running import compare, decode, speculation, timed_run
 
     filter = check_settings(**settings)
     arrays = utils.get_backend(backend, kernels)
@@ -151,11 +149,7 @@ def generate(
     ended = stop_at(encoder, stop)
 
     def rounds_of(decoder, n_tokens):
-        rng = np.random.default_rng(seed)
-        if decoder == "autoregressive":
-            return autoregressive(target, ids, n_tokens, filter, rng, ended)
-        drafter = NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
-        return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
+        return decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended)
 
     show = (lambda text: print(text, end="", flush=True)) if stream and not json else None
     results = {"autoregressive": None, "speculative": None}

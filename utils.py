@@ -288,6 +288,6 @@ def load_pair(target_size, draft_size, models_dir, backend):
             raise InputError(f"draft {draft_size} and target {target_size} have different vocabularies: they cannot pair")
     for path in filter(None, (folder, draft_folder)):  # before any weight is read
         if (n_vocab := read_config(path).n_vocab) != encoder.n_vocab:
-            raise InputError(f"{path}: the model has {n_vocab} tokens, its vocabulary {encoder.n_vocab}; use the files it came with")
+            raise InputError(f"{path}: the model has {n_vocab} tokens, its vocabulary {encoder.n_vocab}; use the files of one model")
     target = load_model(folder, backend)
     return target, load_model(draft_folder, backend) if draft_folder else None, encoder

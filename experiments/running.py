@@ -5,6 +5,17 @@ import time
 import numpy as np
 from tqdm import tqdm
 
+from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, speculative
+
+
+def decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never):
+    """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams are looked up."""
+    rng = np.random.default_rng(seed)
+    if decoder == "autoregressive":
+        return autoregressive(target, ids, n_tokens, filter, rng, ended)
+    drafter = NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
+    return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
+
 
 def visible(ids, encoder):
     """The ids without the <|endoftext|> that ended them."""
