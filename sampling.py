@@ -62,33 +62,51 @@ def one_hot(tokens, n_vocab):  # [n] -> [n, n_vocab]
     return p
 
 
+def keep_likeliest(p, k, threshold):  # [n_vocab], in place
+    """Zero all but the k largest entries, the least of which is `threshold`; of equal ones those with the lower id stay."""
+    ties = np.flatnonzero(p == threshold)
+    keep = k - np.count_nonzero(p > threshold)
+    p *= p >= threshold
+    p[ties[keep:]] = 0
+
+
 def keep_top_k(p, k):  # [n_vocab], in place
-    """Zero all but the k largest entries; of equal ones those with the lower id stay."""
     if k < len(p):
-        threshold = np.partition(p, -k)[-k]
-        ties = np.flatnonzero(p == threshold)
-        keep = k - np.count_nonzero(p > threshold)
-        p[p < threshold] = 0
-        p[ties[keep:]] = 0
+        keep_likeliest(p, k, np.partition(p, -k)[-k])
 
 
 def keep_top_p(p, top_p):  # [n_vocab], in place
     """Zero all but the nucleus, the fewest likeliest tokens that together reach top_p (Holtzman et al. 2019), and rescale.
 
-    Tokens below (1 - top_p) / n_vocab weigh less than 1 - top_p together, so only the others need sorting.
+    No sorting: split the candidates into a larger and a smaller half and go on with the one in which top_p is reached.
     """
-    likely = np.sort(p[p >= (1 - top_p) / len(p)])[::-1]
-    keep_top_k(p, 1 + np.searchsorted(likely.cumsum(), top_p))
+    candidates, k, mass = p[p > 0], 1, 0.0  # k - 1 tokens, of that mass together, are likelier than all candidates
+    while len(candidates) > 1:
+        half = len(candidates) // 2
+        candidates = np.partition(candidates, half)
+        larger = candidates[half:].sum()
+        if mass + larger >= top_p:
+            candidates = candidates[half:]
+        else:
+            k, mass, candidates = k + len(candidates) - half, mass + larger, candidates[:half]
+    keep_likeliest(p, k, candidates[0])
     p /= p.sum()
 
 
-def draw(p, rng):  # [n_vocab] -> token
-    """A token drawn from p, by inverting the cumulative distribution. Never one of probability 0."""
+def draw(p, rng, block=256):  # [n_vocab] -> token
+    """A token drawn from p, by inverting the cumulative distribution. Never one of probability 0.
+
+    First the block of tokens, then the token in it: adding up 50,257 numbers one after the other would take longer.
+    """
     likeliest = int(p.argmax())
     if p[likeliest] == 1:  # nothing is left to chance: greedy decoding ends here
         return likeliest
-    cumulative = p.cumsum()
-    return int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
+    totals = np.add.reduceat(p, range(0, len(p), block)).cumsum()
+    u = rng.random() * totals[-1]
+    i = int(totals.searchsorted(u, side="right"))
+    inside = p[i * block : (i + 1) * block].cumsum()
+    u = min(u - (totals[i - 1] if i else 0), np.nextafter(inside[-1], 0))  # rounding must not lead out of the block
+    return i * block + int(inside.searchsorted(u, side="right"))
 
 
 def toss(probability, rng):
