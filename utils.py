@@ -47,7 +47,8 @@ class Backend:
     """Where arrays live and how they are multiplied; everything that differs between NumPy and CuPy.
 
     xp is the array module; asarray and to_host move arrays there and back to NumPy; plan(config, dtype) returns a function
-    that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast; synchronize waits until all work is done.
+    that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast; synchronize waits until all work is done; exact
+    means that every position has to be computed in a way that does not depend on how many are computed together.
     """
 
     name: str
@@ -56,21 +57,25 @@ class Backend:
     to_host: Callable
     plan: Callable
     synchronize: Callable
+    exact: bool = False
 
 
-def get_backend(name="numpy", kernels="auto"):
+def get_backend(name="numpy", kernels="auto", exact=False):
     """The backend of that name, "numpy" or "cupy". Raises InputError if there is none or it cannot run here.
 
     kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2" is tiles 64 columns
-    wide on 2 threads.
+    wide on 2 threads. exact, for NumPy: a position's logits are the same to the last bit however many are computed together.
     """
     if name == "numpy":
-        if kernels not in ("auto", "plain") and not re.fullmatch(r"[1-9]\d{0,5}x[1-9]\d?", kernels):
-            raise InputError(f"kernels {kernels!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
-        plan = partial(cpu.plan, pinned=None if kernels == "auto" else kernels)
-        return Backend("numpy", np, np.asarray, np.asarray, plan, synchronize=lambda: None)
+        try:
+            plan = partial(cpu.plan, kernel=cpu.kernel_named(kernels), exact=exact)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return Backend("numpy", np, np.asarray, np.asarray, plan, synchronize=lambda: None, exact=exact)
     if name != "cupy":
         raise InputError(f"backend {name!r}: expected numpy or cupy")
+    if exact:
+        raise InputError("exact: expected --backend numpy; what cuBLAS computes for a row depends on the others")
     try:
         from backends import gpu
     except ImportError:

@@ -5,30 +5,34 @@ the size of the weights over the memory's bandwidth, and the arithmetic is free.
 and could cost the same. They do not in a general matrix product: it first packs the whole matrix into a scratch buffer, in
 the order its inner loop likes. For hundreds of rows that copy is nothing; for five it costs more than the product.
 
-BLAS has paths without packing for small matrices. So the weight is cut into column tiles, each contiguous and small
-enough, and one stacked matmul runs over them, each thread over its share:
+BLAS has paths without packing for small matrices. So the weight is cut into tiles small enough, each contiguous, and one
+stacked matmul runs over them, each thread over its share; a long column goes through several tiles, whose products add up:
 
-    weight [n_in, n_out]  ->  tiles [n_tiles, n_in, width],     x @ tiles: [n_tiles, n_rows, width]
+    weight [n_in, n_out]  ->  tiles [n_parts, n_tiles, depth, width],     n_in = n_parts * depth,  n_out = n_tiles * width
 
 What is best depends on the machine: its BLAS, its caches, what a thread costs. So nothing is assumed. `plan` times a few
 tile widths, on one thread and on all, over memory the size of the model, and keeps the best for each shape. The plain
 product is one of the candidates: it is a single tile as wide as the matrix.
 """
 
+import math
+import re
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 import numpy as np
 
 from backends.blas import N_THREADS
 
-WIDTHS = (64, 128, 256)  # of the tiles to try
+WIDTHS = (64, 128)  # of the tiles to try
+TILE = 110_000  # numbers in a tile: nine rows of it are below 10^6 products, where OpenBLAS stops packing
 ROWS = (1, 2, 5, 64)  # the row counts to try: decode, the same padded, verify, prefill
 FEW = 16  # up to here a product is limited by memory
 COLD_BYTES = 96 << 20  # more than the caches hold
 WAKE = 15e-6  # seconds: what waking a thread costs more between the other parts of a pass than in the trials' loop
+GROUP = 8  # rows computed together where results must not depend on how many there are
 
 
 class Threads:
@@ -48,12 +52,13 @@ class Threads:
             except Exception as error:
                 done.put(error)
 
-    def matmul(self, x, tiles, out, n_threads):  # [n_rows, n_in], [n_tiles, n_in, width], [n_tiles, n_rows, width]
+    def matmul(self, x, tiles, out, n_threads):
+        """np.matmul(x, tiles, out) with the second axis of tiles and out shared among threads."""
         n_threads, done = min(n_threads, 1 + len(self.inboxes)), SimpleQueue()
-        cuts = [len(tiles) * i // n_threads for i in range(n_threads + 1)]
+        cuts = [tiles.shape[1] * i // n_threads for i in range(n_threads + 1)]
         for inbox, a, b in zip(self.inboxes, cuts[1:], cuts[2:]):
-            inbox.put(((x, tiles[a:b], out[a:b]), done))
-        np.matmul(x, tiles[: cuts[1]], out[: cuts[1]])
+            inbox.put(((x, tiles[:, a:b], out[:, a:b]), done))
+        np.matmul(x, tiles[:, : cuts[1]], out[:, : cuts[1]])
         for _ in range(n_threads - 1):
             if error := done.get():
                 raise error
@@ -67,19 +72,30 @@ class Kernel:
     """How one shape of weight is multiplied: the tile width, and the threads for one row, for a few and for many.
 
     pad_one: one row is computed as two, where BLAS is faster at a thin matrix than at a vector.
+    group: rows are computed this many at a time, with zeros for those that lack, so that what comes out for a row does
+    not depend on how many there are; 0 is all at once.
     """
 
     width: int
     threads: tuple
     pad_one: bool = False
+    group: int = 0
 
     def __str__(self):
-        threads = "/".join(map(str, self.threads))
-        return f"tiles of {self.width}, {threads} threads for 1/few/many rows" + (", 1 row as 2" if self.pad_one else "")
+        text = f"tiles of {self.width}, {'/'.join(map(str, self.threads))} threads for 1/few/many rows"
+        return text + (f", {self.group} rows at a time" if self.group else ", 1 row as 2" if self.pad_one else "")
+
+
+def parts_of(n_in, width):
+    """Into how many parts a column of n_in is cut, so that a tile is small enough: 1, 2, 4, ..."""
+    n_parts = 1
+    while n_in // n_parts * width > TILE and n_in % (2 * n_parts) == 0:
+        n_parts *= 2
+    return n_parts
 
 
 class Tiles:
-    """A weight matrix [n_in, n_out] as column tiles [n_tiles, n_in, width] and what is left over at the right [n_in, rest].
+    """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], and what is left at the right [n_in, rest].
 
     `x @ tiles` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
     """
@@ -87,39 +103,45 @@ class Tiles:
     __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
 
     def __init__(self, tiles, rest, kernel):
+        n_parts, n_tiles, depth, width = tiles.shape
         self.tiles, self.rest, self.kernel = tiles, rest, kernel
-        self.shape = (tiles.shape[1], tiles.shape[0] * tiles.shape[2] + rest.shape[1])
+        self.shape = (n_parts * depth, n_tiles * width + rest.shape[1])
 
     @classmethod
     def cut(cls, weight, kernel):
         n_in, n_out = weight.shape
-        end = n_out - n_out % kernel.width
+        width = min(kernel.width, n_out)
+        n_parts, end = parts_of(n_in, width), n_out - n_out % width
         if weight.flags.c_contiguous:  # each tile is made contiguous: a strided view would be read at half the speed
-            tiles = np.ascontiguousarray(weight[:, :end].reshape(n_in, -1, kernel.width).swapaxes(0, 1))
-            return cls(tiles, weight[:, end:].copy(), kernel)
+            tiles = weight[:, :end].reshape(n_parts, n_in // n_parts, end // width, width).swapaxes(1, 2)
+            return cls(np.ascontiguousarray(tiles), weight[:, end:].copy(), kernel)
         # the output head, the embedding transposed: its columns are contiguous already, so its tiles are views
-        return cls(weight.T[:end].reshape(-1, kernel.width, n_in).swapaxes(1, 2), weight[:, end:], kernel)
+        tiles = weight.T[:end].reshape(end // width, width, n_parts, n_in // n_parts).transpose(2, 0, 3, 1)
+        return cls(tiles, weight[:, end:], kernel)
 
     def __rmatmul__(self, x):
-        if len(x) == 1 and self.kernel.pad_one:
-            return (np.concatenate([x, x]) @ self)[:1]
-        n_tiles, _, width = self.tiles.shape
+        (n_parts, n_tiles, depth, width), kernel, n_rows = self.tiles.shape, self.kernel, len(x)
+        group = kernel.group or (2 if n_rows == 1 and kernel.pad_one else max(1, n_rows))
+        if missing := -n_rows % group:
+            x = np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)])
+        n_groups, end = len(x) // group, n_tiles * width
         y = np.empty((len(x), self.shape[1]), x.dtype)
-        out = y[:, : n_tiles * width].reshape(len(x), n_tiles, width).swapaxes(0, 1)  # a view: the tiles write into y
-        n_threads = self.kernel.threads[0 if len(x) == 1 else 1 if len(x) <= FEW else 2]
-        if n_threads == 1:
-            np.matmul(x, self.tiles, out)
-        else:
-            THREADS.matmul(x, self.tiles, out, n_threads)
-        if self.rest.size:
-            y[:, n_tiles * width :] = x @ self.rest
-        return y
+        sums = y[None, :, :end] if n_parts == 1 else np.empty((n_parts, len(x), end), x.dtype)
+        # [n_parts, 1, n_groups, group, depth] @ [n_parts, n_tiles, 1, depth, width], written where it belongs
+        rows = x.reshape(n_groups, group, n_parts, depth).transpose(2, 0, 1, 3)[:, None]
+        out = sums.reshape(n_parts, n_groups, group, n_tiles, width).transpose(0, 3, 1, 2, 4)
+        n_threads = kernel.threads[0 if n_rows == 1 else 1 if n_rows <= FEW else 2]
+        THREADS.matmul(rows, self.tiles[:, :, None], out, n_threads)
+        if n_parts > 1:
+            sums.sum(axis=0, out=y[:, :end])
+        if n_rest := self.rest.shape[1]:
+            rows = x.reshape(n_groups, group, self.shape[0])
+            np.matmul(rows, self.rest, y[:, end:].reshape(n_groups, group, n_rest))
+        return y[:n_rows]
 
 
-def seconds(x, copies, kernel):
-    """The time of one product, going through weights [n_copies, n_tiles, n_in, width] one after the other."""
-    nothing = np.empty((x.shape[1], 0), x.dtype)
-    weights = [Tiles(tiles, nothing, kernel) for tiles in copies]
+def seconds(x, weights):
+    """The mean time of one product, going through the weights one after the other."""
     begin = time.perf_counter()
     for weight in weights:
         x @ weight
@@ -133,11 +155,20 @@ def fastest(shape, transposed, scratch):
     def trial(width, n_threads, n_rows):
         columns = min(n_out, len(scratch) // n_in)  # a head may be larger than all of scratch: a part of it is tried
         width = min(width, columns)
-        size = n_in * (columns - columns % width)
-        n_copies = max(1, len(scratch) // size) if n_rows <= FEW else 1
-        tiles = scratch[: n_copies * size].reshape(n_copies, -1, *((width, n_in) if transposed else (n_in, width)))
-        x = np.ones((n_rows, n_in), scratch.dtype)
-        return seconds(x, tiles.swapaxes(2, 3) if transposed else tiles, Kernel(width, (n_threads,) * 3))
+        columns -= columns % width
+        n_copies = max(1, len(scratch) // (n_in * columns)) if n_rows <= FEW else 1
+        memory = scratch[: n_copies * n_in * columns].reshape(n_copies, -1)
+        kernel, nothing = Kernel(width, (n_threads,) * 3), np.empty((n_in, 0), scratch.dtype)
+        if transposed:
+            weights = [one.reshape(columns, n_in).T for one in memory]
+            weights = weights if width == columns else [Tiles.cut(one, kernel) for one in weights]
+        elif width == columns:
+            weights = [one.reshape(n_in, columns) for one in memory]
+        else:
+            n_parts = parts_of(n_in, width)
+            layout = (n_parts, columns // width, n_in // n_parts, width)
+            weights = [Tiles(one.reshape(layout), nothing, kernel) for one in memory]
+        return seconds(np.ones((n_rows, n_in), scratch.dtype), weights)
 
     for _ in range(3):  # the best of three rounds, as the machine may be busy with other things for a moment
         for width in widths:
@@ -159,25 +190,42 @@ def fastest(shape, transposed, scratch):
     return Kernel(width, (one, few, many), pad_one=times[width, two, 2] < 0.95 * times[width, one, 1])
 
 
-def plan(config, dtype, pinned=None):
+def independent(w, kernel):
+    """The kernel with rows in groups: a row's place among the others of its group must not change a bit of its result."""
+    x = np.random.default_rng(0).standard_normal((GROUP, len(w))).astype(w.dtype)
+    grouped = replace(kernel, group=GROUP)
+    tiles = Tiles.cut(w, grouped)
+    return grouped if np.array_equal((x @ tiles)[::-1], x[::-1] @ tiles) else replace(grouped, group=1)
+
+
+def kernel_named(name):
+    """None for "auto", else the Kernel that "plain" or "WIDTHxTHREADS" stands for. Raises ValueError for another name."""
+    if name == "auto":
+        return None
+    if name == "plain":
+        return Kernel(1 << 62, (1, 1, 1))  # one tile, whatever the shape
+    if not re.fullmatch(r"[1-9]\d{0,5}x[1-9]\d?", name):
+        raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
+    width, n_threads = map(int, name.split("x"))
+    return Kernel(width, (n_threads,) * 3)
+
+
+def plan(config, dtype, kernel=None, exact=False):
     """How a model of this shape should hold its weights: a function w -> what `x @ w` is to be computed with.
 
-    Times the candidates for each shape of weight, in a fraction of a second; pinned, "plain" or "WIDTHxTHREADS", spares it.
+    Without a kernel, times the candidates for each shape of weight, in a fraction of a second.
+    exact: the result for a row is the same, bit by bit, however many rows are computed together.
     """
-    chosen = {}
-    if pinned and pinned != "plain":
-        width, n_threads = map(int, pinned.split("x"))
-        pinned = Kernel(width, (n_threads,) * 3)
-    n_bytes = sum(int(np.prod(shape)) for shape in config.shapes().values()) * np.dtype(dtype).itemsize
-    scratch = None if pinned else np.ones(min(n_bytes, COLD_BYTES) // np.dtype(dtype).itemsize, dtype)
+    chosen, itemsize = {}, np.dtype(dtype).itemsize
+    n_bytes = sum(math.prod(shape) for shape in config.shapes().values()) * itemsize
+    scratch = None if kernel else np.ones(min(n_bytes, COLD_BYTES) // itemsize, dtype)
 
     def weight(w):
-        if pinned == "plain":
-            return w
         key = (w.shape, w.flags.c_contiguous)
         if key not in chosen:
-            chosen[key] = pinned or fastest(w.shape, not w.flags.c_contiguous, scratch)
-        kernel = chosen[key]
-        return w if kernel.width >= w.shape[1] else Tiles.cut(w, kernel)
+            best = kernel or fastest(w.shape, not w.flags.c_contiguous, scratch)
+            chosen[key] = independent(w, best) if exact else best
+        one = chosen[key]
+        return w if one.width >= w.shape[1] and not one.group else Tiles.cut(w, one)
 
     return weight

@@ -20,19 +20,23 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 @settings(max_examples=60, deadline=None)
 @given(
-    shape=st.tuples(st.integers(1, 70), st.integers(1, 300)),
-    n_rows=st.sampled_from([1, 2, 5, 16, 17, 70]),
+    shape=st.tuples(st.sampled_from([1, 7, 12, 40, 70]), st.integers(1, 300)),
+    n_rows=st.sampled_from([0, 1, 2, 5, 16, 17, 70]),
     width=st.sampled_from([1, 7, 64, 128]),
     n_threads=st.integers(1, 4),
     pad_one=st.booleans(),
+    group=st.sampled_from([0, 0, 1, 3, 8]),
+    tile=st.sampled_from([64, 1000, 100_000]),
     transposed=st.booleans(),
     dtype=st.sampled_from([np.float32, np.float64]),
 )
-def test_every_kernel_gives_the_plain_product(shape, n_rows, width, n_threads, pad_one, transposed, dtype):
+def test_every_kernel_gives_the_plain_product(shape, n_rows, width, n_threads, pad_one, group, tile, transposed, dtype):
     rng = np.random.default_rng(0)
     w = rng.standard_normal(shape[::-1]).astype(dtype).T if transposed else rng.standard_normal(shape).astype(dtype)
     x = rng.standard_normal((n_rows, shape[0])).astype(dtype)
-    y = x @ cpu.Tiles.cut(w, cpu.Kernel(width, (n_threads,) * 3, pad_one))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "TILE", tile)
+        y = x @ cpu.Tiles.cut(w, cpu.Kernel(width, (n_threads,) * 3, pad_one, group))
     assert y.dtype == dtype and y.shape == (n_rows, shape[1])
     assert np.allclose(y, x @ w, atol=1e3 * np.finfo(dtype).eps)
 
@@ -60,8 +64,9 @@ def test_the_output_head_is_the_embedding_in_memory():
 def fake_times(monkeypatch, seconds):
     """Let `seconds(width, n_threads, n_rows)` stand in for the clock."""
 
-    def measured(x, copies, kernel):
-        return seconds(copies.shape[3], kernel.threads[0], len(x))
+    def measured(x, weights):
+        kernel = getattr(weights[0], "kernel", cpu.Kernel(512, (1, 1, 1)))
+        return seconds(kernel.width, kernel.threads[0], len(x))
 
     monkeypatch.setattr(cpu, "seconds", measured)
     monkeypatch.setattr(cpu, "N_THREADS", 2)
@@ -88,7 +93,7 @@ def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
 def test_a_weight_larger_than_the_memory_for_trials():
     for transposed in (False, True):
         kernel = cpu.fastest((64, 1000), transposed, np.ones(64 * 300, np.float32))
-        assert kernel.width in (64, 128, 256, 1000)
+        assert kernel.width in (*cpu.WIDTHS, 1000)
 
 
 def test_one_row_is_padded_where_two_are_faster(monkeypatch):
@@ -102,11 +107,42 @@ def test_more_threads_than_there_are_is_no_deadlock():
 
 
 def test_an_error_in_a_thread_reaches_the_caller():
-    tiles, out = np.ones((4, 3, 2)), np.empty((4, 1, 2))
+    tiles, out = np.ones((1, 4, 3, 2)), np.empty((1, 4, 1, 2))
     with pytest.raises(ValueError):
         cpu.THREADS.matmul(np.ones((1, 5)), tiles, out, 2)
     cpu.THREADS.matmul(np.ones((1, 3)), tiles, out, 2)  # and leaves nothing behind
     assert (out == 3).all()
+
+
+def test_tiles_are_small_enough_for_nine_rows():
+    for config in utils.SIZES.values():
+        for n_in in (config.n_embd, 4 * config.n_embd):
+            for width in cpu.WIDTHS:
+                n_parts = cpu.parts_of(n_in, width)
+                assert n_in % n_parts == 0 and 9 * width * n_in // n_parts < 1e6
+
+
+@pytest.mark.parametrize("kernels", ["plain", "64x2", "128x1", "100x1", "auto"])
+@pytest.mark.parametrize("shape", [(48, 100), (256, 1024), (3072, 768), (768, 300)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, shape, transposed):
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal(shape[::-1]).astype(np.float32).T if transposed else rng.standard_normal(shape, np.float32)
+    x = rng.standard_normal((21, shape[0]), np.float32)
+    product = cpu.plan(Config(300, 8, 256, 4, 2), np.float32, cpu.kernel_named(kernels), exact=True)(w)
+    together = x @ product
+    assert np.allclose(together, x @ w, atol=1e-3)
+    for first, n in ((0, 1), (20, 1), (3, 2), (5, 5), (2, 9), (4, 17)):
+        assert np.array_equal(x[first : first + n] @ product, together[first : first + n]), (first, n)
+
+
+def test_where_a_row_depends_on_its_place_exact_rows_are_computed_one_by_one(monkeypatch):
+    class Uneven(cpu.Tiles):
+        def __rmatmul__(self, x):
+            return super().__rmatmul__(x) + (np.arange(len(x))[:, None] if self.kernel.group > 1 else 0)
+
+    monkeypatch.setattr(cpu, "Tiles", Uneven)
+    assert cpu.independent(np.ones((4, 8), np.float32), cpu.Kernel(4, (1, 1, 1))).group == 1
 
 
 @pytest.mark.parametrize("kernels", ["fast", "64", "64x0", "0x2", "64x", "x2", "-1x2", "64x2x2"])
