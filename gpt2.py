@@ -4,13 +4,18 @@ Array code that does not care whose arrays they are: NumPy's, CuPy's, or a test'
 into arguments, so each signature is the schema of its part of the checkpoint. A weight `w` supports `x @ w`; how it lies
 in memory and who multiplies is the backend's business.
 
-Axes: batch, n_seq (new positions in this call), n_past (positions already in the cache), n_total = n_past + n_seq,
-n_head, d_head, n_embd = n_head * d_head, n_vocab. Every function ends its signature with its shapes.
+Several texts can be read in one pass. Their new positions lie one after the other, whatever their numbers: n_rows in all.
+Only attention has to know which belong together; everything else works on rows.
+
+Axes: n_rows, n_new (rows of one text), n_past (its positions already in the cache), n_total = n_past + n_new, n_head,
+d_head, n_embd = n_head * d_head, n_vocab. Every function ends its signature with its shapes.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -38,21 +43,30 @@ class Config:
 
 
 class KVCache:
-    """Keys and values of every position read so far; the part of a model that changes while it runs.
+    """Keys and values of every position of one text read so far; the part of a model that changes while it runs.
 
     Allocated once for n_ctx positions. `length` is the only record of how far the model has read: setting it back
-    forgets what came after, and costs nothing. k, v: [n_layer, batch, n_head, n_ctx, d_head]
+    forgets what came after, and costs nothing. k, v: [n_layer, n_head, n_ctx, d_head]
     """
 
-    def __init__(self, config, xp, dtype, batch=1):
-        shape = (config.n_layer, batch, config.n_head, config.n_ctx, config.n_embd // config.n_head)
+    def __init__(self, config, xp, dtype):
+        shape = (config.n_layer, config.n_head, config.n_ctx, config.n_embd // config.n_head)
         self.k, self.v, self.length = xp.empty(shape, dtype=dtype), xp.empty(shape, dtype=dtype), 0
 
-    def append(self, layer, k, v):  # [batch, n_head, n_seq, d_head] -> 2 x [batch, n_head, n_total, d_head]
-        end = self.length + k.shape[2]
-        self.k[layer][:, :, self.length : end] = k
-        self.v[layer][:, :, self.length : end] = v
-        return self.k[layer][:, :, :end], self.v[layer][:, :, :end]
+    def write(self, layer, start, k, v):  # [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
+        """Keys and values of the positions from start on; returns all up to them."""
+        end = start + k.shape[1]
+        self.k[layer][:, start:end], self.v[layer][:, start:end] = k, v
+        return self.k[layer][:, :end], self.v[layer][:, :end]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Neighbouring new positions of one text: n_new of them from `start` on, with the text's cache."""
+
+    cache: KVCache
+    start: int
+    n_new: int
 
 
 def gelu(x, xp):  # [..., n] -> [..., n]
@@ -73,7 +87,7 @@ def layer_norm(x, weight, bias, epsilon):  # [..., n_embd] -> [..., n_embd]
     return x / (variance + epsilon) ** 0.5 * weight + bias
 
 
-def linear(x, weight, bias):  # [batch, n_seq, n_in], [n_in, n_out], [n_out] -> [batch, n_seq, n_out]
+def linear(x, weight, bias):  # [n_rows, n_in], [n_in, n_out], [n_out] -> [n_rows, n_out]
     return x @ weight + bias
 
 
@@ -81,36 +95,39 @@ def mlp(x, c_fc, c_proj, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
     return linear(gelu(linear(x, **c_fc), xp), **c_proj)
 
 
-def attention(x, c_attn, c_proj, n_head, layer, cache, mask, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
-    batch, n_embd = cache.k.shape[1], x.shape[1]
-    d_head = n_embd // n_head
-    qkv = linear(x, **c_attn).reshape(batch, -1, 3, n_head, d_head).transpose(2, 0, 3, 1, 4)
-    k, v = cache.append(layer, qkv[1], qkv[2])  # [batch, n_head, n_total, d_head]
-    scores = qkv[0] * (1 / math.sqrt(d_head)) @ k.swapaxes(-1, -2)  # [batch, n_head, n_seq, n_total]
-    if mask is not None:
-        scores[..., cache.length :] += mask  # every position sees the past, and of the new ones those up to itself
-    heads = softmax(scores, xp) @ v  # [batch, n_head, n_seq, d_head]
-    return linear(heads.swapaxes(1, 2).reshape(x.shape), **c_proj)
+def attention(x, c_attn, c_proj, n_head, layer, spans, mask, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
+    n_rows, n_embd = x.shape
+    d_head, heads, first = n_embd // n_head, [], 0
+    qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, d_head).transpose(1, 2, 0, 3)  # [3, n_head, n_rows, d_head]
+    for span in spans:
+        q, k, v = (part[:, first : first + span.n_new] for part in (qkv[0], qkv[1], qkv[2]))
+        k, v = span.cache.write(layer, span.start, k, v)  # [n_head, n_total, d_head]
+        scores = q * (1 / math.sqrt(d_head)) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
+        if span.n_new > 1:  # every position sees the past, and of the new ones those up to itself
+            scores[..., span.start :] += mask[: span.n_new, : span.n_new]
+        heads.append(softmax(scores, xp) @ v)  # [n_head, n_new, d_head]
+        first += span.n_new
+    heads = xp.concatenate(heads, axis=1).swapaxes(0, 1)  # [n_rows, n_head, d_head]
+    return linear(heads.reshape(n_rows, n_embd), **c_proj)
 
 
-def forward(ids, params, config, cache, n_last, xp):  # [batch, n_seq] -> [batch, n_last, n_vocab]
-    """One pass over n_seq new positions: appends them to the cache, returns the logits of the last n_last.
+def forward(ids, positions, spans, wanted, params, config, xp):  # [n_rows], [n_rows] -> [n_wanted, n_vocab]
+    """One pass over new positions: writes them to their caches, returns the logits of the wanted slices of rows.
 
     The logits of a position score the token that follows it. Only the rows asked for are multiplied by the output
     head: for 512 rows of a prompt all of them would be 103 MB that nobody reads.
     """
-    batch, n_seq = ids.shape
-    positions = slice(cache.length, cache.length + n_seq)
-    x = (params["wte"][ids] + params["wpe"][positions]).reshape(batch * n_seq, config.n_embd)
-    mask = xp.triu(xp.full((n_seq, n_seq), -math.inf, dtype=x.dtype), k=1) if n_seq > 1 else None
+    x = params["wte"][ids] + params["wpe"][positions]
+    longest = max(span.n_new for span in spans)
+    mask = xp.triu(xp.full((longest, longest), -math.inf, dtype=x.dtype), k=1)
     for layer, block in enumerate(params["blocks"]):
         h = layer_norm(x, **block["ln_1"], epsilon=config.epsilon)
-        x = x + attention(h, **block["attn"], n_head=config.n_head, layer=layer, cache=cache, mask=mask, xp=xp)
+        x = x + attention(h, **block["attn"], n_head=config.n_head, layer=layer, spans=spans, mask=mask, xp=xp)
         x = x + mlp(layer_norm(x, **block["ln_2"], epsilon=config.epsilon), **block["mlp"], xp=xp)
-    cache.length += n_seq
-    x = x.reshape(batch, n_seq, config.n_embd)[:, n_seq - n_last :].reshape(batch * n_last, config.n_embd)
-    logits = layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]  # the embedding, transposed
-    return logits.reshape(batch, n_last, config.n_vocab)
+    for span in spans:
+        span.cache.length = span.start + span.n_new
+    x = xp.concatenate([x[rows] for rows in wanted])
+    return layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]  # the embedding, transposed
 
 
 @dataclass(frozen=True)
@@ -121,9 +138,9 @@ class Model:
     params: dict
     backend: Any
 
-    def new_cache(self, batch=1):
-        """An empty cache for `batch` texts."""
-        return KVCache(self.config, self.backend.xp, self.params["wpe"].dtype, batch)
+    def new_cache(self):
+        """An empty cache for one text."""
+        return KVCache(self.config, self.backend.xp, self.params["wpe"].dtype)
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
         """Logits after each of the last n_last ids of a text, as a NumPy array; reads only what the cache has not.
@@ -133,12 +150,26 @@ class Model:
         promises that the cache was fed nothing but this text before its last n_last ids.
         Raises ValueError when the text is longer than n_ctx or has fewer than n_last ids.
         """
+        return self.read_batch([ids], [cache], [n_last])[0]
+
+    def read_batch(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
+        """`read` for several texts in one pass, each with its own cache and n_last."""
         n_ctx = self.config.n_ctx
-        if not n_last <= len(ids) <= n_ctx:
-            raise ValueError(f"cannot read {len(ids)} tokens for {n_last} rows of logits with a context of {n_ctx}")
-        cache.length = min(cache.length, len(ids) - n_last)
-        xp, new = self.backend.xp, ids[cache.length :]
-        if len(new) == 0:  # a prefill that has been done
-            return self.backend.to_host(xp.empty((0, self.config.n_vocab), dtype=cache.k.dtype))
-        new = self.backend.asarray(new)[None]
-        return self.backend.to_host(forward(new, self.params, self.config, cache, n_last, xp)[0])
+        for ids, n_last in zip(texts, n_lasts):
+            if not 0 <= n_last <= len(ids) <= n_ctx:
+                raise ValueError(f"cannot read {len(ids)} tokens for {n_last} rows of logits with a context of {n_ctx}")
+        new, positions, spans, wanted = [], [], [], []
+        for ids, cache, n_last in zip(texts, caches, n_lasts):
+            cache.length = start = min(cache.length, len(ids) - n_last)
+            new += ids[start:]
+            positions += range(start, len(ids))
+            wanted.append(slice(len(new) - n_last, len(new)))
+            spans.append(Span(cache, start, len(ids) - start))
+        if self.backend.exact:  # position by position, as if each were a text of its own
+            spans = [Span(span.cache, span.start + i, 1) for span in spans for i in range(span.n_new)]
+        spans = [span for span in spans if span.n_new]
+        if not spans:  # a prefill that has been done
+            return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
+        ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
+        logits = forward(ids, positions, spans, wanted, self.params, self.config, self.backend.xp)
+        return np.split(self.backend.to_host(logits), np.cumsum(n_lasts)[:-1])

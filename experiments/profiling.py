@@ -168,6 +168,7 @@ def profile(
     repeats=20,
     backend="numpy",
     kernels="auto",
+    exact=False,
     json=False,
 ):
     """Time passes over several numbers of rows against the speed of memory, and say where the time goes.
@@ -180,6 +181,7 @@ def profile(
         repeats: of each measurement; medians are reported
         backend: numpy or cupy
         kernels: auto, plain, or WIDTHxTHREADS
+        exact: compute rows in groups of eight, so that no bit of a result depends on how many there are
         json: print one JSON object and nothing else
     """
     try:
@@ -191,7 +193,7 @@ def profile(
             raise InputError(f"--{name} {value}: expected 1 or more")
     if weights not in ("checkpoint", "random"):
         raise InputError(f"--weights {weights!r}: expected checkpoint or random")
-    arrays = get_backend(backend, kernels)
+    arrays = get_backend(backend, kernels, exact)
     if weights == "random":
         if target_model_size not in SIZES:
             raise InputError(f"--target_model_size {target_model_size!r}: expected one of {', '.join(SIZES)}")

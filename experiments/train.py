@@ -233,16 +233,15 @@ def samples(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", n_b
     """Let the target continue the first 32 tokens of training passages to 257: every third batch greedily, the rest at T=1."""
     sys.path.insert(0, str(ROOT))
     import utils
-    from gpt2 import forward
 
     model = utils.load_model(utils.find_folder("7M", models_dir), utils.get_backend())
     ids, written = read_token_ids(corpus, "train", models_dir, cache_dir), []
     for batch in tqdm(range(n_batches), desc="samples"):
         stream, place = seed + batch // 40, batch % 40  # the two halves were made by two processes
-        rng, cache = np.random.default_rng([stream, place]), model.new_cache(batch_size)
+        rng, caches = np.random.default_rng([stream, place]), [model.new_cache() for _ in range(batch_size)]
         text = batch_at(ids, place, stream, batch_size, 31).numpy()
         while text.shape[1] < 257:
-            logits = forward(text[:, cache.length :], model.params, model.config, cache, 1, np)[:, 0]
+            logits = np.concatenate(model.read_batch(text.tolist(), caches, [1] * batch_size))
             noise = rng.gumbel(size=logits.shape) if place % 3 else 0  # the argmax of logits + Gumbel noise is a sample
             text = np.concatenate([text, (logits + noise).argmax(axis=1)[:, None]], axis=1)
         written.append(text.astype(np.uint16))

@@ -124,6 +124,9 @@ class Module:
     def triu(self, x, k=0):
         return self.result(np.triu(self.host(x), k))
 
+    def concatenate(self, arrays, axis=0):
+        return self.result(np.concatenate([self.host(x) for x in arrays], axis=axis))
+
     def exp(self, x):
         return self.result(np.exp(self.host(x)))
 

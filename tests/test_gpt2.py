@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import gpt2
 import strict
 import utils
-from gpt2 import Config, forward
+from gpt2 import Config, Span, forward
 from make_golden import CONFIGS, GOLDEN, logsumexp, recipe
 from toys import NUMPY, TINY
 
@@ -26,6 +26,7 @@ TRAINED_GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "gp
 # every axis of another length, or the least of them: a swapped pair of axes cannot go unnoticed
 SHAPES = [TINY, Config(n_vocab=31, n_ctx=24, n_embd=30, n_head=5, n_layer=3), Config(7, 24, 4, 1, 1)]
 PLAIN, TILED = NUMPY, utils.get_backend("numpy", kernels="8x1")
+EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
 
 
 @functools.cache
@@ -42,14 +43,16 @@ def texts(model, n_min=1, n_max=24):
     return st.lists(st.integers(0, model.config.n_vocab - 1), min_size=n_min, max_size=n_max)
 
 
-def feed(model, ids, cache, n_last=None):  # [n_seq] or [batch, n_seq] -> [batch, n_last, n_vocab]
+def feed(model, ids, cache, n_last=None):  # [n_seq] -> [n_last, n_vocab]
     """`forward` itself, without Model.read's catch-up rule."""
-    ids = np.atleast_2d(np.array(ids, dtype=int))
-    return forward(ids, model.params, model.config, cache, ids.shape[1] if n_last is None else n_last, np)
+    n_seq, start = len(ids), cache.length
+    wanted = [slice(n_seq - (n_seq if n_last is None else n_last), n_seq)]
+    spans, positions = [Span(cache, start, n_seq)], np.arange(start, start + n_seq)
+    return forward(np.array(ids, int), positions, spans, wanted, model.params, model.config, np)
 
 
 def fresh(model, ids, n_last=None):  # [n_ids] -> [n_last, n_vocab]
-    return feed(model, ids, model.new_cache(), n_last)[0]
+    return feed(model, ids, model.new_cache(), n_last)
 
 
 def assert_same(found, expected, atol=1e-10):
@@ -164,7 +167,7 @@ def test_number_of_parameters():
 def test_one_token_at_a_time_is_one_pass(data):
     model = data.draw(any_model)
     ids, cache = data.draw(texts(model)), model.new_cache()
-    rows = [feed(model, [token], cache)[0, 0] for token in ids]
+    rows = [feed(model, [token], cache)[0] for token in ids]
     assert cache.length == len(ids)
     assert_same(np.array(rows), fresh(model, ids))
 
@@ -176,7 +179,7 @@ def test_any_chunks_are_one_pass(data):
     ids, cache, rows = data.draw(texts(model)), model.new_cache(), []
     cuts = sorted(data.draw(st.sets(st.integers(1, len(ids)))) | {len(ids)})
     for begin, end in zip([0, *cuts], cuts):
-        rows.extend(feed(model, ids[begin:end], cache)[0])
+        rows.extend(feed(model, ids[begin:end], cache))
     assert_same(np.array(rows), fresh(model, ids))
 
 
@@ -187,7 +190,7 @@ def test_a_draft_rolled_back_was_never_read(data):
     model = data.draw(any_model)
     ids, cache, rows = data.draw(texts(model)), model.new_cache(), []
     for token in ids:
-        rows.append(feed(model, [token], cache)[0, 0])
+        rows.append(feed(model, [token], cache)[0])
         if draft := data.draw(texts(model, 0, model.config.n_ctx - cache.length)):
             feed(model, draft, cache)
             cache.length -= len(draft)
@@ -196,14 +199,34 @@ def test_a_draft_rolled_back_was_never_read(data):
 
 @fast
 @given(st.data())
-def test_rows_of_a_batch_are_alone(data):
-    model, n_seq = data.draw(any_model), data.draw(st.integers(1, 24))
-    batch = [data.draw(texts(model, n_seq, n_seq)) for _ in range(3)]
-    cut, cache = data.draw(st.integers(0, n_seq - 1)), model.new_cache(batch=3)
-    if cut:
-        feed(model, [ids[:cut] for ids in batch], cache)
-    logits = feed(model, [ids[cut:] for ids in batch], cache)
-    assert_same(logits, np.array([fresh(model, ids)[cut:] for ids in batch]))
+def test_texts_read_together_are_read_alone(data):
+    """Any number of texts in a pass, each with its own past, draft to forget, new ids and rows asked for."""
+    model = data.draw(any_model)
+    batch = [data.draw(texts(model, 0)) for _ in range(data.draw(st.integers(1, 4)))]
+    caches, n_lasts = [model.new_cache() for _ in batch], []
+    for ids, cache in zip(batch, caches):
+        n_lasts.append(data.draw(st.integers(0, len(ids))))
+        known = ids[: data.draw(st.integers(0, len(ids) - n_lasts[-1]))]
+        wrong = data.draw(texts(model, 0, 24 - len(known))) if len(known) == len(ids) - n_lasts[-1] else []
+        if known + wrong:
+            feed(model, known + wrong, cache)
+    for logits, ids, cache, n_last in zip(model.read_batch(batch, caches, n_lasts), batch, caches, n_lasts):
+        assert_same(logits, fresh(model, ids, n_last) if ids else np.empty((0, model.config.n_vocab)))
+        assert cache.length == len(ids)
+
+
+@fast
+@given(st.data())
+def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
+    """float32 and several matrix shapes: what rounding does must not depend on how many positions share a pass."""
+    model = tiny_model(data.draw(st.integers(0, 2)), 0, EXACT, np.float32)
+    ids, cache, others = data.draw(texts(model)), model.new_cache(), data.draw(st.lists(texts(model), max_size=3))
+    singly = np.concatenate([model.read(ids[:end], cache) for end in range(1, len(ids) + 1)])
+    n_last = data.draw(st.integers(1, len(ids)))
+    assert np.array_equal(model.read(ids, cache, n_last), singly[-n_last:])
+    batch = [*others, ids]
+    caches, n_lasts = [model.new_cache() for _ in batch], [len(other) for other in batch]
+    assert np.array_equal(model.read_batch(batch, caches, n_lasts)[-1], singly)
 
 
 @fast
@@ -251,7 +274,7 @@ def test_read_reads_only_what_is_missing(monkeypatch):
     model.read(text[:6], cache, n_last=0)
     model.read(text[:8], cache)  # the bonus token's case: two tokens are new, one row is asked for
     model.read(text, cache, n_last=4)  # a rejected draft's case: two of the four rows were read before
-    assert passes == [[text[:6]], [text[6:8]], [text[6:]]]
+    assert passes == [text[:6], text[6:8], text[6:]]
 
 
 def test_only_the_rows_asked_for_meet_the_output_head():
@@ -301,7 +324,7 @@ def test_no_position_sees_a_later_one(data):
 
 
 @fast
-@given(n_ids=st.integers(0, 30), n_last=st.integers(0, 31), n_read=st.integers(0, 24))
+@given(n_ids=st.integers(0, 30), n_last=st.integers(-1, 31), n_read=st.integers(0, 24))
 @example(n_ids=25, n_last=1, n_read=24)
 @example(n_ids=24, n_last=24, n_read=24)
 @example(n_ids=2, n_last=3, n_read=0)
@@ -310,7 +333,7 @@ def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
     ids, cache = [3] * n_ids, model.new_cache()
     cache.length = n_read
     cache.k[:], cache.v[:] = 0, 0
-    if n_last <= n_ids <= 24:
+    if 0 <= n_last <= n_ids <= 24:
         assert len(model.read(ids, cache, n_last)) == n_last
     else:
         with pytest.raises(ValueError, match=rf"cannot read {n_ids} tokens for {n_last} rows .* context of 24"):
@@ -320,11 +343,10 @@ def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
 
 @pytest.mark.parametrize("n_read, n_more", [(24, 1), (23, 2), (20, 10), (0, 25)])
 def test_forward_never_passes_the_end_of_the_context(n_read, n_more):
-    """Position embeddings are sliced, and a slice does not complain: nothing may come of it that looks like logits."""
     model = tiny_model()
     cache = model.new_cache()
     cache.length = n_read
-    with pytest.raises(ValueError):
+    with pytest.raises(IndexError):
         feed(model, [5] * n_more, cache)
     assert cache.length == n_read
 
