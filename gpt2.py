@@ -60,7 +60,7 @@ class KVCache:
         return self.k[layer][:, :end], self.v[layer][:, :end]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Span:
     """Neighbouring new positions of one text: n_new of them from `start` on, with the text's cache."""
 
@@ -130,7 +130,7 @@ def forward(ids, positions, spans, wanted, params, config, xp):  # [n_rows], [n_
     return layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]  # the embedding, transposed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A GPT-2 ready to run: its shape, its parameters where the backend wants them, and the backend (utils.Backend)."""
 

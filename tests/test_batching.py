@@ -1,0 +1,133 @@
+"""Several texts at once: each is what it is alone, whatever its neighbours do."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import utils
+from experiments.batching import decode_together
+from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
+from toys import TINY, tiny_model
+
+TARGET, DRAFT = tiny_model(0), tiny_model(1)
+EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
+
+
+def text_of(target, draft, ids, n_tokens, decoder, filter, seed, end):
+    """The Rounds of one decoder, as a list."""
+    rng, ended = np.random.default_rng(seed), lambda generated: generated[-1] % 7 == end
+    if decoder == "autoregressive":
+        return list(autoregressive(target, ids, n_tokens, filter, rng, ended))
+    drafter = NGramDrafter(target.config.n_vocab) if decoder == "ngram" else NeuralDrafter(draft, filter, rng)
+    return list(speculative(target, drafter, ids, n_tokens, seed % 5 + 1, filter, rng, ended))
+
+
+some_text = st.tuples(
+    st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=12),
+    st.integers(1, 20),
+    st.sampled_from(["autoregressive", "speculative", "ngram"]),
+    st.sampled_from([Filter(), Filter(1.0), Filter(0.7, 20, 0.9)]),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(some_text, max_size=6), st.integers(1, 4))
+def test_every_text_is_what_it_is_alone(texts, batch_size):
+    """Greedy and sampled, any mix of decoders, lengths and ends, float64: the same rounds, in the order of the texts."""
+    tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
+    together = list(decode_together(tasks, [TARGET, DRAFT], batch_size))
+    assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
+
+
+def test_float32_texts_are_the_same_to_the_bit_where_passes_are_exact():
+    target, draft = (utils.random_model(TINY, EXACT, seed=seed, scale=0.3) for seed in (0, 1))
+    rows = []
+
+    def task(i):
+        def run(target, draft):
+            cache, ids = target.new_cache(), list(range(i + 1))
+            for _ in range(8):
+                rows.append((i, target.read(ids, cache)[0]))
+                ids = ids + [int(rows[-1][1].argmax())]
+            return ids
+
+        return run
+
+    together = list(decode_together([task(i) for i in range(5)], [target, draft], 3))
+    shared = {i: [row for j, row in rows if j == i] for i in range(5)}
+    rows.clear()
+    alone = [task(i)(target, draft) for i in range(5)]
+    assert together == alone
+    for i in range(5):
+        assert np.array_equal(shared[i], [row for j, row in rows if j == i])
+
+
+class Counted:
+    """A model that notes how many texts and rows share each of its passes."""
+
+    def __init__(self, model):
+        self.model, self.config, self.new_cache, self.passes = model, model.config, model.new_cache, []
+
+    def read_batch(self, texts, caches, n_lasts):
+        self.passes.append(len(texts))
+        return self.model.read_batch(texts, caches, n_lasts)
+
+
+def greedy(n_tokens):
+    return lambda target, draft: text_of(target, draft, [1, 2, 3], n_tokens, "speculative", Filter(), 3, 9)
+
+
+def test_passes_are_shared():
+    """Four equal texts take the passes of one."""
+    models = [Counted(TARGET), Counted(DRAFT)]
+    list(decode_together([greedy(12)], models, 1))
+    alone = [len(model.passes) for model in models]
+    models = [Counted(TARGET), Counted(DRAFT)]
+    list(decode_together([greedy(12)] * 4, models, 4))
+    assert [len(model.passes) for model in models] == alone
+    assert {n for model in models for n in model.passes} == {4}
+
+
+def test_a_text_that_ends_leaves_its_room_to_the_next():
+    models = [Counted(TARGET), Counted(DRAFT)]
+    lengths = [2, 15, 2, 2, 2, 2]
+    results = list(decode_together([greedy(n) for n in lengths], models, 2))
+    assert [sum(len(one.tokens) for one in rounds) for rounds in results] == lengths
+    assert max(models[0].passes) == 2
+    long_alone = len(text_of(TARGET, DRAFT, [1, 2, 3], 15, "speculative", Filter(), 3, 9))
+    assert len(models[0].passes) <= long_alone + 6  # the short ones ran beside the long one, not after it
+
+
+def test_results_come_as_soon_as_their_turn_allows():
+    """The first text is yielded while the others are still being decoded."""
+    models = [Counted(TARGET), None]
+    task = lambda n: lambda target, draft: text_of(target, draft, [5], n, "autoregressive", Filter(), 0, 9)
+    results = decode_together([task(2), task(20)], models, 2)
+    assert len(next(results)) == 3 and len(models[0].passes) < 8
+    assert len(next(results)) == 21
+
+
+@pytest.mark.parametrize("when", [0, 1])
+def test_an_error_in_one_text_ends_them_all(when):
+    def broken(target, draft):
+        cache = target.new_cache()
+        for i in range(3):
+            target.read([1] * (i + 1), cache)
+            if i == when:
+                raise KeyError("broken")
+
+    with pytest.raises(KeyError, match="broken"):
+        list(decode_together([greedy(10), broken, greedy(10)], [TARGET, DRAFT], 3))
+
+
+def test_an_error_in_a_shared_pass_reaches_the_caller():
+    def too_long(target, draft):
+        return target.read([1] * 99, target.new_cache())
+
+    with pytest.raises(ValueError, match="cannot read 99 tokens"):
+        list(decode_together([greedy(10), too_long], [TARGET, DRAFT], 2))
+
+
