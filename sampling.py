@@ -145,10 +145,14 @@ def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number a
 
 
 class NeuralDrafter:
-    """Drafts with a smaller model: draws up to k tokens from it, one pass each."""
+    """Drafts with a smaller model: draws up to k tokens from it, one pass each.
 
-    def __init__(self, model, filter, rng):
-        self.model, self.filter, self.rng = model, filter, rng
+    confidence: where the likeliest token's probability is below it, no more is drafted. The next token has not been drawn
+    by then: to drop a token because of what it is would change its law, and with it the text's.
+    """
+
+    def __init__(self, model, filter, rng, confidence=0.0):
+        self.model, self.filter, self.rng, self.confidence = model, filter, rng, confidence
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
     def prefill(self, ids):
@@ -159,8 +163,11 @@ class NeuralDrafter:
         """Drafted tokens and the distribution each was drawn from; fewer than k where the draft's context is full."""
         draft, q = [], [np.empty((0, self.n_vocab))]
         for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
-            q.append(self.filter(self.model.read(ids + draft, self.cache)))
-            draft.append(draw(q[-1][0], self.rng))
+            row = self.filter(self.model.read(ids + draft, self.cache))
+            if row.max() < self.confidence:
+                break
+            q.append(row)
+            draft.append(draw(row[0], self.rng))
         return draft, np.concatenate(q)
 
 
@@ -191,6 +198,24 @@ class NGramDrafter:
                 draft = ids[end : end + k]
                 break
         return draft, one_hot(draft, self.n_vocab)
+
+
+class FirstOf:
+    """Drafts with the first of several drafters that proposes anything: n-grams, say, and a model where none matches."""
+
+    def __init__(self, *drafters):
+        self.drafters, self.n_vocab = drafters, drafters[0].n_vocab
+
+    def prefill(self, ids):
+        for drafter in self.drafters:
+            drafter.prefill(ids)
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        for drafter in self.drafters:
+            draft, q = drafter.propose(ids, k)
+            if draft:
+                break
+        return draft, q
 
 
 # ---------------------------------------------------------------- the two decoding loops
@@ -260,18 +285,20 @@ def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
 def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never):
     """Yield Rounds of 1 to K + 1 tokens: the same number of tokens as `autoregressive`, with the same distribution.
 
-    Raises ValueError for K below 1 or a drafter with another vocabulary.
+    K is a number, or a function of the Round before that gives one, 0 to draft nothing: as long as it cannot know what
+    the next draws will be, the law is the same. Raises ValueError for K below 1 or a drafter with another vocabulary.
     """
-    if K < 1:
+    if not callable(K) and K < 1:
         raise ValueError(f"K = {K}: expected 1 or more")
     if drafter.n_vocab != target.config.n_vocab:
         raise ValueError(f"draft and target have vocabularies of {drafter.n_vocab} and {target.config.n_vocab} tokens")
     text, length, cache = start(target, ids, n_tokens)
     drafter.prefill(text[:-1])
-    yield Round([])
+    yield (last := Round([]))
     while len(text) < length:
         # 1. the draft proposes, never more than the text has room for beside the target's own token
-        draft, q = drafter.propose(text, min(K, length - len(text) - 1))
+        k = K(last) if callable(K) else K
+        draft, q = drafter.propose(text, min(k, length - len(text) - 1))
         # 2. the target scores all of it in one pass
         p = filter(target.read(text + draft, cache, n_last=len(draft) + 1))
         # 3. accept from the left; one more token is the target's own
@@ -283,6 +310,6 @@ def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never):
             if done := ended(text[len(ids) :]):
                 break
         tokens = text[n_text:]
-        yield Round(tokens, len(draft), min(n_accepted, len(tokens)))
+        yield (last := Round(tokens, len(draft), min(n_accepted, len(tokens))))
         if done:
             return

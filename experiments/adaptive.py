@@ -1,0 +1,61 @@
+"""K that nobody has to tune: each round, the K with the most tokens per second to be expected.
+
+With acceptance rate a, draft cost c and the cost v(n) of a target pass over n rows, both in one-row target passes, a round
+of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens in K c + v(K + 1) passes (Leviathan et al. 2023, theorem
+3.8, where v is 1). c and v are measured before the text begins, a while it is written. K = 0 is plain decoding: nothing is
+learned from that, so now and then, ever more rarely, a round is drafted all the same.
+
+K depends on the rounds before, never on what will be drawn next, so the law of the text is the target's whatever is chosen.
+"""
+
+import numpy as np
+
+MAX_K = 8
+ROWS = (1, 2, 3, 5, 9)  # passes that are timed; those between are interpolated
+MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
+PRIOR = (0.7, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
+
+
+def expected_tokens(a, K):
+    """Of a round: the accepted drafts and the target's own token."""
+    return sum(a**i for i in range(K + 1))
+
+
+def pass_costs(target, draft, repeats=3):
+    """(c, [v(1), ..., v(MAX_K + 1)]), measured; c is 0 where draft is None, and n-grams are looked up."""
+    from experiments.profiling import time_rows
+
+    seconds = time_rows(target, ROWS, repeats)
+    c = time_rows(draft, [1], 4 * repeats)[1] / seconds[1] if draft else 0.0
+    v = np.interp(range(1, MAX_K + 2), ROWS, [seconds[n] / seconds[1] for n in ROWS])
+    return c, v.tolist()
+
+
+class AdaptiveK:
+    """A K for `sampling.speculative`. c: the cost of a draft, v: [v(1), v(2), ...], both in one-row target passes."""
+
+    def __init__(self, c, v):
+        self.c, self.v = c, v
+        self.accepted, self.examined = PRIOR[0] * PRIOR[1], PRIOR[1]
+        self.patience = self.waited = 0  # plain rounds to come before the next trial, and how many there were
+
+    def speed(self, K, a):
+        """Expected tokens in the time of a one-row target pass."""
+        return expected_tokens(a, K) / (K * self.c + self.v[K])
+
+    def __call__(self, last):
+        """K of the next round, from the Round before it."""
+        memory = MEMORY**last.examined
+        self.accepted = memory * self.accepted + last.accepted
+        self.examined = memory * self.examined + last.examined
+        a = self.accepted / self.examined
+        hopeful = a + (a * (1 - a) / self.examined) ** 0.5  # drafting goes on unless it is likely not to pay
+        best = max(range(1, len(self.v)), key=lambda K: self.speed(K, a))
+        if self.speed(best, hopeful) >= 1:
+            self.patience = self.waited = 0
+            return best
+        self.waited += 1
+        if self.waited <= self.patience:
+            return 0
+        self.waited, self.patience = 0, min(2 * self.patience + 4, 128)
+        return best

@@ -1,0 +1,152 @@
+"""K chosen round by round, drafts cut short, drafters in a row: the law stays exact, and the choice is the best one."""
+
+import numpy as np
+import pytest
+
+from experiments.adaptive import MAX_K, PRIOR, AdaptiveK, expected_tokens, pass_costs
+from sampling import Filter, FirstOf, NeuralDrafter, NGramDrafter, Round, speculative
+from test_exact import TableModel, assert_same_law, at_eos, chain_rule, law, never, tokens_of
+from toys import TINY, tiny_model
+
+# ---------------------------------------------------------------- the law
+
+
+@pytest.mark.parametrize("filter", [Filter(1.0), Filter(), Filter(1.3, 2, 0.7)], ids=["T=1", "greedy", "all"])
+@pytest.mark.parametrize("ended", [never, at_eos])
+def test_law_with_a_k_that_depends_on_the_past(filter, ended):
+    """Any function of the rounds so far, 0 among its values."""
+    target, draft = TableModel(1), TableModel(2)
+
+    def run():
+        K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
+        return tokens_of(speculative(target, NeuralDrafter(draft, filter, None), [0], 4, K, filter, None, ended))
+
+    assert_same_law(law(run), chain_rule(target, [0], 4, filter, ended))
+
+
+@pytest.mark.parametrize("c, v", [(0.1, [1, 1.1, 1.2, 1.3]), (0.6, [1, 1.5, 2.0]), (0.0, [1.0, 1.0, 1.0])])
+def test_law_with_adaptive_k(c, v):
+    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
+    run = lambda: tokens_of(
+        speculative(target, NeuralDrafter(draft, filter, None), [0], 4, AdaptiveK(c, v), filter, None, at_eos)
+    )
+    assert_same_law(law(run), chain_rule(target, [0], 4, filter, at_eos))
+
+
+@pytest.mark.parametrize("confidence", [0.4, 0.55, 0.9, 1.0])
+def test_law_with_drafts_cut_short(confidence):
+    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
+    drafter = lambda: NeuralDrafter(draft, filter, None, confidence)
+    run = lambda: tokens_of(speculative(target, drafter(), [0], 4, 3, filter, None))
+    assert_same_law(law(run), chain_rule(target, [0], 4, filter, never))
+
+
+def test_a_token_dropped_for_what_it_is_would_bend_the_law():
+    """What the drafter's docstring warns of: stopping after the draw, where the token that was drawn is unlikely."""
+
+    class Choosy(NeuralDrafter):
+        def propose(self, ids, k):
+            draft, q = super().propose(ids, k)
+            n = next((i for i, token in enumerate(draft) if q[i, token] < 0.4), len(draft))
+            return draft[:n], q[:n]
+
+    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
+    found = law(lambda: tokens_of(speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None)))
+    expected = chain_rule(target, [0], 2, filter, never)
+    assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
+
+
+@pytest.mark.parametrize("filter", [Filter(1.0), Filter()], ids=["T=1", "greedy"])
+def test_law_of_n_grams_first(filter):
+    target, draft, prompt = TableModel(3), TableModel(2), [0, 1, 0, 1, 2, 0, 1]
+    drafter = lambda: FirstOf(NGramDrafter(3), NeuralDrafter(draft, filter, None))
+    run = lambda: tokens_of(speculative(target, drafter(), prompt, 4, 2, filter, None, at_eos))
+    assert_same_law(law(run), chain_rule(target, prompt, 4, filter, at_eos))
+
+
+# ---------------------------------------------------------------- drafters
+
+
+def test_a_draft_stops_where_the_draft_is_not_sure():
+    model, rng = tiny_model(1), np.random.default_rng(0)
+    free = NeuralDrafter(model, Filter(1.0), rng)
+    _, q = free.propose([1, 2, 3], 8)
+    for confidence in (0.0, *q.max(axis=1), 1.0):
+        drafter = NeuralDrafter(model, Filter(1.0), np.random.default_rng(0), confidence)
+        draft, rows = drafter.propose([1, 2, 3], 8)
+        assert len(draft) == len(rows) and (rows.max(axis=1) >= confidence).all()
+        if len(draft) < 8:
+            following = Filter(1.0)(model.read([1, 2, 3, *draft], model.new_cache()))
+            assert following.max() < confidence
+
+
+def test_the_model_drafts_where_no_n_gram_matches():
+    model = tiny_model(1)
+    neural = NeuralDrafter(model, Filter(), None)
+    both = FirstOf(NGramDrafter(TINY.n_vocab), neural)
+    assert both.propose([1, 2, 3, 1, 2], 1)[0] == [3]
+    assert both.propose([1, 2, 3], 2)[0] == neural.propose([1, 2, 3], 2)[0] != []
+    assert len(both.propose([1, 2, 3], 0)[0]) == 0
+
+
+# ---------------------------------------------------------------- the choice
+
+
+def test_expected_tokens_is_the_mean_of_a_round():
+    """Summed over where the first rejection falls, instead of the closed form."""
+    for a in (0.0, 0.3, 1.0):
+        for K in range(6):
+            p = [a**i * (1 - a) for i in range(K)] + [a**K]
+            assert abs(expected_tokens(a, K) - sum((i + 1) * x for i, x in enumerate(p))) < 1e-12
+
+
+def simulate(a, c, v, n_rounds, seed=0):
+    """Rounds with acceptance rate a: the Ks, and tokens per one-row target pass."""
+    rng, K, last, ks, cost, n_tokens = np.random.default_rng(seed), AdaptiveK(c, v), Round([]), [], 0.0, 0
+    for _ in range(n_rounds):
+        k = K(last)
+        tosses = rng.random(k) < a
+        accepted = int(k if tosses.all() else tosses.argmin())
+        last = Round([0] * (accepted + 1), k, accepted)
+        ks, cost, n_tokens = [*ks, k], cost + k * c + v[k], n_tokens + accepted + 1
+    return ks, n_tokens / cost
+
+
+VERIFY = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.02, 1.08, 1.15, 1.35]).tolist()
+DEAR = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.7, 2.0, 2.2, 2.9]).tolist()
+
+
+@pytest.mark.parametrize("v", [VERIFY, DEAR], ids=["cheap verify", "dear verify"])
+@pytest.mark.parametrize("c", [0.0, 0.02, 0.1, 0.4, 1.0])
+@pytest.mark.parametrize("a", [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])
+def test_adaptive_k_comes_close_to_the_best_k(a, c, v):
+    """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact, no clock."""
+    best = max(expected_tokens(a, k) / (k * c + v[k]) for k in range(MAX_K + 1))
+    assert simulate(a, c, v, 1500)[1] > 0.95 * best
+
+
+def test_a_useless_draft_is_given_up_but_not_for_ever():
+    ks, speed = simulate(0.0, 0.1, VERIFY, 300)
+    assert speed > 0.96 and ks[0] > 0
+    assert 0 < sum(ks[20:]) < 20 and set(ks[20:]) == {0, 1}
+
+
+def test_a_draft_that_becomes_useful_is_used_again():
+    K, last = AdaptiveK(0.05, VERIFY), Round([])
+    for i in range(400):
+        k = K(last)
+        last = Round([0] * (k + 1), k, k) if i > 40 else Round([0], k, 0)
+    assert k > 4
+
+
+def test_free_drafts_and_free_verification_ask_for_the_most():
+    assert AdaptiveK(0.0, [1.0] * 9)(Round([])) == 8
+    assert AdaptiveK(1.0, DEAR)(Round([])) == 1  # a trial: a draft as dear as the target never pays
+    assert PRIOR[0] < 1
+
+
+def test_costs_are_measured_in_target_passes():
+    target = tiny_model(0)
+    c, v = pass_costs(target, tiny_model(1), repeats=1)
+    assert c > 0 and len(v) == MAX_K + 1 and v[0] == 1 and min(v) > 0
+    assert pass_costs(target, None, repeats=1)[0] == 0
