@@ -106,6 +106,7 @@ def generate(
     mode="both",
     stream=False,
     backend="numpy",
+    dtype="float32",
     kernels="auto",
     exact=False,
     verbose=False,
@@ -128,6 +129,7 @@ def generate(
         mode: both, autoregressive or speculative
         stream: print the text while it is written
         backend: numpy or cupy
+        dtype: float32, or float16 with cupy
         kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64 columns on 2 threads
         exact: let no bit of a logit depend on how many tokens share a pass, so that greedy texts are identical even at a tie
         verbose: say on stderr which kernels were chosen
@@ -139,7 +141,7 @@ def generate(
     from experiments.running import compare, decode, speculation, timed_run
 
     filter = check_settings(**settings)
-    arrays = utils.get_backend(backend, kernels, exact)
+    arrays = utils.get_backend(backend, kernels, exact, dtype)
     draft_size = draft_model_size if mode != "autoregressive" else None
     target, draft, encoder = utils.load_pair(target_model_size, draft_size, models_dir, arrays)
     if verbose:

@@ -60,20 +60,23 @@ class Backend:
     exact: bool = False
 
 
-def get_backend(name="numpy", kernels="auto", exact=False):
+def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     """The backend of that name, "numpy" or "cupy". Raises InputError if there is none or it cannot run here.
 
     kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2" is tiles 64 columns
     wide on 2 threads. exact, for NumPy: a position's logits are the same to the last bit however many are computed together.
+    dtype, for CuPy: "float16" halves the weights and multiplies in float16.
     """
+    if name not in ("numpy", "cupy"):
+        raise InputError(f"backend {name!r}: expected numpy or cupy")
+    if dtype not in (("float32",) if name == "numpy" else ("float32", "float16")):
+        raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
     if name == "numpy":
         try:
             plan = partial(cpu.plan, kernel=cpu.kernel_named(kernels), exact=exact)
         except ValueError as error:
             raise InputError(str(error)) from None
         return Backend("numpy", np, np.asarray, np.asarray, plan, synchronize=lambda: None, exact=exact)
-    if name != "cupy":
-        raise InputError(f"backend {name!r}: expected numpy or cupy")
     if exact:
         raise InputError("exact: expected --backend numpy; what cuBLAS computes for a row depends on the others")
     try:
@@ -82,7 +85,8 @@ def get_backend(name="numpy", kernels="auto", exact=False):
         raise InputError("backend 'cupy': CuPy is not installed; try pip install cupy-cuda12x") from None
     except RuntimeError as error:
         raise InputError(f"backend 'cupy': no usable GPU ({error}); use --backend numpy") from None
-    return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, gpu.plan, gpu.synchronize)
+    plan = partial(gpu.plan, half=dtype == "float16")
+    return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, plan, gpu.synchronize)
 
 
 def kernels_of(model):

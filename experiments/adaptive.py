@@ -49,7 +49,7 @@ class AdaptiveK:
         self.accepted = memory * self.accepted + last.accepted
         self.examined = memory * self.examined + last.examined
         a = self.accepted / self.examined
-        hopeful = a + (a * (1 - a) / self.examined) ** 0.5  # drafting goes on unless it is likely not to pay
+        hopeful = a + 2 * (a * (1 - a) / self.examined) ** 0.5  # drafting goes on unless it is very likely not to pay
         best = max(range(1, len(self.v)), key=lambda K: self.speed(K, a))
         if self.speed(best, hopeful) >= 1:
             self.patience = self.waited = 0

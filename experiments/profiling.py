@@ -18,7 +18,7 @@ from backends.blas import N_THREADS
 from sampling import Filter, draw
 from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kernels_of, load_model, random_model
 
-PAST = 64  # tokens in the cache before the rows that are timed
+PAST = 64  # tokens in the cache before the rows that are timed, where the context has room for them
 
 
 def median_seconds(run, repeats, synchronize=lambda: None):
@@ -55,15 +55,16 @@ def bytes_of_a_pass(model):
 def time_rows(model, rows, repeats):
     """Median seconds of a pass over each number of rows, the row counts taking turns: {n_rows: seconds}."""
     rng, times, sync = np.random.default_rng(0), defaultdict(list), model.backend.synchronize
-    ids = rng.integers(0, model.config.n_vocab, PAST + max(rows)).tolist()
+    past = min(PAST, model.config.n_ctx - max(rows))
+    ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
     cache = model.new_cache()
     model.read(ids, cache, n_last=max(rows))
     for _ in tqdm(range(repeats), desc="rows", leave=False, disable=None):
         for n in rows:
-            cache.length = PAST
+            cache.length = past
             sync()
             begin = time.perf_counter()
-            model.read(ids[: PAST + n], cache, n_last=n)
+            model.read(ids[: past + n], cache, n_last=n)
             times[n].append(time.perf_counter() - begin)
     return {n: statistics.median(of_n) for n, of_n in times.items()}
 
@@ -110,7 +111,7 @@ PARTS = {
 
 def breakdown(model, repeats):
     """Milliseconds of a one-row pass by part, means over repeats; and of choosing the next token, greedily and sampled."""
-    clock, cache, ids = Clock(), model.new_cache(), list(range(PAST + 1))
+    clock, cache, ids = Clock(), model.new_cache(), [0] * min(PAST + 1, model.config.n_ctx)
     head = TimedWeight(model.params["head"], clock, "output head")
     instrumented = gpt2.Model(model.config, {**model.params, "head": head}, model.backend)
     originals = {name: getattr(gpt2, name) for name in PARTS}
@@ -167,6 +168,7 @@ def profile(
     rows="1,2,3,5,9",
     repeats=20,
     backend="numpy",
+    dtype="float32",
     kernels="auto",
     exact=False,
     json=False,
@@ -180,6 +182,7 @@ def profile(
         rows: how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is verifying
         repeats: of each measurement; medians are reported
         backend: numpy or cupy
+        dtype: float32, or float16 with cupy
         kernels: auto, plain, or WIDTHxTHREADS
         exact: compute rows in groups of eight, so that no bit of a result depends on how many there are
         json: print one JSON object and nothing else
@@ -193,18 +196,18 @@ def profile(
             raise InputError(f"--{name} {value}: expected 1 or more")
     if weights not in ("checkpoint", "random"):
         raise InputError(f"--weights {weights!r}: expected checkpoint or random")
-    arrays = get_backend(backend, kernels, exact)
+    arrays = get_backend(backend, kernels, exact, dtype)
     if weights == "random":
         if target_model_size not in SIZES:
             raise InputError(f"--target_model_size {target_model_size!r}: expected one of {', '.join(SIZES)}")
         model = random_model(SIZES[target_model_size], arrays)
     else:
         model = load_model(find_folder(target_model_size, models_dir), arrays)
-    if max(counts) > model.config.n_ctx - PAST:
-        raise InputError(f"--rows {max(counts)}: expected at most {model.config.n_ctx - PAST}")
+    if max(counts) > model.config.n_ctx:
+        raise InputError(f"--rows {max(counts)}: expected at most {model.config.n_ctx}, the context")
     result = measure(model, counts, repeats)
     if json:
         print(json_format.dumps(result))
     else:
-        print(f"{target_model_size}, {weights} weights, float32, {backend}\n")
+        print(f"{target_model_size}, {weights} weights, {dtype}, {backend}\n")
         show(result)

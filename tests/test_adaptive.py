@@ -122,7 +122,7 @@ DEAR = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.7, 2.0, 2.2, 2.9]).
 def test_adaptive_k_comes_close_to_the_best_k(a, c, v):
     """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact, no clock."""
     best = max(expected_tokens(a, k) / (k * c + v[k]) for k in range(MAX_K + 1))
-    assert simulate(a, c, v, 1500)[1] > 0.95 * best
+    assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(6)]) > 0.95 * best
 
 
 def test_a_useless_draft_is_given_up_but_not_for_ever():

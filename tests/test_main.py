@@ -33,7 +33,7 @@ ENVIRONMENT = {name: os.environ[name] for name in os.environ if not name.startsw
 END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 FLAGS = ["prompt", "n_tokens_to_generate", "draft_model_size", "target_model_size", "models_dir", "K", "temperature"]
-FLAGS += ["top_k", "top_p", "seed", "stop", "mode", "stream", "backend", "kernels", "exact", "verbose", "json"]
+FLAGS += ["top_k", "top_p", "seed", "stop", "mode", "stream", "backend", "dtype", "kernels", "exact", "verbose", "json"]
 SWITCHES = ["stream", "exact", "verbose", "json"]
 PROMPT = "hello there"  # 9 tokens
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}

@@ -1,0 +1,100 @@
+"""The CuPy backend without a GPU: a module that stands in for CuPy, with NumPy's arrays. See test_gpt2.py for strict ones."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import backends
+import utils
+from gpt2 import Config
+from toys import NUMPY
+from utils import InputError
+
+CONFIG = Config(300, 32, 64, 4, 2)
+NAMES = "asarray float16 float32 dtype empty full triu exp tanh concatenate".split()
+
+
+def forget():
+    """Let the next import of backends.gpu see the CuPy of then."""
+    sys.modules.pop("backends.gpu", None)
+    vars(backends).pop("gpu", None)
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """The stand-in, with 1 GB of memory."""
+    module = types.ModuleType("cupy")
+    for name in NAMES:
+        setattr(module, name, getattr(np, name))
+    module.asnumpy = np.asarray
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (10**9, 2 * 10**9))
+    stream = types.SimpleNamespace(synchronize=lambda: None)
+    module.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    forget()
+    yield module
+    forget()
+
+
+def logits(model):
+    return model.read(list(range(20)), model.new_cache(), n_last=5)
+
+
+def test_float32_is_the_same_pass(cupy):
+    model = utils.random_model(CONFIG, utils.get_backend("cupy"), scale=0.1)
+    assert np.array_equal(logits(model), logits(utils.random_model(CONFIG, NUMPY, scale=0.1)))
+    assert np.shares_memory(model.params["wte"], model.params["head"])
+    model.backend.synchronize()
+
+
+def test_float16_weights_in_a_float32_pass(cupy):
+    model = utils.random_model(CONFIG, utils.get_backend("cupy", dtype="float16"), scale=0.1)
+    weights = [part["weight"] for part in model.params["blocks"][0]["mlp"].values()] + [model.params["head"]]
+    assert {weight.weight.dtype.name for weight in weights} == {"float16"}
+    found, expected = logits(model), logits(utils.random_model(CONFIG, NUMPY, scale=0.1))
+    assert found.dtype == np.float32
+    assert 0 < abs(found - expected).max() < 0.02 * expected.std()
+    assert utils.kernels_of(model).keys() == utils.kernels_of(utils.random_model(CONFIG, NUMPY)).keys()
+
+
+def test_layer_norm_of_what_float16_cannot_square(cupy):
+    """The trained models have activations in the thousands: their squares are infinite in float16."""
+    backend = utils.get_backend("cupy", dtype="float16")
+    scale = lambda name, shape: 3000.0 if name == "wpe.weight" else 0.1
+    rng = np.random.default_rng(0)
+    tensors = {name: (scale(name, s) * rng.standard_normal(s)).astype(np.float32) for name, s in CONFIG.shapes().items()}
+    model = utils.build_model(CONFIG, tensors.__getitem__, backend, np.float32)
+    assert np.isfinite(logits(model)).all()
+
+
+def test_too_little_memory_is_one_line_with_the_figures(cupy):
+    cupy.cuda.runtime.memGetInfo = lambda: (10**8, 2 * 10**9)
+    for dtype, needed in (("float32", "0.5 GB"), ("float16", "0.4 GB")):
+        backend = utils.get_backend("cupy", dtype=dtype)
+        with pytest.raises(InputError, match=f"needs {needed} of GPU memory, 0.1 GB are free; choose a smaller model"):
+            utils.build_model(utils.SIZES["124M"], None, backend, np.float32)
+
+
+def test_no_driver_is_one_line(cupy):
+    def fail():
+        raise Exception("cudaErrorInsufficientDriver: CUDA driver version\nis insufficient")
+
+    cupy.cuda.runtime.getDeviceCount = fail
+    with pytest.raises(InputError, match=r"no usable GPU \(cudaErrorInsufficientDriver: CUDA driver version\); use --backend numpy$"):
+        utils.get_backend("cupy")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("numpy", "auto", False, "float16"), "float16 with --backend cupy"),
+        (("cupy", "auto", False, "float64"), "float16 with --backend cupy"),
+        (("cupy", "auto", True), "exact: expected --backend numpy"),
+        (("tpu",), "expected numpy or cupy"),
+    ],
+)
+def test_what_a_backend_cannot_do(arguments, message):
+    with pytest.raises(InputError, match=message):
+        utils.get_backend(*arguments)
