@@ -33,8 +33,8 @@ ENVIRONMENT = {name: os.environ[name] for name in os.environ if not name.startsw
 END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 FLAGS = ["prompt", "n_tokens_to_generate", "draft_model_size", "target_model_size", "models_dir", "K", "temperature"]
-FLAGS += ["top_k", "top_p", "seed", "stop", "mode", "stream", "backend", "kernels", "verbose", "json"]
-SWITCHES = ["stream", "verbose", "json"]
+FLAGS += ["top_k", "top_p", "seed", "stop", "mode", "stream", "backend", "kernels", "verbose", "json", "download"]
+SWITCHES = ["stream", "verbose", "json", "download"]
 PROMPT = "hello there"  # 9 tokens
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
