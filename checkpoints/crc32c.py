@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 POLYNOMIAL = 0x82F63B78  # P without x^32
-LANES = (8192, 64, 1)  # words to a row
+LANES = (8192, 512, 32, 4, 1)  # words to a row
 
 
 def multiply(a, b):
