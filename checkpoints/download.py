@@ -157,8 +157,8 @@ def receive(url, part, record, bar, timeout):
                 if file.tell() == 0 and re.match(rb"\s*<(!doctype|html|head|\?xml)", chunk, re.IGNORECASE):
                     raise Refused("a web page came instead of the file (does the network want a login?)")
                 file.write(chunk)
+                file.flush()  # what has come stays, should the program be killed
                 bar.update(len(chunk))
-            file.flush()
             os.fsync(file.fileno())
     return known
 
