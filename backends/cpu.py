@@ -47,6 +47,7 @@ class Threads:
                 done.put(None)
             except Exception as error:
                 done.put(error)
+            del arguments, done  # the arrays may be large, and the next call far away
 
     def matmul(self, x, tiles, out, n_threads):  # [n_rows, n_in], [n_tiles, n_in, width], [n_tiles, n_rows, width]
         n_threads, done = min(n_threads, 1 + len(self.inboxes)), SimpleQueue()
@@ -164,20 +165,21 @@ def plan(config, dtype, pinned=None):
 
     Times the candidates for each shape of weight, in a fraction of a second; pinned, "plain" or "WIDTHxTHREADS", spares it.
     """
-    chosen = {}
-    if pinned and pinned != "plain":
+    if pinned == "plain":
+        return lambda w: w
+    shapes = config.shapes()
+    keys = {(shape, True): None for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")}
+    keys[shapes["wte.weight"][::-1], False] = None  # the output head
+    if pinned:
         width, n_threads = map(int, pinned.split("x"))
-        pinned = Kernel(width, (n_threads,) * 3)
-    n_bytes = sum(int(np.prod(shape)) for shape in config.shapes().values()) * np.dtype(dtype).itemsize
-    scratch = None if pinned else np.ones(min(n_bytes, COLD_BYTES) // np.dtype(dtype).itemsize, dtype)
+        chosen = dict.fromkeys(keys, Kernel(width, (n_threads,) * 3))
+    else:  # before any weight is read: model and scratch are not to lie in memory together
+        n_bytes = sum(int(np.prod(shape)) for shape in shapes.values()) * np.dtype(dtype).itemsize
+        scratch = np.ones(min(n_bytes, COLD_BYTES) // np.dtype(dtype).itemsize, dtype)
+        chosen = {(shape, contiguous): fastest(shape, not contiguous, scratch) for shape, contiguous in keys}
 
     def weight(w):
-        if pinned == "plain":
-            return w
-        key = (w.shape, w.flags.c_contiguous)
-        if key not in chosen:
-            chosen[key] = pinned or fastest(w.shape, not w.flags.c_contiguous, scratch)
-        kernel = chosen[key]
-        return w if kernel.width >= w.shape[1] else Tiles.cut(w, kernel)
+        kernel = chosen.get((w.shape, w.flags.c_contiguous))
+        return w if kernel is None or kernel.width >= w.shape[1] else Tiles.cut(w, kernel)
 
     return weight

@@ -249,7 +249,7 @@ def test_dtypes(folder, dtype, code):
 # ---------------------------------------------------------------- the real thing
 
 
-@pytest.mark.skipif(not REAL_INDEX.is_dir(), reason="OpenAI's 124M index is not beside the repository (nor in models/124M)")
+@pytest.mark.skipif(not REAL_INDEX.is_dir(), reason="the index of models/124M is not beside the repository")
 def test_the_index_of_124M(tmp_path):
     """148 tensors in 497,759,232 bytes; the data is a file of that length without content."""
     shutil.copytree(REAL_INDEX, tmp_path / "124M")
