@@ -16,7 +16,12 @@ from experiments.arguments import call
 from sampling import Filter, stop_at
 from utils import InputError
 
-COMMANDS = {"generate": __name__, "profile": "experiments.profiling"}  # in which module; imported when asked for
+COMMANDS = {  # in which module; imported when asked for
+    "generate": __name__,
+    "profile": "experiments.profiling",
+    "download": "checkpoints.download",
+    "check": "checkpoints.doctor",
+}
 
 # ---------------------------------------------------------------- what the user gave
 
@@ -97,6 +102,7 @@ def generate(
     draft_model_size="0.7M",
     target_model_size="7M",
     models_dir=utils.MODELS_DIR,
+    download=False,
     K=4,
     temperature=0.0,
     top_k=0,
@@ -120,6 +126,7 @@ def generate(
         draft_model_size: a size in models_dir, a folder, or ngram, which looks up what followed in the text itself
         target_model_size: a size in models_dir, or a folder
         models_dir: where the folders of the sizes are
+        download: fetch what is missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face repository as owner/name
         K: how many tokens are drafted in a round
         temperature: 0 is greedy decoding
         top_k: sample from this many of the likeliest tokens; 0 is all
@@ -135,15 +142,15 @@ def generate(
         verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else
 
-    Other commands, each with --help: python main.py profile
+    Other commands, each with --help: python main.py profile, download, check
     """
-    settings = {name: value for name, value in locals().items() if name not in ("json", "verbose")}
+    settings = {name: value for name, value in locals().items() if name not in ("json", "verbose", "download")}
     from experiments.running import compare, decode, speculation, timed_run
 
     filter = check_settings(**settings)
     arrays = utils.get_backend(backend, kernels, exact, dtype)
     draft_size = draft_model_size if mode != "autoregressive" else None
-    target, draft, encoder = utils.load_pair(target_model_size, draft_size, models_dir, arrays)
+    target, draft, encoder = utils.load_pair(target_model_size, draft_size, models_dir, arrays, download)
     if verbose:
         for role, model in (("target", target), ("draft", draft)):
             for shape, kernel in utils.kernels_of(model).items() if model else ():

@@ -1,17 +1,8 @@
 """What main needs before it can run: a model and an encoder from a checkpoint folder, on the array backend of choice.
 
-A checkpoint folder holds
-
-    model.safetensors                            weights, under Hugging Face's names for GPT-2
-    config.json    or hparams.json               the shape, as Hugging Face or OpenAI write it
-    vocab.json     or encoder.json               the vocabulary, likewise
-    merges.txt     or vocab.bpe                  the merges, likewise
-
-and is found by path, or by its name ("7M", "124M") in the models directory.
+What such a folder holds, and where it may be, is said in checkpoints/__init__.py, behind which the file formats are.
 """
 
-import json
-import math
 import os
 import re
 from dataclasses import dataclass
@@ -21,22 +12,21 @@ from typing import Any, Callable
 
 import numpy as np
 
+import checkpoints
 from backends import cpu
+from checkpoints import InputError, first_of, memory, read_config, read_json
 from encoder import Encoder
 from gpt2 import Config, Model
 
 MODELS_DIR = os.environ.get("GPT2_MODELS_DIR") or str(Path(__file__).resolve().parent / "models")
 
 SIZES = {
+    "82M": Config(50257, 1024, 768, 12, 6),
     "124M": Config(50257, 1024, 768, 12, 12),
     "355M": Config(50257, 1024, 1024, 16, 24),
     "774M": Config(50257, 1024, 1280, 20, 36),
     "1558M": Config(50257, 1024, 1600, 25, 48),
 }
-
-
-class InputError(ValueError):
-    """Something the user gave cannot be used. The message is one line: what it was, what was expected, what to do."""
 
 
 # ---------------------------------------------------------------- backends
@@ -97,126 +87,6 @@ def kernels_of(model):
     return {"x".join(map(str, w.shape)): str(getattr(w, "kernel", "plain")) for w in weights}
 
 
-# ---------------------------------------------------------------- checkpoint files
-
-
-def read_json(path, kind=dict):
-    """The JSON value in a file, which must be of the given kind. Raises InputError."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({str(error).splitlines()[0]})") from None
-    if not isinstance(value, kind):
-        raise InputError(f"{path}: expected a JSON {'object' if kind is dict else kind.__name__}")
-    return value
-
-
-def first_of(folder, *names):
-    """The first of these files that is in the folder. Raises InputError if none is."""
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise InputError(f"{folder}: has no {' or '.join(names)}; a model folder needs one")
-
-
-class SafeTensors:
-    """The tensors of a .safetensors file: a length, a JSON header {name: dtype, shape, offsets}, then the raw bytes.
-
-    Tensors are read one at a time when asked for, so that a large model never lies in memory twice. Raises InputError for
-    a header that does not match the file.
-    """
-
-    DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-
-    def __init__(self, path):
-        self.path, size = path, path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if not 2 <= length <= min(size - 8, 100_000_000):
-                raise InputError(f"{path}: is truncated or no safetensors file; fetch it again")
-            try:
-                self.header = json.loads(file.read(length))
-                self.header.pop("__metadata__", None)
-                spans = sorted(self._check(name, size - 8 - length) for name in self.header)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                what = error if isinstance(error, InputError) else f"{path}: has a damaged header; fetch it again"
-                raise InputError(str(what)) from None
-        ends = [0, *(end for _, end in spans)]
-        if [begin for begin, _ in spans] != ends[:-1] or ends[-1] != size - 8 - length:
-            raise InputError(f"{path}: its tensors overlap or leave gaps in its {size - 8 - length} bytes; fetch it again")
-        self.start = 8 + length
-
-    def _check(self, name, n_bytes):
-        entry = self.header[name]
-        begin, end = entry["data_offsets"]
-        if not {type(n) for n in [begin, end, *entry["shape"]]} <= {int}:
-            raise TypeError
-        known = entry["dtype"] in self.DTYPES
-        width = np.dtype(self.DTYPES[entry["dtype"]]).itemsize if known else 0
-        if end > n_bytes:
-            raise InputError(f"{self.path}: is truncated: {name!r} ends at byte {end} of {n_bytes}; fetch it again")
-        if not 0 <= begin <= end or (known and end - begin != width * math.prod(entry["shape"])):
-            raise InputError(f"{self.path}: {name!r} has impossible offsets; fetch the file again")
-        return begin, end
-
-    def read(self, name, dtype):
-        """The tensor as an array of `dtype`."""
-        entry = self.header[name]
-        if entry["dtype"] not in self.DTYPES:
-            raise InputError(f"{self.path}: {name} is {entry['dtype']}; expected one of {', '.join(self.DTYPES)}")
-        count, offset = math.prod(entry["shape"]), self.start + entry["data_offsets"][0]
-        array = np.fromfile(self.path, self.DTYPES[entry["dtype"]], count, offset=offset)
-        if entry["dtype"] == "BF16":  # the upper half of a float32
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        if not np.isfinite(array.sum(dtype=np.float64)):
-            raise InputError(f"{self.path}: {name!r} holds NaN or infinity; fetch the file again")
-        return array.reshape(entry["shape"]).astype(dtype, copy=False)
-
-
-def read_config(folder):
-    """The Config in hparams.json or config.json. Raises InputError for one that gpt2.py does not compute."""
-    path = first_of(folder, "config.json", "hparams.json")
-    values = read_json(path)
-    names = {"n_vocab": "vocab_size", "n_ctx": "n_positions", "n_embd": "", "n_head": "", "n_layer": ""}
-    found = {name: values.get(name, values.get(other)) for name, other in names.items()}
-    for name, value in found.items():
-        if type(value) is not int or value < 1:  # not isinstance: True is an int
-            raise InputError(f"{path}: {name} is {value!r}; expected a whole number above 0")
-    if found["n_embd"] % found["n_head"]:
-        raise InputError(f"{path}: n_embd {found['n_embd']} is not a multiple of n_head {found['n_head']}")
-    expected = {
-        "model_type": ("gpt2",),
-        "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
-        "n_inner": (None, 4 * found["n_embd"]),
-        "scale_attn_weights": (True,),
-        "scale_attn_by_inverse_layer_idx": (False,),
-        "tie_word_embeddings": (True,),
-    }
-    for name, allowed in expected.items():
-        if name in values and values[name] not in allowed:
-            raise InputError(f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[-1]!r} can be computed")
-    epsilon = values.get("layer_norm_epsilon", 1e-5)
-    if type(epsilon) not in (int, float) or not 0 < epsilon < 1:
-        raise InputError(f"{path}: layer_norm_epsilon is {epsilon!r}; expected a small number above 0")
-    return Config(**found, epsilon=epsilon)
-
-
-def tensor_names(checkpoint, config):
-    """{our name: name in the file}, with every tensor that config asks for there, in its shape, and no unknown one."""
-    names = {name.removeprefix("transformer."): name for name in checkpoint.header}
-    names = {name: stored for name, stored in names.items() if not re.fullmatch(r"h\.\d+\.attn\.(masked_)?bias", name)}
-    shapes = config.shapes()
-    for name, shape in (shapes | {"lm_head.weight": shapes["wte.weight"]}).items():
-        if name not in names and name != "lm_head.weight":
-            raise InputError(f"{checkpoint.path}: lacks the tensor {name}; the file does not match its config")
-        if name in names and tuple(checkpoint.header[names[name]]["shape"]) != shape:
-            found = checkpoint.header[names[name]]["shape"]
-            raise InputError(f"{checkpoint.path}: {name} has shape {found}; its config says {list(shape)}")
-    if extra := sorted(names.keys() - shapes.keys() - {"lm_head.weight"}):
-        raise InputError(f"{checkpoint.path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
-    return names
-
-
 # ---------------------------------------------------------------- models
 
 
@@ -250,14 +120,28 @@ def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
     return build_model(config, read, backend, dtype)
 
 
-def find_folder(size, models_dir=MODELS_DIR):
-    """The folder of a model given by size or path. Raises InputError that says what is there and what to do."""
-    for folder in (Path(models_dir) / size, Path(size)):
-        if size and os.path.isdir(folder):
-            return folder
+def find_folder(size, models_dir=MODELS_DIR, download=False):
+    """The folder of a model given by size or path, or in Hugging Face's cache; fetched first with `download`.
+
+    Somebody at a terminal is asked instead. Raises InputError that says what is there and what to do.
+    """
+    folder = checkpoints.locate(size, models_dir)
+    if folder and (folder != Path(models_dir) / size or not checkpoints.missing_files(folder)):
+        return folder
+    if checkpoints.repository(size) and (found := checkpoints.cached(size)):
+        return found
+    if checkpoints.repository(size):
+        from checkpoints.download import fetch_if_wanted  # only then, as requests is slow to import
+
+        if fetched := fetch_if_wanted(size, models_dir, download):
+            return fetched
+    if folder and size not in checkpoints.REPOSITORIES:
+        return folder  # whoever reads it says what it lacks
     there = sorted(path.parent.name for path in Path(models_dir).glob("*/model.safetensors"))
-    hint = f"there are {', '.join(there)}" if there else "there are none"
-    raise InputError(f"no model {size!r} in {models_dir} ({hint}): put its folder there, or give a folder's path")
+    state = f"there are {', '.join(there)}" if there else "there are none"
+    state = f"it is incomplete: {folder} lacks {', '.join(checkpoints.missing_files(folder))}" if folder else state
+    hint = f"use --download or python main.py download {size}" if size in checkpoints.REPOSITORIES else "put its folder there"
+    raise InputError(f"no model {size!r} in {models_dir} ({state}): {hint}, or give a folder's path")
 
 
 def load_encoder(folder):
@@ -272,31 +156,39 @@ def load_encoder(folder):
         raise InputError(f"{path}: {error}; expected the vocabulary and merges of one tokenizer") from None
 
 
+def require_vocabulary(folder, config, encoder):
+    """Raises InputError if a model and the vocabulary beside it do not have as many tokens."""
+    if (n := config.n_vocab) != encoder.n_vocab:
+        raise InputError(f"{folder}: the model has {n} tokens, its vocabulary {encoder.n_vocab}; use the files of one model")
+
+
+def require_memory(configs, backend, dtype=np.float32):
+    """Raises InputError if models of these shapes do not fit into this machine's memory together."""
+    if backend.name == "numpy":  # on a GPU, plan sees to that
+        memory.require(configs, dtype)
+
+
 def load_model(folder, backend, dtype=np.float32):
     """The Model of a checkpoint folder, its parameters of one dtype. Raises InputError."""
     config = read_config(folder)
-    checkpoint = SafeTensors(first_of(folder, "model.safetensors"))
-    names = tensor_names(checkpoint, config)
-    if "lm_head.weight" in names:
-        head, wte = (checkpoint.read(names[name], dtype) for name in ("lm_head.weight", "wte.weight"))
-        if not np.array_equal(head, wte):
-            raise InputError(f"{checkpoint.path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
-    return build_model(config, lambda name: checkpoint.read(names[name], dtype), backend, dtype)
+    tensors = checkpoints.open_weights(folder, config)
+    require_memory([config], backend, dtype)
+    return build_model(config, lambda name: tensors[name].read(dtype), backend, dtype)
 
 
-def load_pair(target_size, draft_size, models_dir, backend):
+def load_pair(target_size, draft_size, models_dir, backend, download=False):
     """(target, draft, encoder) by size or path; draft is None where draft_size is None or "ngram".
 
     Raises InputError, also for a draft and a target with different vocabularies: token 17 must mean the same to both.
     """
-    folder = find_folder(target_size, models_dir)
-    encoder, draft_folder = load_encoder(folder), None
-    if draft_size not in (None, "ngram"):
-        draft_folder = find_folder(draft_size, models_dir)
-        if load_encoder(draft_folder) != encoder:
-            raise InputError(f"draft {draft_size} and target {target_size} have different vocabularies: they cannot pair")
-    for path in filter(None, (folder, draft_folder)):  # before any weight is read
-        if (n_vocab := read_config(path).n_vocab) != encoder.n_vocab:
-            raise InputError(f"{path}: the model has {n_vocab} tokens, its vocabulary {encoder.n_vocab}; use the files of one model")
-    target = load_model(folder, backend)
-    return target, load_model(draft_folder, backend) if draft_folder else None, encoder
+    sizes = [target_size] + ([draft_size] if draft_size not in (None, "ngram") else [])
+    folders = [find_folder(size, models_dir, download) for size in sizes]
+    encoder, configs = load_encoder(folders[0]), []
+    if any(load_encoder(folder) != encoder for folder in folders[1:]):
+        raise InputError(f"draft {draft_size} and target {target_size} have different vocabularies: they cannot pair")
+    for folder in folders:  # before any weight is read
+        configs.append(read_config(folder))
+        require_vocabulary(folder, configs[-1], encoder)
+    require_memory(configs, backend)
+    models = [load_model(folder, backend) for folder in folders]
+    return models[0], models[1] if models[1:] else None, encoder

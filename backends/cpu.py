@@ -51,6 +51,7 @@ class Threads:
                 done.put(None)
             except Exception as error:
                 done.put(error)
+            del arguments, done  # the arrays may be large, and the next call far away
 
     def matmul(self, x, tiles, out, n_threads):
         """np.matmul(x, tiles, out) with the second axis of tiles and out shared among threads."""
@@ -216,15 +217,19 @@ def plan(config, dtype, kernel=None, exact=False):
     Without a kernel, times the candidates for each shape of weight, in a fraction of a second.
     exact: the result for a row is the same, bit by bit, however many rows are computed together.
     """
-    chosen, itemsize = {}, np.dtype(dtype).itemsize
-    n_bytes = sum(math.prod(shape) for shape in config.shapes().values()) * itemsize
-    scratch = None if kernel else np.ones(min(n_bytes, COLD_BYTES) // itemsize, dtype)
+    shapes = config.shapes()
+    keys = [(shape, True) for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
+    keys.append((shapes["wte.weight"][::-1], False))  # the output head
+    chosen = dict.fromkeys(keys, kernel)
+    if not kernel:  # before any weight is read: model and scratch are not to lie in memory together
+        n_bytes = sum(math.prod(shape) for shape in shapes.values()) * np.dtype(dtype).itemsize
+        scratch = np.ones(min(n_bytes, COLD_BYTES) // np.dtype(dtype).itemsize, dtype)
+        chosen = {(shape, contiguous): fastest(shape, not contiguous, scratch) for shape, contiguous in chosen}
 
     def weight(w):
         key = (w.shape, w.flags.c_contiguous)
-        if key not in chosen:
-            best = kernel or fastest(w.shape, not w.flags.c_contiguous, scratch)
-            chosen[key] = independent(w, best) if exact else best
+        if exact and not chosen[key].group:
+            chosen[key] = independent(w, chosen[key])
         one = chosen[key]
         return w if one.width >= w.shape[1] and not one.group else Tiles.cut(w, one)
 

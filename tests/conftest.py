@@ -1,3 +1,7 @@
-"""Loaded before any test: NumPy must find the environment that main.py gives it."""
+"""Loaded before any test: NumPy must find the environment that main.py gives it, and no test a model in a cache."""
+
+import os
 
 import backends.blas  # noqa: F401
+
+os.environ["HF_HUB_CACHE"] = os.devnull

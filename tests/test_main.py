@@ -34,7 +34,8 @@ END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 FLAGS = ["prompt", "n_tokens_to_generate", "draft_model_size", "target_model_size", "models_dir", "K", "temperature"]
 FLAGS += ["top_k", "top_p", "seed", "stop", "mode", "stream", "backend", "dtype", "kernels", "exact", "verbose", "json"]
-SWITCHES = ["stream", "exact", "verbose", "json"]
+FLAGS += ["download"]
+SWITCHES = ["stream", "exact", "verbose", "json", "download"]
 PROMPT = "hello there"  # 9 tokens
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}

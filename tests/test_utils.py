@@ -13,6 +13,7 @@ import pytest
 
 import toys
 import utils
+from checkpoints.safetensors import read_table
 from encoder import Encoder
 from gpt2 import Config
 from toys import NUMPY, random_tensors, tiny_vocabulary, write_checkpoint, write_safetensors
@@ -179,7 +180,7 @@ def test_the_safetensors_library_reads_and_writes_the_same(tmp_path, dtype):
     for name, array in tensors.items():
         np.testing.assert_array_equal(theirs[name], array, strict=True)
         for path in (tmp_path / "ours", tmp_path / "theirs"):
-            np.testing.assert_array_equal(utils.SafeTensors(path).read(name, dtype), array, strict=True)
+            np.testing.assert_array_equal(read_table(path)[name].read(dtype), array, strict=True)
 
 
 # ---------------------------------------------------------------- what a loaded model is made of

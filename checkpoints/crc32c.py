@@ -1,0 +1,76 @@
+"""CRC-32C (Castagnoli), the checksum of TensorFlow's checkpoints, over arrays: about a gigabyte per second in NumPy.
+
+A CRC is a remainder: of the message, read as a polynomial M over the field of two elements, times x^32, divided by a fixed
+P of degree 32. So a byte at a time, each waiting for the one before, is only one way to compute it. Here the message is
+cut into rows of n words (32 bits), and Horner's rule goes down the rows, M = (row 0 * x^(32 n) + row 1) * x^(32 n) + ...:
+n words at once, each multiplied by the constant x^(32 n) mod P through two tables of 2^16 products. What is left is one
+row, a message of n words with the same remainder; it is cut into shorter rows, and so on down to one word.
+
+Bits are reflected, as in every CRC-32: the highest bit of a word is the coefficient of x^0, its lowest that of x^31.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+POLYNOMIAL = 0x82F63B78  # P without x^32
+LANES = (8192, 512, 32, 4, 1)  # words to a row
+
+
+def multiply(a, b):
+    """The product of two polynomials mod P.
+
+    >>> multiply(1 << 31, 5), hex(multiply(1, 1 << 30))  # 1 * b, and x^31 * x = x^32
+    (5, '0x82f63b78')
+    """
+    product = 0
+    for bit in range(31, -1, -1):
+        product ^= b if a >> bit & 1 else 0
+        b = b >> 1 ^ (POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+def power(k):
+    """x^k mod P."""
+    result, square = 1 << 31, 1 << 30
+    while k:
+        result, square, k = multiply(result, square) if k & 1 else result, multiply(square, square), k >> 1
+    return result
+
+
+@lru_cache
+def tables(k):  # -> 2 x [65536]
+    """The products of x^k with every lower and with every upper half of a word."""
+    factor, found = power(k), []
+    for first in (0, 16):
+        table = np.zeros(1, np.uint32)
+        for bit in range(first, first + 16):
+            table = np.concatenate([table, table ^ np.uint32(multiply(1 << bit, factor))])
+        found.append(table)
+    return found
+
+
+def fold(words, n):  # [n_words] -> [n]
+    """A message of n words with the remainder of this one; zeros before it change nothing."""
+    low, high = tables(32 * n)
+    first = len(words) % n
+    row = np.concatenate([np.zeros(n - first, "<u4"), words[:first]])
+    for following in words[first:].reshape(-1, n):
+        row = low.take(row & 0xFFFF) ^ high.take(row >> 16) ^ following  # take: twice as fast as [...] here
+    return row
+
+
+def crc32c(data):
+    """The CRC-32C of bytes, or of those of an array.
+
+    >>> hex(crc32c(b"123456789"))
+    '0xe3069283'
+    """
+    data = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data.reshape(-1).view(np.uint8)
+    first = len(data) % 4  # bytes before the whole words
+    words = data[first:].view("<u4")
+    remainder = multiply(int.from_bytes(bytes(4 - first) + data[:first].tobytes(), "little"), power(32 * len(words)))
+    remainder = multiply(remainder, power(32)) ^ multiply(0xFFFFFFFF, power(8 * len(data)))  # it starts with all ones
+    for n in LANES:
+        words = fold(words, n) if len(words) > n else words
+    return remainder ^ multiply(int(words[0]) if len(words) else 0, power(32)) ^ 0xFFFFFFFF
