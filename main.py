@@ -16,7 +16,11 @@ from experiments.arguments import call
 from sampling import Filter, stop_at
 from utils import InputError
 
-COMMANDS = {"generate": __name__, "profile": "experiments.profiling"}  # in which module; imported when asked for
+COMMANDS = {  # in which module; imported when asked for
+    "generate": __name__,
+    "profile": "experiments.profiling",
+    "mistakes": "experiments.mistakes",
+}
 
 # ---------------------------------------------------------------- what the user gave
 
@@ -107,6 +111,7 @@ def generate(
     stream=False,
     backend="numpy",
     kernels="auto",
+    mistake="",
     verbose=False,
     json=False,
 ):
@@ -128,14 +133,17 @@ def generate(
         stream: print the text while it is written
         backend: numpy or cupy
         kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64 columns on 2 threads
+        mistake: one of the museum's (python main.py mistakes) for the speculative decoder to make
         verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else
 
-    Other commands, each with --help: python main.py profile
+    Other commands, each with --help: python main.py profile, python main.py mistakes
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose")}
+    from experiments.mistakes import committing
     from experiments.running import compare, decode, speculation, timed_run
 
+    decode = committing(mistake, decode)
     filter = check_settings(**settings)
     arrays = utils.get_backend(backend, kernels)
     draft_size = draft_model_size if mode != "autoregressive" else None

@@ -22,6 +22,8 @@ class Branches:
 
     def choose(self, p):
         options = [i for i, mass in enumerate(p) if mass > 0]
+        if not options:
+            raise ValueError("nothing to choose: no option has a probability above 0")
         taken = self.script[len(self.trail)] if len(self.trail) < len(self.script) else 0
         self.trail.append((taken, len(options)))
         self.probability *= p[options[taken]]
