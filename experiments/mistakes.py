@@ -106,7 +106,7 @@ def committing(name, decode):
                 yield from decode(*arguments)
         except ERRORS as error:
             what = f"{type(error).__name__}: {error}"
-            raise InputError(f"--mistake {name}: what it does is make the program fail ({what}); try another") from None
+            raise InputError(f"--mistake {name}: it makes the program fail ({what}); try another") from None
 
     return lambda decoder, *arguments: (decode if decoder == "autoregressive" else rounds)(decoder, *arguments)
 
@@ -175,7 +175,7 @@ MISTAKES = {
     "top-p-argsort": Mistake(
         "top-p zeroes the places an argsort of the already sorted probabilities names: other tokens' places",
         "LMFlow",
-        "tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
+        "tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
         {
             sampling.keep_top_p: [
                 (
@@ -193,11 +193,11 @@ MISTAKES = {
         {verify: [("q[i, token], rng)", "q[i, token], np.random.default_rng(123))")]},
     ),
     "token-0-is-padding": Mistake(
-        "token 0 is taken for padding and dropped; it is an exclamation mark",
+        "token 0 is taken for padding and dropped; it is the exclamation mark",
         "feifeibear, sample()",
         "tests/test_sampling.py::test_token_zero_is_a_token_like_any_other",
         {loop: [("tokens = text[n_text:]", "tokens = [token for token in text[n_text:] if token != 0]")]},
-        Setting(prompt='"Help! Help! Oh! Alas! Help'),
+        Setting(prompt="Fie! Fie! Fie!"),
     ),
     "divide-by-temperature-0": Mistake(
         "temperature 0 is no case of its own: logits / 0",
@@ -273,6 +273,7 @@ MISTAKES = {
         "jaymody; feifeibear",
         "tests/test_sampling.py::test_exactly_the_tokens_asked_for",
         {loop: [("min(K, length - len(text) - 1)", "K")]},
+        Setting(toy=(2, 2)),
     ),
     "context-unchecked": Mistake(
         "nothing ends the text where the context ends",
@@ -327,9 +328,10 @@ def distance(setting, mistake=None):
         return total_variation(law(run), right)
 
 
-def first_difference(target, draft, encoder, mistake):
+def first_difference(target, draft, encoder, mistake, known):
     """Where the mistake leaves the text of the right code, seed and all else equal; None if it does not within 60 tokens.
 
+    known: {setting: right text} of those computed before.
     At temperature 0 if it shows there, otherwise at its own setting. Not asked at a temperature of a mistake whose law is
     right: its text may differ, and not be wrong.
     """
@@ -340,7 +342,8 @@ def first_difference(target, draft, encoder, mistake):
         ids = (ids * n)[-n:]
     for filter in (Filter(0.0), setting.filter)[: 1 if mistake.cost else 2]:
         arguments = target, draft, ids, N_TOKENS, 4, filter, SEED, sampling.stop_at(encoder, setting.stop)
-        right = text_of(decode("speculative", *arguments))
+        key = filter, setting.prompt, setting.stop, setting.full
+        right = known[key] = known.get(key) or text_of(decode("speculative", *arguments))
         with made(mistake):
             wrong = text_of(decode("speculative", *arguments))
         if right != wrong:
@@ -386,9 +389,9 @@ def mistakes(*names, target_model_size="7M", draft_model_size="0.7M", models_dir
         raise InputError("--draft_model_size 'ngram': expected a model; some of the mistakes are a neural draft's")
     chosen = {name: find(name) for name in names or MISTAKES}
     target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, get_backend(kernels="plain"))
-    rows = []
+    rows, known = [], {}
     for name, mistake in tqdm(chosen.items(), desc="mistakes", leave=False, disable=None):
-        found = distance(mistake.setting, mistake), first_difference(target, draft, encoder, mistake)
+        found = distance(mistake.setting, mistake), first_difference(target, draft, encoder, mistake, known)
         rows.append({"name": name, "seen_in": mistake.seen_in, "total_variation": found[0], "first_difference": found[1]})
         rows[-1]["caught_by"] = mistake.caught_by
     if json:
