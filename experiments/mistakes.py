@@ -287,7 +287,7 @@ MISTAKES = {
         "several",
         "tests/test_sampling.py::test_residual_by_hand_and_when_rounding_leaves_none",
         {sampling.residual: [("rest / total if total > 0 else p", "rest / total")]},
-        cost="the law is right up to rounding, where it crashes: too rare in float64 to be seen, but not in float16",
+        cost="the law is right, but for a crash where a coin meets a rounding error: too rare in float64 to be seen here",
     ),
 }
 
@@ -403,7 +403,8 @@ def mistakes(*names, target_model_size="7M", draft_model_size="0.7M", models_dir
         print(f"    {mistake.what}")
         if mistake.cost:
             right, wrong = tokens_per_pass(target, draft, encoder, mistake)
-            print(f"    {mistake.cost}: {wrong:.2f} tokens per target pass, not {right:.2f}")
+            figures = f"; {wrong:.2f} tokens per target pass, not {right:.2f}" if wrong != right else ""
+            print(f"    {mistake.cost}{figures}")
         print(f"    caught by {row['caught_by']}")
         if names:
             show_changes(mistake)
