@@ -25,14 +25,9 @@ def test_was_run_once_from_top_to_bottom():
 
 
 def test_copies_nothing():
-    """No function or class of its own has the name of one of the project's, and none is long."""
-    own = [node for source in SOURCES for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    names = set()
-    for path in [*ROOT.glob("*.py"), *ROOT.glob("experiments/*.py")]:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names |= {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    assert not ({node.name for node in own} - {"text_of"}) & names
-    assert all(node.end_lineno - node.lineno < 4 for node in own)
+    """It defines no function or class: whatever computes is imported."""
+    nodes = [node for source in SOURCES for node in ast.walk(ast.parse(source))]
+    assert not [node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
 
 
 @pytest.mark.notebook
