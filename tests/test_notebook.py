@@ -41,5 +41,6 @@ def test_runs_from_top_to_bottom():
     nbclient.NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(FILE.parent)}}
     ).execute()
-    printed = ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells if cell.cell_type == "code"]
-    assert len(printed) == len(CODE) and all(printed)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert len(cells) == len(CODE)
+    assert all("".join(output.get("text", "") for output in cell.outputs) for cell in cells)
