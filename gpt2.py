@@ -161,10 +161,11 @@ class Model:
         new, positions, spans, wanted = [], [], [], []
         for ids, cache, n_last in zip(texts, caches, n_lasts):
             cache.length = start = min(cache.length, len(ids) - n_last)
-            new += ids[start:]
-            positions += range(start, len(ids))
+            more = ids[start:]
+            new += more
+            positions += range(start, start + len(more))
             wanted.append(slice(len(new) - n_last, len(new)))
-            spans.append(Span(cache, start, len(ids) - start))
+            spans.append(Span(cache, start, len(more)))
         if self.backend.exact:  # position by position, as if each were a text of its own
             spans = [Span(span.cache, span.start + i, 1) for span in spans for i in range(span.n_new)]
         spans = [span for span in spans if span.n_new]

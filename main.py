@@ -21,6 +21,7 @@ COMMANDS = {  # in which module; imported when asked for
     "profile": "experiments.profiling",
     "download": "checkpoints.download",
     "check": "checkpoints.doctor",
+    "mistakes": "experiments.mistakes",
 }
 
 # ---------------------------------------------------------------- what the user gave
@@ -115,6 +116,7 @@ def generate(
     dtype="float32",
     kernels="auto",
     exact=False,
+    mistake="",
     verbose=False,
     json=False,
 ):
@@ -139,14 +141,17 @@ def generate(
         dtype: float32, or float16 with cupy
         kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64 columns on 2 threads
         exact: let no bit of a logit depend on how many tokens share a pass, so that greedy texts are identical even at a tie
+        mistake: one of the museum's (python main.py mistakes) for the speculative decoder to make
         verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else
 
-    Other commands, each with --help: python main.py profile, download, check
+    Other commands, each with --help: python main.py profile, download, check, mistakes
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose", "download")}
+    from experiments.mistakes import committing
     from experiments.running import compare, decode, speculation, timed_run
 
+    decode = committing(mistake, decode)
     filter = check_settings(**settings)
     arrays = utils.get_backend(backend, kernels, exact, dtype)
     draft_size = draft_model_size if mode != "autoregressive" else None

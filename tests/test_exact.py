@@ -1,12 +1,11 @@
 """The proof: speculative decoding has exactly the target's law.
 
-Every random choice the code makes is a draw or a toss. Replacing the two by a chooser that takes each branch in turn, and
-multiplies its probability, runs the real decoding loop through every possible history. The probabilities of the texts it
-ends in are then compared with the target's own, computed by the chain rule: no sampling, no statistics, 1e-12.
+experiments/enumeration.py runs the real decoding loop through every possible history of its draws and tosses. The
+probabilities of the texts it ends in are compared with the target's own, computed by the chain rule: no sampling, no
+statistics, 1e-12.
 """
 
 import itertools
-from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,42 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sampling
+from experiments.enumeration import chain_rule, law, tokens_of, total_variation
 from gpt2 import Config
-from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative, verify
+from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, never, speculative, verify
 from toys import tiny_model
 
 EOS = 2
-
-
-class Branches:
-    """Takes the choices of a script, then the first possible one each time; `trail` remembers what else there was."""
-
-    def __init__(self, script):
-        self.script, self.trail, self.probability = script, [], 1.0
-
-    def choose(self, p):
-        options = [i for i, mass in enumerate(p) if mass > 0]
-        taken = self.script[len(self.trail)] if len(self.trail) < len(self.script) else 0
-        self.trail.append((taken, len(options)))
-        self.probability *= p[options[taken]]
-        return options[taken]
-
-
-def law(run):
-    """{outcome: probability} over every branch of the draws and tosses in run() -> outcome."""
-    outcomes, script = defaultdict(float), []
-    with pytest.MonkeyPatch.context() as patch:
-        while script is not None:
-            branches = Branches(script)
-            patch.setattr(sampling, "draw", lambda p, rng: branches.choose(p))
-            patch.setattr(sampling, "toss", lambda r, rng: branches.choose([1 - min(r, 1), min(r, 1)]) == 1)
-            outcomes[run()] += branches.probability
-            trail = branches.trail
-            while trail and trail[-1][0] + 1 == trail[-1][1]:
-                trail.pop()
-            script = [taken for taken, _ in trail[:-1]] + [trail[-1][0] + 1] if trail else None
-    return dict(outcomes)
 
 
 class TableModel:
@@ -78,27 +47,9 @@ class TableModel:
         return np.array(rows).reshape(n_last, self.config.n_vocab)
 
 
-def chain_rule(target, ids, n_tokens, filter, ended):
-    """{text: probability} of the target alone, without any decoding loop."""
-    texts, done = {(): 1.0}, {}
-    for _ in range(min(n_tokens, target.config.n_ctx - len(ids))):
-        longer = {}
-        for text, probability in texts.items():
-            p = filter(target.read(ids + list(text), target.new_cache()))[0]
-            for token in np.flatnonzero(p):
-                into = done if ended([*text, token]) else longer
-                into[(*text, int(token))] = probability * p[token]
-        texts = longer
-    return texts | done
-
-
-def tokens_of(rounds):
-    return tuple(int(token) for one in rounds for token in one.tokens)
-
-
 def assert_same_law(found, expected):
     assert found.keys() == expected.keys()
-    assert max(abs(found[text] - expected[text]) for text in expected) < 1e-12
+    assert total_variation(found, expected) < 1e-12
     assert abs(sum(found.values()) - 1) < 1e-12
 
 
@@ -111,10 +62,6 @@ FILTERS = {
     "top_p": Filter(1.0, top_p=0.8),
     "all": Filter(1.3, top_k=2, top_p=0.7),
 }
-
-
-def never(generated):
-    return False
 
 
 def at_eos(generated):

@@ -1,0 +1,190 @@
+"""The checks of the exercises: they accept right answers, most of them the project's own code, and refuse wrong ones."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import sampling
+from exercises import mine
+from exercises.checks import CHECKS
+from gpt2 import Config, Model
+from sampling import Filter, NeuralDrafter, never, residual, speculative
+
+ROOT = Path(sampling.__file__).resolve().parent
+
+
+def with_choices(function):
+    """The function, with the chance of the exercise (draw, toss) in place of the project's."""
+
+    def call(*arguments, draw, toss, **named):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sampling, "draw", lambda p, rng: draw(p))
+            patch.setattr(sampling, "toss", lambda r, rng: toss(r))
+            return function(*arguments, **named)
+
+    return call
+
+
+def verify(draft, q, p, draw, toss):
+    return with_choices(sampling.verify)(draft, q, p, None, draw=draw, toss=toss)
+
+
+def one_token(p, q, draw, toss):
+    token = draw(q)
+    n, last = verify([token], q[None], np.stack([p, p]), draw, toss)
+    return (token, True) if n else (last, False)
+
+
+def two_drafts(p, q, draw, toss, second=residual):
+    for row in (p, second(p, q)):
+        token = draw(q)
+        if toss(row[token] / q[token]):
+            return token, True
+    return draw(residual(row, q)), False
+
+
+def catch_up(ids, cache, n_last, forward):
+    """Model.read itself, around a cache that is a list."""
+
+    class Cache:
+        k = np.empty(0)
+        length = property(lambda self: len(cache.ids), lambda self, n: cache.ids.__delitem__(slice(n, None)))
+
+    # the forward pass of the exercise in the place of GPT-2's
+    backend = SimpleNamespace(xp=np, asarray=np.array, to_host=np.asarray, exact=False)
+    model = Model(Config(10, 10, 1, 1, 1), {"wpe": np.empty(0)}, backend)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpt2.forward", lambda new, positions, spans, wanted, *rest: forward(new.tolist(), cache)[wanted[0]])
+        return model.read(ids, Cache(), n_last)
+
+
+def loop(target, draft_model, ids, n_tokens, K, draw, toss, end):
+    """speculative and NeuralDrafter themselves, around models without caches."""
+
+    def model(distribution):
+        def read(text, cache, n_last=1):
+            rows = [distribution(text[: len(text) - n_last + 1 + i]) for i in range(n_last)]
+            with np.errstate(divide="ignore"):
+                return np.log(np.array(rows).reshape(n_last, 3))
+
+        return SimpleNamespace(config=SimpleNamespace(n_vocab=3, n_ctx=99), new_cache=lambda: None, read=read)
+
+    ended = never if end is None else lambda generated: generated[-1] == end
+    filter = Filter(1.0)
+
+    def run():
+        drafter = NeuralDrafter(model(draft_model), filter, None)
+        rounds = speculative(model(target), drafter, ids, n_tokens, K, filter, None, ended)
+        return [token for one in rounds for token in one.tokens]
+
+    return with_choices(run)(draw=draw, toss=toss)
+
+
+def speedup(a, K, c, v):
+    return sum(a**n for n in range(K + 1)) / (K * c + v)
+
+
+def nucleus(p, top_p):
+    return Filter(1.0, top_p=top_p)(np.log(p)[None])[0]
+
+
+def temperature(logits, temperature):
+    return Filter(temperature)(logits[None])[0]
+
+
+RIGHT = {
+    "acceptance_1": lambda p, q: np.minimum(p, q).sum(),
+    "temperature_2": temperature,
+    "residual_3": residual,
+    "nucleus_4": nucleus,
+    "speedup_5": speedup,
+    "one_token_6": one_token,
+    "verify_7": verify,
+    "catch_up_8": catch_up,
+    "speculative_9": loop,
+    "two_drafts_10": two_drafts,
+}
+
+
+def changed_verify(change):
+    def answer(draft, q, p, draw, toss):
+        n, token = verify(draft, q, p, draw, toss)
+        return change(draft, n, token, q, p, draw)
+
+    return answer
+
+
+def no_drafting(target, draft_model, ids, n_tokens, K, draw, toss, end):
+    text = list(ids)
+    while len(text) < len(ids) + n_tokens and (len(text) == len(ids) or text[-1] != end):
+        text.append(draw(target(text)))
+    return text[len(ids) :]
+
+
+def whole_text(ids, cache, n_last, forward):
+    cache.ids.clear()
+    return forward(ids, cache)[-n_last:]
+
+
+def nothing_forgotten(ids, cache, n_last, forward):
+    return forward(ids[-n_last:], cache)
+
+
+WRONG = [
+    ("acceptance_1", lambda p, q: (p * q).sum()),
+    ("acceptance_1", lambda p, q: abs(p - q).sum() / 2),
+    ("temperature_2", lambda logits, t: np.exp(logits / (t or 1)) / np.exp(logits / (t or 1)).sum()),
+    ("temperature_2", lambda logits, t: temperature(logits, 1.0)),
+    ("residual_3", lambda p, q: np.maximum(p - q, 0)),
+    ("residual_3", lambda p, q: abs(p - q) / abs(p - q).sum()),
+    ("residual_3", lambda p, q: np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()),
+    ("nucleus_4", lambda p, top_p: np.where(p >= 1 - top_p, p, 0)),
+    ("nucleus_4", lambda p, top_p: nucleus(np.sort(p)[::-1], top_p)),
+    ("speedup_5", lambda a, K, c, v: (1 - a ** (K + 1)) / (1 - a) / (K * c + v) if a < 1 else 0.0),
+    ("speedup_5", lambda a, K, c, v: (1 + a * K) / (K * c + v)),
+    ("speedup_5", lambda a, K, c, v: speedup(a, K, c, 1)),
+    ("one_token_6", lambda p, q, draw, toss: (draw(p), True)),
+    ("one_token_6", lambda p, q, draw, toss: (draw(q), True)),
+    ("one_token_6", lambda p, q, draw, toss: (x, True) if toss(p[x := draw(q)] / q[x]) else (draw(p), False)),
+    ("verify_7", lambda draft, q, p, draw, toss: (0, draw(p[0]))),
+    ("verify_7", changed_verify(lambda draft, n, token, q, p, draw: (n, token if n < len(draft) else draw(p[-2])))),
+    ("verify_7", changed_verify(lambda draft, n, token, q, p, draw: (n, draw(p[n])))),
+    ("catch_up_8", whole_text),
+    ("catch_up_8", nothing_forgotten),
+    ("speculative_9", no_drafting),
+    ("speculative_9", lambda *arguments: loop(*arguments[:-1], None)),
+    ("speculative_9", lambda target, draft, ids, n, *rest: loop(target, draft, ids, n + 1, *rest)),
+    ("two_drafts_10", one_token),
+    ("two_drafts_10", lambda p, q, draw, toss: two_drafts(p, q, draw, toss, second=lambda p, q: p)),
+]
+
+
+def test_there_are_ten_with_a_stub_a_check_and_an_answer_each():
+    assert list(CHECKS) == list(RIGHT) and all(callable(getattr(mine, name)) for name in CHECKS)
+    assert [int(name.rsplit("_", 1)[1]) for name in CHECKS] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_right_answer_is_accepted(name):
+    CHECKS[name](RIGHT[name])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name, wrong", WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)])
+def test_a_wrong_answer_is_refused(name, wrong):
+    with pytest.raises(AssertionError) as refused:
+        CHECKS[name](wrong)
+    assert "expected" in str(refused.value) or "right law" in str(refused.value)
+
+
+def test_what_a_reader_sees():
+    """Each exercise that is still to be written is one line that says so; a reader's own answers stay out of this."""
+    open_ones = [name for name in CHECKS if "raise NotImplementedError" in inspect.getsource(getattr(mine, name))]
+    done = subprocess.run([sys.executable, "-m", "pytest", "exercises"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout) == open_ones
