@@ -91,13 +91,11 @@ def find(name):
 
 
 def committing(name, decode):
-    """`decode` (experiments/running.py) with the mistake of that name in its speculative rounds; "" is none.
+    """`decode` (experiments/running.py) with the mistake of that name in its speculative rounds.
 
     Its autoregressive rounds stay right, so that there is something to compare with. Raises InputError for an unknown name,
     and where the mistake makes the program fail.
     """
-    if not name:
-        return decode
     mistake = find(name)
 
     def rounds(*arguments):
