@@ -98,15 +98,15 @@ def committing(name, decode):
     """
     mistake = find(name)
 
-    def rounds(*arguments):
+    def rounds(*arguments, **named):
         try:
             with made(mistake):
-                yield from decode(*arguments)
+                yield from decode(*arguments, **named)
         except ERRORS as error:
             what = f"{type(error).__name__}: {error}"
             raise InputError(f"--mistake {name}: it makes the program fail ({what}); try another") from None
 
-    return lambda decoder, *arguments: (decode if decoder == "autoregressive" else rounds)(decoder, *arguments)
+    return lambda decoder, *rest, **named: (decode if decoder == "autoregressive" else rounds)(decoder, *rest, **named)
 
 
 # ---------------------------------------------------------------- the museum
