@@ -148,10 +148,12 @@ def generate(
     Other commands, each with --help: python main.py profile, download, check, mistakes
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose", "download")}
-    from experiments.mistakes import committing
     from experiments.running import compare, decode, speculation, timed_run
 
-    decode = committing(mistake, decode)
+    if mistake:
+        from experiments.mistakes import committing
+
+        decode = committing(mistake, decode)
     filter = check_settings(**settings)
     arrays = utils.get_backend(backend, kernels, exact, dtype)
     draft_size = draft_model_size if mode != "autoregressive" else None

@@ -91,24 +91,22 @@ def find(name):
 
 
 def committing(name, decode):
-    """`decode` (experiments/running.py) with the mistake of that name in its speculative rounds; "" is none.
+    """`decode` (experiments/running.py) with the mistake of that name in its speculative rounds.
 
     Its autoregressive rounds stay right, so that there is something to compare with. Raises InputError for an unknown name,
     and where the mistake makes the program fail.
     """
-    if not name:
-        return decode
     mistake = find(name)
 
-    def rounds(*arguments):
+    def rounds(*arguments, **named):
         try:
             with made(mistake):
-                yield from decode(*arguments)
+                yield from decode(*arguments, **named)
         except ERRORS as error:
             what = f"{type(error).__name__}: {error}"
             raise InputError(f"--mistake {name}: it makes the program fail ({what}); try another") from None
 
-    return lambda decoder, *arguments: (decode if decoder == "autoregressive" else rounds)(decoder, *arguments)
+    return lambda decoder, *rest, **named: (decode if decoder == "autoregressive" else rounds)(decoder, *rest, **named)
 
 
 # ---------------------------------------------------------------- the museum
