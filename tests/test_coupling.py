@@ -219,7 +219,7 @@ def test_coupled_texts_are_identical_at_any_temperature(as_json, draft, seed):
 
 
 def test_both_acceptance_rates_are_shown_and_explained(cli, as_json):
-    arguments = ["--coupled", "--temperature", 1, "--prompt", PROMPT]
+    arguments = ["--coupled", "--temperature", 1, "--prompt", PROMPT, "--n_tokens_to_generate", 30]
     done, one = cli(*arguments), as_json(*arguments)["speculative"]
     assert (done.code, done.err) == (0, "") and "The two texts are identical." in done.out
     for rate in ("acceptance_rate", "usual_acceptance_rate"):
