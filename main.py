@@ -35,7 +35,8 @@ def show_comparison(results, temperature):
         if "usual_acceptance_rate" in one:
             from experiments.coupling import WHY_LOWER
 
-            print(f"The usual rule would accept {one['usual_acceptance_rate']:.3f} of the same drafts, on average.\n{WHY_LOWER}")
+            print(f"The usual rule would accept {one['usual_acceptance_rate']:.3f} of the same drafts, on average.")
+            print(WHY_LOWER)
     if one:
         print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
     if results["speedup"]:

@@ -37,6 +37,7 @@ class Noisy:
         return scores
 
 
-WHY_LOWER = """The usual rule accepts a draft with probability sum(min(p, q)) = 1 - d, more than any other way to draw the two tokens,
+WHY_LOWER = """\
+The usual rule accepts a draft with probability sum(min(p, q)) = 1 - d, the most that any way to draw the two tokens allows,
 because it looks at p and q together. Shared noise draws each token without a look at the other distribution, so the text
 cannot depend on the draft; what that costs is agreement, which falls to (1 - d) / (1 + d) at worst."""

@@ -65,7 +65,7 @@ def report_data(settings, ids, notes, results, encoder):
         "words": {token: encoder.decode([token]) for token in sorted(mentioned)},
         "figures": results["speculative"],
         "speedup": results["speedup"],
-        "made": f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}. Nothing on this page was fetched.",
+        "made": f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}.",
     }
 
 

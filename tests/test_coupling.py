@@ -5,6 +5,8 @@ the probability of that, for Gumbel noise, is p (quadrature); and with noise tha
 the law of the whole text is the chain rule's (every possible noise of a two-token vocabulary, enumerated).
 """
 
+# ruff: noqa: F401, F811 (fixtures)
+
 import itertools
 from collections import defaultdict
 
@@ -20,7 +22,7 @@ from experiments.watching import Watch
 from gpt2 import Config
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
 from test_exact import FILTERS, TableModel, assert_same_law, at_eos, chain_rule, never, tokens_of
-from test_main import PROMPT, as_json, cli, pair  # noqa: F401, fixtures
+from test_main import PROMPT, as_json, cli, pair
 from toys import tiny_model
 
 GREEDY = Filter()
