@@ -263,9 +263,9 @@ def chat(
         except InputError as error:
             line = "\\n".join(str(error).splitlines()).removeprefix("--").replace("n_tokens_to_generate", "length")
             print("error:", line, file=sys.stderr)
-        except EOFError:
-            break
-        except KeyboardInterrupt:
-            if not interactive:
+        except (EOFError, KeyboardInterrupt) as end:
+            console.running = isinstance(end, KeyboardInterrupt)
+            if interactive:
+                print()
+            elif console.running:
                 raise
-            print()
