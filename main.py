@@ -22,54 +22,8 @@ COMMANDS = {  # in which module; imported when asked for
     "download": "checkpoints.download",
     "check": "checkpoints.doctor",
     "mistakes": "experiments.mistakes",
+    "chat": "experiments.console",
 }
-
-# ---------------------------------------------------------------- what the user gave
-
-
-def read_prompt(prompt):
-    """The prompt itself, or standard input for "-", without its last line break."""
-    if prompt != "-":
-        return prompt
-    if sys.stdin is None:
-        raise InputError("--prompt -: standard input is closed; give the text after --prompt")
-    try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"standard input: byte {error.start} is not UTF-8; convert the text first") from None
-
-
-def check_settings(K, n_tokens_to_generate, seed, mode, temperature, top_k, top_p, **others):
-    """The Filter of these settings. Raises InputError for one that makes no sense."""
-    for name, value, least in (("K", K, 1), ("n_tokens_to_generate", n_tokens_to_generate, 1), ("seed", seed, 0)):
-        if value < least:
-            raise InputError(f"--{name} {value}: expected {least} or more")
-    if mode not in ("both", "autoregressive", "speculative"):
-        raise InputError(f"--mode {mode!r}: expected both, autoregressive or speculative")
-    try:
-        return Filter(temperature, top_k, top_p)
-    except ValueError as error:
-        raise InputError(f"--{error}") from None
-
-
-def token_ids(name, text, encoder):
-    try:
-        return encoder.encode(text)
-    except ValueError as error:
-        raise InputError(f"--{name}: {error}") from None
-
-
-def prompt_ids(prompt, encoder, n_ctx, n_tokens):
-    """The prompt as token ids; an empty one starts from <|endoftext|>. Raises InputError if it does not fit."""
-    ids = token_ids("prompt", read_prompt(prompt), encoder) or [encoder.end_of_text]
-    if len(ids) >= n_ctx:
-        raise InputError(f"the prompt has {len(ids)} tokens: expected at most {n_ctx - 1}, the context less one; shorten it")
-    if len(ids) + n_tokens > n_ctx:
-        print(f"note: the context ends after {n_ctx - len(ids)} of {n_tokens} tokens", file=sys.stderr)
-    return ids
-
-
-# ---------------------------------------------------------------- the command
 
 
 def show_run(result, prompt):
@@ -84,6 +38,11 @@ def show_comparison(results, temperature):
     one, difference = results["speculative"], results.get("difference")
     if one and one["examined"]:
         print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({one['accepted']} of {one['examined']} examined drafts)")
+        if "usual_acceptance_rate" in one:
+            from experiments.coupling import WHY_LOWER
+
+            print(f"The usual rule would accept {one['usual_acceptance_rate']:.3f} of the same drafts, on average.")
+            print(WHY_LOWER)
     if one:
         print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
     if results["speedup"]:
@@ -119,6 +78,9 @@ def generate(
     mistake="",
     verbose=False,
     json=False,
+    trace=False,
+    report="",
+    coupled=False,
 ):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
@@ -144,17 +106,24 @@ def generate(
         mistake: one of the museum's (python main.py mistakes) for the speculative decoder to make
         verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else
+        trace: print the speculative text round by round, each token marked by where it came from; not with json
+        report: write the speculative run to this .html file, with the numbers of every decision, to look at in a browser
+        coupled: draft and target share the noise of each position, so that the two texts are the same at any temperature
 
-    Other commands, each with --help: python main.py profile, download, check, mistakes
+    Other commands, each with --help: python main.py profile, download, check, mistakes, chat
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose", "download")}
-    from experiments.running import compare, decode, speculation, timed_run
+    from experiments.coupling import Noisy
+    from experiments.inputs import check_settings, prompt_ids, read_prompt, token_ids
+    from experiments.report import write_report
+    from experiments.running import compare, decode, speculation, streaming, timed_run
+    from experiments.watching import Trace, Watch
 
     if mistake:
         from experiments.mistakes import committing
 
         decode = committing(mistake, decode)
-    filter = check_settings(**settings)
+    filter = check_settings(**settings, json=json)
     arrays = utils.get_backend(backend, kernels, exact, dtype)
     draft_size = draft_model_size if mode != "autoregressive" else None
     target, draft, encoder = utils.load_pair(target_model_size, draft_size, models_dir, arrays, download)
@@ -163,28 +132,37 @@ def generate(
             for shape, kernel in utils.kernels_of(model).items() if model else ():
                 print(f"{role} {shape}: {kernel}", file=sys.stderr)
     token_ids("stop", stop, encoder)  # refuses what is no text
-    ids = prompt_ids(prompt, encoder, target.config.n_ctx, n_tokens_to_generate)
-    ended = stop_at(encoder, stop)
+    text = read_prompt(prompt)
+    ids = prompt_ids(text, encoder, target.config.n_ctx, n_tokens_to_generate)
+    ended, watch, begin = stop_at(encoder, stop), Watch(coupled), encoder.decode(ids)
+    sampled, own = (Noisy(target, filter, seed), Filter()) if coupled else (target, filter)
 
     def rounds_of(decoder, n_tokens):
-        return decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended)
+        if decoder == "speculative" and (trace or report or coupled):
+            return watch.decode(target, draft, ids, n_tokens, K, filter, seed, ended)
+        return decode(decoder, sampled, draft, ids, n_tokens, K, own, seed, ended)
 
-    show = (lambda text: print(text, end="", flush=True)) if stream and not json else None
     results = {"autoregressive": None, "speculative": None}
     for decoder in results if mode == "both" else [mode]:
         list(rounds_of(decoder, 2))  # warm-up: new memory is slow the first time, which one side only would pay
+        traced, show = trace and decoder == "speculative", None
         if not json:
             print(f"{decoder.capitalize()} Decode\n{'-' * len(decoder + ' decode')}")
-            print(f"Text = {encoder.decode(ids)}" if stream else "", end="", flush=True)
-        done, result = timed_run(rounds_of(decoder, n_tokens_to_generate), n_tokens_to_generate, encoder, show)
+            show = Trace(watch, encoder) if traced else streaming(encoder, f"Text = {begin}") if stream else None
+        done, result = timed_run(rounds_of(decoder, n_tokens_to_generate), n_tokens_to_generate, encoder, show, watch.clock)
         results[decoder] = result | (speculation(done) if decoder == "speculative" else {})
         if not json:
-            show_run(result, None if stream else encoder.decode(ids))
-    results |= compare(*results.values(), target, ids, filter)
+            show_run(result, None if stream and not traced else begin)
+    if coupled and results["speculative"]:
+        results["speculative"]["usual_acceptance_rate"] = watch.usual_acceptance_rate()
+    results |= compare(*results.values(), sampled, ids, own)
+    if report:
+        write_report(report, settings | {"prompt": text}, ids, watch.notes, results, encoder)
     if json:
         print(json_format.dumps({"settings": settings, "prompt_token_ids": ids, **results}))
     else:
         show_comparison(results, temperature)
+        print(f"Report: {report}" if report else "", end="\n" if report else "")
 
 
 def main(arguments):

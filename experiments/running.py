@@ -22,22 +22,35 @@ def visible(ids, encoder):
     return ids[:-1] if ids and ids[-1] == encoder.end_of_text else ids
 
 
-def timed_run(rounds, n_tokens, encoder, show):
-    """Consume a decoding loop and time it: its rounds, and what the JSON object says of any decoder."""
-    decode, done = encoder.incremental_decoder(), []
-    bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=True if show else None)
-    begin = time.perf_counter()
+def streaming(encoder, begin=""):
+    """A `show` of timed_run that prints the text as it comes, after what it begins with, and a line break at the end."""
+    decode = encoder.incremental_decoder()
+    print(begin, end="", flush=True)
+
+    def show(one=None):
+        print(decode(visible(one.tokens, encoder)) if one else decode([], final=True) + "\n", end="", flush=True)
+
+    return show
+
+
+def timed_run(rounds, n_tokens, encoder, show, clock=time.perf_counter):
+    """Consume a decoding loop and time it: its rounds, and what the JSON object says of any decoder.
+
+    show, where there is one, is called with each Round, and without one at the end.
+    """
+    bar, done = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=True if show else None), []
+    begin = clock()
     next(rounds)  # the prefill
-    prefilled = time.perf_counter()
+    prefilled = clock()
     for one in rounds:
         done.append(one)
         bar.update(len(one.tokens))
         if show:
-            show(decode(visible(one.tokens, encoder)))
-    seconds = time.perf_counter() - prefilled
+            show(one)
+    seconds = clock() - prefilled
     bar.close()
     if show:
-        show(decode([], final=True) + "\n")
+        show()
     ids = [int(token) for one in done for token in one.tokens]
     return done, {
         "text": encoder.decode(visible(ids, encoder)),
@@ -71,6 +84,7 @@ def explain_difference(target, ids, first, second):
     whole = target.read(text, target.new_cache())[0]
     for end in range(1, len(text) + 1):
         single = target.read(text[:end], cache)[0]
+    whole, single = np.maximum(whole, -1e4), np.maximum(single, -1e4)  # minus infinity: a token that a filter took away
     rounding = max(abs(whole - single).max(), np.finfo(whole.dtype).eps * abs(whole).max())
     gap = np.diff(np.sort(whole)[-2:])[0]
     verdict = "tie" if gap <= 2 * rounding else "bug"

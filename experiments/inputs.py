@@ -1,0 +1,58 @@
+"""What the user gave, checked: settings, and texts as token ids. Every refusal is an InputError of one line."""
+
+import sys
+
+from experiments.outputs import check_output
+from sampling import Filter
+from utils import InputError
+
+
+def read_prompt(prompt):
+    """The prompt itself, or standard input for "-", without its last line break."""
+    if prompt != "-":
+        return prompt
+    if sys.stdin is None:
+        raise InputError("--prompt -: standard input is closed; give the text after --prompt")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input: byte {error.start} is not UTF-8; convert the text first") from None
+
+
+def check_settings(
+    K, n_tokens_to_generate, seed, temperature, top_k, top_p, mode="both", trace=False, report="", json=False, **others
+):
+    """The Filter of these settings. Raises InputError for one that makes no sense."""
+    for name, value, least in (("K", K, 1), ("n_tokens_to_generate", n_tokens_to_generate, 1), ("seed", seed, 0)):
+        if value < least:
+            raise InputError(f"--{name} {value}: expected {least} or more")
+    if mode not in ("both", "autoregressive", "speculative"):
+        raise InputError(f"--mode {mode!r}: expected both, autoregressive or speculative")
+    if trace and json:
+        raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
+    for name, value in (("trace", trace), ("report", report)):
+        if value and mode == "autoregressive":
+            raise InputError(f"--{name} with --mode autoregressive: expected --mode both or speculative, which it is about")
+    if report:
+        check_output("report", report, (".html",))
+    try:
+        return Filter(temperature, top_k, top_p)
+    except ValueError as error:
+        raise InputError(f"--{error}") from None
+
+
+def token_ids(name, text, encoder):
+    try:
+        return encoder.encode(text)
+    except ValueError as error:
+        raise InputError(f"--{name}: {error}") from None
+
+
+def prompt_ids(text, encoder, n_ctx, n_tokens):
+    """The prompt as token ids; an empty one starts from <|endoftext|>. Raises InputError if it does not fit."""
+    ids = token_ids("prompt", text, encoder) or [encoder.end_of_text]
+    if len(ids) >= n_ctx:
+        raise InputError(f"the prompt has {len(ids)} tokens: expected at most {n_ctx - 1}, the context less one; shorten it")
+    if len(ids) + n_tokens > n_ctx:
+        print(f"note: the context ends after {n_ctx - len(ids)} of {n_tokens} tokens", file=sys.stderr)
+    return ids

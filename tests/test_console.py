@@ -1,0 +1,293 @@
+"""python main.py chat: through a pipe, in a terminal, and what it does with lines that make no sense."""
+
+# ruff: noqa: F401, F811 (fixtures)
+
+import io
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+import main
+from experiments import console
+from test_main import COMMAND, ENVIRONMENT, PROMPT, as_json, cli, pair
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+class Terminal(io.TextIOWrapper):
+    """Standard input or output that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def chat(pair, capsys, monkeypatch):
+    """A function (lines, *arguments) -> code, out, err of a session with a tiny pair that generates 12 tokens a time."""
+
+    def call(lines, *arguments):
+        text = "\n".join(lines) if isinstance(lines, (list, tuple)) else lines
+        raw = text if isinstance(text, bytes) else text.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="ascii"))
+        capsys.readouterr()
+        arguments = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=12", *map(str, arguments)]
+        code = main.main(["chat", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def text(as_json):
+    """A function (*arguments, decoder) -> the text that the command without a name prints for them."""
+
+    def call(*arguments, decoder="speculative", prompt=PROMPT):
+        result = as_json("--prompt", prompt, "--n_tokens_to_generate", 12, *arguments)
+        return f"{prompt}{result[decoder]['text']}\n"
+
+    return call
+
+
+# ---------------------------------------------------------------- prompts
+
+
+def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
+    code, out, err = chat(PROMPT)
+    assert (code, out) == (0, text())
+    assert "12 tokens in" in err and "examined drafts accepted" in err and "tokens per target pass" in err
+
+
+def test_every_line_is_a_prompt_but_one_with_a_slash(chat, text):
+    prompts = ["one", " two ", "é 日", "--K", "//slash", "1 /K", "'"]
+    code, out, err = chat(["", *prompts, "   ", ""])
+    assert code == 0 and "error" not in err
+    assert out == "".join(text(prompt=prompt.replace("//", "/")) for prompt in prompts)
+
+
+def test_lines_that_are_no_text_are_refused(chat):
+    code, out, err = chat(b"a\xffb\nok\n")
+    assert code == 0 and out.startswith("ok") and len(re.findall("(?m)^error: .*lone surrogate.*$", err)) == 1
+
+
+@pytest.mark.parametrize(
+    "commands, arguments, decoder",
+    [
+        (["/temperature 1"], ["--temperature", 1], "speculative"),
+        (["/temperature 1", "/seed 5"], ["--temperature", 1, "--seed", 5], "speculative"),
+        (["/temperature 2", "/top_k 3"], ["--temperature", 2, "--top_k", 3], "speculative"),
+        (["/Temperature 2", "/TOP_P 0.5"], ["--temperature", 2, "--top_p", 0.5], "speculative"),
+        (["/length 5"], ["--n_tokens_to_generate", 5], "speculative"),
+        (["/K 1", "/temperature 1"], ["--K", 1, "--temperature", 1], "speculative"),
+        (["/stop e"], ["--stop", "e"], "speculative"),
+        (["/stop e", "/stop"], [], "speculative"),
+        (["/target on", "/speculative off", "/temperature 1"], ["--temperature", 1], "autoregressive"),
+        (["/speculative", "/target"], [], "autoregressive"),
+        (["/speculative off", "/draft"], ["--target_model_size", "0.7M"], "autoregressive"),
+        (["/speculative off", "/ngram", "/temperature 1"], ["--draft_model_size", "ngram", "--temperature", 1], "speculative"),
+        (["/coupled", "/temperature 1"], ["--coupled", "--temperature", 1], "speculative"),
+        (["/reload 0.7M 7M"], ["--target_model_size", "0.7M", "--draft_model_size", "7M"], "speculative"),
+        (["/reload bytes"], ["--target_model_size", "bytes"], "speculative"),
+    ],
+)
+def test_commands_do_what_the_flags_do(chat, text, commands, arguments, decoder):
+    code, out, err = chat([*commands, PROMPT, "/quit", "never read"])
+    assert code == 0 and "error" not in err
+    assert out.endswith(text(*arguments, decoder=decoder)) and "never read" not in out
+
+
+def test_settings_may_come_as_flags(chat, text):
+    flags = ["--temperature", 1, "--K", 2, "--seed", 9, "--stop", "e"]
+    assert chat(PROMPT, *flags)[1] == text(*flags)
+    assert chat(PROMPT, "--draft_model_size", "ngram")[1] == text("--draft_model_size", "ngram")
+    assert re.search(r"(?m)^round +accepted", chat(PROMPT, "--trace")[1])
+
+
+def test_all_decoders_of_a_prompt_have_their_titles(chat, text):
+    out = chat(["/coupled", "/temperature 1", *(f"/{name} on" for name in console.DECODERS), PROMPT])[1]
+    texts = dict(re.findall(r"(?s)\[(\w+)\]\n(.*?\n)(?=\[|$)", out))
+    assert list(texts) == list(console.DECODERS)
+    assert texts["speculative"] == texts["target"] == texts["ngram"] == text("--coupled", "--temperature", 1)
+
+
+def test_the_trace_is_of_what_speculates(chat, text):
+    out = chat(["/trace", "/target", PROMPT])[1]
+    assert out.count("round  accepted") == 1 and out.count(text()) == 2
+
+
+def test_statistics_are_of_the_session(chat):
+    _, out, err = chat([PROMPT, PROMPT, "/speculative off", "/target on", PROMPT, "/stats"])
+    assert re.search(r"(?m)^speculative +2 +24 +[\d.]+ +[\d.]+ +[\d.]+$", out)
+    assert re.search(r"(?m)^target +1 +12 +[\d.]+ +- +1\.00$", out)
+    found = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) of (\d+) examined", err)]
+    accepted, examined = map(sum, zip(*found))
+    assert f"{accepted / examined:.3f}" in out
+
+
+# ---------------------------------------------------------------- lines that make no sense
+
+
+@pytest.mark.parametrize(
+    "line, fragments",
+    [
+        ("/K 0", ["K 0", "expected 1 or more"]),
+        ("/K x", ["K 'x'", "expected one whole number"]),
+        ("/length 0", ["length 0", "expected 1 or more"]),
+        ("/temperature -1", ["temperature -1.0", "expected"]),
+        ("/temperature nan", ["temperature nan", "expected"]),
+        ("/top_p 2", ["top_p 2.0", "expected"]),
+        ("/top_k 1.5", ["top_k '1.5'", "expected one whole number"]),
+        ("/seed -1", ["seed -1", "expected"]),
+        ("/speculative maybe", ["speculative 'maybe'", "expected on or off"]),
+        ("/foo", ["'/foo'", "/help"]),
+        ("/", ["'/'", "/help"]),
+        ("/reload 9B", ["'9B'", "7M"]),
+        ("/reload 7M 'other words'", ["different vocabularies"]),
+        ("/reload '", ["reload", "expected"]),
+        ("/speculative off", ["no decoder is on", "try /target on"]),
+        ("x" * 64, ["64 tokens", "expected at most 63"]),
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_changes_nothing(chat, text, line, fragments):
+    code, out, err = chat([line, PROMPT, "/speculative on", PROMPT])
+    (refusal,) = re.findall(r"(?m)^error: (.*)$", err)
+    assert code == 0 and all(fragment in refusal for fragment in fragments) and "--" not in refusal
+    assert out.endswith(f"speculative on\n{text()}") and "Traceback" not in err
+
+
+def test_without_a_draft_model_there_is_nothing_to_draft(chat, text):
+    lines = ["/speculative", "/draft on", PROMPT, "/reload 7M 0.7M", "/speculative", "/ngram", PROMPT]
+    _, out, err = chat(lines, "--draft_model_size=ngram")
+    assert len(re.findall("(?m)^error: .*no draft model.*/reload", err)) == 2
+    assert out == text("--draft_model_size", "ngram") + "speculative on\nngram off\n" + text()
+
+
+@pytest.mark.parametrize("arguments", ["--K 0", "--temperature x", "--foo", "word", "--target_model_size 9B"])
+def test_flags_that_make_no_sense_end_it(chat, arguments):
+    code, out, err = chat(PROMPT, *arguments.split())
+    assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith("error: ")
+
+
+def test_help_knows_every_command(chat):
+    out = chat("/help")[1]
+    for name in (*console.SWITCHES, *console.VALUES, *console.ACTIONS):
+        assert re.search(rf"(?m)^  /{name}\b", out)
+    listed = chat("/settings")[1].splitlines()
+    assert [line.split()[0] for line in listed] == [*console.SWITCHES, *console.VALUES]
+    assert all(f"--{flag} " in chat("", "--help")[1] for flag in ("K", "temperature", "trace", "coupled"))
+
+
+# ---------------------------------------------------------------- in a terminal
+
+
+@pytest.fixture
+def terminal(pair, monkeypatch):
+    """A function (lines) -> what is printed in a session at a terminal; a line may be an exception that input() raises."""
+
+    def call(lines, *arguments):
+        lines, prompts, screen = iter(lines), [], Terminal(io.BytesIO(), write_through=True)
+
+        def typed(prompt=""):
+            prompts.append(prompt)
+            line = next(lines, EOFError())
+            if isinstance(line, BaseException):
+                raise line
+            return line
+
+        monkeypatch.setattr("builtins.input", typed)
+        monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", screen)
+            arguments = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=12", *arguments]
+            code = main.main(["chat", *arguments])
+        assert code == 0 and set(prompts) == {"> "}
+        return screen.buffer.getvalue().decode()
+
+    return call
+
+
+def test_interrupting_a_text_does_not_end_the_session(terminal, text, monkeypatch):
+    speculative, calls = console.Watch.decode, []
+
+    def interrupted(self, *arguments):
+        rounds = speculative(self, *arguments)
+        yield next(rounds)
+        yield next(rounds)
+        if len(calls) == 2:  # after the warm-ups, the first prompt
+            calls.append("interrupted")
+            raise KeyboardInterrupt
+        calls.append("whole")
+        yield from rounds
+
+    monkeypatch.setattr(console.Watch, "decode", interrupted)
+    out = terminal([PROMPT, KeyboardInterrupt(), PROMPT, "/stats"])
+    assert calls == ["whole", "whole", "interrupted", "whole"]
+    first, *_, last = out.removeprefix("Type a prompt, or /help.\n").split(PROMPT)[1:]
+    assert last.startswith(text().removeprefix(PROMPT)) and text().removeprefix(PROMPT).startswith(first.rstrip("\n"))
+    assert re.search(r"(?m)^speculative +1 +12 ", out)  # what was interrupted does not count
+
+
+def test_the_end_of_input_ends_the_session(terminal):
+    assert terminal([]) == "Type a prompt, or /help.\n\n"
+
+
+def test_the_trace_has_colour_in_a_terminal(terminal, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[32m" in terminal(["/trace", PROMPT])
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in terminal(["/trace", PROMPT])
+
+
+# ---------------------------------------------------------------- real processes
+
+
+def test_a_pipe_into_a_process(pair):
+    options = {"input": f"{PROMPT}\n".encode(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120}
+    command = [*COMMAND, "chat", f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=5"]
+    done = subprocess.run(command, env=ENVIRONMENT, **options)
+    assert done.returncode == 0 and done.stdout.decode().startswith(PROMPT) and done.stdout.count(b"\n") == 1
+
+
+def test_standard_input_that_is_closed(pair):
+    command = ["bash", "-c", '"$0" "$@" <&-', *COMMAND, "chat", f"--models_dir={pair}"]
+    done = subprocess.run(command, capture_output=True, timeout=120, env=ENVIRONMENT)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"standard input" in done.stderr
+
+
+def test_control_c_and_control_d_at_a_real_terminal(pair):
+    """Ctrl-C stops a long text, then a half-typed line; Ctrl-D ends the session."""
+    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
+    leader, follower = pty.openpty()
+    flags = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=12", "--target_model_size=7M"]
+    environment = ENVIRONMENT | {"TERM": "dumb"}
+    options = {"stdin": follower, "stdout": follower, "stderr": follower, "env": environment, "start_new_session": True}
+    make_leader = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    running = subprocess.Popen([sys.executable, "-c", make_leader, *COMMAND, "chat", *flags], **options)
+    os.close(follower)
+    seen = b""
+
+    def until(what):
+        nonlocal seen
+        limit = time.monotonic() + 60
+        while what not in seen:
+            assert time.monotonic() < limit, seen
+            seen += os.read(leader, 4096)
+        seen = seen.partition(what)[2]
+
+    until(b"> ")
+    os.write(leader, b"half a line\x03")
+    until(b"> ")
+    os.write(leader, b"/K 2\n")
+    until(b"K 2")
+    until(b"> ")
+    os.write(leader, PROMPT.encode() + b"\n")
+    until(b"12 tokens in")
+    until(b"> ")
+    os.write(leader, b"\x04")
+    assert running.wait(60) == 0
+    os.close(leader)
