@@ -5,6 +5,7 @@
 import io
 import os
 import re
+import select
 import subprocess
 import sys
 import time
@@ -231,6 +232,11 @@ def test_interrupting_a_text_does_not_end_the_session(terminal, text, monkeypatc
     assert re.search(r"(?m)^speculative +1 +12 ", out)  # what was interrupted does not count
 
 
+def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
+    monkeypatch.setattr(console.Console, "prompt", lambda self, text: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert chat([PROMPT, "/settings"])[:2] == (130, "")
+
+
 def test_the_end_of_input_ends_the_session(terminal):
     assert terminal([]) == "Type a prompt, or /help.\n\n"
 
@@ -260,7 +266,7 @@ def test_standard_input_that_is_closed(pair):
 
 
 def test_control_c_and_control_d_at_a_real_terminal(pair):
-    """Ctrl-C stops a long text, then a half-typed line; Ctrl-D ends the session."""
+    """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
     leader, follower = pty.openpty()
     flags = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=12", "--target_model_size=7M"]
@@ -271,17 +277,23 @@ def test_control_c_and_control_d_at_a_real_terminal(pair):
     os.close(follower)
     seen = b""
 
-    def until(what):
+    def until(what, again=b""):
+        """Read until this has been printed, pressing a key again every second: readline may miss one just before it waits."""
         nonlocal seen
         limit = time.monotonic() + 60
         while what not in seen:
-            assert time.monotonic() < limit, seen
-            seen += os.read(leader, 4096)
+            assert time.monotonic() < limit, (what, seen)
+            if select.select([leader], [], [], 1)[0]:
+                seen += os.read(leader, 4096)
+            else:
+                os.write(leader, again)
         seen = seen.partition(what)[2]
 
     until(b"> ")
-    os.write(leader, b"half a line\x03")
-    until(b"> ")
+    os.write(leader, b"half a line")
+    until(b"half a line")
+    os.write(leader, b"\x03")
+    until(b"> ", again=b"\x03")
     os.write(leader, b"/K 2\n")
     until(b"K 2")
     until(b"> ")

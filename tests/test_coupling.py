@@ -210,6 +210,16 @@ def test_the_usual_rate_is_counted_where_drafts_were_examined():
     assert watch.usual_acceptance_rate() == pytest.approx(np.mean(overlaps), abs=1e-12)
 
 
+@pytest.mark.parametrize("coupled", [True, False])
+def test_draft_and_target_share_the_noise(coupled):
+    """A draft that is the target chooses what it chooses; another draft changes the text of the usual rule only."""
+    target, watch = TableModel(1), Watch(coupled)
+    done = list(watch.decode(target, TableModel(1), [0], 40, 3, Filter(1.0), 5, never))[1:]
+    assert all(one.accepted == one.examined for one in done)
+    other = list(watch.decode(target, TableModel(2), [0], 40, 3, Filter(1.0), 5, never))[1:]
+    assert (tokens_of(other) == tokens_of(done)) == coupled
+
+
 @pytest.mark.parametrize("draft", ["0.7M", "ngram", "bytes"])
 @pytest.mark.parametrize("seed", [1, 2, 10**30])
 def test_coupled_texts_are_identical_at_any_temperature(as_json, draft, seed):
