@@ -25,7 +25,7 @@ from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensor
 ROOT = Path(utils.__file__).resolve().parent
 REAL = Path(utils.MODELS_DIR) / "124M"
 GOLDEN = ROOT.parent / "shared" / "golden" / "gpt2_124M_golden.npz"
-needs_124M = pytest.mark.skipif(not REAL.is_dir(), reason="there is no models/124M: python main.py download 124M")
+needs_124M = pytest.mark.skipif(bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M")
 
 
 @pytest.fixture
