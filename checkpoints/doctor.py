@@ -93,7 +93,7 @@ def examine_logits(folder):
 
 def is_named_124M(folder):
     """Whether a folder claims to be OpenAI's 124M: by its name, or by where it came from."""
-    return folder.name == "124M" or bool(re.search(r"(/models/124M|openai-community/gpt2(/resolve/main)?)$", origin(folder)))
+    return folder.name == "124M" or bool(re.search(r"(/124M|openai-community/gpt2(/resolve/main)?)$", origin(folder)))
 
 
 def examine(folder, against=None):

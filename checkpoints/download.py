@@ -270,7 +270,10 @@ def from_hugging_face(size, get):
     except Refused as error:
         if error.status != 404:
             raise
-        index = get(f"{base}/model.safetensors.index.json", "model.safetensors.index.json")
+        try:
+            index = get(f"{base}/model.safetensors.index.json", "model.safetensors.index.json")
+        except Refused:
+            raise Refused("it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: convert it") from None
         for path in sorted(set(safetensors.shards(index).values())):
             get(f"{base}/{path.name}", path.name)
 
@@ -313,8 +316,11 @@ def fetch_model(size, models_dir, source="auto", **options):
 
         def get(url, name):
             bar.set_description(f"{size} {name}")
-            if not (folder / name).is_file():
-                fetch(url, folder / name, record, bar, **options)
+            try:
+                if not (folder / name).is_file():
+                    fetch(url, folder / name, record, bar, **options)
+            except Refused as error:
+                raise Refused(f"{name}: {error}", error.status) from None
             return folder / name
 
         for name in names if source == "auto" else [source]:
@@ -322,7 +328,7 @@ def fetch_model(size, models_dir, source="auto", **options):
                 {"openai": from_openai, "huggingface": from_hugging_face}[name](size, get)
                 break
             except Refused as error:
-                reasons.append(f"{SOURCES[name]}: {bar.desc.removesuffix(': ').split()[-1]}: {error}")
+                reasons.append(f"{SOURCES[name]}: {error}")
         else:
             raise InputError(f"{size} cannot be downloaded ({'; '.join(reasons)}); try again, it goes on where it stopped")
         for part in folder.glob("*.part"):  # of the other source

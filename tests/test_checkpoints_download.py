@@ -454,7 +454,7 @@ def test_hugging_face_only(sources, capsys, tmp_path, size):
 
 def test_a_pickle_is_not_fetched(sources, capsys, tmp_path):
     done = run(capsys, "download", "some-body/pickle", models_dir=tmp_path)
-    assert done.code == 2 and "model.safetensors" in done.err and "404" in done.err
+    assert done.code == 2 and "no model.safetensors; a pickle" in done.err and "convert it" in done.err
 
 
 def test_an_index_of_shards_that_leads_elsewhere(sources, capsys, tmp_path):

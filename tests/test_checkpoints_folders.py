@@ -25,7 +25,7 @@ from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensor
 ROOT = Path(utils.__file__).resolve().parent
 REAL = Path(utils.MODELS_DIR) / "124M"
 GOLDEN = ROOT.parent / "shared" / "golden" / "gpt2_124M_golden.npz"
-needs_124M = pytest.mark.skipif(not REAL.is_dir(), reason="there is no models/124M: python main.py download 124M")
+needs_124M = pytest.mark.skipif(bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M")
 
 
 @pytest.fixture
@@ -108,7 +108,8 @@ before = read("VmRSS")
 model = utils.load_model(pathlib.Path({str(tmp_path / "m")!r}), utils.get_backend("numpy", {kernels!r}))
 print((read("VmHWM") - before) / (4 * sum(map(math.prod, model.config.shapes().values()))))
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    mine = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}  # one, of this process
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=mine, capture_output=True, text=True, check=True)
     assert 0.9 < float(done.stdout) < 1.25
 
 
@@ -304,17 +305,6 @@ def real():
 def test_124M_is_well(capsys):
     assert main.main(["check", "124M"]) == 0
     assert "These are the weights of OpenAI's 124M." in capsys.readouterr().out
-
-
-@needs_124M
-def test_the_logits_of_124M(real):
-    if not GOLDEN.is_file():
-        pytest.skip("the golden logits of models/124M are not beside the repository")
-    model, _, _ = real
-    with np.load(GOLDEN) as whole:
-        for i in range(5):
-            logits = model.read(whole[f"ids{i}"].tolist(), model.new_cache())[0]
-            assert abs(logits - whole[f"logits{i}"]).max() <= 0.05
 
 
 @needs_124M

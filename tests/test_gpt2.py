@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import gpt2
 import strict
+import checkpoints
 import utils
 from gpt2 import Config, Span, forward
 from make_golden import CONFIGS, GOLDEN, logsumexp, recipe
@@ -143,8 +144,8 @@ def test_every_parameter_matters(name, golden):
 
 def test_logits_of_the_trained_124M():
     folder = Path(utils.MODELS_DIR) / "124M"
-    if not (folder / "model.safetensors").is_file() or not TRAINED_GOLDEN.is_file():
-        pytest.skip("needs models/124M/model.safetensors and the golden logits beside the repository")
+    if checkpoints.missing_files(folder) or not TRAINED_GOLDEN.is_file():
+        pytest.skip("needs models/124M and the golden logits beside the repository")
     model, golden = utils.load_model(folder, PLAIN), np.load(TRAINED_GOLDEN)
     for i in range(5):
         expected = golden[f"logits{i}"]
