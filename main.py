@@ -17,6 +17,8 @@ from sampling import Filter, stop_at
 from utils import InputError
 
 COMMANDS = {"generate": __name__, "profile": "experiments.profiling"}  # in which module; imported when asked for
+COMMANDS |= {"benchmark": "experiments.benchmark", "advise": "experiments.advise"}
+COMMANDS |= dict.fromkeys(("record", "replay"), "experiments.replay")
 
 # ---------------------------------------------------------------- what the user gave
 
@@ -131,7 +133,7 @@ def generate(
         verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else
 
-    Other commands, each with --help: python main.py profile
+    Other commands, each with --help: python main.py profile, benchmark, advise, record, replay
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose")}
     from experiments.running import compare, decode, speculation, timed_run

@@ -8,13 +8,28 @@ from tqdm import tqdm
 from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, speculative
 
 
-def decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never):
-    """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams are looked up."""
+def decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never, wrap=lambda *pair: pair):
+    """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams are looked up.
+
+    wrap(drafter, filter) may put something between them and the loop: a clock, or another's verdict.
+    """
     rng = np.random.default_rng(seed)
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, filter, rng, ended)
     drafter = NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
+    drafter, filter = wrap(drafter, filter)
     return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
+
+
+def clocked(rounds, each=lambda one: None):
+    """Consume a decoding loop: its rounds, the seconds of the prefill, the seconds of all after it."""
+    begin, done = time.perf_counter(), []
+    next(rounds)  # the prefill
+    prefilled = time.perf_counter()
+    for one in rounds:
+        done.append(one)
+        each(one)
+    return done, prefilled - begin, time.perf_counter() - prefilled
 
 
 def visible(ids, encoder):
@@ -24,17 +39,15 @@ def visible(ids, encoder):
 
 def timed_run(rounds, n_tokens, encoder, show):
     """Consume a decoding loop and time it: its rounds, and what the JSON object says of any decoder."""
-    decode, done = encoder.incremental_decoder(), []
+    decode = encoder.incremental_decoder()
     bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=True if show else None)
-    begin = time.perf_counter()
-    next(rounds)  # the prefill
-    prefilled = time.perf_counter()
-    for one in rounds:
-        done.append(one)
+
+    def watch(one):
         bar.update(len(one.tokens))
         if show:
             show(decode(visible(one.tokens, encoder)))
-    seconds = time.perf_counter() - prefilled
+
+    done, prefill_seconds, seconds = clocked(rounds, watch)
     bar.close()
     if show:
         show(decode([], final=True) + "\n")
@@ -43,7 +56,7 @@ def timed_run(rounds, n_tokens, encoder, show):
         "text": encoder.decode(visible(ids, encoder)),
         "token_ids": ids,
         "seconds": seconds,
-        "prefill_seconds": prefilled - begin,
+        "prefill_seconds": prefill_seconds,
         "tokens_per_second": len(ids) / seconds,
     }
 

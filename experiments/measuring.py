@@ -1,0 +1,180 @@
+"""Runs of both decoders, taking turns on the same prompts: the raw material of the benchmark.
+
+Every text runs to its full number of tokens, past <|endoftext|> too, so that all sides write equally many. Prefill is timed
+apart. Each prompt is first run once under the ledger, which is the warm-up and says where the time goes; those runs do not
+count for the speed. Then all contenders take turns, in another order each time.
+"""
+
+import statistics
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+import utils
+from experiments.profiling import Clock
+from experiments.running import clocked, decode, explain_difference
+from sampling import toss
+from utils import SIZES, InputError
+
+N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
+
+
+def load(target_size, draft_sizes, models_dir, weights, arrays):
+    """(target, {draft size: model, None for ngram}, encoder). Raises InputError.
+
+    With random weights, a size without a folder is one of utils.SIZES, and prompts are cut by the embedded tokenizer.
+    """
+    if weights == "checkpoint":
+        target, _, encoder = utils.load_pair(target_size, None, models_dir, arrays)
+        drafts = {size: size if size == "ngram" else utils.find_folder(size, models_dir) for size in draft_sizes}
+        for size, folder in drafts.items():
+            if size != "ngram" and utils.load_encoder(folder) != encoder:
+                raise InputError(f"draft {size} and target {target_size} have different vocabularies: they cannot pair")
+        return target, {s: None if s == "ngram" else utils.load_model(f, arrays) for s, f in drafts.items()}, encoder
+
+    def config_of(size):
+        return SIZES[size] if size in SIZES else utils.read_config(utils.find_folder(size, models_dir))
+
+    config, drafts = config_of(target_size), {}
+    embedded = Path(utils.__file__).resolve().parent / "models" / "7M"
+    encoder = utils.load_encoder(embedded if target_size in SIZES else utils.find_folder(target_size, models_dir))
+    for i, size in enumerate(draft_sizes, 1):
+        if size != "ngram" and (n_vocab := config_of(size).n_vocab) != config.n_vocab:
+            raise InputError(f"draft {size} has {n_vocab} tokens, target {target_size} {config.n_vocab}: they cannot pair")
+        drafts[size] = None if size == "ngram" else utils.random_model(config_of(size), arrays, seed=i)
+    return utils.random_model(config, arrays), drafts, encoder
+
+
+class Coin:
+    """A drafter and a filter that have drafts accepted with a given probability, whatever the models say.
+
+    All passes are run, so the time is real; only the verdict is not. In place of the target's distribution at each drafted
+    token comes certainty: of that token with the given probability, else of another. `verify` cannot but agree.
+    """
+
+    def __init__(self, drafter, filter, acceptance, rng):
+        self.drafter, self.filter, self.acceptance, self.rng = drafter, filter, acceptance, rng
+        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        self.draft, q = self.drafter.propose(ids, k)
+        return self.draft, q
+
+    def __call__(self, logits):  # [k + 1, n_vocab] -> [k + 1, n_vocab]
+        p = self.filter(logits)
+        for row, token in zip(p, self.draft):
+            row[:] = 0
+            row[token if toss(self.acceptance, self.rng) else (token + 1) % self.n_vocab] = 1
+        return p
+
+
+def rounds_of(target, draft, K, ids, n_tokens, filter, seed, acceptance=None, wrap=lambda *pair: pair):
+    """The rounds of a contender: autoregressive where K is 0, else speculative, its accepts by coin if `acceptance` is given."""
+
+    def wrap_all(drafter, filter):
+        if acceptance is not None:
+            drafter = filter = Coin(drafter, filter, acceptance, np.random.default_rng([*seed, 1]))
+        return wrap(drafter, filter)
+
+    return decode("speculative" if K else "autoregressive", target, draft, ids, n_tokens, K, filter, seed, wrap=wrap_all)
+
+
+def recorded(function, calls, size):
+    """The function, with (size(result), seconds) of each call added to `calls`."""
+
+    def call(*arguments, **named):
+        begin = time.perf_counter()
+        result = function(*arguments, **named)
+        calls.append((size(result), time.perf_counter() - begin))
+        return result
+
+    return call
+
+
+def ledger(target, draft, K, ids, n_tokens, filter, seed, acceptance):
+    """Where the seconds of one run go, and what its passes cost.
+
+    draft, verify, cache (keys and values copied into place), and sampling: all the rest, that is the filter, the
+    accept/reject rule and the loop. pass_seconds: median of the target's passes over K + 1 rows; draft_seconds: median
+    over rounds of the time per drafted token, its sampling included. Either is None where there was none.
+    """
+    clock, passes, proposals = Clock(), [], []
+
+    def watched(model, part):
+        def new_cache(*batch):
+            cache = model.new_cache(*batch)
+            cache.append = clock.timed("cache", cache.append)
+            return cache
+
+        return SimpleNamespace(config=model.config, new_cache=new_cache, read=clock.timed(part, model.read))
+
+    def wrap(drafter, filter):
+        proposed = SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill)
+        proposed.propose = recorded(clock.timed("draft", drafter.propose), proposals, lambda found: len(found[0]))
+        return proposed, filter
+
+    timed = watched(target, "verify")
+    timed.read = recorded(timed.read, passes, len)
+    draft = draft and watched(draft, "draft")
+    rounds = rounds_of(timed, draft, K, ids, n_tokens, clock.timed("sampling", filter), seed, acceptance, wrap)
+    next(rounds)  # the prefill
+    clock.seconds.clear()
+    begin = time.perf_counter()
+    n_rounds = len(list(rounds))
+    seconds = time.perf_counter() - begin
+    split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
+    of_pass = [elapsed for rows, elapsed in passes if rows == K + 1]
+    of_draft = [elapsed / n for n, elapsed in proposals if n]
+    return {
+        "rounds": n_rounds,
+        "split": split | {"sampling": seconds - sum(split.values())},
+        "pass_seconds": statistics.median(of_pass) if of_pass else None,
+        "draft_seconds": statistics.median(of_draft) if of_draft else None,
+    }
+
+
+def repeated(ids):
+    """(8-grams that occurred before, all 8-grams) of a text: a loop shows as a share near 1."""
+    grams = [tuple(ids[i : i + N_GRAM]) for i in range(len(ids) - N_GRAM + 1)]
+    return len(grams) - len({*grams}), len(grams)
+
+
+def warm_up(target, drafts, contenders, ids, filter):
+    """A few rounds of every contender: new memory is slow the first time, which the first in turn would pay for all."""
+    for draft, K in contenders:
+        list(rounds_of(target, drafts.get(draft), K, ids, K + 2, filter, [0]))
+
+
+def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, acceptance=None, tick=lambda: None):
+    """One prompt, all contenders [(draft's name, K)], of which the first is (None, 0), autoregressive: a list of results.
+
+    A result holds what JSON can: of every repeat the seconds, the number of tokens and of rounds, and its speculative
+    rounds as [drafted, examined, accepted]; the ledger; and at temperature 0 whether and why its text differs from the
+    autoregressive one. tick() is called after every run.
+    """
+    runs, texts = [], {}
+    for draft, K in contenders:
+        costs = ledger(target, drafts.get(draft), K, ids, n_tokens, filter, [*seed, 0], acceptance)
+        empty = {name: [] for name in ("seconds", "prefill_seconds", "tokens", "passes", "rounds")}
+        runs.append({"draft": draft, "K": K, **empty, "repeated": [0, 0], "ledger": costs, "difference": None})
+        tick()
+    for repeat in range(repeats):
+        for i in np.random.default_rng([*seed, repeat]).permutation(len(contenders)):
+            (draft, K), run = contenders[i], runs[i]
+            done, prefill_seconds, seconds = clocked(
+                rounds_of(target, drafts.get(draft), K, ids, n_tokens, filter, [*seed, repeat], acceptance)
+            )
+            texts[i] = [int(token) for one in done for token in one.tokens]
+            run["seconds"].append(seconds)
+            run["prefill_seconds"].append(prefill_seconds)
+            run["tokens"].append(len(texts[i]))
+            run["passes"].append(len(done))
+            run["rounds"].append([[one.drafted, one.examined, one.accepted] for one in done] if K else [])
+            run["repeated"] = [a + b for a, b in zip(run["repeated"], repeated(texts[i]))]
+            tick()
+    for i, run in enumerate(runs):
+        if filter.greedy and acceptance is None and texts[i] != texts[0]:
+            run["difference"] = explain_difference(target, ids, texts[0], texts[i])
+    return runs
