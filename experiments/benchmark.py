@@ -5,107 +5,20 @@ is kept in FILE.json.partial, one line for each prompt, until the run is complet
 """
 
 import csv
-import datetime
 import json as json_format
-import os
-import platform
-import re
 import sys
 from pathlib import Path
 
-import numpy as np
 from tqdm import tqdm
 
-from backends.blas import N_THREADS
 from experiments import measuring
-from experiments.outputs import check_output, whole
+from experiments.outputs import check_output, machine, whole
 from experiments.prompts import choose_prompts
 from experiments.referee import row_of
-from sampling import Filter
+from experiments.settings import check_choice, check_numbers, parse_filters, parse_K, parse_list, parse_probability
 from utils import MODELS_DIR, InputError, get_backend, kernels_of
 
-# ---------------------------------------------------------------- what the user gave
-
-
-def parse_list(flag, text, kind=str):
-    """The items of "A,B", each once. Raises InputError."""
-    try:
-        items = [kind(part.strip()) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--{flag} {text!r}: expected numbers separated by commas") from None
-    if "" in items or len({*items}) < len(items):
-        raise InputError(f"--{flag} {text!r}: expected items separated by commas, each once")
-    return items
-
-
-def parse_K(text, most):
-    """The draft lengths of "1..10", "1,2,4" or both, ascending, none above `most`. Raises InputError."""
-    found = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,6})(?:\.\.(\d{1,6}))?\s*", part)
-        if not match:
-            raise InputError(f"--K {text!r}: expected whole numbers such as 1,2,4 or 1..10")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not 1 <= first <= last:
-            raise InputError(f"--K {text!r}: {part.strip()} is no range upwards from 1; expected such as 1..10")
-        if last > most:
-            raise InputError(f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; expected at most {most}")
-        found += range(first, last + 1)
-    if len({*found}) < len(found):
-        raise InputError(f"--K {text!r}: expected each K once")
-    return sorted(found)
-
-
-def parse_filters(temperature, top_k, top_p):
-    """{temperature: Filter}. Raises InputError."""
-    try:
-        return {t: Filter(t, top_k, top_p) for t in parse_list("temperature", temperature, float)}
-    except ValueError as error:
-        raise InputError(str(error) if isinstance(error, InputError) else f"--{error}") from None
-
-
-def check_numbers(**flags):
-    """Raises InputError for a flag below its least value: name=(value, least)."""
-    for name, (value, least) in flags.items():
-        if value < least:
-            raise InputError(f"--{name} {value}: expected {least} or more")
-
-
-def check_choice(flag, value, *choices):
-    if value not in choices:
-        raise InputError(f"--{flag} {value!r}: expected {' or '.join(choices)}")
-
-
-def parse_probability(flag, text):
-    """A number from 0 to 1, or None for "". Raises InputError."""
-    try:
-        if not text or 0 <= float(text) <= 1:
-            return float(text) if text else None
-    except ValueError:
-        pass
-    raise InputError(f"--{flag} {text!r}: expected a number from 0 to 1")
-
-
 # ---------------------------------------------------------------- files
-
-
-def machine():
-    """What the figures depend on beside the settings."""
-    try:
-        names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    except OSError:
-        names = []
-    return {
-        "cpu": names[0] if names else platform.processor() or platform.machine(),
-        "threads": N_THREADS,
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE"),
-        "load_average_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "kernels": {},
-    }
 
 
 class Partial:
@@ -289,7 +202,8 @@ def benchmark(
         json: print one JSON object and nothing else
     """
     settings = {name: value for name, value in locals().items() if name not in ("out", "plot", "resume", "json")}
-    check_numbers(n_prompts=(n_prompts, 0), n_tokens_to_generate=(n_tokens_to_generate, 1), repeats=(repeats, 1), seed=(seed, 0))
+    check_numbers(0, n_prompts=n_prompts, seed=seed)
+    check_numbers(1, n_tokens_to_generate=n_tokens_to_generate, repeats=repeats)
     check_choice("weights", weights, "checkpoint", "random")
     acceptance = parse_probability("synthetic_acceptance", synthetic_acceptance)
     filters, drafts = parse_filters(temperature, top_k, top_p), parse_list("draft_model_size", draft_model_size)

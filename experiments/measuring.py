@@ -71,7 +71,7 @@ class Coin:
 
 
 def rounds_of(target, draft, K, ids, n_tokens, filter, seed, acceptance=None, wrap=lambda *pair: pair):
-    """The rounds of a contender: autoregressive where K is 0, else speculative, its accepts by coin if `acceptance` is given."""
+    """The rounds of a contender: autoregressive where K is 0; `acceptance`, if given, decides by coin."""
 
     def wrap_all(drafter, filter):
         if acceptance is not None:

@@ -69,7 +69,7 @@ def text_of(record, where):
     if isinstance(record, dict):
         field = next((name for name in FIELDS if name in record), None)
         if field is None:
-            raise InputError(f"{where}: expected one of the fields {', '.join(FIELDS)}; there are {', '.join(record) or 'none'}")
+            raise InputError(f"{where}: its fields are {', '.join(record) or 'none'}; expected one of {', '.join(FIELDS)}")
         text = record[field]
         if field == "turns" and isinstance(text, list):
             text = text[0] if text else ""
