@@ -228,5 +228,5 @@ def benchmark(
         write_results(result, out)
         partial.path.unlink()
     if plot:
-        plots.draw(result, plot)
+        plots.draw(result, plot, label(settings))
     print(json_format.dumps(result) if json else markdown(result), end="\n" if json else "")

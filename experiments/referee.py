@@ -70,13 +70,9 @@ def speedup_withheld(plain, fast, spread):
         return f"too noisy to tell: the interval {spread[0]:.2f} to {spread[1]:.2f} spans 1"
 
 
-def prediction(draft, K, a, c, v):
-    """(speedup by theorem 3.8, None) or (None, why there is none)."""
-    if draft == "ngram":
-        return None, "the theorem has K drafts in every round; the n-gram drafter has as many as it finds"
-    if a is None or c is None or v is None:
-        return None, "no round drafted all K tokens"
-    return speedup(a, K, c, v), None
+def drafting_share(draft, K, drafted, n_rounds):
+    """h of the theory: 1 for a model, which drafts in every round; of n-grams the part of all places that they filled."""
+    return drafted / (K * n_rounds) if draft == "ngram" else 1
 
 
 def flags_of(fast, share):
@@ -103,7 +99,9 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         "acceptance_rate": interval(accepted, examined),
         "tokens_per_target_pass": interval(written, passes),
     }
-    predicted, unpredicted = prediction(draft, K, a, c, v)
+    share_drafted = drafting_share(draft, K, sum(drafted), sum(passes))
+    unpredicted = "no round drafted all K tokens" if None in (a, c, v) else None
+    predicted = None if unpredicted else speedup(a, K, c, v, share_drafted)
     reason = speedup_withheld(plain, fast, intervals["speedup_time"])
     counts_differ = reason is not None and reason.startswith("the token counts")
     share = ratio(*zip(*(run["repeated"] for run in fast)))
