@@ -93,46 +93,46 @@ def recorded(function, calls, size):
     return call
 
 
-def ledger(target, draft, K, ids, n_tokens, filter, seed, acceptance):
-    """Where the seconds of one run go, and what its passes cost.
+def observed(target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=lambda part, function: function):
+    """(rounds of a contender, [(rows, seconds)] of the target's passes, [(tokens, seconds)] of the drafter's proposals).
 
-    draft, verify, cache (keys and values copied into place), and sampling: all the rest, that is the filter, the
-    accept/reject rule and the loop. pass_seconds: median of the target's passes over K + 1 rows; draft_seconds: median
-    over rounds of the time per drafted token, its sampling included. Either is None where there was none.
+    The lists grow as the rounds are consumed; keeping them costs less than a thousandth of a pass. timed(part, function)
+    may put a clock around the calls into the models, their caches and the filter.
     """
-    clock, passes, proposals = Clock(), [], []
+    passes, proposals = [], []
 
     def watched(model, part):
         def new_cache(*batch):
             cache = model.new_cache(*batch)
-            cache.append = clock.timed("cache", cache.append)
+            cache.append = timed("cache", cache.append)
             return cache
 
-        return SimpleNamespace(config=model.config, new_cache=new_cache, read=clock.timed(part, model.read))
+        return SimpleNamespace(config=model.config, new_cache=new_cache, read=timed(part, model.read))
 
     def wrap(drafter, filter):
-        proposed = SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill)
-        proposed.propose = recorded(clock.timed("draft", drafter.propose), proposals, lambda found: len(found[0]))
-        return proposed, filter
+        propose = recorded(timed("draft", drafter.propose), proposals, lambda found: len(found[0]))
+        return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose), filter
 
-    timed = watched(target, "verify")
-    timed.read = recorded(timed.read, passes, len)
-    draft = draft and watched(draft, "draft")
-    rounds = rounds_of(timed, draft, K, ids, n_tokens, clock.timed("sampling", filter), seed, acceptance, wrap)
+    target, draft = watched(target, "verify"), draft and watched(draft, "draft")
+    target.read = recorded(target.read, passes, len)
+    return rounds_of(target, draft, K, ids, n_tokens, timed("sampling", filter), seed, acceptance, wrap), passes, proposals
+
+
+def ledger(*arguments):
+    """Where the seconds of one run after its prefill go (arguments as `observed` takes them).
+
+    draft, verify, cache (keys and values copied into place), and sampling: all the rest, that is the filter, the
+    accept/reject rule and the loop.
+    """
+    clock = Clock()
+    rounds, *_ = observed(*arguments, clock.timed)
     next(rounds)  # the prefill
     clock.seconds.clear()
     begin = time.perf_counter()
     n_rounds = len(list(rounds))
     seconds = time.perf_counter() - begin
     split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
-    of_pass = [elapsed for rows, elapsed in passes if rows == K + 1]
-    of_draft = [elapsed / n for n, elapsed in proposals if n]
-    return {
-        "rounds": n_rounds,
-        "split": split | {"sampling": seconds - sum(split.values())},
-        "pass_seconds": statistics.median(of_pass) if of_pass else None,
-        "draft_seconds": statistics.median(of_draft) if of_draft else None,
-    }
+    return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
 
 
 def repeated(ids):
@@ -151,10 +151,11 @@ def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, ac
     """One prompt, all contenders [(draft's name, K)], of which the first is (None, 0), autoregressive: a list of results.
 
     A result holds what JSON can: of every repeat the seconds, the number of tokens and of rounds, and its speculative
-    rounds as [drafted, examined, accepted]; the ledger; and at temperature 0 whether and why its text differs from the
-    autoregressive one. tick() is called after every run.
+    rounds as [drafted, examined, accepted]; over all repeats the median seconds of the target's passes over K + 1 rows and
+    of a drafted token, its sampling included (None where there was none); the ledger; and at temperature 0 whether and why
+    its text differs from the autoregressive one. tick() is called after every run.
     """
-    runs, texts = [], {}
+    runs, texts, calls = [], {}, [([], []) for _ in contenders]
     for draft, K in contenders:
         costs = ledger(target, drafts.get(draft), K, ids, n_tokens, filter, [*seed, 0], acceptance)
         empty = {name: [] for name in ("seconds", "prefill_seconds", "tokens", "passes", "rounds")}
@@ -162,11 +163,12 @@ def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, ac
         tick()
     for repeat in range(repeats):
         for i in np.random.default_rng([*seed, repeat]).permutation(len(contenders)):
-            (draft, K), run = contenders[i], runs[i]
-            done, prefill_seconds, seconds = clocked(
-                rounds_of(target, drafts.get(draft), K, ids, n_tokens, filter, [*seed, repeat], acceptance)
-            )
+            (draft, K), run, of_run = contenders[i], runs[i], [*seed, repeat]
+            rounds, passes, proposals = observed(target, drafts.get(draft), K, ids, n_tokens, filter, of_run, acceptance)
+            done, prefill_seconds, seconds = clocked(rounds)
             texts[i] = [int(token) for one in done for token in one.tokens]
+            calls[i][0].extend(elapsed for rows, elapsed in passes if rows == K + 1)
+            calls[i][1].extend(elapsed / n for n, elapsed in proposals if n)
             run["seconds"].append(seconds)
             run["prefill_seconds"].append(prefill_seconds)
             run["tokens"].append(len(texts[i]))
@@ -174,6 +176,9 @@ def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, ac
             run["rounds"].append([[one.drafted, one.examined, one.accepted] for one in done] if K else [])
             run["repeated"] = [a + b for a, b in zip(run["repeated"], repeated(texts[i]))]
             tick()
+    for run, of_calls in zip(runs, calls):
+        for name, seconds in zip(("pass_seconds", "draft_seconds"), of_calls):
+            run[name] = statistics.median(seconds) if seconds else None
     for i, run in enumerate(runs):
         if filter.greedy and acceptance is None and texts[i] != texts[0]:
             run["difference"] = explain_difference(target, ids, texts[0], texts[i])

@@ -8,6 +8,7 @@ from experiments.outputs import whole
 from utils import InputError
 
 GREY = "#7a7f87"
+FEW = 20  # drafts examined at a position, below which their acceptance is not drawn
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
 STYLES = {"axes.edgecolor": GREY, "axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "text.color": GREY}
 STYLES |= {"axes.spines.top": False, "axes.spines.right": False, "font.size": 10, "svg.fonttype": "none"}
@@ -47,14 +48,14 @@ def speedups(axes, lines):
     axes.plot([], [], "--", color=GREY, linewidth=1, label="theory")
     axes.axhline(1, color=GREY, linewidth=0.8)
     axes.set(title="speedup in time", xlabel="K, tokens drafted per round")
-    axes.legend(frameon=False, fontsize=9)
 
 
 def positions(axes, lines):
-    """How often a draft is accepted at each position of a round, where it is examined, at the largest K."""
-    for colour, (name, rows) in zip(colours(lines), lines.items()):
-        axes.plot(range(1, rows[-1]["K"] + 1), [float("nan") if a is None else a for a in rows[-1]["acceptance_by_position"]])
-        axes.lines[-1].set(color=colour, marker="o", markersize=4)
+    """How often a draft is accepted at each position of a round, of those examined there, at the largest K."""
+    for colour, rows in zip(colours(lines), lines.values()):
+        found = zip(rows[-1]["acceptance_by_position"], rows[-1]["examined_by_position"])
+        shares = [share if n >= FEW else float("nan") for share, n in found]
+        axes.plot(range(1, len(shares) + 1), shares, color=colour, marker="o", markersize=4)
     K = max(rows[-1]["K"] for rows in lines.values())
     axes.set(title=f"acceptance, K = {K}", xlabel="position in the round", ylim=(0, 1.03))
 
@@ -71,7 +72,7 @@ def heat_map(axes, rows):
         if row["speedup_time"] is not None and row["speedup_time"] > best.get(key, (0, 0))[0]:
             best[key] = row["speedup_time"], row["K"]
     grid = [[best.get((i, j), (float("nan"), 0))[0] for j in range(len(columns))] for i in range(len(drafts))]
-    norm = TwoSlopeNorm(1, 0, max([2.0, *(value for value, _ in best.values())]))
+    norm = TwoSlopeNorm(1, 0, max([3.0, *(value for value, _ in best.values())]))
     image = axes.imshow(grid, cmap="PuOr", norm=norm, aspect="auto")
     for i in range(len(drafts)):
         for j in range(len(columns)):
@@ -96,7 +97,7 @@ def draw(result, path, title=""):
     rows = result["rows"]
     lines, many = lines_of(rows), len({(row["draft"], row["target"]) for row in rows}) > 1
     with plt.rc_context(STYLES):
-        figure, axes = plt.subplots(1, 2 + many, figsize=(10, 3.4 + 0.2 * bool(title)), layout="constrained")
+        figure, axes = plt.subplots(1, 2 + many, figsize=(10, 3.7 + 0.2 * bool(title)), layout="constrained")
         speedups(axes[0], lines)
         positions(axes[1], lines)
         if many:
@@ -105,6 +106,7 @@ def draw(result, path, title=""):
             one.xaxis.get_major_locator().set_params(integer=True)
             one.grid(color=GREY, alpha=0.25, linewidth=0.6)
         figure.suptitle(title, fontweight="bold")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
         with whole(path) as part:
             figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160, transparent=True)
         plt.close(figure)

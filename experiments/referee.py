@@ -38,19 +38,19 @@ def interval(numerators, denominators, n_resamples=2000):
 
 
 def counts_of(rounds, K):
-    """Acceptance by position (None where no draft was examined there) and the histogram of accepted lengths, 0 to K."""
+    """By position: examined drafts, and the accepted part of them (None of none); and the histogram of accepted lengths."""
     positions = range(1, K + 1)
     examined = [sum(e >= i for _, e, _ in rounds) for i in positions]
     accepted = [sum(a >= i for _, _, a in rounds) for i in positions]
     histogram = [sum(a == i for _, _, a in rounds) for i in range(K + 1)]
-    return [a / e if e else None for a, e in zip(accepted, examined)], histogram
+    return examined, [a / e if e else None for a, e in zip(accepted, examined)], histogram
 
 
 def costs_of(plain, fast):
     """(c, v): medians over prompts of the time of a drafted token and of a pass over K + 1 rows, both in one-row passes."""
     found = []
     for name in ("draft_seconds", "pass_seconds"):
-        pairs = [(f["ledger"][name], p["ledger"]["pass_seconds"]) for p, f in zip(plain, fast)]
+        pairs = [(f[name], p["pass_seconds"]) for p, f in zip(plain, fast)]
         ratios = [cost / unit for cost, unit in pairs if cost is not None and unit]
         found.append(statistics.median(ratios) if ratios else None)
     return found
@@ -92,7 +92,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         [sum(one[i] for one in chain(*run["rounds"])) for run in fast] for i in range(3)
     )
     a, (c, v) = ratio(accepted, examined), costs_of(plain, fast)
-    by_position, histogram = counts_of([*chain(*(chain(*run["rounds"]) for run in fast))], K)
+    examined_at, by_position, histogram = counts_of([*chain(*(chain(*run["rounds"]) for run in fast))], K)
     intervals = {
         "speedup_time": interval(alone, seconds),
         "tokens_per_second": interval(tokens, seconds),
@@ -132,6 +132,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         "measured_over_predicted": time / predicted if time and predicted else None,
         "intervals": intervals,
         "acceptance_by_position": by_position,
+        "examined_by_position": examined_at,
         "accepted_histogram": histogram,
         "drafted": sum(drafted),
         "wasted_drafts": sum(drafted) - sum(accepted),

@@ -172,7 +172,7 @@ def row_of(draft, target, K, temperature, runs, expected, latency):
     rounds = [[(one.drafted, one.examined, one.accepted) for one in run] for run in runs]
     drafted, examined, accepted = ([sum(one[i] for one in run) for run in rounds] for i in range(3))
     tokens = [sum(len(one.tokens) for one in run) for run in runs]
-    by_position, histogram = counts_of([*chain(*rounds)], K)
+    examined_at, by_position, histogram = counts_of([*chain(*rounds)], K)
     reason = latency.missing(draft, K)
     seconds = None if reason else [sum(latency.cost(draft, K, one[0]) for one in run) for run in rounds]
     return {
@@ -194,6 +194,7 @@ def row_of(draft, target, K, temperature, runs, expected, latency):
         "draft_cost": None if reason else latency.draft_cost(draft, K),
         "verify_cost": None if reason else latency.pass_cost(draft, K, K + 1),
         "acceptance_by_position": by_position,
+        "examined_by_position": examined_at,
         "accepted_histogram": histogram,
         "drafted": sum(drafted),
         "wasted_drafts": sum(drafted) - sum(accepted),
