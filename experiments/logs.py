@@ -17,7 +17,7 @@ A foreign log is JSON Lines of texts: {"prompt": "...", "output": "..."} (or com
 import gzip
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -37,23 +37,23 @@ PROBABILITIES = ("p", "top_ids", "top_p", "rest")
 class Log:
     """texts: dictionaries with prompt and tokens, and where they were sampled the probabilities.
 
-    tokenizer: its fingerprint. target and settings: from the first line; None and {} for a foreign log.
+    tokenizer: its fingerprint. target and settings: from the first line; None for a foreign log.
     """
 
     texts: list
     tokenizer: str
     n_vocab: int
     target: str | None = None
-    settings: dict = field(default_factory=dict)
+    settings: dict | None = None
 
     @property
     def foreign(self):
-        return not self.settings
+        return self.settings is None
 
     @property
     def filter(self):
         """How a neural draft has to draft: as the target did, or greedily where the log does not tell."""
-        return Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p"))) if self.settings else Filter()
+        return Filter() if self.foreign else Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
 
 
 def digits(values):

@@ -268,7 +268,7 @@ def replay(
         if load_encoder(folder).fingerprint != found.tokenizer:
             raise InputError(f"{log}: is from another tokenizer than draft {size}'s; use a draft with the log's vocabulary")
     latency = Latency(sizes, Ks, found.target, costs, draft_cost, verify_cost)
-    temperature, rows = found.settings.get("temperature"), []
+    temperature, rows = None if found.foreign else found.settings["temperature"], []
     for size in sizes:
         draft = load_model(folders[size], arrays) if size in folders else None
         drafter_of, expected = drafters_of(draft, found, seed)
