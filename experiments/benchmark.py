@@ -22,30 +22,34 @@ from utils import MODELS_DIR, InputError, get_backend, kernels_of
 
 
 class Partial:
-    """The runs measured so far, {(target, temperature, prompt's number): runs}, each stored as one line when it is done."""
+    """The runs measured so far, {(target, temperature, prompt's number): runs}, each stored as one line when it is done.
+
+    Nothing is stored where `out` is "". Raises InputError for a file that is there without `resume`, or is another run's.
+    """
 
     def __init__(self, out, settings, resume):
-        self.path, self.runs, self.file = Path(f"{out}.partial"), {}, None
-        if not out:
+        self.path, self.settings, self.runs, self.file = out and Path(f"{out}.partial"), settings, {}, None
+        if not out or not self.path.exists():
             return
-        if self.path.exists() and not resume:
+        if not resume:
             raise InputError(f"{self.path}: is left from a run that was interrupted; give --resume, or delete it")
-        lines = self.path.read_text(encoding="utf-8").split("\n")[:-1] if self.path.exists() else []  # the last may be cut
-        if lines and json_format.loads(lines[0]) != settings:
+        try:
+            begun, *lines = map(json_format.loads, self.path.read_text(encoding="utf-8").split("\n")[:-1])
+            self.runs = {(target, temperature, i): runs for target, temperature, i, runs in lines}
+        except (ValueError, TypeError):
+            raise InputError(f"{self.path}: is damaged; delete it, and try again without --resume") from None
+        if begun != settings:
             raise InputError(f"{self.path}: was begun with other settings; give the same ones, or delete it")
-        for target, temperature, i, runs in map(json_format.loads, lines[1:]):
-            self.runs[target, temperature, i] = runs
-        self.file = self.path.open("w", encoding="utf-8")
-        for value in [settings, *([*key, runs] for key, runs in self.runs.items())]:
-            self.write(value)
-
-    def write(self, value):
-        print(json_format.dumps(value), file=self.file, flush=True)
 
     def add(self, key, runs):
         self.runs[key] = runs
-        if self.file:
-            self.write([*key, runs])
+        if self.path and not self.file:  # whole lines only: the last one of an interrupted run may be cut
+            with whole(self.path) as part:
+                lines = [self.settings, *([*key, runs] for key, runs in self.runs.items())]
+                part.write_text("".join(json_format.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            self.file = self.path.open("a", encoding="utf-8")
+        elif self.path:
+            print(json_format.dumps([*key, runs]), file=self.file, flush=True)
 
 
 COLUMNS = {
@@ -67,7 +71,9 @@ DIGITS = {"autoregressive_tokens_per_second": 1, "tokens_per_second": 1, "accept
 
 
 def format_cell(name, value):
-    return f"{value:.{DIGITS.get(name, 2)}f}" if isinstance(value, float) and name != "temperature" else f"{value}"
+    if name == "temperature":
+        return f"{value:g}"
+    return f"{value:.{DIGITS.get(name, 2)}f}" if isinstance(value, float) else f"{value}"
 
 
 def label(settings):
@@ -125,6 +131,7 @@ def run_all(settings, drafts, Ks, filters, acceptance, partial):
     contenders = [(None, 0)] + [(draft, K) for draft in drafts for K in Ks]
     labels = {"weights": settings["weights"], "synthetic_acceptance": acceptance}
     result |= {"settings": settings, "rows": []}
+    result["machine"]["prompts_measured_before_resuming"] = len(partial.runs)
     bar = None
     for n_target, size in enumerate(targets):
         target, models, encoder = measuring.load(size, drafts, settings["models_dir"], settings["weights"], arrays)
@@ -221,12 +228,12 @@ def benchmark(
     try:
         result = run_all(settings, drafts, Ks, filters, acceptance, partial)
     except KeyboardInterrupt:
-        if out:
+        if partial.runs and out:
             print(f"kept {len(partial.runs)} measured prompts in {partial.path}; --resume goes on", file=sys.stderr)
         raise
     if out:
         write_results(result, out)
-        partial.path.unlink()
+        partial.path.unlink(missing_ok=True)
     if plot:
         plots.draw(result, plot, label(settings))
     print(json_format.dumps(result) if json else markdown(result), end="\n" if json else "")

@@ -21,18 +21,30 @@ from utils import SIZES, InputError
 N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
 
 
+def load_draft(size, models_dir, arrays, tokenizer, other):
+    """The model of a draft by size or path, None for "ngram". Raises InputError if its tokenizer has another fingerprint."""
+    if size == "ngram":
+        return None
+    folder = utils.find_folder(size, models_dir)
+    encoder, n_vocab = utils.load_encoder(folder), utils.read_config(folder).n_vocab
+    if encoder.fingerprint != tokenizer:
+        raise InputError(f"draft {size} and {other} have different vocabularies: they cannot pair")
+    if n_vocab != encoder.n_vocab:
+        raise InputError(f"{folder}: has a model of {n_vocab} tokens, a vocabulary of {encoder.n_vocab}; use the files of one model")
+    return utils.load_model(folder, arrays)
+
+
 def load(target_size, draft_sizes, models_dir, weights, arrays):
     """(target, {draft size: model, None for ngram}, encoder). Raises InputError.
 
     With random weights, a size without a folder is one of utils.SIZES, and prompts are cut by the embedded tokenizer.
     """
     if weights == "checkpoint":
+        tokenizer = utils.load_encoder(utils.find_folder(target_size, models_dir)).fingerprint
+        other = f"target {target_size}"
+        drafts = {size: load_draft(size, models_dir, arrays, tokenizer, other) for size in draft_sizes}
         target, _, encoder = utils.load_pair(target_size, None, models_dir, arrays)
-        drafts = {size: size if size == "ngram" else utils.find_folder(size, models_dir) for size in draft_sizes}
-        for size, folder in drafts.items():
-            if size != "ngram" and utils.load_encoder(folder) != encoder:
-                raise InputError(f"draft {size} and target {target_size} have different vocabularies: they cannot pair")
-        return target, {s: None if s == "ngram" else utils.load_model(f, arrays) for s, f in drafts.items()}, encoder
+        return target, drafts, encoder
 
     def config_of(size):
         return SIZES[size] if size in SIZES else utils.read_config(utils.find_folder(size, models_dir))

@@ -22,13 +22,14 @@ from tqdm import tqdm
 
 from experiments.latency import Latency
 from experiments.logs import probabilities, read_log, write_log
+from experiments.measuring import load_draft
 from experiments.outputs import check_output
 from experiments.prompts import choose_prompts
 from experiments.referee import counts_of, interval, ratio
 from experiments.running import decode
 from experiments.settings import check_numbers, parse_filters, parse_K, parse_list
 from sampling import Filter, NeuralDrafter, NGramDrafter, one_hot, speculative
-from utils import MODELS_DIR, InputError, find_folder, get_backend, load_encoder, load_model, load_pair
+from utils import MODELS_DIR, find_folder, get_backend, load_encoder, load_pair
 
 GREEDY = Filter(0.0)
 
@@ -261,16 +262,12 @@ def replay(
     sizes, arrays = parse_list("draft_model_size", draft_model_size), get_backend(backend, kernels)
     check_numbers(0, seed=seed)
     Ks = parse_K(K, 10**6)
-    folders = {size: find_folder(size, models_dir) for size in sizes if size != "ngram"}
-    cutter = tokenizer or next(iter(folders), "7M")
+    cutter = tokenizer or next((size for size in sizes if size != "ngram"), "7M")
     found = read_log(log, lambda: load_encoder(find_folder(cutter, models_dir)))
-    for size, folder in folders.items():
-        if load_encoder(folder).fingerprint != found.tokenizer:
-            raise InputError(f"{log}: is from another tokenizer than draft {size}'s; use a draft with the log's vocabulary")
     latency = Latency(sizes, Ks, found.target, costs, draft_cost, verify_cost)
     temperature, rows = None if found.foreign else found.settings["temperature"], []
     for size in sizes:
-        draft = load_model(folders[size], arrays) if size in folders else None
+        draft = load_draft(size, models_dir, arrays, found.tokenizer, f"the log {log}")
         drafter_of, expected = drafters_of(draft, found, seed)
         for k in tqdm(Ks, desc=size, unit=" K", leave=False, disable=None):
             runs = [replay_text(text, drafter_of(i), k) for i, text in enumerate(found.texts)]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import main
 from experiments import measuring, plots, referee, theory
 from experiments.benchmark import markdown
+from experiments.running import clocked
 from experiments.settings import parse_K
 from sampling import Filter, speculative
 from toys import TINY, tiny_model, write_pair
@@ -253,10 +254,15 @@ def test_an_interrupted_run_goes_on(cli, tmp_path, monkeypatch):
     for flags, shown in (((), "--resume"), (("--resume", "--seed=5"), "other settings")):
         done = cli("--out", out, *flags)
         assert done.code == 2 and shown in done.err and partial.read_bytes() == kept
+    partial.write_text("7\nx\n")
+    done = cli("--out", out, "--resume")
+    assert done.code == 2 and "damaged" in done.err and done.err.count("\n") == 1
+    partial.write_bytes(kept)
     calls.clear()
     monkeypatch.setattr(measuring, "measure", lambda *a, **b: calls.append(a) or measure(*a, **b))
     done = cli("--out", out, "--resume", "--json")
     assert done.code == 0 and len(calls) == 8 and not partial.exists()
+    assert json.loads(done.out)["machine"]["prompts_measured_before_resuming"] == 4
     whole = json.loads(cli("--json").out)
     assert timeless(json.loads(done.out)["rows"]) == timeless(whole["rows"])
 
@@ -276,6 +282,18 @@ def test_a_wrong_greedy_text_is_called_a_bug(cli, monkeypatch):
     monkeypatch.setattr("sampling.verify", lambda draft, q, p, rng: (0, 9))
     for one in json.loads(cli("--json", "--temperature=0").out)["rows"]:
         assert one["speedup_time"] is None and "a bug" in one["withheld"]["speedup_time"]
+
+
+def test_the_clock_starts_after_the_prefill(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("experiments.running.time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def rounds():
+        for seconds in (5, 1, 2):
+            now[0] += seconds
+            yield seconds
+
+    assert clocked(rounds()) == ([1, 2], 5, 3)
 
 
 def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
@@ -330,6 +348,12 @@ def test_bad_input_is_refused_before_anything_is_measured(cli, monkeypatch, argu
     monkeypatch.setattr(measuring, "measure", lambda *a, **b: pytest.fail("was measured"))
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1 and shown in done.err
+
+
+def test_a_run_that_never_began_leaves_nothing(cli, tmp_path):
+    for _ in range(2):
+        assert cli("--out", tmp_path / "r.json", "--target_model_size=17M").code == 2
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_long_prompts_are_counted(cli, tmp_path):

@@ -111,7 +111,8 @@ def test_the_law_of_sampled_rounds(monkeypatch, K, filter):
         accepts, *_ = acceptance_of(draft, text, filter)
         for coins in itertools.product([False, True], repeat=n):
             drafter = CoinDrafter(ids + list(tokens), [False] * len(ids) + list(coins), 3, draft.config.n_ctx)
-            found[((), 0, 0), *structure(replay_text(text, drafter, K))] += probability * np.prod([a if coin else 1 - a for a, coin in zip(accepts, coins)])
+            odds = np.prod([a if coin else 1 - a for a, coin in zip(accepts, coins)])
+            found[((), 0, 0), *structure(replay_text(text, drafter, K))] += probability * odds
     expected = law(live)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
     assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
@@ -225,7 +226,7 @@ BAD_LOGS = {
     "another format": (changed(format="diary"), "'diary'"),
     "no settings": (changed(settings={}), "first line"),
     "no vocabulary": (changed(n_vocab=None), "first line"),
-    "another tokenizer": (changed(tokenizer="0" * 16), "another tokenizer"),
+    "another tokenizer": (changed(tokenizer="0" * 16), "different vocabularies"),
     "no end": (lambda lines: lines[:-1], "truncated after 3 texts"),
     "a text less": (lambda lines: lines[:-2] + lines[-1:], "truncated after 2 texts"),
     "cut in a line": (lambda lines: lines[:2] + [lines[2][:30]], "truncated after 1 texts"),
@@ -265,7 +266,7 @@ def test_a_packed_log_that_is_cut(cli, recorded):
         ("record", ["--out=missing/log.jsonl"], "cannot be written"),
         ("record", ["--out=log.jsonl", "--top=0"], "--top 0"),
         ("record", ["--out=log.jsonl", "--temperature=-1"], "temperature -1"),
-        ("replay", ["--draft_model_size=other words"], "another tokenizer"),
+        ("replay", ["--draft_model_size=other words"], "different vocabularies"),
         ("replay", ["--K=0"], "'0'"),
         ("replay", ["--draft_cost=0.1"], "needs both"),
         ("replay", ["--draft_cost=x", "--verify_cost=1"], "'x'"),
