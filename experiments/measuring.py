@@ -30,7 +30,8 @@ def load_draft(size, models_dir, arrays, tokenizer, other):
     if encoder.fingerprint != tokenizer:
         raise InputError(f"draft {size} and {other} have different vocabularies: they cannot pair")
     if n_vocab != encoder.n_vocab:
-        raise InputError(f"{folder}: has a model of {n_vocab} tokens, a vocabulary of {encoder.n_vocab}; use the files of one model")
+        found = f"the model has {n_vocab} tokens, its vocabulary {encoder.n_vocab}"
+        raise InputError(f"{folder}: {found}; use the files of one model")
     return utils.load_model(folder, arrays)
 
 

@@ -29,7 +29,7 @@ from experiments.referee import counts_of, interval, ratio
 from experiments.running import decode
 from experiments.settings import check_numbers, parse_filters, parse_K, parse_list
 from sampling import Filter, NeuralDrafter, NGramDrafter, one_hot, speculative
-from utils import MODELS_DIR, find_folder, get_backend, load_encoder, load_pair
+from utils import MODELS_DIR, InputError, find_folder, get_backend, load_encoder, load_pair
 
 GREEDY = Filter(0.0)
 
@@ -261,6 +261,8 @@ def replay(
     settings = {name: value for name, value in locals().items() if name != "json"}
     sizes, arrays = parse_list("draft_model_size", draft_model_size), get_backend(backend, kernels)
     check_numbers(0, seed=seed)
+    if not log:
+        raise InputError("--log: expected the file that record wrote, or JSON Lines of prompt and output")
     Ks = parse_K(K, 10**6)
     cutter = tokenizer or next((size for size in sizes if size != "ngram"), "7M")
     found = read_log(log, lambda: load_encoder(find_folder(cutter, models_dir)))

@@ -112,7 +112,7 @@ def test_the_law_of_sampled_rounds(monkeypatch, K, filter):
         for coins in itertools.product([False, True], repeat=n):
             drafter = CoinDrafter(ids + list(tokens), [False] * len(ids) + list(coins), 3, draft.config.n_ctx)
             odds = np.prod([a if coin else 1 - a for a, coin in zip(accepts, coins)])
-            found[((), 0, 0), *structure(replay_text(text, drafter, K))] += probability * odds
+            found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * odds
     expected = law(live)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
     assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
@@ -268,6 +268,7 @@ def test_a_packed_log_that_is_cut(cli, recorded):
         ("record", ["--out=log.jsonl", "--temperature=-1"], "temperature -1"),
         ("replay", ["--draft_model_size=other words"], "different vocabularies"),
         ("replay", ["--K=0"], "'0'"),
+        ("replay", ["--log="], "--log"),
         ("replay", ["--draft_cost=0.1"], "needs both"),
         ("replay", ["--draft_cost=x", "--verify_cost=1"], "'x'"),
         ("replay", ["--draft_cost=0.1", "--verify_cost=1,2", "--K=1..3"], "'1,2'"),
