@@ -148,7 +148,7 @@ def weigh_shapes(target, draft, arrays, expected, v, repeats):
     for name, config in {"as it is": draft.config, **draft_shapes(draft.config)}.items():
         model = draft if config is draft.config else random_model(config, arrays)
         cost = time_rows(model, [1], repeats)[1] / unit
-        shape = f"{config.n_layer} layers x {config.n_embd}"
+        shape = f"{config.n_layer} x {config.n_embd}"
         found.append({"draft": name, "shape": shape, "draft_cost": cost, "needs_acceptance": needed(expected, cost, middle(v))})
     return found
 
@@ -169,16 +169,18 @@ def show_advice(name, target, found):
         low_high = f"{row['low']:.2f} to {row['high']:.2f}"
         print(f"  {row['K']:>4} {row['verify_cost']:>7.2f} {row['speedup']:>8.2f} {low_high:>14} {even:>22}")
     print(f"\n  Does it pay here? {found['pays'].capitalize()}. Best K = {top['K']}: ", end="")
-    print(f"speedup {top['speedup']:.2f}, between {top['low']:.2f} and {top['high']:.2f}.")
+    print(f"speedup {top['speedup']:.2f}, between {top['low']:.2f} and {top['high']:.2f};", end=" ")
+    even = top["break_even_acceptance"]
+    print("no acceptance would do." if even is None else f"it pays from an acceptance of {even:.3f}, here {a['value']:.3f}.")
     print("  What would help, most first:")
     for gain in found["would_help"]:
         print("    {change:<34} {from_to:<28}".format(**gain), end="")
         print(f"{top['speedup']:.2f} to {gain['speedup']:.2f} at K = {gain['K']}")
     if found["shapes"]:
-        print("  Depth against width, measured with random weights: the acceptance that gives the same speedup")
+        print("  Depth against width (layers x width, random weights): the acceptance that gives the same speedup")
     for shape in found["shapes"]:
         least = "none" if shape["needs_acceptance"] is None else f"{shape['needs_acceptance']:.3f}"
-        print(f"    {shape['draft']:<24} {shape['shape']:<20} c = {shape['draft_cost']:.3f}, acceptance {least}")
+        print(f"    {shape['draft']:<24} {shape['shape']:<12} c = {shape['draft_cost']:.3f}, acceptance {least}")
     print()
 
 

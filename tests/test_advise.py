@@ -81,7 +81,7 @@ def test_depth_against_width(made_up):
     expected = theory.best(0.8, C, V)[1]
     shapes = {shape["draft"]: shape for shape in advise.weigh_shapes(target, draft, None, expected, costs, 1)}
     assert shapes["as it is"]["needs_acceptance"] == pytest.approx(0.8)
-    expected_shapes = ["2 layers x 16", "1 layers x 16", "2 layers x 8", "1 layers x 22"]
+    expected_shapes = ["2 x 16", "1 x 16", "2 x 8", "1 x 22"]
     assert [shape["shape"] for shape in shapes.values()] == expected_shapes
     for shape in shapes.values():
         assert theory.best(shape["needs_acceptance"], shape["draft_cost"], V)[1] == pytest.approx(expected)
