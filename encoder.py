@@ -8,6 +8,7 @@ This file knows nothing of models, files or the command line.
 
 import codecs
 from functools import lru_cache
+from hashlib import sha256
 from heapq import heapify, heappop, heappush
 
 import regex
@@ -87,6 +88,11 @@ class Encoder:
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)
+
+    @property
+    def fingerprint(self):
+        """Equal for equal encoders: by it a file of token ids can say which tokenizer they are from."""
+        return sha256(repr((sorted(self._bytes.items()), sorted(self._merges.items()))).encode()).hexdigest()[:16]
 
     def _encode_word(self, word):
         return merge([self._byte_ids[byte] for byte in word.encode()], self._merges)

@@ -18,11 +18,15 @@ from utils import InputError
 
 COMMANDS = {  # in which module; imported when asked for
     "generate": __name__,
+    "chat": "experiments.console",
     "profile": "experiments.profiling",
+    "benchmark": "experiments.benchmark",
+    "record": "experiments.replay",
+    "replay": "experiments.replay",
+    "advise": "experiments.advise",
+    "mistakes": "experiments.mistakes",
     "download": "checkpoints.download",
     "check": "checkpoints.doctor",
-    "mistakes": "experiments.mistakes",
-    "chat": "experiments.console",
 }
 
 
@@ -110,7 +114,7 @@ def generate(
         report: write the speculative run to this .html file, with the numbers of every decision, to look at in a browser
         coupled: draft and target share the noise of each position, so that the two texts are the same at any temperature
 
-    Other commands, each with --help: python main.py profile, download, check, mistakes, chat
+    Other commands, each with --help: chat, profile, benchmark, record, replay, advise, mistakes, download, check
     """
     settings = {name: value for name, value in locals().items() if name not in ("json", "verbose", "download")}
     from experiments.coupling import Noisy

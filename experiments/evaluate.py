@@ -10,7 +10,6 @@ of our own cached autoregressive loop over time of the speculative one, same pro
 import json
 import statistics
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -22,6 +21,7 @@ import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
+from experiments.running import clocked  # noqa: E402
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative  # noqa: E402
 
 
@@ -46,14 +46,6 @@ def bits_per_byte(model, encoder, texts):
     return nats / np.log(2) / sum(len(text.encode()) for text in texts)
 
 
-def decoding_seconds(rounds):
-    """(seconds after the prefill, the rounds)."""
-    next(rounds)
-    begin = time.perf_counter()
-    done = list(rounds)
-    return time.perf_counter() - begin, done
-
-
 def compare(target, draft, prompts, K, filter, n_tokens, repeats):
     """Acceptance, tokens per target pass and speedup over all prompts at one K and temperature."""
     ratios, done = [], []
@@ -62,8 +54,8 @@ def compare(target, draft, prompts, K, filter, n_tokens, repeats):
         for i, ids in enumerate(prompts):
             rng = np.random.default_rng([repeat, i])
             drafter = NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
-            plain, alone = decoding_seconds(autoregressive(target, ids, n_tokens, filter, np.random.default_rng(i)))
-            fast, rounds = decoding_seconds(speculative(target, drafter, ids, n_tokens, K, filter, rng))
+            alone, _, plain = clocked(autoregressive(target, ids, n_tokens, filter, np.random.default_rng(i)))
+            rounds, _, fast = clocked(speculative(target, drafter, ids, n_tokens, K, filter, rng))
             seconds += plain, fast
             done += rounds
             assert len(alone) == sum(len(one.tokens) for one in rounds)

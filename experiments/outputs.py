@@ -1,9 +1,15 @@
-"""Files that a command writes: checked before its work begins, and whole or not there at all."""
+"""What a command writes: files that are checked before its work begins, and whole or not there; and the machine it ran on."""
 
+import datetime
 import os
+import platform
+import re
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from backends.blas import N_THREADS
 from utils import InputError
 
 
@@ -26,3 +32,22 @@ def whole(path):
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def machine():
+    """What the figures depend on beside the settings."""
+    try:
+        names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        names = []
+    return {
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "threads": N_THREADS,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE"),
+        "load_average_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "kernels": {},
+    }

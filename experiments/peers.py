@@ -1,14 +1,18 @@
-"""The same shapes in the programs people would run instead: tokens per second, and a pass over five rows against one.
+"""The same weights in the programs people would run instead: plain and speculative decoding, and a pass over K + 1 rows.
 
     pip install -r experiments/requirements-peers.txt
-    python experiments/peers.py --size 124M
+    python experiments/peers.py                                          # the embedded pair
+    python experiments/peers.py --target 124M --weights random           # its shape, without files
 
-Random weights, float32, batch 1, greedy, the same number of tokens after the same prompt, all implementations taking turns;
-medians. A peer that is not installed is listed as not run.
+Float32, batch 1, greedy, the same prompts and as many tokens for all, which take turns in a new order each time; medians.
+Prefill is included: not every program tells it apart. A peer that is not installed is listed as not run. With random
+weights a draft agrees with nothing, so only plain decoding and the passes are compared.
 """
 
+import json
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,23 +22,35 @@ import backends.blas  # noqa: E402, F401, isort: skip: before NumPy
 
 import fire  # noqa: E402
 import numpy as np  # noqa: E402
+from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
 from backends.blas import N_THREADS  # noqa: E402
-from sampling import Filter, autoregressive  # noqa: E402
+from encoder import END_OF_TEXT  # noqa: E402
+from experiments.prompts import choose_prompts  # noqa: E402
+from experiments.running import decode  # noqa: E402
+from sampling import Filter  # noqa: E402
 
 
 class Ours:
     name = "this project"
 
-    def __init__(self, config):
-        self.model = utils.random_model(config, utils.get_backend())
+    def __init__(self, target, draft, K):
+        arrays = utils.get_backend()
+        self.model, self.draft, self.K = utils.load_model(target, arrays), draft and utils.load_model(draft, arrays), K
         self.cache = self.model.new_cache()
 
-    def generate(self, ids, n):
-        return sum(len(one.tokens) for one in autoregressive(self.model, ids, n, Filter(), np.random.default_rng(0)))
+    def generate(self, ids, n, decoder="autoregressive"):
+        rounds = decode(decoder, self.model, self.draft, ids, n, self.K, Filter(), 0)
+        return [int(token) for one in rounds for token in one.tokens]
 
-    def rows(self, past, ids):
+    def ways(self):
+        """{how: function (ids, n) -> the new ids}"""
+        speculative = {f"speculative, K = {self.K}": lambda ids, n: self.generate(ids, n, "speculative")}
+        return {"plain": self.generate} | (speculative if self.draft else {})
+
+    def row_seconds(self, past, ids):
+        """Seconds of a pass over these ids after the past."""
         self.cache.length = 0
         self.model.read(past, self.cache)
         begin = time.perf_counter()
@@ -45,22 +61,31 @@ class Ours:
 class Transformers:
     name = "transformers + torch"
 
-    def __init__(self, config):
+    def __init__(self, target, draft, K):
         import torch
         import transformers
 
         torch.set_num_threads(N_THREADS)
-        self.torch = torch
-        shape = dict(vocab_size=config.n_vocab, n_positions=config.n_ctx, n_embd=config.n_embd)
-        shape |= dict(n_layer=config.n_layer, n_head=config.n_head, bos_token_id=None, eos_token_id=None, pad_token_id=0)
-        self.model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)).eval()
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        self.torch, self.K = torch, K
+        load = transformers.GPT2LMHeadModel.from_pretrained
+        self.model, self.draft = (where and load(where, dtype=torch.float32).eval() for where in (target, draft))
+        for model in filter(None, (self.model, self.draft)):  # no token ends a text; it always drafts K
+            model.generation_config = transformers.GenerationConfig(pad_token_id=0, do_sample=False)
+            model.generation_config.update(num_assistant_tokens=K, num_assistant_tokens_schedule="constant")
+            model.generation_config.update(assistant_confidence_threshold=0)
 
-    def generate(self, ids, n):
-        x = self.torch.tensor([ids])
+    def generate(self, ids, n, assistant=None):
         with self.torch.no_grad():
-            return self.model.generate(x, max_new_tokens=n, min_new_tokens=n, do_sample=False).shape[1] - len(ids)
+            found = self.model.generate(self.torch.tensor([ids]), max_new_tokens=n, assistant_model=assistant)
+        return found[0, len(ids) :].tolist()
 
-    def rows(self, past, ids):
+    def ways(self):
+        assisted = {f"assisted, K = {self.K}": lambda ids, n: self.generate(ids, n, self.draft)}
+        return {"plain": self.generate} | (assisted if self.draft else {})
+
+    def row_seconds(self, past, ids):
         with self.torch.no_grad():
             cache = self.model(self.torch.tensor([past]), use_cache=True).past_key_values
             begin = time.perf_counter()
@@ -68,29 +93,114 @@ class Transformers:
             return time.perf_counter() - begin
 
 
-def compare(size="124M", n_tokens=48, repeats=5):
-    """Print one table for a size."""
-    prompt, more = list(range(100, 113)), list(range(200, 205))
-    peers, missing = [], []
-    for kind in (Ours, Transformers):
-        try:
-            peers.append(kind(utils.SIZES[size]))
-        except ImportError as error:
-            missing.append(f"{kind.name}: not run, {error.name} is not installed")
-    times = {peer.name: ([], [], []) for peer in peers}
-    for repeat in range(repeats + 1):  # the first does not count
+class CTranslate2:
+    name = "CTranslate2"
+    row_seconds = None  # it offers no pass over several rows with a cache
+
+    def __init__(self, target, draft, K):
+        import ctranslate2
+        import transformers  # noqa: F401, its converter needs it
+
+        ctranslate2.set_log_level(40)  # errors only
+        self.symbols = {i: symbol for symbol, i in json.loads((Path(target) / "vocab.json").read_bytes()).items()}
+        with tempfile.TemporaryDirectory() as folder:
+            ctranslate2.converters.TransformersConverter(str(target)).convert(f"{folder}/model", quantization="float32")
+            self.generator = ctranslate2.Generator(f"{folder}/model", compute_type="float32", intra_threads=N_THREADS)
+
+    def generate(self, ids, n):
+        prompt = [[self.symbols[i] for i in ids]]
+        limits = {"max_length": n, "min_length": n, "end_token": [], "include_prompt_in_result": False}
+        return self.generator.generate_batch(prompt, **limits)[0].sequences_ids[0]
+
+    def ways(self):
+        return {"plain": self.generate}
+
+
+def write_random(config, folder):
+    """A checkpoint folder of that shape with random weights, stored as safetensors: a length, a JSON header, raw float32."""
+    rng, header, offset = np.random.default_rng(0), {}, 0
+    shapes = {f"transformer.{name}": shape for name, shape in config.shapes().items()}
+    for name, shape in shapes.items():
+        end = offset + 4 * int(np.prod(shape))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps({"__metadata__": {"format": "pt"}} | header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, shape in shapes.items():
+            mean = np.float32(".ln_" in name and name.endswith("weight"))  # a layer norm scales by about 1
+            file.write((mean + np.float32(0.02) * rng.standard_normal(shape, np.float32)).tobytes())
+    numbers = {"n_embd": config.n_embd, "n_layer": config.n_layer, "n_head": config.n_head, "vocab_size": config.n_vocab}
+    more = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": config.n_ctx}
+    (folder / "config.json").write_text(json.dumps(numbers | more))
+    vocabulary = {str(i): i for i in range(config.n_vocab - 1)} | {END_OF_TEXT: config.n_vocab - 1}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    return folder
+
+
+def measure(contenders, prompts, n_tokens, repeats):
+    """{name: (median seconds summed over prompts, texts)} of contenders {name: generate}, taking turns."""
+    seconds = {name: [[] for _ in prompts] for name in contenders}
+    texts, rng = {name: [None] * len(prompts) for name in contenders}, np.random.default_rng(0)
+    bar = tqdm(total=len(prompts) * (repeats + 1) * len(contenders), unit=" runs", leave=False, disable=None)
+    for i, ids in enumerate(prompts):
+        for repeat in range(repeats + 1):  # the first does not count
+            for name in [[*contenders][j] for j in rng.permutation(len(contenders))]:
+                begin = time.perf_counter()
+                texts[name][i] = contenders[name](ids, n_tokens)
+                seconds[name][i] += [time.perf_counter() - begin] if repeat else []
+                bar.update()
+    bar.close()
+    return {name: (sum(map(statistics.median, seconds[name])), texts[name]) for name in contenders}
+
+
+def measure_rows(peers, n_rows, repeats):
+    """{name: (seconds of one row, of n_rows)}, medians, the peers taking turns; without those that offer no such pass."""
+    past, more = list(range(100, 164)), list(range(200, 200 + n_rows))
+    times = {peer.name: ([], []) for peer in peers if peer.row_seconds}
+    for repeat in range(4 * repeats + 1):
         for peer in peers:
-            begin = time.perf_counter()
-            assert peer.generate(prompt, n_tokens) == n_tokens
-            measured = (time.perf_counter() - begin, peer.rows(prompt, more[:1]), peer.rows(prompt, more))
-            for into, seconds in zip(times[peer.name], measured):
-                into += [seconds] if repeat else []
-    print(f"{size}, random weights, float32, {N_THREADS} threads, {n_tokens} tokens after {len(prompt)}, prefill included")
-    print(f"{'':<22}{'tokens/s':>9}{'1 row ms':>10}{'5 rows ms':>11}{'5 / 1':>7}")
-    for name, lists in times.items():
-        whole, one, five = map(statistics.median, lists)
-        print(f"{name:<22}{n_tokens / whole:>9.1f}{1e3 * one:>10.1f}{1e3 * five:>11.1f}{five / one:>7.2f}")
-    print(*missing, sep="\n")
+            for i, ids in enumerate((more[:1], more) if peer.row_seconds else ()):
+                times[peer.name][i].extend([peer.row_seconds(past, ids)][: bool(repeat)])
+    return {name: tuple(map(statistics.median, lists)) for name, lists in times.items()}
+
+
+def show(results, rows, n_tokens, n_rows):
+    """One table: speed, how many texts are ours, and what passes cost."""
+    line = "{:<38}{:>9}{:>14}{:>12}{:>10}{:>11}{:>7}"
+    print(line.format("", "tokens/s", "against ours", "same texts", "1 row ms", f"{n_rows} rows ms", "ratio"))
+    ours, our_texts = next(iter(results.values()))
+    for (peer, way), (seconds, texts) in results.items():
+        fair = all(len(text) == n_tokens for text in texts)  # other counts of tokens cannot be compared
+        speed = (f"{n_tokens * len(texts) / seconds:.1f}", f"{ours / seconds:.2f}") if fair else ("withheld", "–")
+        same = sum(text == our_text for text, our_text in zip(texts, our_texts))
+        one, many = rows.get(peer, (None, None)) if way == "plain" else (None, None)
+        passes = (f"{1e3 * one:.2f}", f"{1e3 * many:.2f}", f"{many / one:.2f}") if one else "–––"
+        print(line.format(f"{peer}, {way}", *speed, f"{same} of {len(texts)}", *passes))
+
+
+def compare(target="7M", draft="0.7M", weights="checkpoint", K=4, prompts="", n_prompts=8, n_tokens=60, repeats=3):
+    """Print one table for a pair of sizes; for one of random weights, which any target of utils.SIZES can have."""
+    encoder, peers, missing = utils.load_encoder(utils.find_folder("7M")), [], []
+    with tempfile.TemporaryDirectory() as temporary:
+        if weights == "random":
+            where, draft = (write_random(utils.SIZES[target], Path(temporary)), None)
+        else:
+            where, draft = utils.find_folder(target), utils.find_folder(draft)
+            encoder = utils.load_encoder(where)
+        for kind in (Ours, Transformers, CTranslate2):
+            try:
+                peers.append(kind(where, draft, K))
+            except ImportError as error:
+                missing.append(f"{kind.name}: not run, {error.name} is not installed")
+    texts, _ = choose_prompts(prompts, n_prompts, encoder, peers[0].model.config.n_ctx - n_tokens)
+    contenders = {(peer.name, way): generate for peer in peers for way, generate in peer.ways().items()}
+    results, rows = measure(contenders, texts, n_tokens, repeats), measure_rows(peers, K + 1, repeats)
+    print(f"{target}, {weights} weights, float32, {N_THREADS} threads, ", end="")
+    print(f"{len(texts)} prompts, {n_tokens} tokens each, prefill included")
+    show(results, rows, n_tokens, K + 1)
+    print(*missing, sep="\n", end="\n" if missing else "")
 
 
 if __name__ == "__main__":

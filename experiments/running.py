@@ -8,13 +8,28 @@ from tqdm import tqdm
 from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, speculative
 
 
-def decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never):
-    """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams are looked up."""
+def decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never, wrap=lambda *pair: pair):
+    """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams are looked up.
+
+    wrap(drafter, filter) may put something between them and the loop: a clock, or another's verdict.
+    """
     rng = np.random.default_rng(seed)
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, filter, rng, ended)
     drafter = NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
+    drafter, filter = wrap(drafter, filter)
     return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
+
+
+def clocked(rounds, each=lambda one: None, clock=time.perf_counter):
+    """Consume a decoding loop: its rounds, the seconds of the prefill, the seconds of all after it."""
+    begin, done = clock(), []
+    next(rounds)  # the prefill
+    prefilled = clock()
+    for one in rounds:
+        done.append(one)
+        each(one)
+    return done, prefilled - begin, clock() - prefilled
 
 
 def visible(ids, encoder):
@@ -38,16 +53,14 @@ def timed_run(rounds, n_tokens, encoder, show, clock=time.perf_counter):
 
     show, where there is one, is called with each Round, and without one at the end.
     """
-    bar, done = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=True if show else None), []
-    begin = clock()
-    next(rounds)  # the prefill
-    prefilled = clock()
-    for one in rounds:
-        done.append(one)
+    bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=True if show else None)
+
+    def watch(one):
         bar.update(len(one.tokens))
         if show:
             show(one)
-    seconds = clock() - prefilled
+
+    done, prefill_seconds, seconds = clocked(rounds, watch, clock)
     bar.close()
     if show:
         show()
@@ -56,7 +69,7 @@ def timed_run(rounds, n_tokens, encoder, show, clock=time.perf_counter):
         "text": encoder.decode(visible(ids, encoder)),
         "token_ids": ids,
         "seconds": seconds,
-        "prefill_seconds": prefilled - begin,
+        "prefill_seconds": prefill_seconds,
         "tokens_per_second": len(ids) / seconds,
     }
 

@@ -56,3 +56,15 @@ def write_checkpoint(folder, config=TINY, tensors=None, names=("config.json", "v
     (folder / names[1]).write_text(json.dumps(vocabulary))
     (folder / names[2]).write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
     return folder
+
+
+def write_pair(folder, config):
+    """A models folder: a target 7M, a draft 0.7M that often agrees with it, and one with other words."""
+    target = {name: 3 * tensor for name, tensor in random_tensors(config, 1).items()}
+    noise = random_tensors(config, 2)
+    write_checkpoint(folder / "7M", config, target)
+    write_checkpoint(folder / "0.7M", config, {name: target[name] + noise[name] for name in target})
+    path = write_checkpoint(folder / "other words", config) / "vocab.json"
+    vocabulary = json.loads(path.read_text())
+    path.write_text(json.dumps(vocabulary | {"a": vocabulary["b"], "b": vocabulary["a"]}))
+    return folder

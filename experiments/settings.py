@@ -1,0 +1,66 @@
+"""Flags that several commands share: lists, draft lengths, filters, and their checks."""
+
+import re
+
+from sampling import Filter
+from utils import InputError
+
+
+def parse_list(flag, text, kind=str):
+    """The items of "A,B", each once. Raises InputError."""
+    try:
+        items = [kind(part.strip()) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--{flag} {text!r}: expected numbers separated by commas") from None
+    if "" in items or len({*items}) < len(items):
+        raise InputError(f"--{flag} {text!r}: expected items separated by commas, each once")
+    return items
+
+
+def parse_K(text, most):
+    """The draft lengths of "1..10", "1,2,4" or both, ascending, none above `most`. Raises InputError."""
+    found = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:\.\.(\d{1,6}))?\s*", part)
+        if not match:
+            raise InputError(f"--K {text!r}: expected whole numbers such as 1,2,4 or 1..10")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 1 <= first <= last:
+            raise InputError(f"--K {text!r}: {part.strip()} is no range upwards from 1; expected such as 1..10")
+        if last > most:
+            raise InputError(f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; expected at most {most}")
+        found += range(first, last + 1)
+    if len({*found}) < len(found):
+        raise InputError(f"--K {text!r}: expected each K once")
+    return sorted(found)
+
+
+def parse_filters(temperature, top_k, top_p):
+    """{temperature: Filter}. Raises InputError."""
+    try:
+        return {t: Filter(t, top_k, top_p) for t in parse_list("temperature", temperature, float)}
+    except ValueError as error:
+        raise InputError(str(error) if isinstance(error, InputError) else f"--{error}") from None
+
+
+def check_numbers(least, **flags):
+    """Raises InputError for a flag below its least value."""
+    for name, value in flags.items():
+        if value < least:
+            raise InputError(f"--{name} {value}: expected {least} or more")
+
+
+def check_choice(flag, value, *choices):
+    """Raises InputError for a flag that is none of its choices."""
+    if value not in choices:
+        raise InputError(f"--{flag} {value!r}: expected {' or '.join(choices)}")
+
+
+def parse_probability(flag, text):
+    """A number from 0 to 1, or None for "". Raises InputError."""
+    try:
+        if not text or 0 <= float(text) <= 1:
+            return float(text) if text else None
+    except ValueError:
+        pass
+    raise InputError(f"--{flag} {text!r}: expected a number from 0 to 1")

@@ -1,0 +1,111 @@
+"""Prompt files of every form, and what is wrong with them."""
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import utils
+from experiments.prompts import STORIES, choose_prompts, read_prompts
+from toys import TINY, write_checkpoint
+from utils import InputError
+
+SHARED = Path(utils.__file__).resolve().parent.parent / "shared" / "prompts"
+HELLASWAG = "A man sits on a roof. he\n3\nis using wrap.\nis ripping tiles off.\nholds a cube.\nstarts pulling.\n"
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+FORMS = {
+    "spec_bench.jsonl": (lines({"question_id": 81, "turns": ["one", "again"]}, {"turns": ["two"]}), ["one", "two"]),
+    "alpaca.jsonl": (lines({"instruction": "one", "input": ""}, {"instruction": "two", "input": "x"}), ["one", "two\nx"]),
+    "humaneval.jsonl": (lines({"task_id": 0, "prompt": "one\n  two\n", "test": ""}), ["one\n  two\n"]),
+    "text.jsonl": (lines({"text": "one"}, {"text": " two"}) + "\n", ["one", " two"]),
+    "separators.jsonl": ('{"text": "one\u2028\u0085"}\r\n{"text": "two"}', ["one\u2028\u0085", "two"]),
+    "strings.jsonl": (lines("one", "two"), ["one", "two"]),
+    "no_ending": (lines({"text": "one"}), ["one"]),
+    "array.json": (json.dumps(["one", {"prompt": "two"}, {"turns": ["three"]}], indent=1), ["one", "two", "three"]),
+    "empty_lines.txt": ("one\n\n  \n two \r\n", ["one", " two "]),
+    "brackets.txt": ("[one]\n{two}\n", ["[one]", "{two}"]),
+    "mark.txt": ("\ufeffone\n", ["one"]),
+    "hellaswag.txt": (2 * HELLASWAG, 2 * ["A man sits on a roof. he"]),
+}
+
+
+@pytest.mark.parametrize("pack, ending", [(bytes, ""), (gzip.compress, ".gz"), (bz2.compress, ".bz2")])
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(tmp_path, name, pack, ending):
+    content, prompts = FORMS[name]
+    path = tmp_path / (name + ending)
+    path.write_bytes(pack(content.encode()))
+    assert read_prompts(path) == prompts
+
+
+@pytest.mark.parametrize(
+    "name, content, shown",
+    [
+        ("a.jsonl", lines({"text": "one"}) + '{"text": "tw\n', "line 2"),
+        ("a.jsonl", lines({"text": "one"}) + "\n" + lines({"text": ""}), "line 3"),
+        ("a.jsonl", lines({"question": "one"}), "question"),
+        ("a.jsonl", lines({"prompt": 3}), "int"),
+        ("a.jsonl", lines({"turns": []}), "line 1"),
+        ("a.jsonl", lines(7), "line 1"),
+        ("a.jsonl", '{"text": "\\ud800"}\n', "surrogate"),
+        ("a.json", '["one", {"text": " "}]', "item 2"),
+        ("a.json", '["one",\n"two"', "line 2"),
+        ("a.json", "[]", "no prompts"),
+        ("a.json", "[" * 100000, "JSON"),
+        ("a.txt", "", "no prompts"),
+        ("a.txt", "\n \n", "no prompts"),
+        ("a.txt", HELLASWAG + "another\n", "line 7"),
+        ("a.txt", HELLASWAG + HELLASWAG.replace("3", "three"), "line 8"),
+        ("a.txt", b"one\ntw\xff\n", "line 2"),
+        ("a.txt.gz", b"not packed", "damaged"),
+        ("a.txt.gz", gzip.compress(b"one\ntwo\n")[:-9], "damaged"),
+        ("a.txt.gz", b"", "no prompts"),
+        ("a.txt.bz2", b"not packed", "damaged"),
+        ("a.txt.bz2", bz2.compress(b"one\ntwo\n")[:-9], "damaged"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path, name, content, shown):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError) as error:
+        read_prompts(path)
+    assert shown in str(error.value) and name in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_a_file_that_is_not_there(tmp_path, name):
+    with pytest.raises(InputError, match="expected a file"):
+        read_prompts(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "name, count, begin",
+    [
+        ("spec_bench_question.jsonl", 480, "Compose an engaging travel"),
+        ("HumanEval.jsonl.gz", 164, "from typing import List"),
+        ("hellaswag_val_full.txt.bz2", 10042, "Roof shingle removal"),
+    ],
+)
+def test_published_sets(name, count, begin):
+    if not (SHARED / name).is_file():
+        pytest.skip(f"{name} lies beside the repository only on some machines")
+    prompts = read_prompts(SHARED / name)
+    assert len(prompts) == count and prompts[0].startswith(begin)
+
+
+def test_long_prompts_are_passed_over_and_counted(tmp_path):
+    encoder = utils.load_encoder(write_checkpoint(tmp_path / "7M", TINY))
+    path = tmp_path / "prompts.txt"
+    path.write_text("four\nlonger\nten letter\nfive5\nsix6six\n")
+    assert choose_prompts(path, 2, encoder, 5) == ([encoder.encode("four"), encoder.encode("five5")], 2)
+    assert choose_prompts(path, 0, encoder, 6) == ([encoder.encode(text) for text in ("four", "longer", "five5")], 2)
+    with pytest.raises(InputError, match="all 5 prompts are longer than the 3 tokens"):
+        choose_prompts(path, 2, encoder, 3)
+    assert len(choose_prompts("", 0, encoder, 999)[0]) == len(STORIES)
