@@ -147,8 +147,8 @@ def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number a
 class NeuralDrafter:
     """Drafts with a smaller model: draws up to k tokens from it, one pass each.
 
-    confidence: where the likeliest token's probability is below it, no more is drafted. The next token has not been drawn
-    by then: to drop a token because of what it is would change its law, and with it the text's.
+    confidence: where the model gives no token as much probability, at temperature 1, no more is drafted. The next token
+    has not been drawn by then: to drop one because of what it is would change its law, and with it the text's.
     """
 
     def __init__(self, model, filter, rng, confidence=0.0):
@@ -163,11 +163,11 @@ class NeuralDrafter:
         """Drafted tokens and the distribution each was drawn from; fewer than k where the draft's context is full."""
         draft, q = [], [np.empty((0, self.n_vocab))]
         for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
-            row = self.filter(self.model.read(ids + draft, self.cache))
-            if row.max() < self.confidence:
+            logits = self.model.read(ids + draft, self.cache)
+            if self.confidence and 1 / np.exp(logits - logits.max()).sum() < self.confidence:
                 break
-            q.append(row)
-            draft.append(draw(row[0], self.rng))
+            q.append(self.filter(logits))
+            draft.append(draw(q[-1][0], self.rng))
         return draft, np.concatenate(q)
 
 
@@ -198,24 +198,6 @@ class NGramDrafter:
                 draft = ids[end : end + k]
                 break
         return draft, one_hot(draft, self.n_vocab)
-
-
-class FirstOf:
-    """Drafts with the first of several drafters that proposes anything: n-grams, say, and a model where none matches."""
-
-    def __init__(self, *drafters):
-        self.drafters, self.n_vocab = drafters, drafters[0].n_vocab
-
-    def prefill(self, ids):
-        for drafter in self.drafters:
-            drafter.prefill(ids)
-
-    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        for drafter in self.drafters:
-            draft, q = drafter.propose(ids, k)
-            if draft:
-                break
-        return draft, q
 
 
 # ---------------------------------------------------------------- the two decoding loops

@@ -123,7 +123,7 @@ MISTAKES = {
         LAW,
         {
             Filter.__call__: [("one_hot(logits.argmax(axis=-1), logits.shape[-1])", "Filter(1.0)(logits)")],
-            propose: [("draw(row[0], self.rng)", "int(row.argmax())")],
+            propose: [("draw(q[-1][0], self.rng)", "int(q[-1].argmax())")],
             verify: [
                 ("draw(residual(p[i], q[i]), rng)", "int(residual(p[i], q[i]).argmax())"),
                 ("draw(p[len(draft)], rng)", "int(p[len(draft)].argmax())"),
@@ -135,7 +135,7 @@ MISTAKES = {
         "the draft proposes its likeliest token, and calls the softmax it did not draw from q",
         "transformers #32867",
         LAW,
-        {propose: [("draw(row[0], self.rng)", "int(row.argmax())")]},
+        {propose: [("draw(q[-1][0], self.rng)", "int(q[-1].argmax())")]},
     ),
     "resample-from-p": Mistake(
         "a rejected token is replaced by a draw from p instead of from norm(max(0, p - q))",
@@ -164,8 +164,8 @@ MISTAKES = {
         LAW,
         {
             propose: [
-                ("row = self.filter(self.model", "row = Filter(1.0)(logits := self.model"),
-                ("draw(row[0], self.rng)", "draw(self.filter(logits)[0], self.rng)"),
+                ("self.filter(logits)", "Filter(1.0)(logits)"),
+                ("draw(q[-1][0], self.rng)", "draw(self.filter(logits)[0], self.rng)"),
             ]
         },
         Setting(Filter(0.7)),

@@ -284,16 +284,15 @@ def test_a_wrong_greedy_text_is_called_a_bug(cli, monkeypatch):
         assert one["speedup_time"] is None and "a bug" in one["withheld"]["speedup_time"]
 
 
-def test_the_clock_starts_after_the_prefill(monkeypatch):
+def test_the_clock_starts_after_the_prefill():
     now = [0.0]
-    monkeypatch.setattr("experiments.running.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def rounds():
         for seconds in (5, 1, 2):
             now[0] += seconds
             yield seconds
 
-    assert clocked(rounds()) == ([1, 2], 5, 3)
+    assert clocked(rounds(), clock=lambda: now[0]) == ([1, 2], 5, 3)
 
 
 def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
