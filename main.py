@@ -13,7 +13,6 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 
 import utils
 from experiments.arguments import call
-from sampling import Filter, stop_at
 from utils import InputError
 
 COMMANDS = {  # in which module; imported when asked for
@@ -30,143 +29,108 @@ COMMANDS = {  # in which module; imported when asked for
 }
 
 
-def show_run(result, prompt):
-    """One block of the output; the text is left out where it was streamed."""
-    print("Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill,".format(**result), end=" ")
-    print("{tokens_per_second:.1f} tokens/s".format(**result))
-    print("" if prompt is None else f"Text = {prompt}{result['text']}\n")
-
-
-def show_comparison(results, temperature):
-    """What the two decoders have in common, below their blocks."""
-    one, difference = results["speculative"], results.get("difference")
-    if one and one["examined"]:
-        print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({one['accepted']} of {one['examined']} examined drafts)")
-        if "usual_acceptance_rate" in one:
-            from experiments.coupling import WHY_LOWER
-
-            print(f"The usual rule would accept {one['usual_acceptance_rate']:.3f} of the same drafts, on average.")
-            print(WHY_LOWER)
-    if one:
-        print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
-    if results["speedup"]:
-        print(f"Speedup = {results['speedup']:.2f}")
-    if results["identical"]:
-        print("The two texts are identical.")
-    elif difference:
-        print("The two texts differ from token {position} on: {verdict}.".format(**difference), end=" ")
-        print("The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}.".format(**difference))
-    elif results["identical"] is False:
-        print(f"The two texts differ, as two draws from one distribution do at temperature {temperature}.")
+HOW = ("prompts", "download", "batch_size", "out", "verbose", "json")  # flags that are no setting of a text
 
 
 def generate(
-    prompt="Once upon a time",
+    prompt=("Once upon a time",),
+    prompts="",
     n_tokens_to_generate=60,
     draft_model_size="0.7M",
     target_model_size="7M",
     models_dir=utils.MODELS_DIR,
     download=False,
-    K=4,
+    K="4",
+    draft_confidence=0.0,
     temperature=0.0,
     top_k=0,
     top_p=1.0,
+    coupled=False,
     seed=123,
     stop="",
     mode="both",
+    mistake="",
+    batch_size=8,
+    out="",
     stream=False,
+    trace=False,
+    report="",
     backend="numpy",
     dtype="float32",
     kernels="auto",
     exact=False,
-    mistake="",
     verbose=False,
     json=False,
-    trace=False,
-    report="",
-    coupled=False,
 ):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
     Args:
-        prompt: the text to continue, or - for standard input; <|endoftext|> in it is ordinary text
+        prompt: the text to continue, or - for standard input; <|endoftext|> in it is ordinary text; may be given again
+        prompts: a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; also .gz and .bz2
         n_tokens_to_generate: how many tokens, unless <|endoftext|>, the stop string or the end of the context comes first
         draft_model_size: a size in models_dir, a folder, or ngram, which looks up what followed in the text itself
         target_model_size: a size in models_dir, or a folder
         models_dir: where the folders of the sizes are
         download: fetch what is missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face repository as owner/name
-        K: how many tokens are drafted in a round
+        K: how many tokens are drafted in a round; auto chooses anew each round, from costs and acceptance
+        draft_confidence: end a draft where its model gives no token as much probability
         temperature: 0 is greedy decoding
         top_k: sample from this many of the likeliest tokens; 0 is all
         top_p: sample from the fewest likeliest tokens that reach this probability
-        seed: of the random draws
+        coupled: draft and target share the noise of each position, so that the two texts are the same at any temperature
+        seed: of the random draws; with several prompts, of the first, and one more for each after it
         stop: end with the token that completes this string
         mode: both, autoregressive or speculative
+        mistake: one of the museum's (python main.py mistakes) for the speculative decoder to make
+        batch_size: of several prompts, how many are decoded together
+        out: write the JSON objects of several prompts to this file, a line each; goes on where an interrupted run ended
         stream: print the text while it is written
+        trace: print the speculative text round by round, each token marked by where it came from; not with json
+        report: write the speculative run to this .html file, with the numbers of every decision, to look at in a browser
         backend: numpy or cupy
         dtype: float32, or float16 with cupy
         kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64 columns on 2 threads
         exact: let no bit of a logit depend on how many tokens share a pass, so that greedy texts are identical even at a tie
-        mistake: one of the museum's (python main.py mistakes) for the speculative decoder to make
         verbose: say on stderr which kernels were chosen
-        json: print one JSON object and nothing else
-        trace: print the speculative text round by round, each token marked by where it came from; not with json
-        report: write the speculative run to this .html file, with the numbers of every decision, to look at in a browser
-        coupled: draft and target share the noise of each position, so that the two texts are the same at any temperature
+        json: print one JSON object and nothing else; a line each for several prompts
 
-    Other commands, each with --help: chat, profile, benchmark, record, replay, advise, mistakes, download, check
+    Other commands, each with --help: chat, profile, benchmark, record, replay, advise, throughput, mistakes, download, check
     """
-    settings = {name: value for name, value in locals().items() if name not in ("json", "verbose", "download")}
-    from experiments.coupling import Noisy
-    from experiments.inputs import check_settings, prompt_ids, read_prompt, token_ids
+    settings = locals()
+    from experiments.generation import Generation
+    from experiments.inputs import choose_texts, parse_K
     from experiments.report import write_report
-    from experiments.running import compare, decode, speculation, streaming, timed_run
+    from experiments.showing import show_comparison, show_run, show_together, title
+    from experiments.running import streaming
     from experiments.watching import Trace, Watch
 
-    if mistake:
-        from experiments.mistakes import committing
-
-        decode = committing(mistake, decode)
-    filter = check_settings(**settings, json=json)
-    arrays = utils.get_backend(backend, kernels, exact, dtype)
-    draft_size = draft_model_size if mode != "autoregressive" else None
-    target, draft, encoder = utils.load_pair(target_model_size, draft_size, models_dir, arrays, download)
+    texts = choose_texts(**settings)
+    own = {"K": parse_K(K), "prompt": texts[0]}  # and what does not change a text is no setting of it
+    settings = {name: own.get(name, value) for name, value in settings.items() if name not in HOW}
+    run = Generation(settings, json, download)
     if verbose:
-        for role, model in (("target", target), ("draft", draft)):
-            for shape, kernel in utils.kernels_of(model).items() if model else ():
-                print(f"{role} {shape}: {kernel}", file=sys.stderr)
-    token_ids("stop", stop, encoder)  # refuses what is no text
-    text = read_prompt(prompt)
-    ids = prompt_ids(text, encoder, target.config.n_ctx, n_tokens_to_generate)
-    ended, watch, begin = stop_at(encoder, stop), Watch(coupled), encoder.decode(ids)
-    sampled, own = (Noisy(target, filter, seed), Filter()) if coupled else (target, filter)
-
-    def rounds_of(decoder, n_tokens):
-        if decoder == "speculative" and (trace or report or coupled):
-            return watch.decode(target, draft, ids, n_tokens, K, filter, seed, ended)
-        return decode(decoder, sampled, draft, ids, n_tokens, K, own, seed, ended)
-
-    results = {"autoregressive": None, "speculative": None}
-    for decoder in results if mode == "both" else [mode]:
-        list(rounds_of(decoder, 2))  # warm-up: new memory is slow the first time, which one side only would pay
-        traced, show = trace and decoder == "speculative", None
+        print(*run.kernels(), sep="\n", file=sys.stderr)
+    if len(texts) > 1 or prompts or out:
+        return show_together(run, texts, batch_size, out, json)
+    text, watch = texts[0], Watch(coupled) if trace or report or coupled else None
+    runs, ids = {}, run.prompt_ids(text)
+    for decoder in run.decoders:
+        list(run.rounds(decoder, ids, seed, watch, n_tokens=2))  # warm-up: new memory is slow the first time
+        traced, begin, show = trace and decoder == "speculative", f"Text = {run.encoder.decode(ids)}", None
         if not json:
-            print(f"{decoder.capitalize()} Decode\n{'-' * len(decoder + ' decode')}")
-            show = Trace(watch, encoder) if traced else streaming(encoder, f"Text = {begin}") if stream else None
-        done, result = timed_run(rounds_of(decoder, n_tokens_to_generate), n_tokens_to_generate, encoder, show, watch.clock)
-        results[decoder] = result | (speculation(done) if decoder == "speculative" else {})
+            print(title(f"{decoder.capitalize()} Decode"))
+            show = Trace(watch, run.encoder) if traced else streaming(run.encoder, begin) if stream else None
+        runs[decoder] = run.run(decoder, ids, seed, show, watch)
         if not json:
-            show_run(result, None if stream and not traced else begin)
-    if coupled and results["speculative"]:
-        results["speculative"]["usual_acceptance_rate"] = watch.usual_acceptance_rate()
-    results |= compare(*results.values(), sampled, ids, own)
+            show_run(runs[decoder], "" if stream and not traced else begin)
+    results = run.summary(text, ids, seed, runs)
     if report:
-        write_report(report, settings | {"prompt": text}, ids, watch.notes, results, encoder)
+        write_report(report, results["settings"], ids, watch.notes, results, run.encoder)
     if json:
-        print(json_format.dumps({"settings": settings, "prompt_token_ids": ids, **results}))
+        print(json_format.dumps(results))
     else:
-        show_comparison(results, temperature)
-        print(f"Report: {report}" if report else "", end="\n" if report else "")
+        show_comparison(results)
+        print(f"Report: {report}\n" if report else "", end="")
 
 
 def main(arguments):

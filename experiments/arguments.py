@@ -1,11 +1,13 @@
 """From the words of a command line to the arguments of a function.
 
 A command is a function. Its keyword parameters are its flags: the default gives the type, and the line of the docstring
-that begins with the name is the help. `*names` takes words without a flag. Fire makes the call; what it would guess (123,
+that begins with the name is the help. A flag whose default is a tuple may be given several times; `*names` takes words
+without a flag. Fire makes the call; what it would guess (123,
 None or [1, 2] as Python values, a prompt as several) is settled here before.
 """
 
 import inspect
+import json
 import re
 from functools import partial
 
@@ -17,6 +19,8 @@ from utils import InputError
 def parse(name, default, text):
     """A value from the command line, as the type of the flag's default. Raises InputError."""
     try:
+        if isinstance(default, tuple):
+            return tuple(json.loads(text))
         return {"True": True, "False": False}[text] if isinstance(default, bool) else type(default)(text)
     except (ValueError, KeyError):
         expected = {bool: "no value", int: "one whole number", float: "one number"}[type(default)]
@@ -35,6 +39,7 @@ def joined(command, words):
     None where one of them asks for help.
     """
     flags, rest, plain, found = flags_of(command), list(words), [], []
+    several = {name: [] for name, default in flags.items() if isinstance(default, tuple)}
     takes_words = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(command).parameters.values())
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
@@ -53,14 +58,18 @@ def joined(command, words):
             if not rest:
                 raise InputError(f"--{name}: expected a value after it")
             value = rest.pop(0)
-        found.append(f"--{name}={value}")
-    return plain + found
+        if name in several:
+            several[name].append(value)
+        else:
+            found.append(f"--{name}={value}")
+    return plain + found + [f"--{name}={json.dumps(values)}" for name, values in several.items() if values]
 
 
 def usage(command):
     """The help text: the function's docstring, its arguments as flags with their defaults."""
     flags = flags_of(command)
-    line = lambda found: f"    --{found[1]} (default {flags[found[1]]!r}):" if found[1] in flags else found[0]
+    value = lambda name: " ".join(map(repr, flags[name])) if isinstance(flags[name], tuple) else repr(flags[name])
+    line = lambda found: f"    --{found[1]} (default {value(found[1])}):" if found[1] in flags else found[0]
     return re.sub(r"(?m)^    (\w+):", line, inspect.getdoc(command))
 
 

@@ -3,9 +3,11 @@
 import sys
 
 from experiments.outputs import check_output
+from experiments.prompts import read_prompts
 from sampling import Filter
 from utils import InputError
 
+ONCE = ("Once upon a time",)  # the prompt where none is given
 
 def read_prompt(prompt):
     """The prompt itself, or standard input for "-", without its last line break."""
@@ -19,13 +21,55 @@ def read_prompt(prompt):
         raise InputError(f"standard input: byte {error.start} is not UTF-8; convert the text first") from None
 
 
+def choose_texts(prompt, prompts, batch_size, stream, trace, report, out, **others):
+    """The texts to continue. Raises InputError for flags that cannot go together."""
+    if prompts and prompt != ONCE:
+        raise InputError(f"--prompts {prompts!r} with --prompt: expected one of the two")
+    if prompt.count("-") > 1:
+        raise InputError("--prompt - twice: standard input can be read once")
+    if batch_size < 1:
+        raise InputError(f"--batch_size {batch_size}: expected 1 or more")
+    if out:
+        check_output("out", out, (".jsonl",))
+    texts = read_prompts(prompts) if prompts else [read_prompt(text) for text in prompt]
+    for name, value in (("stream", stream), ("trace", trace), ("report", report)):
+        if value and (len(texts) > 1 or prompts or out):
+            raise InputError(f"--{name} with several prompts: expected one; give a single --prompt, without --out")
+    return texts
+
+
+def parse_K(text):
+    """A number of drafts, or "auto". Raises InputError."""
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise InputError(f"--K {text!r}: expected one whole number, or auto") from None
+
+
 def check_settings(
-    K, n_tokens_to_generate, seed, temperature, top_k, top_p, mode="both", trace=False, report="", json=False, **others
+    K,
+    n_tokens_to_generate,
+    seed,
+    temperature,
+    top_k,
+    top_p,
+    mode="both",
+    draft_confidence=0.0,
+    coupled=False,
+    trace=False,
+    report="",
+    json=False,
+    **others,
 ):
     """The Filter of these settings. Raises InputError for one that makes no sense."""
-    for name, value, least in (("K", K, 1), ("n_tokens_to_generate", n_tokens_to_generate, 1), ("seed", seed, 0)):
-        if value < least:
-            raise InputError(f"--{name} {value}: expected {least} or more")
+    least = {"K": (1 if K == "auto" else K, 1), "n_tokens_to_generate": (n_tokens_to_generate, 1), "seed": (seed, 0)}
+    for name, (value, bound) in least.items():
+        if value < bound:
+            raise InputError(f"--{name} {value}: expected {bound} or more")
+    if not 0 <= draft_confidence <= 1:
+        raise InputError(f"--draft_confidence {draft_confidence}: expected a probability, 0 to 1")
+    if draft_confidence and coupled:
+        raise InputError("--draft_confidence with --coupled: expected one of the two, as noise hides what the draft is sure of")
     if mode not in ("both", "autoregressive", "speculative"):
         raise InputError(f"--mode {mode!r}: expected both, autoregressive or speculative")
     if trace and json:

@@ -8,7 +8,14 @@ from tqdm import tqdm
 from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, speculative
 
 
-def decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never, wrap=lambda *pair: pair):
+def drafter_of(target, draft, filter, rng, confidence=0.0):
+    """What drafts for the target: a model, or the look-up of n-grams where draft is None."""
+    return NeuralDrafter(draft, filter, rng, confidence) if draft else NGramDrafter(target.config.n_vocab)
+
+
+def decode(
+    decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never, confidence=0.0, wrap=lambda *pair: pair
+):
     """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams are looked up.
 
     wrap(drafter, filter) may put something between them and the loop: a clock, or another's verdict.
@@ -16,8 +23,7 @@ def decode(decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never, 
     rng = np.random.default_rng(seed)
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, filter, rng, ended)
-    drafter = NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
-    drafter, filter = wrap(drafter, filter)
+    drafter, filter = wrap(drafter_of(target, draft, filter, rng, confidence), filter)
     return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from experiments.coupling import Noisy
 from experiments.profiling import Clock
-from sampling import Filter, NeuralDrafter, NGramDrafter, residual, speculative
+from experiments.running import drafter_of
+from sampling import Filter, residual, speculative
 
 N_LIKELY = 4  # candidates a note keeps of each distribution
 
@@ -62,7 +63,7 @@ class Watch:
         """A time.perf_counter that stands still while notes are taken."""
         return time.perf_counter() - self.aside
 
-    def decode(self, target, draft, ids, n_tokens, K, filter, seed, ended):
+    def decode(self, target, draft, ids, n_tokens, K, filter, seed, ended, confidence=0.0):
         """The rounds of the speculative loop, as experiments.running.decode yields them."""
         self.notes, timing, rng = [], Clock(), np.random.default_rng(seed)
         p, q, coins = Tap(filter), Tap(filter), Tap(rng.random)
@@ -70,7 +71,7 @@ class Watch:
         if self.coupled:
             target, draft = Noisy(target, p, seed), draft and Noisy(draft, q, seed)
             of_target = of_draft = Filter()
-        drafter = NeuralDrafter(draft, of_draft, rng) if draft else NGramDrafter(target.config.n_vocab)
+        drafter = drafter_of(target, draft, of_draft, rng, confidence)
         proposals = Tap(timing.timed("draft", drafter.propose))
         rounds = speculative(
             SimpleNamespace(config=target.config, new_cache=target.new_cache, read=timing.timed("target", target.read)),

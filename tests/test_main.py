@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import main
 import sampling
 import utils
+from experiments.arguments import flags_of
 from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -32,10 +33,8 @@ COMMAND = [sys.executable, str(ROOT / "main.py")]
 ENVIRONMENT = {name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "GPT2"))}
 END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
-FLAGS = ["prompt", "n_tokens_to_generate", "draft_model_size", "target_model_size", "models_dir", "K", "temperature"]
-FLAGS += ["top_k", "top_p", "seed", "stop", "mode", "stream", "backend", "dtype", "kernels", "exact", "verbose", "json"]
-FLAGS += ["download"]
-SWITCHES = ["stream", "exact", "verbose", "json", "download"]
+FLAGS = [*flags_of(main.generate)]
+SWITCHES = [name for name, default in flags_of(main.generate).items() if isinstance(default, bool)]
 PROMPT = "hello there"  # 9 tokens
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}

@@ -32,7 +32,8 @@ def written(cli, as_json, tmp_path):
 
     def call(*arguments, **more):
         path = tmp_path / "report.html"
-        arguments = ("--prompt", PROMPT, "--n_tokens_to_generate", 30, *arguments)
+        prompt = () if "--prompt" in arguments else ("--prompt", PROMPT)
+        arguments = (*prompt, "--n_tokens_to_generate", 30, *arguments)
         return path, as_json(*arguments, "--report", path, **more)
 
     return call

@@ -1,0 +1,139 @@
+"""What python main.py does with its settings: one prompt, or many together, through one decoder or both."""
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import utils
+from experiments.adaptive import AdaptiveK, pass_costs
+from experiments.batching import decode_together
+from experiments.coupling import Noisy
+from experiments.inputs import check_settings, prompt_ids, token_ids
+from experiments.outputs import whole
+from experiments.running import compare, decode, speculation, timed_run
+from experiments.watching import Watch
+from sampling import Filter, stop_at
+from utils import InputError
+
+WAVE = 8  # times the batch size: so many prompts go through one decoder before the other has its turn
+
+
+class Generation:
+    """The models and settings of a run: all that is the same for every prompt. Raises InputError."""
+
+    def __init__(self, settings, json=False, download=False):
+        self.settings, self.filter = settings, check_settings(**settings, json=json)
+        self.given = given = SimpleNamespace(**settings)
+        self.decoders = ("autoregressive", "speculative") if given.mode == "both" else (given.mode,)
+        arrays = utils.get_backend(given.backend, given.kernels, given.exact, given.dtype)
+        draft_size = given.draft_model_size if "speculative" in self.decoders else None
+        pair = utils.load_pair(given.target_model_size, draft_size, given.models_dir, arrays, download)
+        self.target, self.draft, self.encoder = pair
+        token_ids("stop", given.stop, self.encoder)  # refuses what is no text
+        self.ended, self.decode = stop_at(self.encoder, given.stop), decode
+        self.costs = pass_costs(self.target, self.draft) if given.K == "auto" and "speculative" in self.decoders else None
+        if given.mistake:
+            from experiments.mistakes import committing
+
+            self.decode = committing(given.mistake, decode)
+
+    def kernels(self):
+        """A line for each shape of weight: how it is multiplied."""
+        models = (("target", self.target), ("draft", self.draft))
+        return [f"{role} {shape}: {how}" for role, model in models if model for shape, how in utils.kernels_of(model).items()]
+
+    def prompt_ids(self, text):
+        return prompt_ids(text, self.encoder, self.target.config.n_ctx, self.given.n_tokens_to_generate)
+
+    def sampled_from(self, target, seed):
+        """(model, filter) that the texts are drawn from: with shared noise, greedily from noisy logits."""
+        return (Noisy(target, self.filter, seed), Filter()) if self.given.coupled else (target, self.filter)
+
+    def rounds(self, decoder, ids, seed, watch=None, models=None, n_tokens=None):
+        """The rounds of one decoder after these ids, watched where there is a Watch."""
+        given, (target, draft) = self.given, models or (self.target, self.draft)
+        K = AdaptiveK(*self.costs) if self.costs else given.K
+        limits = {"ended": self.ended, "confidence": given.draft_confidence}
+        n_tokens = n_tokens or given.n_tokens_to_generate
+        if watch and decoder == "speculative":
+            return watch.decode(target, draft, ids, n_tokens, K, self.filter, seed, **limits)
+        model, filter = self.sampled_from(target, seed)
+        return self.decode(decoder, model, draft, ids, n_tokens, K, filter, seed, **limits)
+
+    def run(self, decoder, ids, seed, show=None, watch=None, models=None):
+        """What the JSON object says of one decoder's run. show is called with each Round, and without one at the end."""
+        clock = {"clock": watch.clock} if watch else {}
+        rounds = self.rounds(decoder, ids, seed, watch, models)
+        done, result = timed_run(rounds, self.given.n_tokens_to_generate, self.encoder, show, **clock)
+        result |= speculation(done) if decoder == "speculative" else {}
+        if self.given.coupled and decoder == "speculative":
+            result["usual_acceptance_rate"] = watch.usual_acceptance_rate()
+        return result
+
+    def settings_of(self, text, i):
+        """The settings that give text i alone: each has its own seed."""
+        return self.settings | {"prompt": text, "seed": self.given.seed + i}
+
+    def summary(self, text, ids, seed, runs):
+        """The JSON object of a prompt, from {decoder: run}."""
+        settings = self.settings | {"prompt": text, "seed": seed}
+        found = {decoder: runs.get(decoder) for decoder in ("autoregressive", "speculative")}
+        model, filter = self.sampled_from(self.target, seed)
+        return {"settings": settings, "prompt_token_ids": ids, **found, **compare(*found.values(), model, ids, filter)}
+
+    def run_together(self, texts, batch_size, first=0):
+        """Yield the JSON object of each text from the first on, in their order; batch_size of them are decoded at a time.
+
+        Each is what it would be alone. Its seconds are those in which its neighbours were decoded as well; the tokens and
+        seconds of all together are kept in `totals`.
+        """
+        self.totals = {decoder: (0, 0.0) for decoder in self.decoders}
+
+        def task(decoder, ids, seed):
+            watch = Watch(coupled=True) if self.given.coupled else None
+            return lambda *models: self.run(decoder, ids, seed, lambda one=None: None, watch, models)
+
+        def together(decoder, prompts):
+            n_tokens, seconds = self.totals[decoder]
+            begin = time.perf_counter()
+            runs = list(decode_together([task(decoder, *one) for one in prompts], [self.target, self.draft], batch_size))
+            n_tokens += sum(len(one["token_ids"]) for one in runs)
+            self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
+            return runs
+
+        every = [(self.prompt_ids(text), self.given.seed + i) for i, text in enumerate(texts)]  # refused before any is run
+        for begin in range(first, len(texts), WAVE * batch_size):
+            wave = slice(begin, begin + WAVE * batch_size)
+            runs = zip(*(together(decoder, every[wave]) for decoder in self.decoders))
+            for text, (ids, seed), one in zip(texts[wave], every[wave], runs):
+                yield self.summary(text, ids, seed, dict(zip(self.decoders, one)))
+
+
+class Lines:
+    """JSON lines that are written one by one to FILE.partial, which becomes FILE when all are there.
+
+    A run that was interrupted goes on after the whole lines of its partial file; the last may be cut. Raises InputError
+    for a FILE that is there already, and for a partial one of another run.
+    """
+
+    def __init__(self, out, expected):
+        self.path, self.partial = Path(out), Path(f"{out}.partial")
+        if self.path.exists():
+            raise InputError(f"--out {out!r}: is there already; delete it or give another name")
+        self.done = []
+        if self.partial.exists():
+            for line in self.partial.read_text(encoding="utf-8").split("\n")[:-1]:
+                self.done.append(json.loads(line))
+            if [one["settings"] for one in self.done] != expected[: len(self.done)]:
+                raise InputError(f"{self.partial}: is of a run with other settings or prompts; delete it, or give the same")
+        with whole(self.partial) as part:
+            part.write_text("".join(json.dumps(one) + "\n" for one in self.done), encoding="utf-8")
+        self.file = self.partial.open("a", encoding="utf-8")
+
+    def add(self, one):
+        print(json.dumps(one), file=self.file, flush=True)
+
+    def close(self):
+        self.file.close()
+        self.partial.replace(self.path)
