@@ -23,6 +23,7 @@ COMMANDS = {  # in which module; imported when asked for
     "record": "experiments.replay",
     "replay": "experiments.replay",
     "advise": "experiments.advise",
+    "throughput": "experiments.throughput",
     "mistakes": "experiments.mistakes",
     "download": "checkpoints.download",
     "check": "checkpoints.doctor",

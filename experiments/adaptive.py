@@ -8,7 +8,11 @@ learned from that, so now and then, ever more rarely, a round is drafted all the
 K depends on the rounds before, never on what will be drawn next, so the law of the text is the target's whatever is chosen.
 """
 
+from functools import lru_cache
+
 import numpy as np
+
+from experiments.profiling import drafting_seconds, time_rows
 
 MAX_K = 8
 ROWS = (1, 2, 3, 5, 9)  # passes that are timed; those between are interpolated
@@ -21,12 +25,11 @@ def expected_tokens(a, K):
     return sum(a**i for i in range(K + 1))
 
 
-def pass_costs(target, draft, repeats=3):
-    """(c, [v(1), ..., v(MAX_K + 1)]), measured; c is 0 where draft is None, and n-grams are looked up."""
-    from experiments.profiling import time_rows
-
+@lru_cache(maxsize=8)
+def pass_costs(target, draft, repeats=5):
+    """(c, [v(1), ..., v(MAX_K + 1)]), measured once; where draft is None, n-grams are looked up."""
     seconds = time_rows(target, ROWS, repeats)
-    c = time_rows(draft, [1], 4 * repeats)[1] / seconds[1] if draft else 0.0
+    c = drafting_seconds(target, draft, 4 * repeats) / seconds[1]
     v = np.interp(range(1, MAX_K + 2), ROWS, [seconds[n] / seconds[1] for n in ROWS])
     return c, v.tolist()
 

@@ -15,13 +15,12 @@ from tqdm import tqdm
 from experiments import measuring
 from experiments.latency import read_rows
 from experiments.outputs import machine
-from experiments.profiling import PAST, median_seconds, time_rows
+from experiments.profiling import PAST, drafting_seconds, time_rows
 from experiments.prompts import choose_prompts
 from experiments.referee import drafting_share, interval, ratio
 from experiments.running import clocked, speculation
 from experiments.settings import check_choice, check_numbers, parse_filters, parse_K, parse_list, parse_probability
 from experiments.theory import best, break_even, needed, speedup
-from sampling import NGramDrafter
 from utils import MODELS_DIR, InputError, get_backend, random_model
 
 BLOCKS = 5  # the costs are measured this many times; their range is the uncertainty of the timing
@@ -38,18 +37,12 @@ def spread(values):
 def measure_costs(target, drafts, Ks, repeats):
     """({draft: c}, {K: v}), each a spread over blocks in which the models take turns. All in target passes over one row."""
     c, v = {name: [] for name in drafts}, {K: [] for K in Ks}
-    ids = [i % 7 for i in range(PAST)]  # a text in which n-grams find what followed
     for _ in tqdm(range(BLOCKS), desc="costs", leave=False, disable=None):
         seconds = time_rows(target, [1, *(K + 1 for K in Ks)], repeats)
         for K in Ks:
             v[K].append(seconds[K + 1] / seconds[1])
         for name, draft in drafts.items():
-            if draft:
-                cost = time_rows(draft, [1], repeats)[1]
-            else:
-                drafter = NGramDrafter(target.config.n_vocab)
-                cost = median_seconds(lambda: drafter.propose(ids, LIVE_K), repeats) / LIVE_K
-            c[name].append(cost / seconds[1])
+            c[name].append(drafting_seconds(target, draft, repeats) / seconds[1])
     return {name: spread(of) for name, of in c.items()}, {K: spread(of) for K, of in v.items()}
 
 

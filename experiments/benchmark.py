@@ -190,7 +190,7 @@ def benchmark(
         draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
         target_model_size: sizes in models_dir, or folders, separated by commas
         models_dir: where the folders of the sizes are
-        K: how many tokens are drafted in a round: 1..10, or 1,2,4
+        K: how many tokens are drafted in a round: 1..10, or 1,2,4; auto, alone or among them, chooses anew each round
         temperature: separated by commas; 0 is greedy decoding
         top_k: sample from this many of the likeliest tokens; 0 is all
         top_p: sample from the fewest likeliest tokens that reach this probability
@@ -214,7 +214,7 @@ def benchmark(
     check_choice("weights", weights, "checkpoint", "random")
     acceptance = parse_probability("synthetic_acceptance", synthetic_acceptance)
     filters, drafts = parse_filters(temperature, top_k, top_p), parse_list("draft_model_size", draft_model_size)
-    Ks = parse_K(K, n_tokens_to_generate)
+    Ks = parse_K(K, n_tokens_to_generate, auto=True)
     if resume and not out:
         raise InputError("--resume: needs the --out file of the run to go on with")
     if out:
@@ -223,6 +223,8 @@ def benchmark(
         from experiments import plots
 
         check_output("plot", plot, (".png", ".svg", ".pdf"))
+        if Ks == ["auto"]:
+            raise InputError("--plot with --K auto: expected some numbers, as the picture has one point for each")
         plots.check()
     partial = Partial(out, settings, resume)
     try:

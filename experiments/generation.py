@@ -123,9 +123,12 @@ class Lines:
             raise InputError(f"--out {out!r}: is there already; delete it or give another name")
         self.done = []
         if self.partial.exists():
-            for line in self.partial.read_text(encoding="utf-8").split("\n")[:-1]:
-                self.done.append(json.loads(line))
-            if [one["settings"] for one in self.done] != expected[: len(self.done)]:
+            try:
+                self.done = [json.loads(line) for line in self.partial.read_text(encoding="utf-8").split("\n")[:-1]]
+                same = [one["settings"] for one in self.done] == expected[: len(self.done)]
+            except (ValueError, KeyError, TypeError):
+                raise InputError(f"{self.partial}: is damaged; delete it") from None
+            if not same:
                 raise InputError(f"{self.partial}: is of a run with other settings or prompts; delete it, or give the same")
         with whole(self.partial) as part:
             part.write_text("".join(json.dumps(one) + "\n" for one in self.done), encoding="utf-8")

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import utils
+from experiments.adaptive import AdaptiveK, pass_costs
 from experiments.profiling import Clock
 from experiments.running import clocked, decode, explain_difference
 from sampling import toss
@@ -126,6 +127,7 @@ def observed(target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=la
         propose = recorded(timed("draft", drafter.propose), proposals, lambda found: len(found[0]))
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose), filter
 
+    K = AdaptiveK(*pass_costs(target, draft)) if K == "auto" else K
     target, draft = watched(target, "verify"), draft and watched(draft, "draft")
     target.read = recorded(target.read, passes, len)
     return rounds_of(target, draft, K, ids, n_tokens, timed("sampling", filter), seed, acceptance, wrap), passes, proposals
@@ -157,7 +159,7 @@ def repeated(ids):
 def warm_up(target, drafts, contenders, ids, filter):
     """A few rounds of every contender: new memory is slow the first time, which the first in turn would pay for all."""
     for draft, K in contenders:
-        list(rounds_of(target, drafts.get(draft), K, ids, K + 2, filter, [0]))
+        list(rounds_of(target, drafts.get(draft), 4 if K == "auto" else K, ids, 6, filter, [0]))
 
 
 def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, acceptance=None, tick=lambda: None):
@@ -180,7 +182,7 @@ def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, ac
             rounds, passes, proposals = observed(target, drafts.get(draft), K, ids, n_tokens, filter, of_run, acceptance)
             done, prefill_seconds, seconds = clocked(rounds)
             texts[i] = [int(token) for one in done for token in one.tokens]
-            calls[i][0].extend(elapsed for rows, elapsed in passes if rows == K + 1)
+            calls[i][0].extend(elapsed for rows, elapsed in passes if K != "auto" and rows == K + 1)
             calls[i][1].extend(elapsed / n for n, elapsed in proposals if n)
             run["seconds"].append(seconds)
             run["prefill_seconds"].append(prefill_seconds)

@@ -94,7 +94,7 @@ def draw(result, path, title=""):
     """Draw a results object into a file; `title`, what must be said of all its figures, stands above."""
     import matplotlib.pyplot as plt
 
-    rows = result["rows"]
+    rows = [row for row in result["rows"] if row["K"] != "auto"]
     lines, many = lines_of(rows), len({(row["draft"], row["target"]) for row in rows}) > 1
     with plt.rc_context(STYLES):
         figure, axes = plt.subplots(1, 2 + many, figsize=(10, 3.7 + 0.2 * bool(title)), layout="constrained")

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 import gpt2
 from backends.blas import N_THREADS
-from sampling import Filter, draw
+from sampling import Filter, NGramDrafter, draw
 from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kernels_of, load_model, random_model
 
 PAST = 64  # tokens in the cache before the rows that are timed, where the context has room for them
@@ -67,6 +67,14 @@ def time_rows(model, rows, repeats):
             model.read(ids[: past + n], cache, n_last=n)
             times[n].append(time.perf_counter() - begin)
     return {n: statistics.median(of_n) for n, of_n in times.items()}
+
+
+def drafting_seconds(target, draft, repeats):
+    """Median seconds of drafting one token: a pass of the draft or, where that is None, the look-up of n-grams in a text."""
+    if draft:
+        return time_rows(draft, [1], repeats)[1]
+    drafter, ids = NGramDrafter(target.config.n_vocab), [i % 7 for i in range(PAST)]  # a text that repeats itself
+    return median_seconds(lambda: drafter.propose(ids, 4), repeats) / 4
 
 
 class Clock:

@@ -11,6 +11,7 @@ from itertools import chain
 
 import numpy as np
 
+from experiments.adaptive import MAX_K
 from experiments.theory import speedup
 
 LEAST_PROMPTS = 6  # the range of n values covers their median with probability 1 - 2 ** (1 - n): 95 % needs 6
@@ -92,16 +93,19 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         [sum(one[i] for one in chain(*run["rounds"])) for run in fast] for i in range(3)
     )
     a, (c, v) = ratio(accepted, examined), costs_of(plain, fast)
-    examined_at, by_position, histogram = counts_of([*chain(*(chain(*run["rounds"]) for run in fast))], K)
+    rounds = [*chain(*(chain(*run["rounds"]) for run in fast))]
+    examined_at, by_position, histogram = counts_of(rounds, MAX_K if K == "auto" else K)
     intervals = {
         "speedup_time": interval(alone, seconds),
         "tokens_per_second": interval(tokens, seconds),
         "acceptance_rate": interval(accepted, examined),
         "tokens_per_target_pass": interval(written, passes),
     }
-    share_drafted = drafting_share(draft, K, sum(drafted), sum(passes))
-    unpredicted = "no round drafted all K tokens" if None in (a, c, v) else None
-    predicted = None if unpredicted else speedup(a, K, c, v, share_drafted)
+    if K == "auto":
+        unpredicted = "K changes from round to round"
+    else:
+        unpredicted = "no round drafted all K tokens" if None in (a, c, v) else None
+    predicted = None if unpredicted else speedup(a, K, c, v, drafting_share(draft, K, sum(drafted), sum(passes)))
     reason = speedup_withheld(plain, fast, intervals["speedup_time"])
     counts_differ = reason is not None and reason.startswith("the token counts")
     share = ratio(*zip(*(run["repeated"] for run in fast)))
@@ -109,7 +113,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
     withheld = {"speedup_time": reason, "predicted_speedup": unpredicted}
     withheld["speedup_target_passes"] = reason if counts_differ else None
     withheld["measured_over_predicted"] = reason or unpredicted
-    rounds = sum(run["ledger"]["rounds"] for run in fast)
+    n_rounds = sum(run["ledger"]["rounds"] for run in fast)
     split = {part: sum(run["ledger"]["split"][part] for run in fast) for part in fast[0]["ledger"]["split"]}
     return {
         "draft": draft,
@@ -136,7 +140,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         "accepted_histogram": histogram,
         "drafted": sum(drafted),
         "wasted_drafts": sum(drafted) - sum(accepted),
-        "milliseconds_per_round": {part: 1e3 * total / rounds for part, total in split.items()},
+        "milliseconds_per_round": {part: 1e3 * total / n_rounds for part, total in split.items()},
         "prefill_seconds": statistics.median(s for run in fast for s in run["prefill_seconds"]),
         "autoregressive_prefill_seconds": statistics.median(s for run in plain for s in run["prefill_seconds"]),
         "repetition": share,

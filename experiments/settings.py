@@ -17,22 +17,27 @@ def parse_list(flag, text, kind=str):
     return items
 
 
-def parse_K(text, most):
-    """The draft lengths of "1..10", "1,2,4" or both, ascending, none above `most`. Raises InputError."""
-    found = []
-    for part in text.split(","):
+def parse_K(text, most, auto=False):
+    """The draft lengths of "1..10", "1,2,4" or both, ascending, up to `most`; last "auto", where it may be.
+
+    Raises InputError.
+    """
+    found, parts = [], [part.strip() for part in text.split(",")]
+    for part in parts:
+        if part == "auto" and auto:
+            continue
         match = re.fullmatch(r"\s*(\d{1,6})(?:\.\.(\d{1,6}))?\s*", part)
         if not match:
-            raise InputError(f"--K {text!r}: expected whole numbers such as 1,2,4 or 1..10")
+            raise InputError(f"--K {text!r}: expected whole numbers such as 1,2,4 or 1..10{', or auto' * auto}")
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= first <= last:
             raise InputError(f"--K {text!r}: {part.strip()} is no range upwards from 1; expected such as 1..10")
         if last > most:
             raise InputError(f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; expected at most {most}")
         found += range(first, last + 1)
-    if len({*found}) < len(found):
+    if len({*found}) < len(found) or parts.count("auto") > 1:
         raise InputError(f"--K {text!r}: expected each K once")
-    return sorted(found)
+    return sorted(found) + ["auto"] * parts.count("auto")
 
 
 def parse_filters(temperature, top_k, top_p):

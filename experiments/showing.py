@@ -37,7 +37,8 @@ def show_comparison(results):
         print("The two texts differ from token {position} on: {verdict}.".format(**difference), end=" ")
         print("The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}.".format(**difference))
     elif results["identical"] is False:
-        print(f"The two texts differ, as two draws from one distribution do at temperature {results['settings']['temperature']}.")
+        temperature = results["settings"]["temperature"]
+        print(f"The two texts differ, as two draws from one distribution do at temperature {temperature}.")
 
 
 def show_together(run, texts, batch_size, out, json):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import main
-from experiments import advise, peers, theory
+from experiments import advise, peers, profiling, theory
 from gpt2 import Config
 from toys import TINY, write_pair
 
@@ -44,7 +44,8 @@ def made_up(monkeypatch):
     def model(config, target):
         return SimpleNamespace(config=config, target=target, weight=config.n_layer * config.n_embd / 32)
 
-    monkeypatch.setattr(advise, "time_rows", time_rows)
+    for module in (advise, profiling):
+        monkeypatch.setattr(module, "time_rows", time_rows)
     monkeypatch.setattr(advise, "random_model", lambda config, arrays: model(config, False))
     return model
 

@@ -382,3 +382,12 @@ def test_the_picture_says_what_it_shows(cli, tmp_path, drafts):
     assert ("draft × target" in text) == ("ngram" in drafts)
     assert not re.search(r"<rect|style=\"fill: #ffffff", text.partition("axes_1")[0])  # no background
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.svg"] and plots.FEW
+
+
+def test_adaptive_k_is_a_row_like_any_other(cli):
+    rows = json.loads(cli("--K=1,auto", "--draft_model_size=0.7M,ngram", "--temperature=0", "--json").out)["rows"]
+    assert [row["K"] for row in rows] == [1, "auto", 1, "auto"]
+    for row in rows[1::2]:
+        assert row["predicted_speedup"] is None and row["withheld"]["predicted_speedup"] == "K changes from round to round"
+        assert row["tokens"] == rows[0]["tokens"] and len(row["accepted_histogram"]) == 9
+    assert cli("--K=auto", "--plot=x.png").code == 2
