@@ -14,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -24,6 +25,7 @@ import fire  # noqa: E402
 import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
+import checkpoints  # noqa: E402
 import utils  # noqa: E402
 from backends.blas import N_THREADS  # noqa: E402
 from encoder import END_OF_TEXT  # noqa: E402
@@ -116,6 +118,65 @@ class CTranslate2:
         return {"plain": self.generate}
 
 
+class LlamaCpp:
+    name = "llama.cpp"
+
+    def __init__(self, target, draft, K):
+        import gguf
+        import llama_cpp
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.gguf"
+            write_gguf(gguf, target, path)
+            options = {"n_ctx": 0, "n_threads": N_THREADS, "n_threads_batch": N_THREADS, "use_mmap": False, "verbose": False}
+            # two of them: one that computes the logits of the last row of a pass, one those of all rows
+            self.last, self.every = (llama_cpp.Llama(path, logits_all=every, **options) for every in (False, True))
+
+    def generate(self, ids, n):
+        return list(islice(self.last.generate(ids, temp=0.0), n))
+
+    def ways(self):
+        return {"plain": self.generate}
+
+    def row_seconds(self, past, ids):
+        self.every.reset()
+        self.every.eval(past)
+        begin = time.perf_counter()
+        self.every.eval(ids)
+        return time.perf_counter() - begin
+
+
+def write_gguf(gguf, folder, path):
+    """The model in llama.cpp's format, float32: matrices transposed, so that a row belongs to an output."""
+    config, vocabulary = utils.read_config(folder), json.loads((Path(folder) / "vocab.json").read_bytes())
+    file = gguf.GGUFWriter(path, "gpt2")
+    file.add_context_length(config.n_ctx)
+    file.add_embedding_length(config.n_embd)
+    file.add_feed_forward_length(4 * config.n_embd)
+    file.add_block_count(config.n_layer)
+    file.add_head_count(config.n_head)
+    file.add_layer_norm_eps(config.epsilon)
+    file.add_tokenizer_model("gpt2")
+    file.add_tokenizer_pre("gpt-2")
+    file.add_token_list(sorted(vocabulary, key=vocabulary.get))
+    file.add_token_merges((Path(folder) / "merges.txt").read_text(encoding="utf-8").splitlines()[1:] or ["0 1"])
+    file.add_bos_token_id(config.n_vocab - 1)
+    file.add_eos_token_id(config.n_vocab - 1)
+    names = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm", "ln_2": "ffn_norm"}
+    names |= {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+    tensors = checkpoints.open_weights(Path(folder), config)
+    for name in config.shapes():
+        where, _, kind = name.rpartition(".")
+        place, _, layer = where.removeprefix("h.").partition(".") if name.startswith("h.") else ("", "", where)
+        array = tensors[name].read(np.float32)
+        array = np.ascontiguousarray(array.T) if place and array.ndim == 2 else array
+        file.add_tensor(f"blk.{place}.{names[layer]}.{kind}" if place else f"{names[layer]}.{kind}", array)
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+
+
 def write_random(config, folder):
     """A checkpoint folder of that shape with random weights, stored as safetensors: a length, a JSON header, raw float32."""
     rng, header, offset = np.random.default_rng(0), {}, 0
@@ -189,7 +250,7 @@ def compare(target="7M", draft="0.7M", weights="checkpoint", K=4, prompts="", n_
         else:
             where, draft = utils.find_folder(target), utils.find_folder(draft)
             encoder = utils.load_encoder(where)
-        for kind in (Ours, Transformers, CTranslate2):
+        for kind in (Ours, Transformers, CTranslate2, LlamaCpp):
             try:
                 peers.append(kind(where, draft, K))
             except ImportError as error:
