@@ -7,7 +7,11 @@ one line on stderr and exit code 2.
 import importlib
 import json as json_format
 import os
+import signal
 import sys
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is something to interrupt, Ctrl-C just ends the program
 
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
 
@@ -155,6 +159,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed it
     sys.stdout.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))

@@ -94,6 +94,8 @@ def read_config(folder):
     for name, value in found.items():
         if type(value) is not int or value < 1:  # not isinstance: True is an int
             raise InputError(f"{path}: {name} is {value!r}; expected a whole number above 0")
+        if value > (1000 if name == "n_layer" else 10**7):
+            raise InputError(f"{path}: {name} is {value}; that is no GPT-2, fetch the file again")
     if found["n_embd"] % found["n_head"]:
         raise InputError(f"{path}: n_embd {found['n_embd']} is not a multiple of n_head {found['n_head']}")
     expected = {

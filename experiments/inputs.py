@@ -16,7 +16,7 @@ def read_prompt(prompt):
     if sys.stdin is None:
         raise InputError("--prompt -: standard input is closed; give the text after --prompt")
     try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+        return sys.stdin.buffer.read().decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise InputError(f"standard input: byte {error.start} is not UTF-8; convert the text first") from None
 

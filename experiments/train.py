@@ -5,7 +5,7 @@
     python experiments/train.py target    --corpus DIR        # about 75 minutes on two cores
     python experiments/train.py draft     --corpus DIR        # about 25 minutes: distilled on books
     python experiments/train.py samples   --corpus DIR        # about 5 minutes: text the target writes
-    python experiments/train.py on_policy --corpus DIR        # about 15 minutes: distilled on that text too
+    python experiments/train.py on_policy --corpus DIR        # about 40 minutes: distilled on that text too
 
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`. The pair in models/ was
 trained on 78 public-domain books of Project Gutenberg, listed in models/README.md. A run that is interrupted goes on
@@ -284,7 +284,7 @@ def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps
     train(GPT2(**DRAFT), "0.7M", corpus, models_dir, cache_dir, loss_at, steps, learning_rate, seed)
 
 
-def on_policy(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=2800, learning_rate=3e-3, seed=5):
+def on_policy(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=6400, learning_rate=3e-3, seed=5):
     """Distil it further by total variation, half on books and half on texts the target wrote itself."""
     torch.manual_seed(seed)
     model = GPT2(**DRAFT)

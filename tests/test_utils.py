@@ -382,6 +382,13 @@ def test_a_config_number_that_is_none(folder, name, value):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
+def test_a_config_number_out_of_all_bounds(folder, name):
+    """A billion layers are not counted first."""
+    edit_json(folder / "config.json", lambda config: config | {name: 10**9})
+    assert f"{name} is 1000000000; that is no GPT-2" in refusal(utils.load_model, folder, NUMPY)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
 def test_a_config_without_one_of_its_numbers(folder, name):
     edit_json(folder / "config.json", without(name))
     message = refusal(utils.load_model, folder, NUMPY)
