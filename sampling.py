@@ -189,7 +189,7 @@ class NGramDrafter:
         The longest n-gram that matches decides; of its occurrences the latest that k tokens follow, else the earliest.
         """
         text, draft = np.array(ids), []
-        for n in range(min(self.max_n, len(ids) - 1), 0, -1):
+        for n in range(min(self.max_n, len(ids) - 1) if k else 0, 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(text[:-1], n)
             ends = n + np.flatnonzero((windows == text[-n:]).all(axis=1))
             if len(ends):

@@ -2,7 +2,8 @@
 
 With acceptance rate a, draft cost c and the cost v(n) of a target pass over n rows, both in one-row target passes, a round
 of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens in K c + v(K + 1) passes (Leviathan et al. 2023, theorem
-3.8, where v is 1). c and v are measured before the text begins, a while it is written. K = 0 is plain decoding: nothing is
+3.8, where v is 1). A look-up of n-grams finds something to draft in a share h of the rounds only, the others yield one token
+in v(1). c and v are measured before the text begins, a and h while it is written. K = 0 is plain decoding: nothing is
 learned from that, so now and then, ever more rarely, a round is drafted all the same.
 
 K depends on the rounds before, never on what will be drawn next, so the law of the text is the target's whatever is chosen.
@@ -40,17 +41,27 @@ class AdaptiveK:
     def __init__(self, c, v):
         self.c, self.v = c, v
         self.accepted, self.examined = PRIOR[0] * PRIOR[1], PRIOR[1]
+        self.drafted = self.asked = 1.0  # rounds with a draft, and rounds for which one was asked
+        self.K = 0  # of the round before
         self.patience = self.waited = 0  # plain rounds to come before the next trial, and how many there were
 
     def speed(self, K, a):
         """Expected tokens in the time of a one-row target pass."""
-        return expected_tokens(a, K) / (K * self.c + self.v[K])
+        h = self.drafted / self.asked
+        return (h * expected_tokens(a, K) + 1 - h) / (K * self.c + h * self.v[K] + 1 - h)
 
     def __call__(self, last):
         """K of the next round, from the Round before it."""
         memory = MEMORY**last.examined
         self.accepted = memory * self.accepted + last.accepted
         self.examined = memory * self.examined + last.examined
+        if self.K:
+            self.drafted = MEMORY * self.drafted + bool(last.drafted)
+            self.asked = MEMORY * self.asked + 1
+        self.K = self.choose()
+        return self.K
+
+    def choose(self):
         a = self.accepted / self.examined
         hopeful = a + 2 * (a * (1 - a) / self.examined) ** 0.5  # drafting goes on unless it is very likely not to pay
         best = max(range(1, len(self.v)), key=lambda K: self.speed(K, a))
