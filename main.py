@@ -83,7 +83,8 @@ def generate(
         top_k: sample from this many of the likeliest tokens; 0 is all
         top_p: sample from the fewest likeliest tokens that reach this probability
         coupled: draft and target share the noise of each position, so that the two texts are the same at any temperature
-        seed: of the random draws; with several prompts, of the first, and one more for each after it
+        seed: of the random draws; with several prompts, of the first, and one more for each after it. The same seed gives the
+            same text, but with K auto, which depends on what passes take
         stop: end with the token that completes this string
         mode: both, autoregressive or speculative
         mistake: one of the museum's (python main.py mistakes) for the speculative decoder to make

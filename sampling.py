@@ -160,7 +160,8 @@ class NeuralDrafter:
             self.model.read(ids, self.cache, n_last=0)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens and the distribution each was drawn from; fewer than k where the draft's context is full."""
+        """Drafted tokens and the distribution each was drawn from; fewer than k at the end of the draft's context or of its
+        confidence."""
         draft, q = [], [np.empty((0, self.n_vocab))]
         for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
             logits = self.model.read(ids + draft, self.cache)

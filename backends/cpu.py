@@ -27,9 +27,9 @@ import numpy as np
 from backends.blas import N_THREADS
 
 WIDTHS = (64, 128)  # of the tiles to try
-TILE = 110_000  # numbers in a tile: nine rows of it are below 10^6 products, where OpenBLAS stops packing
+TILE, TOGETHER = 110_000, 9  # numbers in a tile, and rows at a time: below 10^6 products OpenBLAS does not pack
 ROWS = (1, 2, 5, 64)  # the row counts to try: decode, the same padded, verify, prefill
-FEW = 16  # up to here a product is limited by memory
+MANY = 48  # from here on a product is limited by arithmetic, and packing pays
 COLD_BYTES = 96 << 20  # more than the caches hold
 WAKE = 15e-6  # seconds: what waking a thread costs more between the other parts of a pass than in the trials' loop
 GROUP = 8  # rows computed together where results must not depend on how many there are
@@ -45,21 +45,21 @@ class Threads:
 
     def _serve(self, inbox):
         while True:
-            arguments, done = inbox.get()
+            function, a, b, done = inbox.get()
             try:
-                np.matmul(*arguments)  # releases the interpreter while it computes
+                function(a, b)
                 done.put(None)
             except Exception as error:
                 done.put(error)
-            del arguments, done  # the arrays may be large, and the next call far away
+            del function, done  # the arrays may be large, and the next call far away
 
-    def matmul(self, x, tiles, out, n_threads):
-        """np.matmul(x, tiles, out) with the second axis of tiles and out shared among threads."""
+    def share(self, function, n, n_threads):
+        """function(a, b) on n_threads threads, whose ranges a to b together are 0 to n."""
         n_threads, done = min(n_threads, 1 + len(self.inboxes)), SimpleQueue()
-        cuts = [tiles.shape[1] * i // n_threads for i in range(n_threads + 1)]
+        cuts = [n * i // n_threads for i in range(n_threads + 1)]
         for inbox, a, b in zip(self.inboxes, cuts[1:], cuts[2:]):
-            inbox.put(((x, tiles[:, a:b], out[:, a:b]), done))
-        np.matmul(x, tiles[:, : cuts[1]], out[:, : cuts[1]])
+            inbox.put((function, a, b, done))
+        function(0, cuts[1])
         for _ in range(n_threads - 1):
             if error := done.get():
                 raise error
@@ -122,7 +122,12 @@ class Tiles:
 
     def __rmatmul__(self, x):
         (n_parts, n_tiles, depth, width), kernel, n_rows = self.tiles.shape, self.kernel, len(x)
-        group = kernel.group or (2 if n_rows == 1 and kernel.pad_one else max(1, n_rows))
+        if n_rows >= MANY and not kernel.group:
+            return self.multiply_many(x)
+        if kernel.group or n_rows < 2:
+            group = kernel.group or 1 + kernel.pad_one
+        else:
+            group = -(-n_rows // -(-n_rows // TOGETHER))  # as few groups of rows as can be, of one size
         if missing := -n_rows % group:
             x = np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)])
         n_groups, end = len(x) // group, n_tiles * width
@@ -131,14 +136,30 @@ class Tiles:
         # [n_parts, 1, n_groups, group, depth] @ [n_parts, n_tiles, 1, depth, width], written where it belongs
         rows = x.reshape(n_groups, group, n_parts, depth).transpose(2, 0, 1, 3)[:, None]
         out = sums.reshape(n_parts, n_groups, group, n_tiles, width).transpose(0, 3, 1, 2, 4)
-        n_threads = kernel.threads[0 if n_rows == 1 else 1 if n_rows <= FEW else 2]
-        THREADS.matmul(rows, self.tiles[:, :, None], out, n_threads)
+
+        def multiply(a, b):
+            np.matmul(rows, self.tiles[:, a:b, None], out[:, a:b])
+
+        THREADS.share(multiply, n_tiles, kernel.threads[0 if n_rows == 1 else 1 if n_rows < MANY else 2])
         if n_parts > 1:
             sums.sum(axis=0, out=y[:, :end])
         if n_rest := self.rest.shape[1]:
             rows = x.reshape(n_groups, group, self.shape[0])
             np.matmul(rows, self.rest, y[:, end:].reshape(n_groups, group, n_rest))
         return y[:n_rows]
+
+    def multiply_many(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
+        """For many rows arithmetic is the limit, and BLAS would pack x for every tile: so each thread joins its tiles first."""
+        (_, n_tiles, _, width), y = self.tiles.shape, np.empty((len(x), self.shape[1]), x.dtype)
+
+        def multiply(a, b):
+            joined = self.tiles[:, a:b].swapaxes(1, 2).reshape(self.shape[0], (b - a) * width)
+            np.matmul(x, joined, y[:, a * width : b * width])
+
+        THREADS.share(multiply, n_tiles, self.kernel.threads[2])
+        if self.rest.size:
+            y[:, n_tiles * width :] = x @ self.rest
+        return y
 
 
 def seconds(x, weights):
@@ -157,7 +178,7 @@ def fastest(shape, transposed, scratch):
         columns = min(n_out, len(scratch) // n_in)  # a head may be larger than all of scratch: a part of it is tried
         width = min(width, columns)
         columns -= columns % width
-        n_copies = max(1, len(scratch) // (n_in * columns)) if n_rows <= FEW else 1
+        n_copies = max(1, len(scratch) // (n_in * columns)) if n_rows < MANY else 1
         memory = scratch[: n_copies * n_in * columns].reshape(n_copies, -1)
         kernel, nothing = Kernel(width, (n_threads,) * 3), np.empty((n_in, 0), scratch.dtype)
         if transposed:

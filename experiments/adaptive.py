@@ -14,24 +14,21 @@ from functools import lru_cache
 import numpy as np
 
 from experiments.profiling import drafting_seconds, time_rows
+from experiments.theory import tokens_per_round
 
 MAX_K = 8
 ROWS = (1, 2, 3, 5, 9)  # passes that are timed; those between are interpolated
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
-PRIOR = (0.7, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
+PRIOR = (0.5, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
-def expected_tokens(a, K):
-    """Of a round: the accepted drafts and the target's own token."""
-    return sum(a**i for i in range(K + 1))
-
-
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=1)
 def pass_costs(target, draft, repeats=5):
     """(c, [v(1), ..., v(MAX_K + 1)]), measured once; where draft is None, n-grams are looked up."""
-    seconds = time_rows(target, ROWS, repeats)
+    rows = [n for n in ROWS if n <= target.config.n_ctx]
+    seconds = time_rows(target, rows, repeats)
     c = drafting_seconds(target, draft, 4 * repeats) / seconds[1]
-    v = np.interp(range(1, MAX_K + 2), ROWS, [seconds[n] / seconds[1] for n in ROWS])
+    v = np.interp(range(1, MAX_K + 2), rows, [seconds[n] / seconds[1] for n in rows])
     return c, v.tolist()
 
 
@@ -48,7 +45,7 @@ class AdaptiveK:
     def speed(self, K, a):
         """Expected tokens in the time of a one-row target pass."""
         h = self.drafted / self.asked
-        return (h * expected_tokens(a, K) + 1 - h) / (K * self.c + h * self.v[K] + 1 - h)
+        return (h * tokens_per_round(a, K) + 1 - h) / (K * self.c + h * self.v[K] + 1 - h)
 
     def __call__(self, last):
         """K of the next round, from the Round before it."""

@@ -71,6 +71,7 @@ def stored_acceptance(path, draft, target, temperature):
     """Acceptance and drafting share in a results file: medians over its K. Raises InputError where it has none."""
     rows = [row for row in read_rows(path) if row["draft"] == draft and row["target"] in (target, None)]
     rows = [row for row in rows if row.get("temperature") in (temperature, None) and row.get("acceptance_rate") is not None]
+    rows = [row for row in rows if row["K"] != "auto" and {"intervals", "drafted", "accepted_histogram"} <= row.keys()]
     if not rows:
         raise InputError(f"{path}: has no acceptance of draft {draft} for {target} at T={temperature:g}; expected such a row")
     ranges = [row["intervals"]["acceptance_rate"] or [row["acceptance_rate"]] * 2 for row in rows]

@@ -2,8 +2,8 @@
 
 A command is a function. Its keyword parameters are its flags: the default gives the type, and the line of the docstring
 that begins with the name is the help. A flag whose default is a tuple may be given several times; `*names` takes words
-without a flag. Fire makes the call; what it would guess (123,
-None or [1, 2] as Python values, a prompt as several) is settled here before.
+without a flag. Fire makes the call; what it would guess (123, None or [1, 2] as Python values, a prompt as several) is
+settled here before.
 """
 
 import inspect

@@ -46,6 +46,16 @@ class Generation:
     def prompt_ids(self, text):
         return prompt_ids(text, self.encoder, self.target.config.n_ctx, self.given.n_tokens_to_generate)
 
+    def ids_of(self, texts):
+        """The ids of several prompts. Raises InputError that says which cannot be used."""
+        found = []
+        for i, text in enumerate(texts, 1):
+            try:
+                found.append(self.prompt_ids(text))
+            except InputError as error:
+                raise InputError(f"prompt {i} of {len(texts)}: {error}") from None
+        return found
+
     def sampled_from(self, target, seed):
         """(model, filter) that the texts are drawn from: with shared noise, greedily from noisy logits."""
         return (Noisy(target, self.filter, seed), Filter()) if self.given.coupled else (target, self.filter)
@@ -102,7 +112,9 @@ class Generation:
             self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
             return runs
 
-        every = [(self.prompt_ids(text), self.given.seed + i) for i, text in enumerate(texts)]  # refused before any is run
+        every = [(ids, self.given.seed + i) for i, ids in enumerate(self.ids_of(texts))]
+        for decoder in self.decoders:  # warm-up: new memory is slow the first time
+            list(self.rounds(decoder, *every[0], Watch(self.given.coupled) if self.given.coupled else None, n_tokens=2))
         for begin in range(first, len(texts), WAVE * batch_size):
             wave = slice(begin, begin + WAVE * batch_size)
             runs = zip(*(together(decoder, every[wave]) for decoder in self.decoders))
@@ -114,13 +126,11 @@ class Lines:
     """JSON lines that are written one by one to FILE.partial, which becomes FILE when all are there.
 
     A run that was interrupted goes on after the whole lines of its partial file; the last may be cut. Raises InputError
-    for a FILE that is there already, and for a partial one of another run.
+    for a partial file of another run.
     """
 
     def __init__(self, out, expected):
         self.path, self.partial = Path(out), Path(f"{out}.partial")
-        if self.path.exists():
-            raise InputError(f"--out {out!r}: is there already; delete it or give another name")
         self.done = []
         if self.partial.exists():
             try:

@@ -1,6 +1,7 @@
 """What the user gave, checked: settings, and texts as token ids. Every refusal is an InputError of one line."""
 
 import sys
+from pathlib import Path
 
 from experiments.outputs import check_output
 from experiments.prompts import read_prompts
@@ -21,18 +22,22 @@ def read_prompt(prompt):
         raise InputError(f"standard input: byte {error.start} is not UTF-8; convert the text first") from None
 
 
-def choose_texts(prompt, prompts, batch_size, stream, trace, report, out, **others):
+def choose_texts(prompt, prompts, batch_size, stream, trace, report, mistake, coupled, out, **others):
     """The texts to continue. Raises InputError for flags that cannot go together."""
     if prompts and prompt != ONCE:
         raise InputError(f"--prompts {prompts!r} with --prompt: expected one of the two")
     if prompt.count("-") > 1:
         raise InputError("--prompt - twice: standard input can be read once")
-    if batch_size < 1:
-        raise InputError(f"--batch_size {batch_size}: expected 1 or more")
+    if not 1 <= batch_size <= 1000:
+        raise InputError(f"--batch_size {batch_size}: expected 1 to 1000")
     if out:
         check_output("out", out, (".jsonl",))
+        if Path(out).exists():
+            raise InputError(f"--out {out!r}: is there already; delete it or give another name")
+    if mistake and (trace or report or coupled):
+        raise InputError("--mistake with --trace, --report or --coupled: expected it alone, they watch the right code")
     texts = read_prompts(prompts) if prompts else [read_prompt(text) for text in prompt]
-    for name, value in (("stream", stream), ("trace", trace), ("report", report)):
+    for name, value in (("stream", stream), ("trace", trace), ("report", report), ("mistake", mistake)):
         if value and (len(texts) > 1 or prompts or out):
             raise InputError(f"--{name} with several prompts: expected one; give a single --prompt, without --out")
     return texts

@@ -1,7 +1,7 @@
 """python main.py profile: does scoring K + 1 tokens cost what scoring one costs, and where does a pass spend its time?
 
-Everything a figure is compared with is measured in the same run: the speed at which this machine streams memory, the
-plain NumPy product, and other implementations where they are installed (experiments/peers.py). Medians over repeats.
+The speed at which this machine streams memory is measured in the same run. Medians over repeats. What other programs need
+for the same passes is in experiments/peers.py.
 """
 
 import json as json_format

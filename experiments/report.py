@@ -14,14 +14,16 @@ from experiments.outputs import whole
 from utils import MODELS_DIR
 
 PAGE = Path(__file__).with_name("report.html")
-UNSAID = {"models_dir": MODELS_DIR, "top_k": 0, "top_p": 1.0}  # beside switches and texts that are not set
+# left unsaid, beside switches and texts that are not set
+UNSAID = {"models_dir": MODELS_DIR, "top_k": 0, "top_p": 1.0, "draft_confidence": 0.0}
 
 
 def command(settings):
     """The command line that gives the same run; settings that are as always are left unsaid."""
     words = ["python", "main.py"]
     for name, value in settings.items():
-        if name == "prompt" or value not in (False, "", UNSAID.get(name)):
+        unset = value is False or value == "" or name in UNSAID and value == UNSAID[name]
+        if name == "prompt" or not unset:
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return shlex.join(words)
 

@@ -43,6 +43,7 @@ def show_comparison(results):
 
 def show_together(run, texts, batch_size, out, json):
     """Several prompts: a line of JSON each, on stdout or in a file, or blocks for people; and the speed of all together."""
+    run.ids_of(texts)  # refused before anything is written
     lines = Lines(out, [run.settings_of(text, i) for i, text in enumerate(texts)]) if out else None
     n_done = len(lines.done) if lines else 0
     bar = tqdm(total=len(texts), initial=n_done, unit=" prompts", leave=False, disable=None if out else True)
@@ -63,7 +64,7 @@ def show_together(run, texts, batch_size, out, json):
     if out:
         lines.close()
     if not json:
-        for decoder, (n_tokens, seconds) in run.totals.items():
+        for decoder, (n_tokens, seconds) in run.totals.items() if n_done < len(texts) else ():
             how = f"{n_tokens} tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s"
             print(f"{decoder.capitalize()}, {batch_size} prompts at a time: {how}")
         print(f"Written: {out}\n" if out else "", end="")

@@ -118,6 +118,8 @@ def test_a_damaged_partial_file_is_refused(tmp_path, damage):
         (["--prompts=x", "--prompt=b"], "--prompts 'x' with --prompt"),
         (["--prompts=none.txt"], "none.txt"),
         (["--batch_size=0"], "--batch_size 0"),
+        (["--prompt=a", "--prompt=b", "--mistake=stale-cache"], "--mistake with several prompts"),
+        (["--mistake=stale-cache", "--coupled"], "--mistake with --trace, --report or --coupled"),
         (["--draft_confidence=2"], "--draft_confidence 2.0"),
         (["--draft_confidence=0.1", "--coupled"], "--draft_confidence with --coupled"),
         (["--K=automatic"], "--K 'automatic': expected one whole number, or auto"),
