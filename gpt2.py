@@ -45,12 +45,12 @@ class Config:
 class KVCache:
     """Keys and values of every position of one text read so far; the part of a model that changes while it runs.
 
-    Allocated once for n_ctx positions. `length` is the only record of how far the model has read: setting it back
-    forgets what came after, and costs nothing. k, v: [n_layer, n_head, n_ctx, d_head]
+    Allocated once, for the whole text. `length` is the only record of how far the model has read: setting it back
+    forgets what came after, and costs nothing. k, v: [n_layer, n_head, n_positions, d_head]
     """
 
-    def __init__(self, config, xp, dtype):
-        shape = (config.n_layer, config.n_head, config.n_ctx, config.n_embd // config.n_head)
+    def __init__(self, config, xp, dtype, n_positions):
+        shape = (config.n_layer, config.n_head, n_positions, config.n_embd // config.n_head)
         self.k, self.v, self.length = xp.empty(shape, dtype=dtype), xp.empty(shape, dtype=dtype), 0
 
     def write(self, layer, start, k, v):  # [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
@@ -138,9 +138,9 @@ class Model:
     params: dict
     backend: Any
 
-    def new_cache(self):
-        """An empty cache for one text."""
-        return KVCache(self.config, self.backend.xp, self.params["wpe"].dtype)
+    def new_cache(self, n_positions=None):
+        """An empty cache for one text of up to n_positions, or up to n_ctx."""
+        return KVCache(self.config, self.backend.xp, self.params["wpe"].dtype, n_positions or self.config.n_ctx)
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
         """Logits after each of the last n_last ids of a text, as a NumPy array; reads only what the cache has not.

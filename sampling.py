@@ -248,9 +248,10 @@ def start(target, ids, n_tokens):
     """What both loops begin with: the text so far, the length to stop at, and a cache that has read all but its last id."""
     if not 0 < len(ids) <= target.config.n_ctx:
         raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {target.config.n_ctx}")
-    cache = target.new_cache()
+    length = min(len(ids) + n_tokens, target.config.n_ctx)
+    cache = target.new_cache(length)
     target.read(ids[:-1], cache, n_last=0)
-    return list(ids), min(len(ids) + n_tokens, target.config.n_ctx), cache
+    return list(ids), length, cache
 
 
 def autoregressive(target, ids, n_tokens, filter, rng, ended=never):

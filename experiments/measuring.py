@@ -116,8 +116,8 @@ def observed(target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=la
     passes, proposals = [], []
 
     def watched(model, part):
-        def new_cache():
-            cache = model.new_cache()
+        def new_cache(*n_positions):
+            cache = model.new_cache(*n_positions)
             cache.write = timed("cache", cache.write)
             return cache
 

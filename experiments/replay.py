@@ -102,7 +102,7 @@ class RecordedTarget:
     def __init__(self, ids, n_vocab):
         self.ids, self.config = ids, SimpleNamespace(n_vocab=n_vocab, n_ctx=len(ids))
 
-    def new_cache(self):
+    def new_cache(self, n_positions=None):
         return None
 
     def read(self, text, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]

@@ -187,7 +187,7 @@ def test_the_coin_has_the_given_probability():
     coin = measuring.Coin(drafts, lambda logits: np.full((len(logits), 259), 1 / 259), 0.7, np.random.default_rng(0))
     config = dataclasses.replace(TINY, n_ctx=1200)
     read = lambda ids, cache, n_last=1: np.zeros((n_last, 1))  # noqa: E731
-    target = SimpleNamespace(config=config, new_cache=lambda: None, read=read)
+    target = SimpleNamespace(config=config, new_cache=lambda *n_positions: None, read=read)
     done = list(speculative(target, coin, [1], 1100, 4, coin, np.random.default_rng(0)))
     rate = sum(one.accepted for one in done) / sum(one.examined for one in done)
     assert abs(rate - 0.7) < 0.05

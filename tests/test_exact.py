@@ -27,7 +27,7 @@ class TableModel:
     def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
         self.config, self.seed, self.zeros = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx), seed, zeros
 
-    def new_cache(self):
+    def new_cache(self, n_positions=None):
         return SimpleNamespace(length=0, ids=[None] * self.config.n_ctx)
 
     def row(self, prefix):

@@ -73,7 +73,7 @@ def loop(target, draft_model, ids, n_tokens, K, draw, toss, end):
             with np.errstate(divide="ignore"):
                 return np.log(np.array(rows).reshape(n_last, 3))
 
-        return SimpleNamespace(config=SimpleNamespace(n_vocab=3, n_ctx=99), new_cache=lambda: None, read=read)
+        return SimpleNamespace(config=SimpleNamespace(n_vocab=3, n_ctx=99), new_cache=lambda *n_positions: None, read=read)
 
     ended = never if end is None else lambda generated: generated[-1] == end
     filter = Filter(1.0)
