@@ -114,6 +114,7 @@ def committing(name, decode):
 read, propose, verify, loop = gpt2.Model.read_batch, sampling.NeuralDrafter.propose, sampling.verify, sampling.speculative
 LAW = "tests/test_exact.py::test_law_of_the_loop_with_tables"
 CACHES = "tests/test_exact.py::test_law_of_the_loop_with_real_models_and_caches"
+ROOM = {sampling.start: [("target.new_cache(length)", "target.new_cache()")]}  # for what is appended and never forgotten
 PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 MISTAKES = {
@@ -205,7 +206,8 @@ MISTAKES = {
         "the keys and values of rejected drafts stay in the cache, and what follows is appended after them",
         "romsto #1, #4; mlx-examples PR #149",
         CACHES,
-        {
+        ROOM
+        | {
             read: [
                 ("cache.length = start = min(cache.length,", "start, n_known = cache.length, min(cache.length,"),
                 ("ids[start:]", "ids[n_known:]"),
@@ -216,7 +218,8 @@ MISTAKES = {
         "rolling back forgets one position too few: one rejected draft stays in the cache",
         "transformers #30042, #30413",
         CACHES,
-        {
+        ROOM
+        | {
             read: [
                 ("cache.length = start = min(cache.length,", "start, n_known = cache.length, min(cache.length,"),
                 ("ids[start:]", "ids[n_known:]; start = min(start, n_known + 1)"),
@@ -227,7 +230,7 @@ MISTAKES = {
         "the whole text is fed again, with a cache that has read it",
         "romsto #4",
         CACHES,
-        {read: [("ids[start:]", "ids")]},
+        ROOM | {read: [("ids[start:]", "ids")]},
     ),
     "draft-one-behind": Mistake(
         "the draft reads the newest token only; after a full accept it lacks the one before",
