@@ -106,8 +106,8 @@ def generate(
     from experiments.generation import Generation
     from experiments.inputs import choose_texts, parse_K
     from experiments.report import write_report
-    from experiments.showing import show_comparison, show_run, show_together, title
     from experiments.running import streaming
+    from experiments.showing import show_comparison, show_run, show_together, title
     from experiments.watching import Trace, Watch
 
     texts = choose_texts(**settings)

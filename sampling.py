@@ -71,6 +71,7 @@ def keep_likeliest(p, k, threshold):  # [n_vocab], in place
 
 
 def keep_top_k(p, k):  # [n_vocab], in place
+    """Zero all but the k largest entries."""
     if k < len(p):
         keep_likeliest(p, k, np.partition(p, -k)[-k])
 
@@ -160,8 +161,7 @@ class NeuralDrafter:
             self.model.read(ids, self.cache, n_last=0)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens and the distribution each was drawn from; fewer than k at the end of the draft's context or of its
-        confidence."""
+        """Drafted tokens and the distribution each was drawn from; fewer than k where context or confidence end."""
         draft, q = [], [np.empty((0, self.n_vocab))]
         for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
             logits = self.model.read(ids + draft, self.cache)

@@ -9,7 +9,7 @@ learned from that, so now and then, ever more rarely, a round is drafted all the
 K depends on the rounds before, never on what will be drawn next, so the law of the text is the target's whatever is chosen.
 """
 
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,9 +22,18 @@ MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 PRIOR = (0.5, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
-@lru_cache(maxsize=1)
+COSTS = WeakKeyDictionary()  # {target: {draft: costs}}, for as long as the target is in use
+
+
 def pass_costs(target, draft, repeats=5):
     """(c, [v(1), ..., v(MAX_K + 1)]), measured once; where draft is None, n-grams are looked up."""
+    known = COSTS.setdefault(target, {})
+    if draft not in known:
+        known[draft] = measured_costs(target, draft, repeats)
+    return known[draft]
+
+
+def measured_costs(target, draft, repeats):
     rows = [n for n in ROWS if n <= target.config.n_ctx]
     seconds = time_rows(target, rows, repeats)
     c = drafting_seconds(target, draft, 4 * repeats) / seconds[1]

@@ -10,6 +10,7 @@ from utils import InputError
 
 ONCE = ("Once upon a time",)  # the prompt where none is given
 
+
 def read_prompt(prompt):
     """The prompt itself, or standard input for "-", without its last line break."""
     if prompt != "-":
