@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+BLOCK = 128  # new positions of a text that attend together: those of a later block would only be masked
+
 
 @dataclass(frozen=True)
 class Config:
@@ -68,6 +70,11 @@ class Span:
     start: int
     n_new: int
 
+    def split(self, most):
+        """The same as spans of at most so many positions."""
+        firsts = range(0, self.n_new, most)
+        return [Span(self.cache, self.start + i, min(most, self.n_new - i)) for i in firsts]
+
 
 def gelu(x, xp):  # [..., n] -> [..., n]
     # the tanh form GPT-2 was trained with; x * x, as x**3 is hundreds of times slower
@@ -77,7 +84,8 @@ def gelu(x, xp):  # [..., n] -> [..., n]
 
 def softmax(x, xp):  # [..., n] -> [..., n]
     x = xp.exp(x - x.max(axis=-1, keepdims=True))  # the maximum taken off, so that exp cannot overflow
-    return x / x.sum(axis=-1, keepdims=True)
+    x /= x.sum(axis=-1, keepdims=True)
+    return x
 
 
 def layer_norm(x, weight, bias, epsilon):  # [..., n_embd] -> [..., n_embd]
@@ -166,9 +174,7 @@ class Model:
             positions += range(start, start + len(more))
             wanted.append(slice(len(new) - n_last, len(new)))
             spans.append(Span(cache, start, len(more)))
-        if self.backend.exact:  # position by position, as if each were a text of its own
-            spans = [Span(span.cache, span.start + i, 1) for span in spans for i in range(span.n_new)]
-        spans = [span for span in spans if span.n_new]
+        spans = [part for span in spans for part in span.split(1 if self.backend.exact else BLOCK)]
         if not spans:  # a prefill that has been done
             return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
         ids, positions = self.backend.asarray(new), self.backend.asarray(positions)

@@ -112,6 +112,7 @@ def build_model(config, read, backend, dtype):
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
     """A Model of that shape with random weights: to measure and test with, its text means nothing."""
     rng, shapes = np.random.default_rng(seed), config.shapes()
+    require_memory([config], backend, dtype)
 
     def read(name):
         noise = scale * rng.standard_normal(shapes[name], dtype=dtype)

@@ -5,16 +5,20 @@ the size of the weights over the memory's bandwidth, and the arithmetic is free.
 and could cost the same. They do not in a general matrix product: it first packs the whole matrix into a scratch buffer, in
 the order its inner loop likes. For hundreds of rows that copy is nothing; for five it costs more than the product.
 
-BLAS has paths without packing for small matrices. So the weight is cut into tiles small enough, each contiguous, and one
-stacked matmul runs over them, each thread over its share; a long column goes through several tiles, whose products add up:
+So the weight is cut into tiles, each contiguous and small enough to stay in a core's cache, and one stacked matmul runs over
+them, each thread over its share; a long column goes through several tiles, whose products add up:
 
     weight [n_in, n_out]  ->  tiles [n_parts, n_tiles, depth, width],     n_in = n_parts * depth,  n_out = n_tiles * width
+
+Some rows at a time are multiplied by a tile. A few: BLAS with AVX-512 has a path without packing for small products. One:
+the first row fetches the tile from memory, the others find it in the cache. All: for many rows, where packing pays.
 
 What is best depends on the machine: its BLAS, its caches, what a thread costs. So nothing is assumed. `plan` times a few
 tile widths, on one thread and on all, over memory the size of the model, and keeps the best for each shape. The plain
 product is one of the candidates: it is a single tile as wide as the matrix.
 """
 
+import itertools
 import math
 import re
 import threading
@@ -27,12 +31,14 @@ import numpy as np
 from backends.blas import N_THREADS
 
 WIDTHS = (64, 128)  # of the tiles to try
-TILE, TOGETHER = 110_000, 9  # numbers in a tile, and rows at a time: below 10^6 products OpenBLAS does not pack
-ROWS = (1, 2, 5, 64)  # the row counts to try: decode, the same padded, verify, prefill
-MANY = 48  # from here on a product is limited by arithmetic, and packing pays
-COLD_BYTES = 96 << 20  # more than the caches hold
+ALL = 1 << 62
+TOGETHER = {1: (1, 2), 5: (1, 9), 32: (8, ALL)}  # row counts to try (decode, verify, prefill), and rows at a time for each
+TILE = 110_000  # numbers in a tile: times 9 rows, less than the 10^6 products up to which OpenBLAS does not pack
+BUFFER = 1 << 18  # numbers that wait to be added up
+MANY = 12  # rows; from here on the third of TOGETHER, below it the second
+ROUNDS = 4  # of trials; the best counts, as the machine may be busy with other things for a moment
+COLD_BYTES, SHARES = 96 << 20, 4  # more than the caches hold; each trial reads one of so many shares of it
 WAKE = 15e-6  # seconds: what waking a thread costs more between the other parts of a pass than in the trials' loop
-GROUP = 8  # rows computed together where results must not depend on how many there are
 
 
 class Threads:
@@ -70,21 +76,17 @@ THREADS = Threads(N_THREADS - 1)
 
 @dataclass(frozen=True)
 class Kernel:
-    """How one shape of weight is multiplied: the tile width, and the threads for one row, for a few and for many.
-
-    pad_one: one row is computed as two, where BLAS is faster at a thin matrix than at a vector.
-    group: rows are computed this many at a time, with zeros for those that lack, so that what comes out for a row does
-    not depend on how many there are; 0 is all at once.
+    """How one shape of weight is multiplied: the tile width, and for one row, for a few, for many the threads and how
+    many rows at a time meet a tile. One row may be computed as two, where BLAS is faster at a thin matrix than at a vector.
     """
 
     width: int
     threads: tuple
-    pad_one: bool = False
-    group: int = 0
+    together: tuple = (1, 9, 8)
 
     def __str__(self):
-        text = f"tiles of {self.width}, {'/'.join(map(str, self.threads))} threads for 1/few/many rows"
-        return text + (f", {self.group} rows at a time" if self.group else ", 1 row as 2" if self.pad_one else "")
+        threads, together = ("/".join(map(str, each)).replace(str(ALL), "all") for each in (self.threads, self.together))
+        return f"tiles of {self.width}; for 1/few/many rows {threads} threads, {together} at a time"
 
 
 def parts_of(n_in, width):
@@ -121,45 +123,32 @@ class Tiles:
         return cls(tiles, weight[:, end:], kernel)
 
     def __rmatmul__(self, x):
-        (n_parts, n_tiles, depth, width), kernel, n_rows = self.tiles.shape, self.kernel, len(x)
-        if n_rows >= MANY and not kernel.group:
-            return self.multiply_many(x)
-        if kernel.group or n_rows < 2:
-            group = kernel.group or 1 + kernel.pad_one
-        else:
-            group = -(-n_rows // -(-n_rows // TOGETHER))  # as few groups of rows as can be, of one size
+        (n_parts, n_tiles, depth, width), n_rows = self.tiles.shape, len(x)
+        which = (n_rows > 1) + (n_rows >= MANY)
+        n_threads, group = self.kernel.threads[which], self.kernel.together[which]
+        if n_rows > 1:  # as few groups of rows as can be, of one size
+            group = -(-n_rows // -(-n_rows // group))
         if missing := -n_rows % group:
             x = np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)])
         n_groups, end = len(x) // group, n_tiles * width
         y = np.empty((len(x), self.shape[1]), x.dtype)
-        sums = y[None, :, :end] if n_parts == 1 else np.empty((n_parts, len(x), end), x.dtype)
-        # [n_parts, 1, n_groups, group, depth] @ [n_parts, n_tiles, 1, depth, width], written where it belongs
+        sums = y[:, :end].reshape(n_groups, group, n_tiles, width).transpose(2, 0, 1, 3)
         rows = x.reshape(n_groups, group, n_parts, depth).transpose(2, 0, 1, 3)[:, None]
-        out = sums.reshape(n_parts, n_groups, group, n_tiles, width).transpose(0, 3, 1, 2, 4)
+        n_together = BUFFER // (n_parts * (len(x) or 1) * width) or 1  # tiles
 
-        def multiply(a, b):
-            np.matmul(rows, self.tiles[:, a:b, None], out[:, a:b])
+        def multiply(first, end):
+            for a in range(first, end, n_together):
+                b = min(a + n_together, end)
+                if n_parts == n_groups == 1:
+                    np.matmul(rows, self.tiles[:, a:b, None], sums[None, a:b])
+                else:  # in an order that has a tile meet all groups before the next is read, which that of y has not
+                    np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
 
-        THREADS.share(multiply, n_tiles, kernel.threads[0 if n_rows == 1 else 1 if n_rows < MANY else 2])
-        if n_parts > 1:
-            sums.sum(axis=0, out=y[:, :end])
+        THREADS.share(multiply, n_tiles, n_threads)
         if n_rest := self.rest.shape[1]:
             rows = x.reshape(n_groups, group, self.shape[0])
             np.matmul(rows, self.rest, y[:, end:].reshape(n_groups, group, n_rest))
         return y[:n_rows]
-
-    def multiply_many(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
-        """For many rows arithmetic is the limit, and BLAS would pack x for every tile: so each thread joins its tiles first."""
-        (_, n_tiles, _, width), y = self.tiles.shape, np.empty((len(x), self.shape[1]), x.dtype)
-
-        def multiply(a, b):
-            joined = self.tiles[:, a:b].swapaxes(1, 2).reshape(self.shape[0], (b - a) * width)
-            np.matmul(x, joined, y[:, a * width : b * width])
-
-        THREADS.share(multiply, n_tiles, self.kernel.threads[2])
-        if self.rest.size:
-            y[:, n_tiles * width :] = x @ self.rest
-        return y
 
 
 def seconds(x, weights):
@@ -170,54 +159,48 @@ def seconds(x, weights):
     return (time.perf_counter() - begin) / len(weights)
 
 
-def fastest(shape, transposed, scratch):
-    """The Kernel for weights of one shape, by trial. scratch is memory to read: as cold as the model's will be."""
-    (n_in, n_out), times, widths = shape, {}, [w for w in WIDTHS if w < shape[1]] + [shape[1]]
+def trial(shape, transposed, scratch, width, n_threads, n_rows, together):
+    """Seconds of one product with a weight of that shape, read from scratch; with a part of it where scratch is smaller."""
+    n_in, n_out = shape
+    columns = min(n_out, len(scratch) // n_in)
+    width = min(width, columns)
+    columns -= columns % width
+    n_copies = max(1, len(scratch) // (n_in * columns)) if n_rows < MANY else 1
+    memory = scratch[: n_copies * n_in * columns].reshape(n_copies, -1)
+    kernel, nothing, n_parts = Kernel(width, (n_threads,) * 3, (together,) * 3), np.empty((n_in, 0), scratch.dtype), 1
+    if transposed:
+        weights = [one.reshape(columns, n_in).T for one in memory]
+        weights = weights if width == columns else [Tiles.cut(one, kernel) for one in weights]
+    elif width == columns:
+        weights = [one.reshape(n_in, columns) for one in memory]
+    else:
+        n_parts = parts_of(n_in, width)
+        layout = (n_parts, columns // width, n_in // n_parts, width)
+        weights = [Tiles(one.reshape(layout), nothing, kernel) for one in memory]
+    return seconds(np.ones((n_rows, n_in), scratch.dtype), weights)
 
-    def trial(width, n_threads, n_rows):
-        columns = min(n_out, len(scratch) // n_in)  # a head may be larger than all of scratch: a part of it is tried
-        width = min(width, columns)
-        columns -= columns % width
-        n_copies = max(1, len(scratch) // (n_in * columns)) if n_rows < MANY else 1
-        memory = scratch[: n_copies * n_in * columns].reshape(n_copies, -1)
-        kernel, nothing = Kernel(width, (n_threads,) * 3), np.empty((n_in, 0), scratch.dtype)
-        if transposed:
-            weights = [one.reshape(columns, n_in).T for one in memory]
-            weights = weights if width == columns else [Tiles.cut(one, kernel) for one in weights]
-        elif width == columns:
-            weights = [one.reshape(n_in, columns) for one in memory]
-        else:
-            n_parts = parts_of(n_in, width)
-            layout = (n_parts, columns // width, n_in // n_parts, width)
-            weights = [Tiles(one.reshape(layout), nothing, kernel) for one in memory]
-        return seconds(np.ones((n_rows, n_in), scratch.dtype), weights)
 
-    for _ in range(3):  # the best of three rounds, as the machine may be busy with other things for a moment
-        for width in widths:
-            for n_threads in sorted({1, N_THREADS}) if width < n_out else [1]:
-                for n_rows in ROWS:
-                    key = (width, n_threads, n_rows)
-                    times[key] = min(times.get(key, 1e9), trial(*key))
+def candidates(n_out, exact):
+    """What to try for a weight with so many columns: (width, n_threads, n_rows, together) each."""
+    for width in (*(width for width in WIDTHS if width < n_out), n_out):
+        for n_threads in sorted({1, N_THREADS} if width < n_out else {1}):
+            for n_rows, options in TOGETHER.items():
+                for together in (1,) if exact else options if width < n_out else options[-1:]:
+                    yield width, n_threads, n_rows, together
 
-    def threads(width, n_rows):
-        options = [t for w, t, r in times if (w, r) == (width, n_rows)]
-        return min(options, key=lambda t: times[width, t, n_rows] + (WAKE if t > 1 else 0))
+
+def best(times, n_out):
+    """The Kernel that {candidate: seconds} speaks for."""
+
+    def fastest(width, n_rows):  # seconds, threads, rows at a time
+        return min((t + WAKE * (n > 1), n, g) for (w, n, r, g), t in times.items() if (w, r) == (width, n_rows))
 
     def cost(width):  # one row, and K + 1 rows; a plain product is kept unless something is clearly better
-        best = sum(times[width, threads(width, n_rows), n_rows] for n_rows in (ROWS[0], ROWS[2]))
-        return best * (0.95 if width == n_out else 1)
+        return sum(fastest(width, n_rows)[0] for n_rows in list(TOGETHER)[:2]) * (0.95 if width == n_out else 1)
 
-    width = min(widths, key=cost)
-    one, two, few, many = (threads(width, n_rows) for n_rows in ROWS)
-    return Kernel(width, (one, few, many), pad_one=times[width, two, 2] < 0.95 * times[width, one, 1])
-
-
-def independent(w, kernel):
-    """The kernel with rows in groups: a row's place among the others of its group must not change a bit of its result."""
-    x = np.random.default_rng(0).standard_normal((GROUP, len(w))).astype(w.dtype)
-    grouped = replace(kernel, group=GROUP)
-    tiles = Tiles.cut(w, grouped)
-    return grouped if np.array_equal((x @ tiles)[::-1], x[::-1] @ tiles) else replace(grouped, group=1)
+    width = min({width for width, *_ in times}, key=cost)
+    _, threads, together = zip(*(fastest(width, n_rows) for n_rows in TOGETHER))
+    return Kernel(width, threads, together)
 
 
 def kernel_named(name):
@@ -236,22 +219,26 @@ def plan(config, dtype, kernel=None, exact=False):
     """How a model of this shape should hold its weights: a function w -> what `x @ w` is to be computed with.
 
     Without a kernel, times the candidates for each shape of weight, in a fraction of a second.
-    exact: the result for a row is the same, bit by bit, however many rows are computed together.
+    exact: the result for a row is the same, bit by bit, however many rows are computed together: one at a time.
     """
     shapes = config.shapes()
-    keys = [(shape, True) for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
-    keys.append((shapes["wte.weight"][::-1], False))  # the output head
-    chosen = dict.fromkeys(keys, kernel)
-    if not kernel:  # before any weight is read: model and scratch are not to lie in memory together
+    keys = dict.fromkeys((shape, True) for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h."))
+    keys[shapes["wte.weight"][::-1], False] = None  # the output head
+    if kernel:
+        chosen = dict.fromkeys(keys, replace(kernel, together=(1, 1, 1)) if exact else kernel)
+    else:  # before any weight is read: model and scratch are not to lie in memory together
         n_bytes = sum(math.prod(shape) for shape in shapes.values()) * np.dtype(dtype).itemsize
-        scratch = np.ones(min(n_bytes, COLD_BYTES) // np.dtype(dtype).itemsize, dtype)
-        chosen = {(shape, contiguous): fastest(shape, not contiguous, scratch) for shape, contiguous in chosen}
+        n = min(n_bytes, COLD_BYTES) // SHARES // np.dtype(dtype).itemsize
+        scratch = itertools.cycle([np.ones(n, dtype) for _ in range(SHARES)])  # as cold as the model will be
+        times = {key: {} for key in keys}
+        for _ in range(ROUNDS):  # those of one candidate lie apart, so that one disturbance does not meet them all
+            for (shape, contiguous), of_shape in times.items():
+                for one in candidates(shape[1], exact):
+                    of_shape[one] = min(of_shape.get(one, math.inf), trial(shape, not contiguous, next(scratch), *one))
+        chosen = {key: best(of_shape, key[0][1]) for key, of_shape in times.items()}
 
     def weight(w):
-        key = (w.shape, w.flags.c_contiguous)
-        if exact and not chosen[key].group:
-            chosen[key] = independent(w, chosen[key])
-        one = chosen[key]
-        return w if one.width >= w.shape[1] and not one.group else Tiles.cut(w, one)
+        one = chosen[w.shape, w.flags.c_contiguous]
+        return w if one.width >= w.shape[1] and not exact else Tiles.cut(w, one)
 
     return weight

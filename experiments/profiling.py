@@ -18,6 +18,7 @@ from backends.blas import N_THREADS
 from sampling import Filter, NGramDrafter, draw
 from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kernels_of, load_model, random_model
 
+PREFILL = 512  # tokens of a prompt to read, or as many as the context has
 PAST = 64  # tokens in the cache before the rows that are timed, where the context has room for them
 
 
@@ -67,6 +68,12 @@ def time_rows(model, rows, repeats):
             model.read(ids[: past + n], cache, n_last=n)
             times[n].append(time.perf_counter() - begin)
     return {n: statistics.median(of_n) for n, of_n in times.items()}
+
+
+def prefill_seconds(model, n_tokens, repeats):
+    """Median seconds of reading a prompt into an empty cache, and of the logits after it."""
+    ids = np.random.default_rng(0).integers(0, model.config.n_vocab, n_tokens).tolist()
+    return median_seconds(lambda: model.read(ids, model.new_cache()), repeats, model.backend.synchronize)
 
 
 def drafting_seconds(target, draft, repeats):
@@ -141,13 +148,15 @@ def breakdown(model, repeats):
 
 def measure(model, rows, repeats):
     """Everything the command reports, as one object."""
-    bandwidth, n_bytes = streaming_bandwidth(), bytes_of_a_pass(model)
+    bandwidth, n_bytes, n_prefill = streaming_bandwidth(), bytes_of_a_pass(model), min(PREFILL, model.config.n_ctx)
     seconds = time_rows(model, rows, repeats)
+    bandwidth = (bandwidth + streaming_bandwidth()) / 2  # before and after, as other programs may use the memory too
     table = [{"rows": n, "milliseconds": 1e3 * t, "gb_per_s": n_bytes / t / 1e9} for n, t in seconds.items()]
     return {
         "bandwidth_gb_per_s": bandwidth / 1e9,
         "weights_bytes": n_bytes,
         "rows": table,
+        "prefill": {"tokens": n_prefill, "milliseconds": 1e3 * prefill_seconds(model, n_prefill, max(1, repeats // 4))},
         "kernels": kernels_of(model),
         "breakdown": breakdown(model, repeats),
     }
@@ -161,6 +170,7 @@ def show(result):
     for row in result["rows"]:
         share, ratio = row["gb_per_s"] / bandwidth, row["milliseconds"] / first["milliseconds"]
         print(f"{row['rows']:>5} {row['milliseconds']:>9.3f} {row['gb_per_s']:>6.1f} {share:>12.0%} {ratio:>14.2f}")
+    print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms".format(**result["prefill"]))
     print("\nKernels:")
     for shape, kernel in result["kernels"].items():
         print(f"  {shape}: {kernel}")
@@ -192,7 +202,7 @@ def profile(
         backend: numpy or cupy
         dtype: float32, or float16 with cupy
         kernels: auto, plain, or WIDTHxTHREADS
-        exact: compute rows in groups of eight, so that no bit of a result depends on how many there are
+        exact: compute rows one by one, so that no bit of a result depends on how many there are
         json: print one JSON object and nothing else
     """
     try:

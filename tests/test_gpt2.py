@@ -35,6 +35,14 @@ def tiny_model(shape=0, seed=0, backend=PLAIN, dtype=np.float64, scale=0.3):
     return utils.random_model(SHAPES[shape], backend, dtype=dtype, seed=seed, scale=scale)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_blocks():
+    """So that these short texts attend in several blocks where `Model.read` reads them, and in one in `fresh`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpt2, "BLOCK", 5)
+        yield
+
+
 any_model = st.builds(tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9), st.sampled_from([PLAIN, TILED]))
 # the machine may be busy: no deadline
 fast = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

@@ -28,10 +28,11 @@ def test_json_has_the_figures_of_the_table(cli):
     code, out, err = cli("--rows", "1,3", "--repeats", "2", "--json", "--kernels", "plain")
     result = json.loads(out)
     assert (code, err) == (0, "")
-    assert result.keys() == {"bandwidth_gb_per_s", "weights_bytes", "rows", "kernels", "breakdown"}
+    assert result.keys() == {"bandwidth_gb_per_s", "weights_bytes", "rows", "prefill", "kernels", "breakdown"}
     assert [row["rows"] for row in result["rows"]] == [1, 3]
     for row in result["rows"]:
         assert row["gb_per_s"] == pytest.approx(result["weights_bytes"] / row["milliseconds"] / 1e6)
+    assert result["prefill"]["tokens"] == 80 and result["prefill"]["milliseconds"] > 0
     # every parameter but the positions is read in a pass, 4 bytes each
     assert result["weights_bytes"] == 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)
     assert result["kernels"] == dict.fromkeys(("16x48", "16x16", "16x64", "64x16", "16x259"), "plain")
