@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import utils
-from backends import blas, cpu
+from backends import blas, cpu, trials
 from gpt2 import Config
 from toys import TINY
 from utils import InputError
@@ -69,10 +69,10 @@ def choice(monkeypatch, seconds, shape=(64, 512), exact=False):
     def trial(shape, transposed, scratch, width, n_threads, n_rows, together):
         return seconds(width, n_threads, n_rows, together)
 
-    monkeypatch.setattr(cpu, "trial", trial)
-    monkeypatch.setattr(cpu, "N_THREADS", 2)
+    monkeypatch.setattr(trials, "trial", trial)
+    monkeypatch.setattr(trials, "N_THREADS", 2)
     config = types.SimpleNamespace(shapes=lambda: {"h.0.w": shape, "wte.weight": shape[::-1]})
-    w = cpu.plan(config, np.float32, exact=exact)(np.ones(shape, np.float32))
+    w = trials.plan(config, np.float32, exact=exact)(np.ones(shape, np.float32))
     return w.kernel if isinstance(w, cpu.Tiles) else "plain"
 
 
@@ -105,7 +105,7 @@ def test_rows_are_taken_together_as_is_fastest(monkeypatch):
 
 def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
     calls = iter(range(10**6))
-    per_round = 2 * sum(1 for _ in cpu.candidates(512, False))  # two weights
+    per_round = 2 * sum(1 for _ in trials.candidates(512, False))  # two weights
 
     def seconds(width, n_threads, n_rows, together):
         return width if next(calls) // per_round != 1 else 1000 - width  # the second round speaks for the wrong one
@@ -115,8 +115,8 @@ def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
 
 def test_a_weight_larger_than_the_memory_for_trials():
     for transposed in (False, True):
-        for one in cpu.candidates(1000, False):
-            assert cpu.trial((64, 1000), transposed, np.ones(64 * 300, np.float32), *one) > 0
+        for one in trials.candidates(1000, False):
+            assert trials.trial((64, 1000), transposed, np.ones(64 * 300, np.float32), *one) > 0
 
 
 def test_more_threads_than_there_are_is_no_deadlock():
@@ -143,7 +143,7 @@ def test_an_error_in_a_thread_reaches_the_caller():
 def test_tiles_are_small_enough_for_nine_rows():
     for config in utils.SIZES.values():
         for n_in in (config.n_embd, 4 * config.n_embd):
-            for width in cpu.WIDTHS:
+            for width in trials.WIDTHS:
                 n_parts = cpu.parts_of(n_in, width)
                 assert n_in % n_parts == 0 and 9 * width * n_in // n_parts < 1e6
 
@@ -156,7 +156,7 @@ def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, shape, transpos
     w = rng.standard_normal(shape[::-1]).astype(np.float32).T if transposed else rng.standard_normal(shape, np.float32)
     x = rng.standard_normal((21, shape[0]), np.float32)
     config = types.SimpleNamespace(shapes=lambda: {"h.0.w": shape, "wte.weight": shape[::-1]})
-    product = cpu.plan(config, np.float32, cpu.kernel_named(kernels), exact=True)(w)
+    product = trials.plan(config, np.float32, trials.kernel_named(kernels), exact=True)(w)
     together = x @ product
     assert np.allclose(together, x @ w, atol=1e-3)
     for first, n in ((0, 1), (20, 1), (3, 2), (5, 5), (2, 9), (4, 17)):
@@ -227,5 +227,7 @@ def test_the_environment_is_set_before_numpy_and_never_over_the_user():
     core = "SkylakeX" if blas.unrecognised_avx512() else "None"
     assert environment_after_import("pass") == ["1", core]
     assert environment_after_import("import numpy") == ["None", "None"]
+    empty = {"OPENBLAS_NUM_THREADS": "", "OPENBLAS_CORETYPE": ""}  # means no setting
+    assert environment_after_import("pass", **empty)[0] == "1"
     mine = {"OPENBLAS_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "Haswell"}
     assert environment_after_import("pass", **mine) == ["2", "Haswell"]
