@@ -189,14 +189,13 @@ class NGramDrafter:
 
         The longest n-gram that matches decides; of its occurrences the latest that k tokens follow, else the earliest.
         """
-        text, draft = np.array(ids), []
+        text, draft = "".join(map(chr, ids)), []  # a character for each token: nothing searches faster than str
         for n in range(min(self.max_n, len(ids) - 1) if k else 0, 0, -1):
-            windows = np.lib.stride_tricks.sliding_window_view(text[:-1], n)
-            ends = n + np.flatnonzero((windows == text[-n:]).all(axis=1))
-            if len(ends):
-                full = ends[ends + k <= len(ids)]
-                end = full[-1] if len(full) else ends[0]
-                draft = ids[end : end + k]
+            start = text.rfind(text[-n:], 0, max(0, len(ids) - k))
+            if start < 0:
+                start = text.find(text[-n:], 0, len(ids) - 1)
+            if start >= 0:
+                draft = ids[start + n : start + n + k]
                 break
         return draft, one_hot(draft, self.n_vocab)
 

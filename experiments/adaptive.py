@@ -1,60 +1,80 @@
 """K that nobody has to tune: each round, the K with the most tokens per second to be expected.
 
-With acceptance rate a, draft cost c and the cost v(n) of a target pass over n rows, both in one-row target passes, a round
-of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens in K c + v(K + 1) passes (Leviathan et al. 2023, theorem
-3.8, where v is 1). A look-up of n-grams finds something to draft in a share h of the rounds only, the others yield one token
-in v(1). c and v are measured before the text begins, a and h while it is written. K = 0 is plain decoding: nothing is
-learned from that, so now and then, ever more rarely, a round is drafted all the same.
+With acceptance rate a, a round of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens (Leviathan et al. 2023,
+equation 1). A look-up of n-grams finds something to draft in a share h of the rounds only, the others yield one token.
+What a round of K drafts costs is measured before the text begins, a and h while it is written. K = 0 is plain decoding:
+nothing is learned from that, so now and then, ever more rarely, a round is drafted all the same.
 
 K depends on the rounds before, never on what will be drawn next, so the law of the text is the target's whatever is chosen.
 """
 
+import time
+from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from experiments.profiling import drafting_seconds, time_rows
-from experiments.theory import tokens_per_round
+from experiments.profiling import PAST
+from experiments.running import drafter_of
+from sampling import verify
 
 MAX_K = 8
-ROWS = (1, 2, 3, 5, 9)  # passes that are timed; those between are interpolated
+TRIED = (0, 1, 2, 4, 8)  # rounds that are timed; a straight line through those with drafts takes out the noise
+BUDGET = 0.5  # seconds for all of that, unless a few rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
-PRIOR = (0.5, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
+PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
-COSTS = WeakKeyDictionary()  # {target: {draft: costs}}, for as long as the target is in use
+COSTS = WeakKeyDictionary()  # {target: {(draft, filter): costs}}, for as long as the target is in use
 
 
-def pass_costs(target, draft, repeats=5):
-    """(c, [v(1), ..., v(MAX_K + 1)]), measured once; where draft is None, n-grams are looked up."""
+def round_costs(target, draft, filter):
+    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. Without a draft n-grams are looked up."""
     known = COSTS.setdefault(target, {})
-    if draft not in known:
-        known[draft] = measured_costs(target, draft, repeats)
-    return known[draft]
+    if (draft, filter) not in known:
+        known[draft, filter] = measured_costs(target, draft, filter)
+    return known[draft, filter]
 
 
-def measured_costs(target, draft, repeats):
-    rows = [n for n in ROWS if n <= target.config.n_ctx]
-    seconds = time_rows(target, rows, repeats)
-    c = drafting_seconds(target, draft, 4 * repeats) / seconds[1]
-    v = np.interp(range(1, MAX_K + 2), rows, [seconds[n] / seconds[1] for n in rows])
-    return c, v.tolist()
+def measured_costs(target, draft, filter):
+    """Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as it will in a text."""
+    rng, seconds = np.random.default_rng(0), {K: [] for K in TRIED}
+    drafter, cache = drafter_of(target, draft, filter, rng), target.new_cache()
+    n_ctx = min(model.config.n_ctx for model in (target, draft or target))
+    ids = [0] * max(1, min(PAST, n_ctx - MAX_K))  # a text that repeats itself, for the look-up
+
+    def one_round(K):
+        begin = time.perf_counter()
+        tokens, q = drafter.propose(ids, min(K, n_ctx - len(ids)))
+        verify(tokens, q, filter(target.read(ids + tokens, cache, n_last=len(tokens) + 1)), rng)
+        return time.perf_counter() - begin
+
+    one_round(0)  # the prefill
+    begin, n_turns = time.perf_counter(), 0
+    while n_turns < 3 or time.perf_counter() < begin + BUDGET:
+        n_turns += 1
+        for K in TRIED:
+            one_round(K)  # not counted: it finds what another K left in the caches
+            seconds[K] += [one_round(K), one_round(K)]
+    plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)  # a disturbed round is slow, none is too fast
+    slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))
+    return [1.0, *(float(first + slope * K) for K in range(1, MAX_K + 1))]
 
 
 class AdaptiveK:
-    """A K for `sampling.speculative`. c: the cost of a draft, v: [v(1), v(2), ...], both in one-row target passes."""
+    """A K for `sampling.speculative`, from the costs of rounds of 0, 1, 2, ... drafts."""
 
-    def __init__(self, c, v):
-        self.c, self.v = c, v
+    def __init__(self, costs):
+        self.costs = costs
         self.accepted, self.examined = PRIOR[0] * PRIOR[1], PRIOR[1]
         self.drafted = self.asked = 1.0  # rounds with a draft, and rounds for which one was asked
         self.K = 0  # of the round before
         self.patience = self.waited = 0  # plain rounds to come before the next trial, and how many there were
 
-    def speed(self, K, a):
-        """Expected tokens in the time of a one-row target pass."""
-        h = self.drafted / self.asked
-        return (h * tokens_per_round(a, K) + 1 - h) / (K * self.c + h * self.v[K] + 1 - h)
+    def speeds(self, a):
+        """Expected tokens in the time of a round without drafts, for K = 0, 1, 2, ..."""
+        h, tokens = self.drafted / self.asked, accumulate(a**K for K in range(len(self.costs)))
+        return [(h * n + 1 - h) / (h * cost + 1 - h) for n, cost in zip(tokens, self.costs)]
 
     def __call__(self, last):
         """K of the next round, from the Round before it."""
@@ -69,9 +89,9 @@ class AdaptiveK:
 
     def choose(self):
         a = self.accepted / self.examined
-        hopeful = a + 2 * (a * (1 - a) / self.examined) ** 0.5  # drafting goes on unless it is very likely not to pay
-        best = max(range(1, len(self.v)), key=lambda K: self.speed(K, a))
-        if self.speed(best, hopeful) >= 1:
+        best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__)
+        hopeful = a + 0.5 * (a * (1 - a) / self.examined) ** 0.5  # half a standard error: bad luck alone does not end it
+        if self.speeds(hopeful)[best] >= 1:
             self.patience = self.waited = 0
             return best
         self.waited += 1

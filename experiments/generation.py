@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import utils
-from experiments.adaptive import AdaptiveK, pass_costs
+from experiments.adaptive import AdaptiveK, round_costs
 from experiments.batching import decode_together
 from experiments.coupling import Noisy
 from experiments.inputs import check_settings, prompt_ids, token_ids
@@ -32,7 +32,8 @@ class Generation:
         self.target, self.draft, self.encoder = pair
         token_ids("stop", given.stop, self.encoder)  # refuses what is no text
         self.ended, self.decode = stop_at(self.encoder, given.stop), decode
-        self.costs = pass_costs(self.target, self.draft) if given.K == "auto" and "speculative" in self.decoders else None
+        adapts = given.K == "auto" and "speculative" in self.decoders
+        self.costs = round_costs(self.target, self.draft, self.filter) if adapts else None
         if given.mistake:
             from experiments.mistakes import committing
 
@@ -63,7 +64,7 @@ class Generation:
     def rounds(self, decoder, ids, seed, watch=None, models=None, n_tokens=None):
         """The rounds of one decoder after these ids, watched where there is a Watch."""
         given, (target, draft) = self.given, models or (self.target, self.draft)
-        K = AdaptiveK(*self.costs) if self.costs else given.K
+        K = AdaptiveK(self.costs) if self.costs else given.K
         limits = {"ended": self.ended, "confidence": given.draft_confidence}
         n_tokens = n_tokens or given.n_tokens_to_generate
         if watch and decoder == "speculative":

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import utils
-from experiments.adaptive import AdaptiveK, pass_costs
+from experiments.adaptive import AdaptiveK, round_costs
 from experiments.profiling import Clock
 from experiments.running import clocked, decode, explain_difference
 from sampling import toss
@@ -127,7 +127,7 @@ def observed(target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=la
         propose = recorded(timed("draft", drafter.propose), proposals, lambda found: len(found[0]))
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose), filter
 
-    K = AdaptiveK(*pass_costs(target, draft)) if K == "auto" else K
+    K = AdaptiveK(round_costs(target, draft, filter)) if K == "auto" else K
     target, draft = watched(target, "verify"), draft and watched(draft, "draft")
     target.read = recorded(target.read, passes, len)
     return rounds_of(target, draft, K, ids, n_tokens, timed("sampling", filter), seed, acceptance, wrap), passes, proposals

@@ -18,6 +18,7 @@ from backends.blas import N_THREADS
 from sampling import Filter, NGramDrafter, draw
 from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kernels_of, load_model, random_model
 
+IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
 PAST = 64  # tokens in the cache before the rows that are timed, where the context has room for them
 
@@ -54,19 +55,23 @@ def bytes_of_a_pass(model):
 
 
 def time_rows(model, rows, repeats):
-    """Median seconds of a pass over each number of rows, the row counts taking turns: {n_rows: seconds}."""
+    """Median seconds of a pass over each number of rows: {n_rows: seconds}.
+
+    The row counts take turns. In each turn the first pass is not counted: it finds what another left in the caches.
+    """
     rng, times, sync = np.random.default_rng(0), defaultdict(list), model.backend.synchronize
     past = min(PAST, model.config.n_ctx - max(rows))
     ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
     cache = model.new_cache()
     model.read(ids, cache, n_last=max(rows))
-    for _ in tqdm(range(repeats), desc="rows", leave=False, disable=None):
+    for _ in tqdm(range(-(-repeats // IN_A_TURN)), desc="rows", leave=False, disable=None):
         for n in rows:
-            cache.length = past
-            sync()
-            begin = time.perf_counter()
-            model.read(ids[: past + n], cache, n_last=n)
-            times[n].append(time.perf_counter() - begin)
+            for counts in (False, *[True] * min(repeats, IN_A_TURN)):
+                cache.length = past
+                sync()
+                begin = time.perf_counter()
+                model.read(ids[: past + n], cache, n_last=n)
+                times[n] += [time.perf_counter() - begin] * counts
     return {n: statistics.median(of_n) for n, of_n in times.items()}
 
 

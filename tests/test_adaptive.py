@@ -1,9 +1,12 @@
 """K chosen round by round, and drafts cut short: the law stays exact, and the choice is the best one."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from experiments.adaptive import MAX_K, AdaptiveK, pass_costs
+from experiments import adaptive
+from experiments.adaptive import MAX_K, AdaptiveK, round_costs
 from experiments.theory import tokens_per_round
 from sampling import Filter, NeuralDrafter, Round, speculative
 from test_exact import TableModel, assert_same_law, at_eos, chain_rule, law, never, tokens_of
@@ -25,11 +28,11 @@ def test_law_with_a_k_that_depends_on_the_past(filter, ended):
     assert_same_law(law(run), chain_rule(target, [0], 4, filter, ended))
 
 
-@pytest.mark.parametrize("c, v", [(0.1, [1, 1.1, 1.2, 1.3]), (0.6, [1, 1.5, 2.0]), (0.0, [1.0, 1.0, 1.0])])
-def test_law_with_adaptive_k(c, v):
+@pytest.mark.parametrize("costs", [[1, 1.2, 1.4, 1.6], [1, 2.1, 3.2], [1.0, 1.0, 1.0]])
+def test_law_with_adaptive_k(costs):
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     run = lambda: tokens_of(
-        speculative(target, NeuralDrafter(draft, filter, None), [0], 4, AdaptiveK(c, v), filter, None, at_eos)
+        speculative(target, NeuralDrafter(draft, filter, None), [0], 4, AdaptiveK(costs), filter, None, at_eos)
     )
     assert_same_law(law(run), chain_rule(target, [0], 4, filter, at_eos))
 
@@ -83,9 +86,14 @@ def test_expected_tokens_is_the_mean_of_a_round():
             assert abs(tokens_per_round(a, K) - sum((i + 1) * x for i, x in enumerate(p))) < 1e-12
 
 
+def costs_of(c, v):
+    """Of rounds with 0, 1, 2, ... drafts, each for c, before a pass over one row more for v."""
+    return [K * c + cost for K, cost in enumerate(v)]
+
+
 def simulate(a, c, v, n_rounds, seed=0):
     """Rounds with acceptance rate a: the Ks, and tokens per one-row target pass."""
-    rng, K, last, ks, cost, n_tokens = np.random.default_rng(seed), AdaptiveK(c, v), Round([]), [], 0.0, 0
+    rng, K, last, ks, cost, n_tokens = np.random.default_rng(seed), AdaptiveK(costs_of(c, v)), Round([]), [], 0.0, 0
     for _ in range(n_rounds):
         k = K(last)
         tosses = rng.random(k) < a
@@ -115,19 +123,19 @@ def test_a_useless_draft_is_given_up_but_not_for_ever():
 
 
 def test_a_draft_that_seldom_finds_anything_and_is_then_wrong():
-    """As n-grams at temperature 1: a look-up costs 0.07, finds a draft in three of ten rounds, of which one in ten is right."""
-    rng, K, last, cost, n_tokens = np.random.default_rng(0), AdaptiveK(0.07, VERIFY), Round([]), 0.0, 0
+    """As n-grams at temperature 1: a look-up costs 0.01, finds a draft in three of ten rounds, of which one in ten is right."""
+    rng, K, last, cost, n_tokens = np.random.default_rng(0), AdaptiveK(costs_of(0.0, VERIFY)), Round([]), 0.0, 0
     for _ in range(300):
         k = K(last)
         n = k * int(rng.random() < 0.3)
         accepted = int(n and rng.random() < 0.1)
         last = Round([0] * (accepted + 1), n, accepted)
-        cost, n_tokens = cost + 0.07 * bool(k) + VERIFY[n], n_tokens + accepted + 1
+        cost, n_tokens = cost + 0.01 * bool(k) + VERIFY[n], n_tokens + accepted + 1
     assert n_tokens / cost > 0.97
 
 
 def test_a_draft_that_becomes_useful_is_used_again():
-    K, last = AdaptiveK(0.05, VERIFY), Round([])
+    K, last = AdaptiveK(costs_of(0.05, VERIFY)), Round([])
     for i in range(400):
         k = K(last)
         last = Round([0] * (k + 1), k, k) if i > 40 else Round([0], k, 0)
@@ -135,13 +143,36 @@ def test_a_draft_that_becomes_useful_is_used_again():
 
 
 def test_free_drafts_and_free_verification_ask_for_the_most():
-    assert AdaptiveK(0.0, [1.0] * 9)(Round([])) == 8
-    assert AdaptiveK(1.0, DEAR)(Round([])) == 1  # a trial: a draft as dear as the target never pays
+    assert AdaptiveK([1.0] * 9)(Round([])) == 8
+    assert AdaptiveK(costs_of(1.0, DEAR))(Round([])) == 1  # a trial: a draft as dear as the target never pays
 
 
-def test_costs_are_measured_in_target_passes():
-    target = tiny_model(0)
-    c, v = pass_costs(target, tiny_model(1), repeats=1)
-    assert c > 0 and len(v) == MAX_K + 1 and v[0] == 1 and min(v) > 0
-    assert 0 < pass_costs(target, None, repeats=1)[0] < 1
-    assert pass_costs(target, None, repeats=1) is pass_costs(target, None, repeats=1)  # measured once
+@pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
+@pytest.mark.parametrize("draft", [tiny_model(1), None], ids=["model", "ngram"])
+def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
+    """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round by 10 in any case."""
+    target, now = tiny_model(0), [0.0]
+
+    def clocked(model, seconds):
+        def read(ids, cache, n_last=1):
+            now[0] += n_last * seconds
+            return model.read(ids, cache, n_last)
+
+        return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
+
+    def time():
+        now[0] += 5  # asked before and after each round
+        return now[0]
+
+    monkeypatch.setattr(adaptive.time, "perf_counter", time)
+    draft = draft and clocked(draft, 0.1)
+    costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter)
+    each = 1.1 if draft else 1
+    assert costs == pytest.approx([(6 + K * each) / 6 for K in range(MAX_K + 1)])
+
+
+def test_costs_are_measured_once_for_each_filter():
+    target, draft = tiny_model(0), tiny_model(1)
+    costs = round_costs(target, draft, Filter())
+    assert costs is round_costs(target, draft, Filter()) and len(costs) == MAX_K + 1 and costs[0] == 1
+    assert costs is not round_costs(target, draft, Filter(1.0)) and costs is not round_costs(target, None, Filter())
