@@ -189,8 +189,8 @@ class NGramDrafter:
 
         The longest n-gram that matches decides; of its occurrences the latest that k tokens follow, else the earliest.
         """
-        text, draft = "".join(map(chr, ids)), []  # a character for each token: nothing searches faster than str
-        for n in range(min(self.max_n, len(ids) - 1) if k else 0, 0, -1):
+        text, draft = "".join(map(chr, ids if k else [])), []  # a token, a character: nothing searches faster than str
+        for n in range(min(self.max_n, len(text) - 1), 0, -1):
             start = text.rfind(text[-n:], 0, max(0, len(ids) - k))
             if start < 0:
                 start = text.find(text[-n:], 0, len(ids) - 1)

@@ -22,6 +22,7 @@ MAX_K = 8
 TRIED = (0, 1, 2, 4, 8)  # rounds that are timed; a straight line through those with drafts takes out the noise
 BUDGET = 0.5  # seconds for all of that, unless a few rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
+WORTH = 1.02  # the least speed for which to draft: asking for a draft costs a little, too, where none is found
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
@@ -90,8 +91,8 @@ class AdaptiveK:
     def choose(self):
         a = self.accepted / self.examined
         best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__)
-        hopeful = a + 0.5 * (a * (1 - a) / self.examined) ** 0.5  # half a standard error: bad luck alone does not end it
-        if self.speeds(hopeful)[best] >= 1:
+        hopeful = a + (a * (1 - a) / self.examined) ** 0.5  # a standard error: a little bad luck does not end it
+        if self.speeds(hopeful)[best] >= WORTH:
             self.patience = self.waited = 0
             return best
         self.waited += 1
