@@ -23,6 +23,7 @@ TRIED = (0, 1, 2, 4, 8)  # rounds that are timed; a straight line through those 
 BUDGET = 0.5  # seconds for all of that, unless a few rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 WORTH = 1.02  # the least speed for which to draft: asking for a draft costs a little, too, where none is found
+TRIALS = 0.01  # the share of the time that drafts may cost that do not pay, the first ones apart
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
@@ -54,9 +55,9 @@ def measured_costs(target, draft, filter):
     begin, n_turns = time.perf_counter(), 0
     while n_turns < 3 or time.perf_counter() < begin + BUDGET:
         n_turns += 1
-        for K in TRIED:
-            one_round(K)  # not counted: it finds what another K left in the caches
-            seconds[K] += [one_round(K), one_round(K)]
+        for K in (*TRIED, *TRIED):
+            one_round(K if draft else 0)  # not counted: as most rounds before are, as n-grams seldom find anything
+            seconds[K].append(one_round(K))
     plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)  # a disturbed round is slow, none is too fast
     slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))
     return [1.0, *(float(first + slope * K) for K in range(1, MAX_K + 1))]
@@ -98,5 +99,5 @@ class AdaptiveK:
         self.waited += 1
         if self.waited <= self.patience:
             return 0
-        self.waited, self.patience = 0, min(2 * self.patience + 4, 128)
+        self.waited, self.patience = 0, min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128)
         return best
