@@ -17,7 +17,7 @@ from backends.blas import N_THREADS
 from backends.cpu import ALL, MANY, THREADS, Kernel, Tiles, parts_of
 
 WIDTHS = (64, 128)  # of the tiles to try
-TOGETHER = {1: (1, 2), 5: (1, 9), 32: (8, ALL)}  # row counts to try (decode, verify, prefill), and rows at a time for each
+TOGETHER = {1: (1, 2), 9: (1, 9), 32: (8, ALL)}  # row counts to try (decode, verify, prefill), and rows at a time for each
 ROUNDS = 4  # of trials; the best counts, as the machine may be busy with other things for a moment
 COLD_BYTES, SHARES = 96 << 20, 4  # more than the caches hold; each trial reads one of so many shares of it
 
@@ -64,7 +64,7 @@ def best(times, n_out):
     def fastest(width, n_rows):  # seconds, threads, rows at a time
         return min((t, n, g) for (w, n, r, g), t in times.items() if (w, r) == (width, n_rows))
 
-    def cost(width):  # one row, and K + 1 rows; a plain product is kept unless something is clearly better
+    def cost(width):  # one row, and many drafts at once; a plain product is kept unless something is clearly better
         return sum(fastest(width, n_rows)[0] for n_rows in list(TOGETHER)[:2]) * (0.95 if width == n_out else 1)
 
     width = min({width for width, *_ in times}, key=cost)

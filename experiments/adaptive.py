@@ -13,6 +13,7 @@ from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from tqdm import tqdm
 
 from experiments.profiling import PAST
 from experiments.running import drafter_of
@@ -20,7 +21,7 @@ from sampling import verify
 
 MAX_K = 8
 TRIED = (0, 1, 2, 4, 8)  # rounds that are timed; a straight line through those with drafts takes out the noise
-BUDGET = 0.5  # seconds for all of that, unless a few rounds of each take longer
+BUDGET = 1.0  # seconds for all of that, unless two rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 WORTH = 1.02  # the least speed for which to draft: asking for a draft costs a little, too, where none is found
 TRIALS = 0.01  # the share of the time that drafts may cost that do not pay, the first ones apart
@@ -52,10 +53,9 @@ def measured_costs(target, draft, filter):
         return time.perf_counter() - begin
 
     one_round(0)  # the prefill
-    begin, n_turns = time.perf_counter(), 0
-    while n_turns < 3 or time.perf_counter() < begin + BUDGET:
-        n_turns += 1
-        for K in (*TRIED, *TRIED):
+    begin = time.perf_counter()
+    while not seconds[0] or time.perf_counter() < begin + BUDGET:
+        for K in tqdm((*TRIED, *TRIED), desc="costs of K", delay=1, leave=False, disable=None):
             one_round(K if draft else 0)  # not counted: as most rounds before are, as n-grams seldom find anything
             seconds[K].append(one_round(K))
     plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)  # a disturbed round is slow, none is too fast

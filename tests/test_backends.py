@@ -81,13 +81,13 @@ def test_plain_stays_where_plain_wins_or_nearly(monkeypatch):
     assert choice(monkeypatch, lambda width, *_: 0.90 if width < 512 else 1.0) != "plain"
 
 
-def test_tiles_win_where_five_rows_are_dear_in_one_piece(monkeypatch):
+def test_tiles_win_where_a_few_rows_are_dear_in_one_piece(monkeypatch):
     kernel = choice(monkeypatch, lambda width, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512)
     assert kernel.width == 64 and kernel.threads == (1, 1, 1) and kernel.together[0] == 1
 
 
 def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
-    few = lambda n_rows: n_rows == 5  # noqa: E731
+    few = lambda n_rows: n_rows == 9  # noqa: E731
     kernel = choice(monkeypatch, lambda width, n_threads, n_rows, _: width * (2 if n_threads > 1 and few(n_rows) else 3))
     assert kernel.threads == (1, 2, 1)
     kernel = choice(monkeypatch, lambda width, n_threads, n_rows, _: width * (4 if n_threads > 1 and few(n_rows) else 3))
