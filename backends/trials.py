@@ -61,8 +61,9 @@ def candidates(n_out, exact):
 def best(times, n_out):
     """The Kernel that {candidate: seconds} speaks for."""
 
-    def fastest(width, n_rows):  # seconds, threads, rows at a time
-        return min((t, n, g) for (w, n, r, g), t in times.items() if (w, r) == (width, n_rows))
+    def fastest(width, n_rows):  # seconds, threads, rows at a time; one row is padded only if that is clearly better
+        options = ((t, n, g) for (w, n, r, g), t in times.items() if (w, r) == (width, n_rows))
+        return min(options, key=lambda option: option[0] * (1.05 if option[2] == 2 else 1))
 
     def cost(width):  # one row, and many drafts at once; a plain product is kept unless something is clearly better
         return sum(fastest(width, n_rows)[0] for n_rows in list(TOGETHER)[:2]) * (0.95 if width == n_out else 1)

@@ -98,9 +98,11 @@ def test_rows_are_taken_together_as_is_fastest(monkeypatch):
     """One row is padded where two are faster; few go one by one where BLAS packs; many at once where packing pays."""
     one_by_one = lambda width, n_threads, n_rows, together: width + together  # noqa: E731
     assert choice(monkeypatch, one_by_one).together == (1, 1, 8)
-    at_once = lambda width, n_threads, n_rows, together: width - min(together, 60)  # noqa: E731
+    at_once = lambda width, n_threads, n_rows, together: width / min(together, 60)  # noqa: E731
     assert choice(monkeypatch, at_once).together == (2, 9, cpu.ALL)
     assert choice(monkeypatch, at_once, exact=True).together == (1, 1, 1)
+    hardly = lambda width, n_threads, n_rows, together: width - 0.01 * together  # noqa: E731
+    assert choice(monkeypatch, hardly).together == (1, 9, cpu.ALL)
 
 
 def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
