@@ -7,7 +7,7 @@ import pytest
 
 from experiments import adaptive
 from experiments.adaptive import MAX_K, AdaptiveK, round_costs
-from experiments.theory import tokens_per_round
+from experiments.theory import speedup, tokens_per_round
 from sampling import Filter, NeuralDrafter, Round, speculative
 from test_exact import TableModel, assert_same_law, at_eos, chain_rule, law, never, tokens_of
 from toys import tiny_model
@@ -86,9 +86,22 @@ def test_expected_tokens_is_the_mean_of_a_round():
             assert abs(tokens_per_round(a, K) - sum((i + 1) * x for i, x in enumerate(p))) < 1e-12
 
 
+VERIFY = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.02, 1.08, 1.15, 1.35]).tolist()
+DEAR = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.7, 2.0, 2.2, 2.9]).tolist()
+
+
 def costs_of(c, v):
     """Of rounds with 0, 1, 2, ... drafts, each for c, before a pass over one row more for v."""
     return [K * c + cost for K, cost in enumerate(v)]
+
+
+def test_expected_speeds_are_those_of_theory():
+    """Where a draft is found in a share of the rounds only, too."""
+    K = AdaptiveK(costs_of(0.1, VERIFY))
+    K.drafted, K.asked = 3.0, 10.0
+    for a in (0.0, 0.4, 1.0):
+        expected = [speedup(a, k, 0.1, VERIFY[k], 0.3) for k in range(MAX_K + 1)]
+        assert K.speeds(a) == pytest.approx(expected)
 
 
 def simulate(a, c, v, n_rounds, seed=0):
@@ -101,10 +114,6 @@ def simulate(a, c, v, n_rounds, seed=0):
         last = Round([0] * (accepted + 1), k, accepted)
         ks, cost, n_tokens = [*ks, k], cost + k * c + v[k], n_tokens + accepted + 1
     return ks, n_tokens / cost
-
-
-VERIFY = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.02, 1.08, 1.15, 1.35]).tolist()
-DEAR = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.7, 2.0, 2.2, 2.9]).tolist()
 
 
 @pytest.mark.parametrize("v", [VERIFY, DEAR], ids=["cheap verify", "dear verify"])
