@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 128  # new positions of a text that attend together: those of a later block would only be masked
+BLOCK = 128  # new positions of a text that attend together; to later blocks they need not look, only to be masked
 
 
 @dataclass(frozen=True)

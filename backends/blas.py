@@ -37,6 +37,6 @@ def unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
 N_THREADS = count_threads()
 
 if "numpy" not in sys.modules:
-    for name, value in {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "SkylakeX" * unrecognised_avx512()}.items():
-        if value and not os.environ.get(name):
-            os.environ[name] = value
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS") or "1"
+    if unrecognised_avx512():
+        os.environ["OPENBLAS_CORETYPE"] = os.environ.get("OPENBLAS_CORETYPE") or "SkylakeX"
