@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 128  # new positions of a text that attend together; to later blocks they need not look, only to be masked
+BLOCK = 128  # new positions of a text that attend together: none of them may look at what comes after their block
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def generate(
         target_model_size: a size in models_dir, or a folder
         models_dir: where the folders of the sizes are
         download: fetch what is missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face repository as owner/name
-        K: how many tokens are drafted in a round; auto chooses anew each round, from acceptance and what one text's passes cost
+        K: how many tokens are drafted in a round; auto chooses anew each round, from acceptance and what one text's rounds cost
         draft_confidence: end a draft where its model gives no token as much probability
         temperature: 0 is greedy decoding
         top_k: sample from this many of the likeliest tokens; 0 is all
