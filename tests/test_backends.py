@@ -142,6 +142,15 @@ def test_an_error_in_a_thread_reaches_the_caller():
     assert sorted(done)[-1][1] in (3, 4)
 
 
+@given(n=st.integers(0, 40), n_threads=st.integers(1, 4), ahead=st.integers(0, 60))
+def test_threads_share_all_of_the_work_and_the_first_is_ahead(n, n_threads, ahead):
+    done = []
+    cpu.THREADS.share(lambda a, b: done.append((a, b)), n, n_threads, ahead)
+    done.sort(key=lambda part: (part[1], part[0]))
+    assert [k for a, b in done for k in range(a, b)] == list(range(n))
+    assert done[0][1] - done[0][0] >= min(ahead, n)
+
+
 def test_tiles_are_small_enough_for_nine_rows():
     for config in utils.SIZES.values():
         for n_in in (config.n_embd, 4 * config.n_embd):
