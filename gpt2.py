@@ -103,34 +103,42 @@ def mlp(x, c_fc, c_proj, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
     return linear(gelu(linear(x, **c_fc), xp), **c_proj)
 
 
-def attention(x, c_attn, c_proj, n_head, layer, spans, mask, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
-    n_rows, n_embd = x.shape
-    d_head, heads, first = n_embd // n_head, [], 0
-    qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, d_head).transpose(1, 2, 0, 3)  # [3, n_head, n_rows, d_head]
+def attend(q, k, v, mask, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> [n_head, n_new, d_head]
+    n_new, d_head = q.shape[1:]
+    scores = q * (1 / math.sqrt(d_head)) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
+    if n_new > 1:  # every position sees the past, and of the new ones those up to itself
+        scores[..., -n_new:] += mask[:n_new, :n_new]
+    return softmax(scores, xp) @ v
+
+
+def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):  # [n_rows, n_embd] -> [n_rows, n_embd]
+    (n_rows, n_embd), xp, first = x.shape, backend.xp, 0
+    qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
+    heads = xp.empty(qkv.shape[1:], dtype=x.dtype)  # [n_head, n_rows, d_head]
     for span in spans:
-        q, k, v = (part[:, first : first + span.n_new] for part in (qkv[0], qkv[1], qkv[2]))
+        rows = slice(first, first := first + span.n_new)
+        q, k, v = (part[:, rows] for part in (qkv[0], qkv[1], qkv[2]))
         k, v = span.cache.write(layer, span.start, k, v)  # [n_head, n_total, d_head]
-        scores = q * (1 / math.sqrt(d_head)) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
-        if span.n_new > 1:  # every position sees the past, and of the new ones those up to itself
-            scores[..., span.start :] += mask[: span.n_new, : span.n_new]
-        heads.append(softmax(scores, xp) @ v)  # [n_head, n_new, d_head]
-        first += span.n_new
-    heads = xp.concatenate(heads, axis=1).swapaxes(0, 1)  # [n_rows, n_head, d_head]
-    return linear(heads.reshape(n_rows, n_embd), **c_proj)
+
+        def some(a, b):  # of the heads, which the backend may share among threads
+            heads[a:b, rows] = attend(q[a:b], k[a:b], v[a:b], mask, xp)
+
+        backend.share(some, n_head, span.n_new)
+    return linear(heads.swapaxes(0, 1).reshape(n_rows, n_embd), **c_proj)
 
 
-def forward(ids, positions, spans, wanted, params, config, xp):  # [n_rows], [n_rows] -> [n_wanted, n_vocab]
+def forward(ids, positions, spans, wanted, params, config, backend):  # [n_rows], [n_rows] -> [n_wanted, n_vocab]
     """One pass over new positions: writes them to their caches, returns the logits of the wanted slices of rows.
 
     The logits of a position score the token that follows it. Only the rows asked for are multiplied by the output
     head: for 512 rows of a prompt all of them would be 103 MB that nobody reads.
     """
-    x = params["wte"][ids] + params["wpe"][positions]
+    xp, x = backend.xp, params["wte"][ids] + params["wpe"][positions]
     longest = max(span.n_new for span in spans)
     mask = xp.triu(xp.full((longest, longest), -math.inf, dtype=x.dtype), k=1)
     for layer, block in enumerate(params["blocks"]):
         h = layer_norm(x, **block["ln_1"], epsilon=config.epsilon)
-        x = x + attention(h, **block["attn"], n_head=config.n_head, layer=layer, spans=spans, mask=mask, xp=xp)
+        x = x + attention(h, **block["attn"], n_head=config.n_head, layer=layer, spans=spans, mask=mask, backend=backend)
         x = x + mlp(layer_norm(x, **block["ln_2"], epsilon=config.epsilon), **block["mlp"], xp=xp)
     for span in spans:
         span.cache.length = span.start + span.n_new
@@ -178,5 +186,5 @@ class Model:
         if not spans:  # a prefill that has been done
             return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
         ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
-        logits = forward(ids, positions, spans, wanted, self.params, self.config, self.backend.xp)
+        logits = forward(ids, positions, spans, wanted, self.params, self.config, self.backend)
         return np.split(self.backend.to_host(logits), np.cumsum(n_lasts)[:-1])

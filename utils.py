@@ -14,6 +14,7 @@ import numpy as np
 
 import checkpoints
 from backends import trials
+from backends.cpu import alone, share
 from checkpoints import InputError, first_of, memory, read_config, read_json
 from encoder import Encoder
 from gpt2 import Config, Model
@@ -37,7 +38,8 @@ class Backend:
     """Where arrays live and how they are multiplied; everything that differs between NumPy and CuPy.
 
     xp is the array module; asarray and to_host move arrays there and back to NumPy; plan(config, dtype) returns a function
-    that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast; synchronize waits until all work is done; exact
+    that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast; synchronize waits until all work is done;
+    share(function, n, n_rows) calls function(a, b) for ranges that make up 0 to n, on threads if n_rows are worth it; exact
     means that every position has to be computed in a way that does not depend on how many are computed together.
     """
 
@@ -47,6 +49,7 @@ class Backend:
     to_host: Callable
     plan: Callable
     synchronize: Callable
+    share: Callable = alone
     exact: bool = False
 
 
@@ -63,10 +66,12 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
     if name == "numpy":
         try:
-            plan = partial(trials.plan, kernel=trials.kernel_named(kernels), exact=exact)
+            kernel = trials.kernel_named(kernels)
         except ValueError as error:
             raise InputError(str(error)) from None
-        return Backend("numpy", np, np.asarray, np.asarray, plan, synchronize=lambda: None, exact=exact)
+        plan = partial(trials.plan, kernel=kernel, exact=exact)
+        threads = alone if kernel and kernel.threads[-1] == 1 else share
+        return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact)
     if exact:
         raise InputError("exact: expected --backend numpy; what cuBLAS computes for a row depends on the others")
     try:

@@ -28,6 +28,7 @@ TILE = 110_000  # numbers in a tile: times 9 rows, less than the 10^6 products u
 MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
 BUFFER = 1 << 18  # numbers that wait to be added up
+LONG = 64  # rows, from which on what comes between the products is worth sharing, too
 AHEAD = 3 << 17  # weights that a thread has multiplied by a few rows before another, asleep, begins
 
 
@@ -65,6 +66,16 @@ class Threads:
 
 
 THREADS = Threads(N_THREADS - 1)
+
+
+def alone(function, n, n_rows):
+    """function(0, n)."""
+    function(0, n)
+
+
+def share(function, n, n_rows):
+    """function(a, b) for ranges that together are 0 to n, on all threads where a pass over so many rows is long."""
+    THREADS.share(function, n, N_THREADS if n_rows >= LONG else 1)
 
 
 @dataclass(frozen=True)

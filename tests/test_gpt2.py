@@ -57,7 +57,7 @@ def feed(model, ids, cache, n_last=None):  # [n_seq] -> [n_last, n_vocab]
     n_seq, start = len(ids), cache.length
     wanted = [slice(n_seq - (n_seq if n_last is None else n_last), n_seq)]
     spans, positions = [Span(cache, start, n_seq)], np.arange(start, start + n_seq)
-    return forward(np.array(ids, int), positions, spans, wanted, model.params, model.config, np)
+    return forward(np.array(ids, int), positions, spans, wanted, model.params, model.config, model.backend)
 
 
 def fresh(model, ids, n_last=None):  # [n_ids] -> [n_last, n_vocab]
