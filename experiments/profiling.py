@@ -4,6 +4,7 @@ The speed at which this machine streams memory is measured in the same run. Medi
 for the same passes is in experiments/peers.py.
 """
 
+import itertools
 import json as json_format
 import statistics
 import time
@@ -20,31 +21,43 @@ from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kerne
 
 IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
+STREAMED = 512 << 20  # bytes, more than any cache holds
 PAST = 64  # tokens in the cache before the rows that are timed, where the context has room for them
 
 
+def medians(runs, repeats, synchronize=lambda: None):
+    """Median seconds of each of several things to do, {name: function} -> {name: seconds}.
+
+    They take turns. In each turn the first run is not counted: it finds what another left in the caches.
+    """
+    times = defaultdict(list)
+    for _ in tqdm(range(-(-repeats // IN_A_TURN)), desc="measuring", delay=1, leave=False, disable=None):
+        for name, run in runs.items():
+            for counts in (False, *[True] * min(repeats, IN_A_TURN)):
+                synchronize()
+                begin = time.perf_counter()
+                run()
+                synchronize()
+                times[name] += [time.perf_counter() - begin] * counts
+    return {name: statistics.median(of_one) for name, of_one in times.items()}
+
+
 def median_seconds(run, repeats, synchronize=lambda: None):
-    """The median time of run(), after one run that does not count."""
-    run()
-    synchronize()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        run()
-        synchronize()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+    """The median time of run()."""
+    return medians({None: run}, repeats, synchronize)[None]
 
 
-def streaming_bandwidth(n_bytes=512 << 20, repeats=7):
-    """Bytes per second of reading memory that the caches cannot hold: the fastest of three ways, on one thread and on all."""
+def streaming_reads(n_bytes):
+    """Ways to read memory that the caches cannot hold, {name: function}: three, on one thread and on all."""
     memory, vector = np.ones((n_bytes // 4096, 1024), np.float32), np.ones(1024, np.float32)
     reads = (np.max, lambda share: share @ vector, lambda share: share.ravel() @ share.ravel())
-    times = []
-    with ThreadPoolExecutor(N_THREADS) as pool:
-        for shares in ([memory], np.array_split(memory, N_THREADS)):
-            times += [median_seconds(lambda: list(pool.map(read, shares)), repeats) for read in reads]
-    return n_bytes / min(times)
+    pool = ThreadPoolExecutor(N_THREADS)
+
+    def run(read, shares):
+        return lambda: list(pool.map(read, shares))
+
+    ways = itertools.product(reads, ([memory], np.array_split(memory, N_THREADS)))
+    return {f"stream {i}": run(*way) for i, way in enumerate(ways)}
 
 
 def bytes_of_a_pass(model):
@@ -54,25 +67,21 @@ def bytes_of_a_pass(model):
     return n * model.params["wpe"].dtype.itemsize
 
 
-def time_rows(model, rows, repeats):
-    """Median seconds of a pass over each number of rows: {n_rows: seconds}.
-
-    The row counts take turns. In each turn the first pass is not counted: it finds what another left in the caches.
-    """
-    rng, times, sync = np.random.default_rng(0), defaultdict(list), model.backend.synchronize
-    past = min(PAST, model.config.n_ctx - max(rows))
-    ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
-    cache = model.new_cache()
+def passes(model, rows):
+    """Passes over each number of rows, {n_rows: function}, with the same text before them."""
+    rng, past = np.random.default_rng(0), min(PAST, model.config.n_ctx - max(rows))
+    ids, cache = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist(), model.new_cache()
     model.read(ids, cache, n_last=max(rows))
-    for _ in tqdm(range(-(-repeats // IN_A_TURN)), desc="rows", leave=False, disable=None):
-        for n in rows:
-            for counts in (False, *[True] * min(repeats, IN_A_TURN)):
-                cache.length = past
-                sync()
-                begin = time.perf_counter()
-                model.read(ids[: past + n], cache, n_last=n)
-                times[n] += [time.perf_counter() - begin] * counts
-    return {n: statistics.median(of_n) for n, of_n in times.items()}
+
+    def run(n):
+        return lambda: model.read(ids[: past + n], cache, n_last=n)  # which forgets what came after the past
+
+    return {n: run(n) for n in rows}
+
+
+def time_rows(model, rows, repeats):
+    """Median seconds of a pass over each number of rows: {n_rows: seconds}."""
+    return medians(passes(model, rows), repeats, model.backend.synchronize)
 
 
 def prefill_seconds(model, n_tokens, repeats):
@@ -153,10 +162,10 @@ def breakdown(model, repeats):
 
 def measure(model, rows, repeats):
     """Everything the command reports, as one object."""
-    bandwidth, n_bytes, n_prefill = streaming_bandwidth(), bytes_of_a_pass(model), min(PREFILL, model.config.n_ctx)
-    seconds = time_rows(model, rows, repeats)
-    bandwidth = (bandwidth + streaming_bandwidth()) / 2  # before and after, as other programs may use the memory too
-    table = [{"rows": n, "milliseconds": 1e3 * t, "gb_per_s": n_bytes / t / 1e9} for n, t in seconds.items()]
+    n_bytes, n_prefill, reads = bytes_of_a_pass(model), min(PREFILL, model.config.n_ctx), streaming_reads(STREAMED)
+    seconds = medians(reads | passes(model, rows), repeats, model.backend.synchronize)  # in turns: others use the memory too
+    bandwidth = STREAMED / min(seconds[name] for name in reads)
+    table = [{"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9} for n in rows]
     return {
         "bandwidth_gb_per_s": bandwidth / 1e9,
         "weights_bytes": n_bytes,

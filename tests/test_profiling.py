@@ -14,8 +14,7 @@ from toys import TINY, write_checkpoint
 def cli(tmp_path, monkeypatch, capfd):
     """A function: arguments -> (exit code, stdout, stderr), on a tiny model and little memory to stream."""
     write_checkpoint(tmp_path / "7M", dataclasses.replace(TINY, n_ctx=80))
-    little = profiling.streaming_bandwidth
-    monkeypatch.setattr(profiling, "streaming_bandwidth", lambda: little(n_bytes=1 << 20, repeats=2))
+    monkeypatch.setattr(profiling, "STREAMED", 1 << 20)
 
     def call(*arguments):
         code = main.main(["profile", "--models_dir", str(tmp_path), *arguments])
@@ -37,6 +36,11 @@ def test_json_has_the_figures_of_the_table(cli):
     assert result["weights_bytes"] == 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)
     assert result["kernels"] == dict.fromkeys(("16x48", "16x16", "16x64", "64x16", "16x259"), "plain")
     assert {"attention", "layer norm", "GELU", "matrix products", "output head"} <= result["breakdown"].keys()
+
+
+def test_passes_may_fill_the_context(cli):
+    code, out, _ = cli("--rows", "80", "--repeats", "1", "--json")
+    assert code == 0 and json.loads(out)["rows"][0]["rows"] == 80
 
 
 def test_the_table_names_its_weights(cli):
