@@ -226,6 +226,23 @@ def test_texts_read_together_are_read_alone(data):
 
 @fast
 @given(st.data())
+def test_heads_shared_among_threads_are_the_heads(data):
+    """However the backend divides them, and in whatever order its threads come to them."""
+    shape, cuts = data.draw(st.integers(0, len(SHAPES) - 1)), data.draw(st.sets(st.integers(1, 4)))
+
+    def share(function, n, n_rows):
+        ends = [0, *sorted(cut for cut in cuts if cut < n), n]
+        for a, b in data.draw(st.permutations(list(zip(ends, ends[1:])))):
+            function(a, b)
+
+    alone = tiny_model(shape)
+    shared = dataclasses.replace(alone, backend=dataclasses.replace(PLAIN, share=share))
+    ids = data.draw(texts(alone))
+    assert_same(shared.read(ids, shared.new_cache(), len(ids)), fresh(alone, ids))
+
+
+@fast
+@given(st.data())
 def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
     """float32 and several matrix shapes: what rounding does must not depend on how many positions share a pass."""
     model = tiny_model(data.draw(st.integers(0, 2)), 0, EXACT, np.float32)
