@@ -16,6 +16,7 @@ the first row fetches the tile from memory, the others find it in the cache. All
 What is best depends on the machine; backends/trials.py finds out.
 """
 
+import math
 import threading
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -27,6 +28,7 @@ from backends.blas import N_THREADS
 TILE = 110_000  # numbers in a tile: times 9 rows, less than the 10^6 products up to which OpenBLAS does not pack
 MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
+LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
 LONG = 64  # rows, from which on what comes between the products is worth sharing, too
 AHEAD = 3 << 17  # weights that a thread has multiplied by a few rows before another, asleep, begins
@@ -56,7 +58,7 @@ class Threads:
         The thread that shares begins at once, and so is given `ahead` more than the others.
         """
         n_threads, ahead, done = min(n_threads, 1 + len(self.inboxes)), min(ahead, n), SimpleQueue()
-        cuts = [0, *(ahead + (n - ahead) * i // n_threads for i in range(1, n_threads + 1))]
+        cuts = [0, *(n - (n - ahead) * i // n_threads for i in range(n_threads - 1, -1, -1))]
         for inbox, a, b in zip(self.inboxes, cuts[1:], cuts[2:]):
             inbox.put((function, a, b, done))
         function(0, cuts[1])
@@ -101,6 +103,23 @@ def parts_of(n_in, width):
     return n_parts
 
 
+def one_memory(n, dtype):
+    """A function `empty(shape, dtype)` that gives arrays of n numbers altogether, one after the other in memory.
+
+    The system backs one large array by huge pages; of arrays as small as weights it leaves out a fifth, and whoever reads
+    through that waits for addresses to be looked up. The first begins at a cache line, and so do those after it.
+    """
+    free = np.empty(n + LINE, dtype)
+    free = free[-free.ctypes.data % LINE // free.itemsize :]
+
+    def empty(shape, dtype):
+        nonlocal free
+        array, free = np.split(free, [math.prod(shape)])
+        return array.reshape(shape)
+
+    return empty
+
+
 class Tiles:
     """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], and what is left at the right [n_in, rest].
 
@@ -115,13 +134,16 @@ class Tiles:
         self.shape = (n_parts * depth, n_tiles * width + rest.shape[1])
 
     @classmethod
-    def cut(cls, weight, kernel):
+    def cut(cls, weight, kernel, empty=np.empty):
+        """The tiles of a weight, in memory that empty(shape, dtype) provides."""
         n_in, n_out = weight.shape
         width = min(kernel.width, n_out)
         n_parts, end = parts_of(n_in, width), n_out - n_out % width
         if weight.flags.c_contiguous:  # each tile is made contiguous: a strided view would be read at half the speed
-            tiles = weight[:, :end].reshape(n_parts, n_in // n_parts, end // width, width).swapaxes(1, 2)
-            return cls(np.ascontiguousarray(tiles), weight[:, end:].copy(), kernel)
+            cut = weight[:, :end].reshape(n_parts, n_in // n_parts, end // width, width).swapaxes(1, 2)
+            tiles = empty(cut.shape, cut.dtype)
+            tiles[...] = cut
+            return cls(tiles, weight[:, end:].copy(), kernel)
         # the output head, the embedding transposed: its columns are contiguous already, so its tiles are views
         tiles = weight.T[:end].reshape(end // width, width, n_parts, n_in // n_parts).transpose(2, 0, 3, 1)
         return cls(tiles, weight[:, end:], kernel)

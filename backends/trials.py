@@ -14,12 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.cpu import ALL, MANY, THREADS, Kernel, Tiles, parts_of
+from backends.cpu import ALL, MANY, THREADS, Kernel, Tiles, one_memory, parts_of
 
 WIDTHS = (64, 128)  # of the tiles to try
 TOGETHER = {1: (1, 2), 9: (1, 9), 32: (8, ALL)}  # row counts to try (decode, verify, prefill), and rows at a time for each
 ROUNDS = 4  # of trials; the best counts, as the machine may be busy with other things for a moment
-COLD_BYTES, SHARES = 96 << 20, 4  # more than the caches hold; each trial reads one of so many shares of it
+# memory to read, and the shares of it that trials read in turn. Of three times a cache of 32 MB so much was still found there
+# that they chose what is slower in a model
+COLD_BYTES, SHARES = 264 << 20, 11
 
 
 def seconds(x, weights):
@@ -92,15 +94,16 @@ def plan(config, dtype, kernel=None, exact=False):
     exact: the result for a row is the same, bit by bit, however many rows are computed together: one at a time.
     """
     shapes = config.shapes()
-    keys = dict.fromkeys((shape, True) for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h."))
+    matrices = [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
+    keys = dict.fromkeys((shape, True) for shape in matrices)
     keys[shapes["wte.weight"][::-1], False] = None  # the output head
     if kernel:
         chosen = dict.fromkeys(keys, replace(kernel, together=(1, 1, 1)) if exact else kernel)
     else:  # before any weight is read: model and scratch are not to lie in memory together
         n_bytes = sum(math.prod(shape) for shape in shapes.values()) * np.dtype(dtype).itemsize
         n = min(n_bytes, COLD_BYTES) // SHARES // np.dtype(dtype).itemsize
-        # as cold as the model will be. Arrays of their own: glibc, having freed one this large, gives less memory back to
-        # the system between products, and a prefill is spared some 20,000 page faults
+        # as cold as the model will be. Arrays of their own: glibc, having freed one of 24 MB (32 would be too much), gives less
+        # memory back to the system between products, and a prefill is spared some 20,000 page faults
         scratch = itertools.cycle([np.ones(n, dtype) for _ in range(SHARES)])
         times = {key: {} for key in keys}
         for _ in range(ROUNDS):  # those of one candidate lie apart, so that one disturbance does not meet them all
@@ -109,8 +112,10 @@ def plan(config, dtype, kernel=None, exact=False):
                     of_shape[one] = min(of_shape.get(one, math.inf), trial(shape, not contiguous, next(scratch), *one))
         chosen = {key: best(of_shape, key[0][1]) for key, of_shape in times.items()}
 
+    empty = one_memory(sum(map(math.prod, matrices)), dtype)
+
     def weight(w):
         one = chosen[w.shape, w.flags.c_contiguous]
-        return w if one.width >= w.shape[1] and not exact else Tiles.cut(w, one)
+        return w if one.width >= w.shape[1] and not exact else Tiles.cut(w, one, empty)
 
     return weight

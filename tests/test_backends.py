@@ -151,6 +151,25 @@ def test_threads_share_all_of_the_work_and_the_first_is_ahead(n, n_threads, ahea
     assert done[0][1] - done[0][0] >= min(ahead, n)
 
 
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([1, 16, 64]))), st.sampled_from([np.float32, np.float64]))
+def test_arrays_of_one_memory_lie_one_after_the_other(shapes, dtype):
+    empty = cpu.one_memory(sum(a * b for a, b in shapes), dtype)
+    arrays = [empty(shape, dtype) for shape in shapes]
+    for i, array in enumerate(arrays):
+        array[...] = i
+    for i, (array, shape) in enumerate(zip(arrays, shapes)):
+        assert array.shape == shape and array.dtype == dtype and (array == i).all()
+    for before, after in zip(arrays, arrays[1:]):
+        assert before.ctypes.data + before.nbytes == after.ctypes.data
+    assert not arrays or arrays[0].ctypes.data % cpu.LINE == 0
+
+
+def test_weights_are_cut_into_the_memory_they_are_given():
+    w, memory = np.ones((8, 70), np.float32), np.zeros((1, 4, 8, 16), np.float32)
+    tiles = cpu.Tiles.cut(w, cpu.Kernel(16, (1, 1, 1)), lambda shape, dtype: memory.reshape(shape))
+    assert np.shares_memory(tiles.tiles, memory) and (memory == 1).all()
+
+
 def test_tiles_are_small_enough_for_nine_rows():
     for config in utils.SIZES.values():
         for n_in in (config.n_embd, 4 * config.n_embd):
