@@ -16,8 +16,7 @@ if __name__ == "__main__":
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
 
 import utils
-from experiments.arguments import call
-from utils import InputError
+from experiments.arguments import call, exit_code
 
 COMMANDS = {  # in which module; imported when asked for
     "generate": __name__,
@@ -142,21 +141,7 @@ def generate(
 def main(arguments):
     """Run one command; without its name, generate. Returns the exit code."""
     name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "generate"
-    try:
-        command = getattr(importlib.import_module(COMMANDS[name]), name)
-        call(command, arguments)
-        sys.stdout.flush()
-        return 0
-    except InputError as error:
-        print("error:", "\\n".join(str(error).splitlines()), file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:  # nobody reads our output any more, or its disk is full; leave nothing to be flushed later
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            print(f"error: {error}", file=sys.stderr)
-        return 141 if isinstance(error, BrokenPipeError) else 1
+    return exit_code(lambda: call(getattr(importlib.import_module(COMMANDS[name]), name), arguments))
 
 
 if __name__ == "__main__":

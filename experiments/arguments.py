@@ -8,7 +8,9 @@ settled here before.
 
 import inspect
 import json
+import os
 import re
+import sys
 from functools import partial
 
 import fire
@@ -84,3 +86,21 @@ def call(command, words):
     for name, default in flags_of(command).items():
         command = fire.decorators.SetParseFn(partial(parse, name, default), name)(command)
     fire.Fire(fire.decorators.SetParseFn(str)(command), words, name="main.py")
+
+
+def exit_code(run):
+    """Of a program that is run(): 0, or 2 with one line on stderr for what its user can put right."""
+    try:
+        run()
+        sys.stdout.flush()
+        return 0
+    except InputError as error:
+        print("error:", "\\n".join(str(error).splitlines()), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:  # nobody reads our output any more, or its disk is full; leave nothing to be flushed later
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: {error}", file=sys.stderr)
+        return 141 if isinstance(error, BrokenPipeError) else 1

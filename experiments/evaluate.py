@@ -16,18 +16,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import backends.blas  # noqa: E402, F401, isort: skip: before NumPy
 
-import fire  # noqa: E402
 import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
+from experiments.arguments import call, exit_code  # noqa: E402
 from experiments.running import clocked  # noqa: E402
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative  # noqa: E402
+from utils import InputError  # noqa: E402
 
 
 def documents(corpus):
-    """The stories of `*_valid.txt` in a folder."""
-    text = "<|endoftext|>".join(path.read_text(encoding="utf-8") for path in sorted(Path(corpus).glob("*_valid.txt")))
+    """The stories of `*_valid.txt` in a folder. Raises InputError if there is none."""
+    paths = sorted(Path(corpus).glob("*_valid.txt"))
+    if not paths:
+        raise InputError(f"no *_valid.txt in {corpus!r}: --corpus must name a folder of held-out texts")
+    text = "<|endoftext|>".join(path.read_text(encoding="utf-8") for path in paths)
     found = [document.strip("\n") for document in text.split("<|endoftext|>")]
     return [document for document in found if document]
 
@@ -69,8 +73,26 @@ def compare(target, draft, prompts, K, filter, n_tokens, repeats):
     }
 
 
-def evaluate(corpus, target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=40, n_tokens=100, repeats=3, skip_bits=False):
-    """Print a table, and the same as one line of JSON. Prompts are the first 32 tokens of held-out stories."""
+def evaluate(corpus="", target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=40, n_tokens=100, repeats=3, skip_bits=False):
+    """Print a table, and the same as one line of JSON. Prompts are the first 32 tokens of held-out stories.
+
+    Args:
+        corpus: the folder of *_valid.txt
+        target: a size in models/, or a folder
+        draft: likewise, or ngram
+        K: how many tokens to draft per round, several numbers separated by commas
+        n_prompts: how many stories to continue
+        n_tokens: how many tokens to generate for each
+        repeats: of each measurement; medians are reported
+        skip_bits: do not compute bits per byte
+    """
+    try:
+        counts = [int(part) for part in K.split(",")]
+    except ValueError:
+        raise InputError(f"--K {K!r}: expected whole numbers separated by commas") from None
+    for name, value in (("n_prompts", n_prompts), ("n_tokens", n_tokens), ("repeats", repeats), ("K", min(counts))):
+        if value < 1:
+            raise InputError(f"--{name} {value}: expected 1 or more")
     backend, texts = utils.get_backend(), documents(corpus)
     target, draft, encoder = utils.load_pair(target, draft, utils.MODELS_DIR, backend)
     prompts = [ids[:32] for ids in map(encoder.encode, texts) if len(ids) >= 32][:n_prompts]
@@ -80,7 +102,7 @@ def evaluate(corpus, target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=40,
         print(f"{result['bits_per_byte']:.3f} bits per held-out byte")
     print(f"{'T':>4} {'K':>3} {'acceptance':>11} {'tokens/pass':>12} {'speedup':>8}")
     for temperature in (0.0, 1.0):
-        for k in [int(part) for part in str(K).strip("()").replace(" ", "").split(",") if part]:
+        for k in counts:
             row = compare(target, draft, prompts, k, Filter(temperature), n_tokens, repeats)
             result[f"T={temperature:g} K={k}"] = row
             acceptance, per_pass, speedup = row.values()
@@ -89,4 +111,4 @@ def evaluate(corpus, target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=40,
 
 
 if __name__ == "__main__":
-    fire.Fire(evaluate)
+    sys.exit(exit_code(lambda: call(evaluate, sys.argv[1:])))

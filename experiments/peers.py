@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import backends.blas  # noqa: E402, F401, isort: skip: before NumPy
 
-import fire  # noqa: E402
 import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
@@ -29,9 +28,11 @@ import checkpoints  # noqa: E402
 import utils  # noqa: E402
 from backends.blas import N_THREADS  # noqa: E402
 from encoder import END_OF_TEXT  # noqa: E402
+from experiments.arguments import call, exit_code  # noqa: E402
 from experiments.prompts import choose_prompts  # noqa: E402
 from experiments.running import decode  # noqa: E402
 from sampling import Filter  # noqa: E402
+from utils import InputError  # noqa: E402
 
 
 class Ours:
@@ -242,7 +243,25 @@ def show(results, rows, n_tokens, n_rows):
 
 
 def compare(target="7M", draft="0.7M", weights="checkpoint", K=4, prompts="", n_prompts=8, n_tokens=60, repeats=3):
-    """Print one table for a pair of sizes; for one of random weights, which any target of utils.SIZES can have."""
+    """Print one table: this project and the programs that are installed, with the same weights.
+
+    Args:
+        target: a size in models/, or a folder
+        draft: likewise
+        weights: checkpoint, or random (any size, no files needed; no draft)
+        K: tokens drafted per round; passes over K + 1 rows are timed
+        prompts: a file of prompts; without it, built-in ones
+        n_prompts: how many of them
+        n_tokens: how many tokens to generate for each
+        repeats: of each measurement; medians are reported
+    """
+    if weights not in ("checkpoint", "random"):
+        raise InputError(f"--weights {weights!r}: expected checkpoint or random")
+    if weights == "random" and target not in utils.SIZES:
+        raise InputError(f"--target {target!r}: expected one of {', '.join(utils.SIZES)} for random weights")
+    for name, value in (("K", K), ("n_prompts", n_prompts), ("n_tokens", n_tokens), ("repeats", repeats)):
+        if value < 1:
+            raise InputError(f"--{name} {value}: expected 1 or more")
     encoder, peers, missing = utils.load_encoder(utils.find_folder("7M")), [], []
     with tempfile.TemporaryDirectory() as temporary:
         if weights == "random":
@@ -265,4 +284,4 @@ def compare(target="7M", draft="0.7M", weights="checkpoint", K=4, prompts="", n_
 
 
 if __name__ == "__main__":
-    fire.Fire(compare)
+    sys.exit(exit_code(lambda: call(compare, sys.argv[1:])))

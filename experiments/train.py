@@ -25,7 +25,6 @@ import sys
 import time
 from pathlib import Path
 
-import fire
 import numpy as np
 from tqdm import tqdm
 
@@ -39,6 +38,11 @@ except ImportError as missing:
     raise SystemExit(f"training needs {missing.name}: pip install -r experiments/requirements-train.txt")
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import utils  # noqa: E402
+from experiments.arguments import call, exit_code  # noqa: E402
+
 END_OF_TEXT = "<|endoftext|>"
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=8, n_embd=256, n_head=4)
@@ -49,15 +53,15 @@ DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
 
 
 def read_documents(corpus, split):
-    """All documents of `*_{split}.txt` in a folder, in a fixed order."""
+    """All documents of `*_{split}.txt` in a folder, in a fixed order. Raises InputError if there is none."""
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
-        raise SystemExit(f"no *_{split}.txt in {corpus!r}: --corpus must name a folder of training texts")
+        raise utils.InputError(f"no *_{split}.txt in {corpus!r}: --corpus must name a folder of training texts")
     text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths)
     return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
 
 
-def tokenizer(corpus, models_dir=ROOT / "models"):
+def tokenizer(corpus="", models_dir=ROOT / "models"):
     """Learn a byte-level BPE of 2,048 tokens; ids are ordered as OpenAI orders them: bytes, merges, <|endoftext|>."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -229,11 +233,8 @@ def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_r
     write_model(model, Path(models_dir) / name)
 
 
-def samples(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", n_batches=80, batch_size=64, seed=3):
+def samples(corpus="", models_dir=ROOT / "models", cache_dir=ROOT / "training", n_batches=80, batch_size=64, seed=3):
     """Let the target continue the first 32 tokens of training passages to 257: every third batch greedily, the rest at T=1."""
-    sys.path.insert(0, str(ROOT))
-    import utils
-
     model = utils.load_model(utils.find_folder("7M", models_dir), utils.get_backend())
     ids, written = read_token_ids(corpus, "train", models_dir, cache_dir), []
     for batch in tqdm(range(n_batches), desc="samples"):
@@ -252,7 +253,7 @@ def cross_entropy(model, batch, offset):
     return F.cross_entropy(model(batch[:, :-1], offset).flatten(0, 1), batch[:, 1:].flatten())
 
 
-def target(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=4000, learning_rate=3e-3, seed=1):
+def target(corpus="", models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=4000, learning_rate=3e-3, seed=1):
     """Train the target on text: cross entropy of the next token."""
     torch.manual_seed(seed)
     train(GPT2(**TARGET), "7M", corpus, models_dir, cache_dir, lambda step: cross_entropy, steps, learning_rate, seed)
@@ -276,7 +277,7 @@ def distillation(cache_dir):
     return kullback_leibler, total_variation
 
 
-def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=3000, learning_rate=4e-3, seed=2):
+def draft(corpus="", models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=3000, learning_rate=4e-3, seed=2):
     """Distil the draft from the target on books: Kullback-Leibler over the first half of the run, then total variation."""
     torch.manual_seed(seed)
     losses = distillation(cache_dir)
@@ -284,7 +285,7 @@ def draft(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps
     train(GPT2(**DRAFT), "0.7M", corpus, models_dir, cache_dir, loss_at, steps, learning_rate, seed)
 
 
-def on_policy(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=6400, learning_rate=3e-3, seed=5):
+def on_policy(corpus="", models_dir=ROOT / "models", cache_dir=ROOT / "training", steps=6400, learning_rate=3e-3, seed=5):
     """Distil it further by total variation, half on books and half on texts the target wrote itself."""
     torch.manual_seed(seed)
     model = GPT2(**DRAFT)
@@ -295,6 +296,14 @@ def on_policy(corpus, models_dir=ROOT / "models", cache_dir=ROOT / "training", s
     train(model, "0.7M", *where, loss_at, steps, learning_rate, seed, "-on-policy", written)
 
 
+def main(arguments):
+    commands = {command.__name__: command for command in (tokenizer, target, draft, samples, on_policy)}
+    name = arguments.pop(0) if arguments else ""
+    if name not in commands:
+        raise utils.InputError(f"command {name!r}: expected {', '.join(commands)}")
+    call(commands[name], arguments)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(min(torch.get_num_threads(), 8))
-    fire.Fire({"tokenizer": tokenizer, "target": target, "draft": draft, "samples": samples, "on_policy": on_policy})
+    sys.exit(exit_code(lambda: main(sys.argv[1:])))

@@ -595,6 +595,23 @@ def test_streams_that_are_closed(pair, closed):
     assert b"Traceback" not in done.stderr and done.stderr.count(b"\n") <= 1
 
 
+@pytest.mark.parametrize(
+    "words, shown",
+    [
+        ("peers.py --target 9B --weights random", "--target '9B': expected one of 82M, "),
+        ("peers.py --K 0", "--K 0: expected 1 or more"),
+        ("peers.py --repeat 3", "unknown flag '--repeat': expected --target, "),
+        ("evaluate.py --corpus nowhere", "no *_valid.txt in 'nowhere'"),
+        ("evaluate.py --K 1,x", "--K '1,x': expected whole numbers"),
+        ("evaluate.py 40", "unknown argument '40'"),
+    ],
+)
+def test_programs_beside_the_command_line(words, shown):
+    done = subprocess.run([sys.executable, *f"experiments/{words}".split()], cwd=ROOT, capture_output=True, timeout=120)
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1
+    assert done.stderr.decode().startswith(f"error: {shown}")
+
+
 # ---------------------------------------------------------------- the embedded pair
 
 
