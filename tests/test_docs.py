@@ -12,6 +12,7 @@ import sampling
 from experiments.enumeration import law
 from experiments.mistakes import MISTAKES, made
 from experiments.running import speculation
+from experiments.theory import speedup, tokens_per_round
 from sampling import Filter, NeuralDrafter, residual, speculative, verify
 
 ROOT = Path(sampling.__file__).resolve().parent
@@ -110,10 +111,6 @@ def test_speculation_never_accepts_less_than_the_textbook_method():
         assert np.minimum(p, q).sum() >= 1 / (p / q).max()
 
 
-def expected_tokens(a, K):
-    return (1 - a ** (K + 1)) / (1 - a)
-
-
 class Constant:
     """A model whose distribution is the same everywhere, so that acceptance is independent from place to place."""
 
@@ -138,17 +135,14 @@ def test_expected_tokens_of_a_round(K):
         next(rounds)  # the prefill
         return speculation([next(rounds)])["tokens_per_target_pass"]
 
-    assert sum(n * mass for n, mass in law(first_round).items()) == pytest.approx(expected_tokens(a, K))
-
-
-def speedup(a, K, c, v):
-    return expected_tokens(a, K) / (K * c + v)
+    assert sum(n * mass for n, mass in law(first_round).items()) == pytest.approx(tokens_per_round(a, K))
 
 
 def test_the_speedups():
     says("At a = 0.8 and K = 4 that is 3.36", "it is 5.", "with a = 0.3, c = 0.25, v = 1.3, still K = 4, it gives 0.62")
     says("- v = 1.15 gives 2.17", "- v = 2.5, five rows that cost two and a half times one, gives 1.16")
-    assert expected_tokens(0.8, 4) == pytest.approx(3.36, abs=0.005) and expected_tokens(0.8, 10**3) == pytest.approx(5)
+    assert tokens_per_round(0.8, 4) == pytest.approx(3.36, abs=0.005) and tokens_per_round(0.8, 10**3) == pytest.approx(5)
+    assert tokens_per_round(0.8, 4) == pytest.approx((1 - 0.8**5) / (1 - 0.8))
     assert speedup(0.3, 4, 0.25, 1.3) == pytest.approx(0.62, abs=0.005)
     assert speedup(0.8, 4, 0.1, 1.15) == pytest.approx(2.17, abs=0.005)
     assert speedup(0.8, 4, 0.1, 2.5) == pytest.approx(1.16, abs=0.005)
