@@ -148,3 +148,9 @@ def test_the_speedups():
     assert speedup(0.8, 4, 0.1, 2.5) == pytest.approx(1.16, abs=0.005)
     for a, c, v in ((0.5, 0.2, 1.2), (0.5, 0.2, 1.31), (0.5, 0.6, 1.0)):  # one draft pays exactly if a > c + v - 1
         assert (speedup(a, 1, c, v) > 1) == (a > c + v - 1)
+
+
+def test_the_lengths_of_the_five_files():
+    rows = re.findall(r"\| \[(\w+\.py)\]\(\1\) \| (\d+) \|", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(rows) == 5
+    assert {name: int(n) for name, n in rows} == {name: len((ROOT / name).read_text().splitlines()) for name, _ in rows}
