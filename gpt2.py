@@ -114,17 +114,17 @@ def attend(q, k, v, mask, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total,
 def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):  # [n_rows, n_embd] -> [n_rows, n_embd]
     (n_rows, n_embd), xp, first = x.shape, backend.xp, 0
     qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
-    heads = xp.empty(qkv.shape[1:], dtype=x.dtype)  # [n_head, n_rows, d_head]
+    heads = xp.empty((n_rows, n_head, n_embd // n_head), dtype=x.dtype)
     for span in spans:
         rows = slice(first, first := first + span.n_new)
         q, k, v = (part[:, rows] for part in (qkv[0], qkv[1], qkv[2]))
         k, v = span.cache.write(layer, span.start, k, v)  # [n_head, n_total, d_head]
 
         def some(a, b):  # of the heads, which the backend may share among threads
-            heads[a:b, rows] = attend(q[a:b], k[a:b], v[a:b], mask, xp)
+            heads[rows, a:b] = attend(q[a:b], k[a:b], v[a:b], mask, xp).swapaxes(0, 1)
 
         backend.share(some, n_head, span.n_new)
-    return linear(heads.swapaxes(0, 1).reshape(n_rows, n_embd), **c_proj)
+    return linear(heads.reshape(n_rows, n_embd), **c_proj)
 
 
 def forward(ids, positions, spans, wanted, params, config, backend):  # [n_rows], [n_rows] -> [n_wanted, n_vocab]

@@ -6,7 +6,6 @@ one line on stderr and exit code 2.
 
 import importlib
 import json as json_format
-import os
 import signal
 import sys
 
@@ -16,7 +15,7 @@ if __name__ == "__main__":
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
 
 import utils
-from experiments.arguments import call, exit_code
+from experiments.arguments import call, exit_code, script
 
 COMMANDS = {  # in which module; imported when asked for
     "generate": __name__,
@@ -145,7 +144,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed it
-    sys.stdout.reconfigure(errors="replace")
-    sys.exit(main(sys.argv[1:]))
+    script(lambda: main(sys.argv[1:]))

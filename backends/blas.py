@@ -14,7 +14,7 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
     """Threads this process may use: the least of CPU affinity, cgroup quota and the user's own limits."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = [affinity]
-    limits += [int(environ[name]) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if environ.get(name, "").isdigit()]
+    limits += [int(environ[name]) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if environ.get(name, "").isdecimal()]
     try:
         quota, period = Path(cgroup).read_text().split()
         limits += [-(-int(quota) // int(period))] if quota != "max" else []

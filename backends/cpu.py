@@ -48,7 +48,7 @@ class Threads:
             try:
                 function(a, b)
                 done.put(None)
-            except Exception as error:
+            except BaseException as error:
                 done.put(error)
             del function, done  # the arrays may be large, and the next call far away
 
@@ -61,10 +61,12 @@ class Threads:
         cuts = [0, *(n - (n - ahead) * i // n_threads for i in range(n_threads - 1, -1, -1))]
         for inbox, a, b in zip(self.inboxes, cuts[1:], cuts[2:]):
             inbox.put((function, a, b, done))
-        function(0, cuts[1])
-        for _ in range(n_threads - 1):
-            if error := done.get():
-                raise error
+        try:
+            function(0, cuts[1])
+        finally:  # nobody writes any more, whatever happened
+            errors = [done.get() for _ in range(n_threads - 1)]
+        for error in filter(None, errors):
+            raise error
 
 
 THREADS = Threads(N_THREADS - 1)

@@ -101,7 +101,7 @@ def plan(config, dtype, kernel=None, exact=False):
         chosen = dict.fromkeys(keys, replace(kernel, together=(1, 1, 1)) if exact else kernel)
     else:  # before any weight is read: model and scratch are not to lie in memory together
         n_bytes = sum(math.prod(shape) for shape in shapes.values()) * np.dtype(dtype).itemsize
-        n = min(n_bytes, COLD_BYTES) // SHARES // np.dtype(dtype).itemsize
+        n = max(min(n_bytes, COLD_BYTES) // SHARES // np.dtype(dtype).itemsize, *(n_in for (n_in, _), _ in keys))
         # as cold as the model will be. Arrays of their own: glibc, having freed one of 24 MB (32 would be too much), gives less
         # memory back to the system between products, and a prefill is spared some 20,000 page faults
         scratch = itertools.cycle([np.ones(n, dtype) for _ in range(SHARES)])

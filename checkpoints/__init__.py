@@ -92,8 +92,9 @@ def read_config(folder):
     names = {"n_vocab": "vocab_size", "n_ctx": "n_positions", "n_embd": "", "n_head": "", "n_layer": ""}
     found = {name: values.get(name, values.get(other)) for name, other in names.items()}
     for name, value in found.items():
-        if type(value) is not int or value < 1:  # not isinstance: True is an int
-            raise InputError(f"{path}: {name} is {value!r}; expected a whole number above 0")
+        least = 2 if name in ("n_vocab", "n_embd") else 1  # a matrix of one column is no matrix
+        if type(value) is not int or value < least:  # not isinstance: True is an int
+            raise InputError(f"{path}: {name} is {value!r}; expected a whole number, at least {least}")
         if value > (1000 if name == "n_layer" else 10**7):
             raise InputError(f"{path}: {name} is {value}; that is no GPT-2, fetch the file again")
     if found["n_embd"] % found["n_head"]:

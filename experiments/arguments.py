@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import re
+import signal
 import sys
 from functools import partial
 
@@ -94,7 +95,7 @@ def exit_code(run):
         run()
         sys.stdout.flush()
         return 0
-    except InputError as error:
+    except (InputError, MemoryError) as error:
         print("error:", "\\n".join(str(error).splitlines()), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -104,3 +105,11 @@ def exit_code(run):
         if not isinstance(error, BrokenPipeError):
             print(f"error: {error}", file=sys.stderr)
         return 141 if isinstance(error, BrokenPipeError) else 1
+
+
+def script(main):
+    """End this program with the exit code that main() returns."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed it
+    sys.stdout.reconfigure(errors="replace")
+    sys.exit(main())

@@ -20,7 +20,7 @@ import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
-from experiments.arguments import call, exit_code  # noqa: E402
+from experiments.arguments import call, exit_code, script  # noqa: E402
 from experiments.running import clocked  # noqa: E402
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative  # noqa: E402
 from utils import InputError  # noqa: E402
@@ -31,7 +31,10 @@ def documents(corpus):
     paths = sorted(Path(corpus).glob("*_valid.txt"))
     if not paths:
         raise InputError(f"no *_valid.txt in {corpus!r}: --corpus must name a folder of held-out texts")
-    text = "<|endoftext|>".join(path.read_text(encoding="utf-8") for path in paths)
+    try:
+        text = "<|endoftext|>".join(path.read_text(encoding="utf-8") for path in paths)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
     found = [document.strip("\n") for document in text.split("<|endoftext|>")]
     return [document for document in found if document]
 
@@ -96,6 +99,8 @@ def evaluate(corpus="", target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=
     backend, texts = utils.get_backend(), documents(corpus)
     target, draft, encoder = utils.load_pair(target, draft, utils.MODELS_DIR, backend)
     prompts = [ids[:32] for ids in map(encoder.encode, texts) if len(ids) >= 32][:n_prompts]
+    if not prompts:
+        raise InputError(f"{corpus!r}: expected stories of at least 32 tokens")
     result = {"prompts": len(prompts), "tokens": n_tokens}
     if not skip_bits:
         result["bits_per_byte"] = bits_per_byte(target, encoder, texts)
@@ -111,4 +116,4 @@ def evaluate(corpus="", target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code(lambda: call(evaluate, sys.argv[1:])))
+    script(lambda: exit_code(lambda: call(evaluate, sys.argv[1:])))

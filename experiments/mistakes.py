@@ -387,6 +387,9 @@ def mistakes(*names, target_model_size="7M", draft_model_size="0.7M", models_dir
         raise InputError("--draft_model_size 'ngram': expected a model; some of the mistakes are a neural draft's")
     chosen = {name: find(name) for name in names or MISTAKES}
     target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, get_backend(kernels="plain"))
+    longest = max(len(encoder.encode(mistake.setting.prompt)) for mistake in MISTAKES.values())
+    if (n_ctx := min(target.config.n_ctx, draft.config.n_ctx)) <= longest:
+        raise InputError(f"a context of {n_ctx} tokens: expected more than {longest}, the longest prompt of a mistake")
     rows, known = [], {}
     for name, mistake in tqdm(chosen.items(), desc="mistakes", leave=False, disable=None):
         found = distance(mistake.setting, mistake), first_difference(target, draft, encoder, mistake, known)

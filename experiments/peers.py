@@ -28,11 +28,14 @@ import checkpoints  # noqa: E402
 import utils  # noqa: E402
 from backends.blas import N_THREADS  # noqa: E402
 from encoder import END_OF_TEXT  # noqa: E402
-from experiments.arguments import call, exit_code  # noqa: E402
+from experiments.arguments import call, exit_code, script  # noqa: E402
 from experiments.prompts import choose_prompts  # noqa: E402
 from experiments.running import decode  # noqa: E402
 from sampling import Filter  # noqa: E402
 from utils import InputError  # noqa: E402
+
+
+PAST = list(range(100, 164))  # what is in the caches before a pass that is timed
 
 
 class Ours:
@@ -219,12 +222,12 @@ def measure(contenders, prompts, n_tokens, repeats):
 
 def measure_rows(peers, n_rows, repeats):
     """{name: (seconds of one row, of n_rows)}, medians, the peers taking turns; without those that offer no such pass."""
-    past, more = list(range(100, 164)), list(range(200, 200 + n_rows))
+    more = list(range(200, 200 + n_rows))
     times = {peer.name: ([], []) for peer in peers if peer.row_seconds}
     for repeat in range(4 * repeats + 1):
         for peer in peers:
             for i, ids in enumerate((more[:1], more) if peer.row_seconds else ()):
-                times[peer.name][i].extend([peer.row_seconds(past, ids)][: bool(repeat)])
+                times[peer.name][i].extend([peer.row_seconds(PAST, ids)][: bool(repeat)])
     return {name: tuple(map(statistics.median, lists)) for name, lists in times.items()}
 
 
@@ -274,6 +277,8 @@ def compare(target="7M", draft="0.7M", weights="checkpoint", K=4, prompts="", n_
                 peers.append(kind(where, draft, K))
             except ImportError as error:
                 missing.append(f"{kind.name}: not run, {error.name} is not installed")
+    if (n_ctx := peers[0].model.config.n_ctx) < len(PAST) + K + 1:
+        raise InputError(f"--K {K}: expected at most {n_ctx - len(PAST) - 1}, as passes over K + 1 tokens follow {len(PAST)}")
     texts, _ = choose_prompts(prompts, n_prompts, encoder, peers[0].model.config.n_ctx - n_tokens)
     contenders = {(peer.name, way): generate for peer in peers for way, generate in peer.ways().items()}
     results, rows = measure(contenders, texts, n_tokens, repeats), measure_rows(peers, K + 1, repeats)
@@ -284,4 +289,4 @@ def compare(target="7M", draft="0.7M", weights="checkpoint", K=4, prompts="", n_
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code(lambda: call(compare, sys.argv[1:])))
+    script(lambda: exit_code(lambda: call(compare, sys.argv[1:])))

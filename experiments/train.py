@@ -10,7 +10,8 @@
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`. The pair in models/ was
 trained on 78 public-domain books of Project Gutenberg, listed in models/README.md. A run that is interrupted goes on
 from its last checkpoint when the same command is given again; the batch of a step depends on (seed, step) alone, so a
-resumed run sees the same data. `models/` is written only at the end of a run.
+resumed run sees the same data. `models/` is written only at the end of a run. The texts are turned into token ids once,
+kept with the checkpoints in `--cache_dir`: another corpus needs another one.
 
 Models are trained in bfloat16 autocast, with Muon (Jordan et al. 2024) for the weight matrices inside the blocks and
 AdamW for the rest, both from torch. The draft learns the target's whole distribution rather than the next token
@@ -41,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import utils  # noqa: E402
-from experiments.arguments import call, exit_code  # noqa: E402
+from experiments.arguments import call, exit_code, script  # noqa: E402
 
 END_OF_TEXT = "<|endoftext|>"
 N_VOCAB, N_CTX = 2048, 512
@@ -52,12 +53,20 @@ DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
 # ---------------------------------------------------------------- text and tokens
 
 
-def read_documents(corpus, split):
-    """All documents of `*_{split}.txt` in a folder, in a fixed order. Raises InputError if there is none."""
+def paths_of(corpus, split):
+    """The files `*_{split}.txt` in a folder, in a fixed order. Raises InputError if there is none."""
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
         raise utils.InputError(f"no *_{split}.txt in {corpus!r}: --corpus must name a folder of training texts")
-    text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths)
+    return paths
+
+
+def read_documents(corpus, split):
+    """All documents of `*_{split}.txt` in a folder, in a fixed order. Raises InputError if there is none."""
+    try:
+        text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths_of(corpus, split))
+    except UnicodeDecodeError as error:
+        raise utils.InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
     return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
 
 
@@ -81,7 +90,8 @@ def tokenizer(corpus="", models_dir=ROOT / "models"):
 
 
 def read_token_ids(corpus, split, models_dir, cache_dir):
-    """The whole split as one array of token ids, <|endoftext|> after every document."""
+    """The whole split as one array of token ids, <|endoftext|> after every document. Raises InputError."""
+    paths_of(corpus, split)
     path = Path(cache_dir) / f"{split}.npy"
     if not path.exists():
         folder = Path(models_dir) / "7M"
@@ -214,6 +224,8 @@ def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_r
 
     written: [n, 257] ids of texts the target wrote, which every other step takes its batch from.
     """
+    if steps < 1:
+        raise utils.InputError(f"--steps {steps}: expected 1 or more")
     run = Run(model, Path(cache_dir) / f"{name}{stage}.pt", steps, learning_rate)
     ids, valid = (read_token_ids(corpus, split, models_dir, cache_dir) for split in ("train", "valid"))
     bar = tqdm(range(run.first, steps), initial=run.first, total=steps, desc=name, mininterval=5)
@@ -235,6 +247,9 @@ def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_r
 
 def samples(corpus="", models_dir=ROOT / "models", cache_dir=ROOT / "training", n_batches=80, batch_size=64, seed=3):
     """Let the target continue the first 32 tokens of training passages to 257: every third batch greedily, the rest at T=1."""
+    for name, value in (("n_batches", n_batches), ("batch_size", batch_size)):
+        if value < 1:
+            raise utils.InputError(f"--{name} {value}: expected 1 or more")
     model = utils.load_model(utils.find_folder("7M", models_dir), utils.get_backend())
     ids, written = read_token_ids(corpus, "train", models_dir, cache_dir), []
     for batch in tqdm(range(n_batches), desc="samples"):
@@ -306,4 +321,4 @@ def main(arguments):
 
 if __name__ == "__main__":
     torch.set_num_threads(min(torch.get_num_threads(), 8))
-    sys.exit(exit_code(lambda: main(sys.argv[1:])))
+    script(lambda: exit_code(lambda: main(sys.argv[1:])))

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import types
 
 import numpy as np
@@ -142,6 +143,52 @@ def test_an_error_in_a_thread_reaches_the_caller():
     assert sorted(done)[-1][1] in (3, 4)
 
 
+def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
+    done = []
+
+    def broken(a, b):
+        if a == 0:
+            raise KeyboardInterrupt
+        time.sleep(0.1)
+        done.append((a, b))
+
+    with pytest.raises(KeyboardInterrupt):
+        cpu.THREADS.share(broken, 4, 2)
+    assert done == ([(2, 4)] if cpu.N_THREADS > 1 else [])
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """(n, n_threads, ahead) of each call of Threads.share, which is made on one thread."""
+    calls = []
+
+    def share(function, n, n_threads, ahead=0):
+        calls.append((n, n_threads, ahead))
+        function(0, n)
+
+    monkeypatch.setattr(cpu.THREADS, "share", share)
+    return calls
+
+
+def test_which_threads_multiply_and_which_is_ahead(shared):
+    tiles = cpu.Tiles.cut(np.ones((8, 64), np.float32), cpu.Kernel(16, (1, 2, 3)))
+    for n_rows in (1, 2, cpu.MANY - 1, cpu.MANY):
+        np.ones((n_rows, 8), np.float32) @ tiles
+    ahead = cpu.AHEAD // (8 * 16)
+    assert shared == [(4, 1, ahead), (4, 2, ahead), (4, 2, ahead), (4, 3, 0)]
+
+
+def test_heads_are_shared_where_a_prompt_is_long_and_threads_are_wanted(shared):
+    for kernels, wanted in (("plain", False), ("64x1", False), ("64x2", True), ("auto", True)):
+        model = utils.random_model(Config(50, 3 * cpu.LONG, 16, 2, 1), utils.get_backend("numpy", kernels))
+        shared.clear()
+        model.read([1] * cpu.LONG, model.new_cache())
+        heads = [call for call in shared if call == (2, cpu.N_THREADS, 0)]
+        assert len(heads) == wanted
+        model.read_batch([[1] * 8] * 9, [model.new_cache() for _ in range(9)], [1] * 9)  # many rows, of short texts
+        assert [call for call in shared if call == (2, cpu.N_THREADS, 0)] == heads
+
+
 @given(n=st.integers(0, 40), n_threads=st.integers(1, 4), ahead=st.integers(0, 60))
 def test_threads_share_all_of_the_work_and_the_first_is_ahead(n, n_threads, ahead):
     done = []
@@ -162,6 +209,20 @@ def test_arrays_of_one_memory_lie_one_after_the_other(shapes, dtype):
     for before, after in zip(arrays, arrays[1:]):
         assert before.ctypes.data + before.nbytes == after.ctypes.data
     assert not arrays or arrays[0].ctypes.data % cpu.LINE == 0
+
+
+def test_tiles_keep_nothing_of_the_weight_alive():
+    w = np.ones((8, 70), np.float32)
+    tiles = cpu.Tiles.cut(w, cpu.Kernel(16, (1, 1, 1)))
+    assert tiles.rest.shape == (8, 6) and not np.shares_memory(tiles.tiles, w) and not np.shares_memory(tiles.rest, w)
+
+
+def test_a_model_lies_in_one_piece():
+    blocks = utils.random_model(Config(50, 8, 64, 2, 2), utils.get_backend("numpy", "16x1")).params["blocks"]
+    weights = [part["weight"].tiles for block in blocks for parts in (block["attn"], block["mlp"]) for part in parts.values()]
+    assert len(weights) == 8
+    for before, after in zip(weights, weights[1:]):
+        assert before.ctypes.data + before.nbytes == after.ctypes.data
 
 
 def test_weights_are_cut_into_the_memory_they_are_given():
@@ -209,6 +270,7 @@ def test_kernels_that_make_no_sense(kernels):
         ({"OMP_NUM_THREADS": "1"}, None, 1),
         ({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "8"}, None, 1),
         ({"OMP_NUM_THREADS": "nonsense"}, None, None),
+        ({"OMP_NUM_THREADS": "²"}, None, None),
         ({"OMP_NUM_THREADS": "0"}, None, 1),
         ({}, "100000 100000", 1),
         ({}, "50000 100000", 1),

@@ -25,7 +25,7 @@ from toys import NUMPY, TINY
 TRAINED_GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "gpt2_124M_golden.npz"
 
 # every axis of another length, or the least of them: a swapped pair of axes cannot go unnoticed
-SHAPES = [TINY, Config(n_vocab=31, n_ctx=24, n_embd=30, n_head=5, n_layer=3), Config(7, 24, 4, 1, 1)]
+SHAPES = [TINY, Config(n_vocab=31, n_ctx=24, n_embd=30, n_head=5, n_layer=3), Config(7, 24, 4, 1, 1), Config(7, 24, 8, 8, 1)]
 PLAIN, TILED = NUMPY, utils.get_backend("numpy", kernels="8x1")
 EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
 
@@ -245,7 +245,7 @@ def test_heads_shared_among_threads_are_the_heads(data):
 @given(st.data())
 def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
     """float32 and several matrix shapes: what rounding does must not depend on how many positions share a pass."""
-    model = tiny_model(data.draw(st.integers(0, 2)), 0, EXACT, np.float32)
+    model = tiny_model(data.draw(st.integers(0, len(SHAPES) - 1)), 0, EXACT, np.float32)
     ids, cache, others = data.draw(texts(model)), model.new_cache(), data.draw(st.lists(texts(model), max_size=3))
     singly = np.concatenate([model.read(ids[:end], cache) for end in range(1, len(ids) + 1)])
     n_last = data.draw(st.integers(1, len(ids)))
@@ -354,6 +354,7 @@ def test_no_position_sees_a_later_one(data):
 @example(n_ids=25, n_last=1, n_read=24)
 @example(n_ids=24, n_last=24, n_read=24)
 @example(n_ids=2, n_last=3, n_read=0)
+@example(n_ids=2, n_last=-1, n_read=0)
 def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
     model = tiny_model()
     ids, cache = [3] * n_ids, model.new_cache()
@@ -365,6 +366,23 @@ def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
         with pytest.raises(ValueError, match=rf"cannot read {n_ids} tokens for {n_last} rows .* context of 24"):
             model.read(ids, cache, n_last)
         assert cache.length == n_read  # and nothing was touched
+
+
+def test_every_layer_norm_has_the_epsilon_of_the_model(monkeypatch):
+    seen, norm = [], gpt2.layer_norm
+
+    def watched(x, weight, bias, epsilon):
+        seen.append(epsilon)
+        return norm(x, weight, bias, epsilon)
+
+    monkeypatch.setattr(gpt2, "layer_norm", watched)
+    fresh(utils.random_model(dataclasses.replace(TINY, epsilon=0.25), PLAIN), [1, 2, 3])
+    assert seen == [0.25] * (2 * TINY.n_layer + 1)
+
+
+def test_a_cache_holds_what_was_asked_for():
+    model = tiny_model()
+    assert model.new_cache(7).k.shape[2] == model.new_cache(7).v.shape[2] == 7 and model.new_cache().k.shape[2] == 24
 
 
 @pytest.mark.parametrize("n_read, n_more", [(24, 1), (23, 2), (20, 10), (0, 25)])

@@ -589,6 +589,15 @@ def test_an_output_that_is_full(pair):
     assert done.returncode not in (0, None) and done.stderr.count(b"\n") == 1 and b"space" in done.stderr
 
 
+def test_memory_that_runs_out(cli, monkeypatch):
+    def full(*arguments):
+        raise MemoryError("Unable to allocate 9. GiB")
+
+    monkeypatch.setattr(utils, "load_pair", full)
+    done = cli("--n_tokens_to_generate=2")
+    assert done.code == 2 and done.out == "" and done.err == "error: Unable to allocate 9. GiB\n"
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
 def test_streams_that_are_closed(pair, closed):
     done = shell(f'"$0" "$@" {closed}', pair, "--n_tokens_to_generate=2", "--prompt=-")

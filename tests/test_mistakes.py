@@ -1,5 +1,6 @@
 """The museum of mistakes: each is a change of the right code that an existing test catches, and the right code has none."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from experiments import mistakes
 from experiments.enumeration import law
 from experiments.mistakes import MISTAKES, Mistake, changed, distance, made
 from sampling import Filter
-from toys import tiny_model
+from toys import TINY, tiny_model, write_checkpoint
 
 ROOT = Path(main.__file__).resolve().parent
 EXACT = 1e-12
@@ -169,6 +170,13 @@ def test_an_unknown_mistake_is_refused_with_the_names(cli, arguments):
 def test_a_draft_without_a_model_is_refused(cli):
     code, out, err = cli("mistakes", "--draft_model_size", "ngram")
     assert (code, out, err.count("\n")) == (2, "", 1) and "'ngram'" in err and "expected" in err
+
+
+def test_a_context_that_is_too_short_is_refused(cli, tmp_path):
+    write_checkpoint(tmp_path / "short", dataclasses.replace(TINY, n_ctx=10))
+    where = "--models_dir", tmp_path, "--target_model_size=short", "--draft_model_size=short"
+    code, out, err = cli("mistakes", *where)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "a context of 10 tokens: expected more than" in err
 
 
 def test_a_crash_is_an_outcome():

@@ -381,6 +381,12 @@ def test_a_config_number_that_is_none(folder, name, value):
     assert str(folder / "config.json") in message and f"{name} is {value!r}" in message
 
 
+@pytest.mark.parametrize("name", ["n_vocab", "n_embd"])
+def test_a_matrix_of_one_column_is_no_model(folder, name):
+    edit_json(folder / "config.json", lambda config: config | {name: 1, "n_head": 1})
+    assert f"{name} is 1; expected a whole number, at least 2" in refusal(utils.load_model, folder, NUMPY)
+
+
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_config_number_out_of_all_bounds(folder, name):
     """A billion layers are not counted first."""
