@@ -31,7 +31,7 @@ ALL = 1 << 62  # rows at a time
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
 LONG = 64  # rows, from which on what comes between the products is worth sharing, too
-AHEAD = 3 << 17  # weights that a thread has multiplied by a few rows before another, asleep, begins
+AHEAD = 300_000  # weights that a thread has multiplied by a few rows before another, asleep, begins
 
 
 class Threads:
