@@ -13,6 +13,7 @@ d_head, n_embd = n_head * d_head, n_vocab. Every function ends its signature wit
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def forward(ids, positions, spans, wanted, params, config, backend):  # [n_rows]
     """
     xp, x = backend.xp, params["wte"][ids] + params["wpe"][positions]
     longest = max(span.n_new for span in spans)
-    mask = xp.triu(xp.full((longest, longest), -math.inf, dtype=x.dtype), k=1)
+    mask = xp.triu(xp.full((longest, longest), -math.inf, dtype=x.dtype), k=1) if longest > 1 else None
     for layer, block in enumerate(params["blocks"]):
         h = layer_norm(x, **block["ln_1"], epsilon=config.epsilon)
         x = x + attention(h, **block["attn"], n_head=config.n_head, layer=layer, spans=spans, mask=mask, backend=backend)
@@ -187,4 +188,5 @@ class Model:
             return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
         ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
         logits = forward(ids, positions, spans, wanted, self.params, self.config, self.backend)
-        return np.split(self.backend.to_host(logits), np.cumsum(n_lasts)[:-1])
+        logits = self.backend.to_host(logits)
+        return [logits[end - n_last : end] for n_last, end in zip(n_lasts, accumulate(n_lasts))]
