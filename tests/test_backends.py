@@ -122,6 +122,11 @@ def test_a_weight_larger_than_the_memory_for_trials():
             assert trials.trial((64, 1000), transposed, np.ones(64 * 300, np.float32), *one) > 0
 
 
+def test_the_smallest_model_is_measured():
+    model = utils.random_model(Config(2, 1, 2, 1, 1), utils.get_backend())
+    assert model.read([1], model.new_cache()).shape == (1, 2)
+
+
 def test_more_threads_than_there_are_is_no_deadlock():
     w = np.ones((8, 256), np.float32)
     assert (np.ones((1, 8), np.float32) @ cpu.Tiles.cut(w, cpu.Kernel(16, (99, 99, 99))) == 8).all()
