@@ -4,8 +4,8 @@ Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023,
 propose K tokens and has the target score them all in one pass. An accept/reject rule then keeps the target's
 distribution exactly. Notation follows Leviathan et al.: p is the target's distribution, q is the draft's.
 
-Read `verify` first: it is the theorem. Then `speculative`, the loop around it, and `probabilities`, where p and q come
-from. Everything here is NumPy on the host; randomness comes in as `rng`; nothing here prints or looks at a clock.
+Read `verify` first: it is the theorem. Then `speculative`, the loop around it, and `Filter`, where p and q come from.
+Everything here is NumPy on the host; randomness comes in as `rng`; nothing here prints or looks at a clock.
 """
 
 from dataclasses import dataclass
