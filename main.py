@@ -14,8 +14,12 @@ if __name__ == "__main__":
 
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
 
-import utils
-from experiments.arguments import call, exit_code, script
+try:
+    import utils
+    from experiments.arguments import call, exit_code, script
+except ModuleNotFoundError as missing:
+    print(f"error: {missing.name} is not installed: pip install -r requirements.txt", file=sys.stderr)
+    sys.exit(2)
 
 COMMANDS = {  # in which module; imported when asked for
     "generate": __name__,

@@ -98,6 +98,9 @@ def exit_code(run):
     except (InputError, MemoryError) as error:
         print("error:", "\\n".join(str(error).splitlines()), file=sys.stderr)
         return 2
+    except ModuleNotFoundError as missing:
+        print(f"error: {missing.name} is not installed: pip install -r requirements.txt", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     except OSError as error:  # nobody reads our output any more, or its disk is full; leave nothing to be flushed later

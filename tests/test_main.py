@@ -598,6 +598,14 @@ def test_memory_that_runs_out(cli, monkeypatch):
     assert done.code == 2 and done.out == "" and done.err == "error: Unable to allocate 9. GiB\n"
 
 
+@pytest.mark.parametrize("missing", ["numpy", "regex", "fire", "tqdm"])
+def test_what_is_not_installed_is_named(missing):
+    program = f"import runpy, sys; sys.modules[{missing!r}] = None; runpy.run_path('main.py', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=120)
+    message = f"error: {missing} is not installed: pip install -r requirements.txt\n"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (2, b"", message)
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
 def test_streams_that_are_closed(pair, closed):
     done = shell(f'"$0" "$@" {closed}', pair, "--n_tokens_to_generate=2", "--prompt=-")
