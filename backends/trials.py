@@ -20,7 +20,7 @@ WIDTHS = (64, 128)  # of the tiles to try
 TOGETHER = {1: (1, 2), 9: (1, 9), 32: (8, ALL)}  # row counts to try (decode, verify, prefill), and rows at a time for each
 ROUNDS = 4  # of trials; the best counts, as the machine may be busy with other things for a moment
 # memory to read, and the shares of it that trials read in turn. Of three times a cache of 32 MB so much was still found there
-# that they chose what is slower in a model
+# that the order of the candidates was another one
 COLD_BYTES, SHARES = 264 << 20, 11
 
 
