@@ -91,7 +91,7 @@ def tokenizer(corpus="", models_dir=ROOT / "models"):
 
 def read_token_ids(corpus, split, models_dir, cache_dir):
     """The whole split as one array of token ids, <|endoftext|> after every document. Raises InputError."""
-    paths_of(corpus, split)
+    paths_of(corpus, split)  # refuses a folder without texts, even if they are not read again
     path = Path(cache_dir) / f"{split}.npy"
     if not path.exists():
         folder = Path(models_dir) / "7M"
