@@ -21,22 +21,11 @@ from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
 from experiments.arguments import call, exit_code, script  # noqa: E402
+from experiments.corpus import documents  # noqa: E402
 from experiments.running import clocked  # noqa: E402
+from experiments.settings import check_numbers, parse_K  # noqa: E402
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative  # noqa: E402
 from utils import InputError  # noqa: E402
-
-
-def documents(corpus):
-    """The stories of `*_valid.txt` in a folder. Raises InputError if there is none."""
-    paths = sorted(Path(corpus).glob("*_valid.txt"))
-    if not paths:
-        raise InputError(f"no *_valid.txt in {corpus!r}: --corpus must name a folder of held-out texts")
-    try:
-        text = "<|endoftext|>".join(path.read_text(encoding="utf-8") for path in paths)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
-    found = [document.strip("\n") for document in text.split("<|endoftext|>")]
-    return [document for document in found if document]
 
 
 def bits_per_byte(model, encoder, texts):
@@ -83,20 +72,15 @@ def evaluate(corpus="", target="7M", draft="0.7M", K="1,2,3,4,5,6,8", n_prompts=
         corpus: the folder of *_valid.txt
         target: a size in models/, or a folder
         draft: likewise, or ngram
-        K: how many tokens to draft per round, several numbers separated by commas
+        K: how many tokens to draft per round: several numbers, such as 1,2,4 or 1..8
         n_prompts: how many stories to continue
         n_tokens: how many tokens to generate for each
         repeats: of each measurement; medians are reported
         skip_bits: do not compute bits per byte
     """
-    try:
-        counts = [int(part) for part in K.split(",")]
-    except ValueError:
-        raise InputError(f"--K {K!r}: expected whole numbers separated by commas") from None
-    for name, value in (("n_prompts", n_prompts), ("n_tokens", n_tokens), ("repeats", repeats), ("K", min(counts))):
-        if value < 1:
-            raise InputError(f"--{name} {value}: expected 1 or more")
-    backend, texts = utils.get_backend(), documents(corpus)
+    check_numbers(1, n_prompts=n_prompts, n_tokens=n_tokens, repeats=repeats)
+    counts = parse_K(K, n_tokens)
+    backend, texts = utils.get_backend(), documents(corpus, "valid")
     target, draft, encoder = utils.load_pair(target, draft, utils.MODELS_DIR, backend)
     prompts = [ids[:32] for ids in map(encoder.encode, texts) if len(ids) >= 32][:n_prompts]
     if not prompts:

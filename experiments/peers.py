@@ -31,6 +31,7 @@ from encoder import END_OF_TEXT  # noqa: E402
 from experiments.arguments import call, exit_code, script  # noqa: E402
 from experiments.prompts import choose_prompts  # noqa: E402
 from experiments.running import decode  # noqa: E402
+from experiments.settings import check_choice, check_numbers  # noqa: E402
 from sampling import Filter  # noqa: E402
 from utils import InputError  # noqa: E402
 
@@ -258,13 +259,10 @@ def compare(target="7M", draft="0.7M", weights="checkpoint", K=4, prompts="", n_
         n_tokens: how many tokens to generate for each
         repeats: of each measurement; medians are reported
     """
-    if weights not in ("checkpoint", "random"):
-        raise InputError(f"--weights {weights!r}: expected checkpoint or random")
+    check_choice("weights", weights, "checkpoint", "random")
     if weights == "random" and target not in utils.SIZES:
         raise InputError(f"--target {target!r}: expected one of {', '.join(utils.SIZES)} for random weights")
-    for name, value in (("K", K), ("n_prompts", n_prompts), ("n_tokens", n_tokens), ("repeats", repeats)):
-        if value < 1:
-            raise InputError(f"--{name} {value}: expected 1 or more")
+    check_numbers(1, K=K, n_prompts=n_prompts, n_tokens=n_tokens, repeats=repeats)
     encoder, peers, missing = utils.load_encoder(utils.find_folder("7M")), [], []
     with tempfile.TemporaryDirectory() as temporary:
         if weights == "random":

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 import gpt2
 from backends.blas import N_THREADS
+from experiments.settings import check_choice, check_numbers
 from sampling import Filter, NGramDrafter, draw
 from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kernels_of, load_model, random_model
 
@@ -223,11 +224,8 @@ def profile(
         counts = [int(part) for part in rows.split(",")]
     except ValueError:
         raise InputError(f"--rows {rows!r}: expected whole numbers separated by commas") from None
-    for name, value in (("repeats", repeats), *(("rows", count) for count in counts)):
-        if value < 1:
-            raise InputError(f"--{name} {value}: expected 1 or more")
-    if weights not in ("checkpoint", "random"):
-        raise InputError(f"--weights {weights!r}: expected checkpoint or random")
+    check_numbers(1, repeats=repeats, rows=min(counts))
+    check_choice("weights", weights, "checkpoint", "random")
     arrays = get_backend(backend, kernels, exact, dtype)
     if weights == "random":
         if target_model_size not in SIZES:

@@ -42,9 +42,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import utils  # noqa: E402
+from encoder import END_OF_TEXT  # noqa: E402
+from experiments import corpus as corpora  # noqa: E402
 from experiments.arguments import call, exit_code, script  # noqa: E402
+from experiments.settings import check_numbers  # noqa: E402
 
-END_OF_TEXT = "<|endoftext|>"
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=8, n_embd=256, n_head=4)
 DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
@@ -53,30 +55,13 @@ DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
 # ---------------------------------------------------------------- text and tokens
 
 
-def paths_of(corpus, split):
-    """The files `*_{split}.txt` in a folder, in a fixed order. Raises InputError if there is none."""
-    paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
-    if not paths:
-        raise utils.InputError(f"no *_{split}.txt in {corpus!r}: --corpus must name a folder of training texts")
-    return paths
-
-
-def read_documents(corpus, split):
-    """All documents of `*_{split}.txt` in a folder, in a fixed order. Raises InputError if there is none."""
-    try:
-        text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths_of(corpus, split))
-    except UnicodeDecodeError as error:
-        raise utils.InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
-    return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
-
-
 def tokenizer(corpus="", models_dir=ROOT / "models"):
     """Learn a byte-level BPE of 2,048 tokens; ids are ordered as OpenAI orders them: bytes, merges, <|endoftext|>."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     bpe.train_from_iterator(
-        read_documents(corpus, "train"), trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=alphabet)
+        corpora.documents(corpus, "train"), trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=alphabet)
     )
     merges = [tuple(pair) for pair in json.loads(bpe.to_str())["model"]["merges"]]
     symbols = sorted(alphabet) + ["".join(pair) for pair in merges] + [END_OF_TEXT]
@@ -91,13 +76,13 @@ def tokenizer(corpus="", models_dir=ROOT / "models"):
 
 def read_token_ids(corpus, split, models_dir, cache_dir):
     """The whole split as one array of token ids, <|endoftext|> after every document. Raises InputError."""
-    paths_of(corpus, split)  # refuses a folder without texts, even if they are not read again
+    corpora.paths(corpus, split)  # refuses a folder without texts, even if they are not read again
     path = Path(cache_dir) / f"{split}.npy"
     if not path.exists():
         folder = Path(models_dir) / "7M"
         bpe = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
         bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        documents = bpe.encode_batch(read_documents(corpus, split))
+        documents = bpe.encode_batch(corpora.documents(corpus, split))
         ids = np.concatenate([document.ids + [N_VOCAB - 1] for document in documents]).astype(np.uint16)
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, ids)
@@ -224,8 +209,7 @@ def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_r
 
     written: [n, 257] ids of texts the target wrote, which every other step takes its batch from.
     """
-    if steps < 1:
-        raise utils.InputError(f"--steps {steps}: expected 1 or more")
+    check_numbers(1, steps=steps)
     run = Run(model, Path(cache_dir) / f"{name}{stage}.pt", steps, learning_rate)
     ids, valid = (read_token_ids(corpus, split, models_dir, cache_dir) for split in ("train", "valid"))
     bar = tqdm(range(run.first, steps), initial=run.first, total=steps, desc=name, mininterval=5)
@@ -247,9 +231,7 @@ def train(model, name, corpus, models_dir, cache_dir, loss_at, steps, learning_r
 
 def samples(corpus="", models_dir=ROOT / "models", cache_dir=ROOT / "training", n_batches=80, batch_size=64, seed=3):
     """Let the target continue the first 32 tokens of training passages to 257: every third batch greedily, the rest at T=1."""
-    for name, value in (("n_batches", n_batches), ("batch_size", batch_size)):
-        if value < 1:
-            raise utils.InputError(f"--{name} {value}: expected 1 or more")
+    check_numbers(1, n_batches=n_batches, batch_size=batch_size)
     model = utils.load_model(utils.find_folder("7M", models_dir), utils.get_backend())
     ids, written = read_token_ids(corpus, "train", models_dir, cache_dir), []
     for batch in tqdm(range(n_batches), desc="samples"):
