@@ -108,8 +108,8 @@ def parts_of(n_in, width):
 def one_memory(n, dtype):
     """A function `empty(shape, dtype)` that gives arrays of n numbers altogether, one after the other in memory.
 
-    The system backs one large array by huge pages; of arrays as small as weights it leaves out a fifth, and whoever reads
-    through that waits for addresses to be looked up. The first begins at a cache line, and so do those after it.
+    The system backs one large array by huge pages; of arrays as small as weights it leaves out a sixth and more, and whoever
+    reads through that waits for addresses to be looked up. The first begins at a cache line, and so do those after it.
     """
     free = np.empty(n + LINE, dtype)
     free = free[-free.ctypes.data % LINE // free.itemsize :]
