@@ -1,7 +1,8 @@
 """Byte-level byte-pair encoding, the tokenizer of GPT-2 (Radford et al. 2019, section 2.2).
 
-Text becomes UTF-8 bytes, so nothing is ever unknown; a regular expression cuts it into words, so no token spans two of
-them; inside a word the learned merges join neighbouring tokens, the earliest learned first, until none applies.
+Text becomes UTF-8 bytes, so nothing is ever unknown; a regular expression cuts it into words, so no
+token spans two of them; inside a word the learned merges join neighbouring tokens, the earliest
+learned first, until none applies.
 
 This file knows nothing of models, files or the command line.
 """
@@ -20,29 +21,39 @@ WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N
 
 
 def byte_symbols():
-    """The printable character that stands for each byte in GPT-2's vocabulary files: {character: byte}.
+    """The printable character that stands for each byte in GPT-2's vocabulary files: {character:
+    byte}.
 
     >>> symbols = byte_symbols()
     >>> symbols["A"] == ord("A"), symbols["Ġ"] == ord(" ")
     (True, True)
     """
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + i): byte for i, byte in enumerate(others)
+    }
 
 
 def merge(ids, merges):
     """Join neighbours until no merge applies: lowest rank first, leftmost first.
 
-    `merges` maps a pair of ids to (rank, merged id). The heap holds every pair that could be joined, a linked list its
-    neighbours; n ids cost O(n log n) whatever they are, where rescanning after each merge would cost O(n^2).
+    `merges` maps a pair of ids to (rank, merged id). The heap holds every pair that could be
+    joined, a linked list its neighbours; n ids cost O(n log n) whatever they are, where rescanning
+    after each merge would cost O(n^2).
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
     """
     ids, n = list(ids), len(ids)
     following, preceding = list(range(1, n + 1)), list(range(-1, n - 1))
-    pairs = [(merges[pair][0], i, pair) for i, pair in enumerate(zip(ids, ids[1:])) if pair in merges]
+    pairs = [
+        (merges[pair][0], i, pair) for i, pair in enumerate(zip(ids, ids[1:])) if pair in merges
+    ]
     heapify(pairs)
     while pairs:
         _, left, pair = heappop(pairs)
@@ -64,8 +75,9 @@ def merge(ids, merges):
 class Encoder:
     """Text to token ids and back.
 
-    vocabulary: {symbol: id}, merges: [(left symbol, right symbol)] in the order they were learned, both spelled as in
-    encoder.json / vocab.bpe (or vocab.json / merges.txt). Raises ValueError if they do not belong together.
+    vocabulary: {symbol: id}, merges: [(left symbol, right symbol)] in the order they were learned,
+    both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). Raises ValueError if
+    they do not belong together.
     """
 
     def __init__(self, vocabulary, merges):
@@ -75,13 +87,19 @@ class Encoder:
             pairs = [(vocabulary[a], vocabulary[b], vocabulary[a + b]) for a, b in merges]
             self.end_of_text = vocabulary[END_OF_TEXT]
         except KeyError as missing:
-            raise ValueError(f"the vocabulary lacks {missing.args[0]!r}, which bytes or merges need") from None
-        if any(type(i) is not int for i in vocabulary.values()) or {*vocabulary.values()} != {*range(len(vocabulary))}:
+            raise ValueError(
+                f"the vocabulary lacks {missing.args[0]!r}, which bytes or merges need"
+            ) from None
+        if any(type(i) is not int for i in vocabulary.values()) or {*vocabulary.values()} != {
+            *range(len(vocabulary))
+        }:
             raise ValueError(f"the ids of the vocabulary are not 0 to {len(vocabulary) - 1}")
         self._merges = {(a, b): (rank, joined) for rank, (a, b, joined) in enumerate(pairs)}
         if odd := [s for s in vocabulary if s != END_OF_TEXT and not {*s} <= symbols.keys()]:
             raise ValueError(f"the token {odd[0]!r} is not spelled in GPT-2's byte symbols")
-        self._bytes = {i: bytes(symbols[c] for c in s) for s, i in vocabulary.items() if s != END_OF_TEXT}
+        self._bytes = {
+            i: bytes(symbols[c] for c in s) for s, i in vocabulary.items() if s != END_OF_TEXT
+        }
         self._bytes[self.end_of_text] = END_OF_TEXT.encode()
         self.n_vocab = len(vocabulary)
         self._encode_word = lru_cache(maxsize=65536)(self._encode_word)
@@ -91,14 +109,19 @@ class Encoder:
 
     @property
     def fingerprint(self):
-        """Equal for equal encoders: by it a file of token ids can say which tokenizer they are from."""
-        return sha256(repr((sorted(self._bytes.items()), sorted(self._merges.items()))).encode()).hexdigest()[:16]
+        """Equal for equal encoders: by it a file of token ids can say which tokenizer they are
+        from.
+        """
+        return sha256(
+            repr((sorted(self._bytes.items()), sorted(self._merges.items()))).encode()
+        ).hexdigest()[:16]
 
     def _encode_word(self, word):
         return merge([self._byte_ids[byte] for byte in word.encode()], self._merges)
 
     def encode(self, text, special=False):
-        """Token ids of a text; O(n log n) in its length. Raises ValueError for a lone surrogate, which is not text.
+        """Token ids of a text; O(n log n) in its length. Raises ValueError for a lone surrogate,
+        which is not text.
 
         `<|endoftext|>` inside the text is ordinary characters, unless `special` asks for its token.
         """
@@ -106,7 +129,9 @@ class Encoder:
             text.encode()
         except UnicodeEncodeError as error:
             bad = f"U+{ord(text[error.start]):04X} at character {error.start}"
-            raise ValueError(f"the text has a lone surrogate ({bad}): expected valid Unicode") from None
+            raise ValueError(
+                f"the text has a lone surrogate ({bad}): expected valid Unicode"
+            ) from None
         ids = []
         for i, part in enumerate(text.split(END_OF_TEXT) if special else [text]):
             ids += [self.end_of_text] if i else []
@@ -115,13 +140,16 @@ class Encoder:
         return ids
 
     def decode(self, ids):
-        """Text of token ids; bytes that are no UTF-8 become U+FFFD. Raises ValueError for an id not in the vocabulary."""
+        """Text of token ids; bytes that are no UTF-8 become U+FFFD. Raises ValueError for an id not
+        in the vocabulary.
+        """
         return self.incremental_decoder()(ids, final=True)
 
     def incremental_decoder(self):
         """A function (ids, final=False) -> text for streaming.
 
-        A character split over tokens is held back until its last byte arrives, or until `final` says none will.
+        A character split over tokens is held back until its last byte arrives, or until `final`
+        says none will.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
@@ -129,6 +157,8 @@ class Encoder:
             try:
                 return decoder.decode(b"".join([self._bytes[int(i)] for i in ids]), final)
             except KeyError as unknown:
-                raise ValueError(f"token id {unknown.args[0]} is not in the vocabulary of {self.n_vocab}") from None
+                raise ValueError(
+                    f"token id {unknown.args[0]} is not in the vocabulary of {self.n_vocab}"
+                ) from None
 
         return decode

@@ -1,14 +1,16 @@
 """GPT-2's forward pass (Radford et al. 2019), with a key/value cache that can be rolled back.
 
-Array code that does not care whose arrays they are: NumPy's, CuPy's, or a test's. Parameters are a nested dict splatted
-into arguments, so each signature is the schema of its part of the checkpoint. A weight `w` supports `x @ w`; how it lies
-in memory and who multiplies is the backend's business.
+Array code that does not care whose arrays they are: NumPy's, CuPy's, or a test's. Parameters are a
+nested dict splatted into arguments, so each signature is the schema of its part of the checkpoint.
+A weight `w` supports `x @ w`; how it lies in memory and who multiplies is the backend's business.
 
-Several texts can be read in one pass. Their new positions lie one after the other, whatever their numbers: n_rows in all.
-Only attention has to know which belong together; everything else works on rows.
+Several texts can be read in one pass. Their new positions lie one after the other, whatever their
+numbers: n_rows in all. Only attention has to know which belong together; everything else works on
+rows.
 
-Axes: n_rows, n_new (rows of one text), n_past (its positions already in the cache), n_total = n_past + n_new, n_head,
-d_head, n_embd = n_head * d_head, n_vocab. Every function ends its signature with its shapes.
+Axes: n_rows, n_new (rows of one text), n_past (its positions already in the cache), n_total =
+n_past + n_new, n_head, d_head, n_embd = n_head * d_head, n_vocab. Every function ends its signature
+with its shapes.
 """
 
 import math
@@ -18,12 +20,16 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 128  # new positions of a text that attend together: none of them may look at what comes after their block
+# new positions of a text that attend together: none of them may look at what comes after their
+# block
+BLOCK = 128
 
 
 @dataclass(frozen=True)
 class Config:
-    """The shape of a GPT-2, named as in OpenAI's hparams.json. 124M is Config(50257, 1024, 768, 12, 12)."""
+    """The shape of a GPT-2, named as in OpenAI's hparams.json. 124M is Config(50257, 1024, 768, 12,
+    12).
+    """
 
     n_vocab: int
     n_ctx: int
@@ -33,23 +39,36 @@ class Config:
     epsilon: float = 1e-5  # inside the square root of layer norm
 
     def shapes(self):
-        """The parameters a checkpoint must hold: {name: shape}, in OpenAI's and Hugging Face's common names."""
+        """The parameters a checkpoint must hold: {name: shape}, in OpenAI's and Hugging Face's
+        common names.
+        """
         d = self.n_embd
         norm = {"weight": (d,), "bias": (d,)}
-        linears = {"attn.c_attn": (d, 3 * d), "attn.c_proj": (d, d), "mlp.c_fc": (d, 4 * d), "mlp.c_proj": (4 * d, d)}
+        linears = {
+            "attn.c_attn": (d, 3 * d),
+            "attn.c_proj": (d, d),
+            "mlp.c_fc": (d, 4 * d),
+            "mlp.c_proj": (4 * d, d),
+        }
         shapes = {"wte.weight": (self.n_vocab, d), "wpe.weight": (self.n_ctx, d)}
         for i in range(self.n_layer):
-            shapes |= {f"h.{i}.{ln}.{name}": shape for ln in ("ln_1", "ln_2") for name, shape in norm.items()}
+            shapes |= {
+                f"h.{i}.{ln}.{name}": shape
+                for ln in ("ln_1", "ln_2")
+                for name, shape in norm.items()
+            }
             for name, (n_in, n_out) in linears.items():
                 shapes |= {f"h.{i}.{name}.weight": (n_in, n_out), f"h.{i}.{name}.bias": (n_out,)}
         return shapes | {f"ln_f.{name}": shape for name, shape in norm.items()}
 
 
 class KVCache:
-    """Keys and values of every position of one text read so far; the part of a model that changes while it runs.
+    """Keys and values of every position of one text read so far; the part of a model that changes
+    while it runs.
 
-    Allocated once, for the whole text. `length` is the only record of how far the model has read: setting it back
-    forgets what came after, and costs nothing. k, v: [n_layer, n_head, n_positions, d_head]
+    Allocated once, for the whole text. `length` is the only record of how far the model has read:
+    setting it back forgets what came after, and costs nothing. k, v: [n_layer, n_head, n_positions,
+    d_head]
     """
 
     def __init__(self, config, xp, dtype, n_positions):
@@ -79,12 +98,14 @@ class Span:
 
 def gelu(x, xp):  # [..., n] -> [..., n]
     # the tanh form GPT-2 was trained with; x * x, as x**3 is hundreds of times slower
-    c = math.sqrt(2 / math.pi)  # a Python float: NumPy's float64 scalar would turn float32 arrays into float64
+    # a Python float: NumPy's float64 scalar would turn float32 arrays into float64
+    c = math.sqrt(2 / math.pi)
     return x * (0.5 + 0.5 * xp.tanh(x * (c + (c * 0.044715) * (x * x))))
 
 
 def softmax(x, xp):  # [..., n] -> [..., n]
-    x = xp.exp(x - x.max(axis=-1, keepdims=True))  # the maximum taken off, so that exp cannot overflow
+    # the maximum taken off, so that exp cannot overflow
+    x = xp.exp(x - x.max(axis=-1, keepdims=True))
     x /= x.sum(axis=-1, keepdims=True)
     return x
 
@@ -104,7 +125,8 @@ def mlp(x, c_fc, c_proj, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
     return linear(gelu(linear(x, **c_fc), xp), **c_proj)
 
 
-def attend(q, k, v, mask, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> [n_head, n_new, d_head]
+def attend(q, k, v, mask, xp):
+    # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> [n_head, n_new, d_head]
     n_new, d_head = q.shape[1:]
     scores = q * (1 / math.sqrt(d_head)) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
     if n_new > 1:  # every position sees the past, and of the new ones those up to itself
@@ -112,7 +134,8 @@ def attend(q, k, v, mask, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total,
     return softmax(scores, xp) @ v
 
 
-def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):  # [n_rows, n_embd] -> [n_rows, n_embd]
+def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):
+    # [n_rows, n_embd] -> [n_rows, n_embd]
     (n_rows, n_embd), xp, first = x.shape, backend.xp, 0
     qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
     heads = xp.empty((n_rows, n_head, n_embd // n_head), dtype=x.dtype)
@@ -128,28 +151,43 @@ def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):  # [n_row
     return linear(heads.reshape(n_rows, n_embd), **c_proj)
 
 
-def forward(ids, positions, spans, wanted, params, config, backend):  # [n_rows], [n_rows] -> [n_wanted, n_vocab]
-    """One pass over new positions: writes them to their caches, returns the logits of the wanted slices of rows.
+def forward(ids, positions, spans, wanted, params, config, backend):
+    # [n_rows], [n_rows] -> [n_wanted, n_vocab]
+    """One pass over new positions: writes them to their caches, returns the logits of the wanted
+    slices of rows.
 
-    The logits of a position score the token that follows it. Only the rows asked for are multiplied by the output
-    head: for 512 rows of a prompt all of them would be 103 MB that nobody reads.
+    The logits of a position score the token that follows it. Only the rows asked for are multiplied
+    by the output head: for 512 rows of a prompt all of them would be 103 MB that nobody reads.
     """
     xp, x = backend.xp, params["wte"][ids] + params["wpe"][positions]
     longest = max(span.n_new for span in spans)
-    mask = xp.triu(xp.full((longest, longest), -math.inf, dtype=x.dtype), k=1) if longest > 1 else None
+    mask = (
+        xp.triu(xp.full((longest, longest), -math.inf, dtype=x.dtype), k=1) if longest > 1 else None
+    )
     for layer, block in enumerate(params["blocks"]):
         h = layer_norm(x, **block["ln_1"], epsilon=config.epsilon)
-        x = x + attention(h, **block["attn"], n_head=config.n_head, layer=layer, spans=spans, mask=mask, backend=backend)
+        x = x + attention(
+            h,
+            **block["attn"],
+            n_head=config.n_head,
+            layer=layer,
+            spans=spans,
+            mask=mask,
+            backend=backend,
+        )
         x = x + mlp(layer_norm(x, **block["ln_2"], epsilon=config.epsilon), **block["mlp"], xp=xp)
     for span in spans:
         span.cache.length = span.start + span.n_new
     x = xp.concatenate([x[rows] for rows in wanted])
-    return layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]  # the embedding, transposed
+    # the embedding, transposed
+    return layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A GPT-2 ready to run: its shape, its parameters where the backend wants them, and the backend (utils.Backend)."""
+    """A GPT-2 ready to run: its shape, its parameters where the backend wants them, and the backend
+    (utils.Backend).
+    """
 
     config: Config
     params: dict
@@ -157,15 +195,19 @@ class Model:
 
     def new_cache(self, n_positions=None):
         """An empty cache for one text of up to n_positions, or up to n_ctx."""
-        return KVCache(self.config, self.backend.xp, self.params["wpe"].dtype, n_positions or self.config.n_ctx)
+        return KVCache(
+            self.config, self.backend.xp, self.params["wpe"].dtype, n_positions or self.config.n_ctx
+        )
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """Logits after each of the last n_last ids of a text, as a NumPy array; reads only what the cache has not.
+        """Logits after each of the last n_last ids of a text, as a NumPy array; reads only what the
+        cache has not.
 
-        This is the catch-up rule. The positions asked for are read again in any case, so everything the cache holds from
-        there on (a rejected draft, say) is forgotten first; what it lacks before them is read with them. The caller
-        promises that the cache was fed nothing but this text before its last n_last ids.
-        Raises ValueError when the text is longer than n_ctx or has fewer than n_last ids.
+        This is the catch-up rule. The positions asked for are read again in any case, so everything
+        the cache holds from there on (a rejected draft, say) is forgotten first; what it lacks
+        before them is read with them. The caller promises that the cache was fed nothing but this
+        text before its last n_last ids. Raises ValueError when the text is longer than n_ctx or has
+        fewer than n_last ids.
         """
         return self.read_batch([ids], [cache], [n_last])[0]
 
@@ -174,7 +216,9 @@ class Model:
         n_ctx = self.config.n_ctx
         for ids, n_last in zip(texts, n_lasts):
             if not 0 <= n_last <= len(ids) <= n_ctx:
-                raise ValueError(f"cannot read {len(ids)} tokens for {n_last} rows of logits with a context of {n_ctx}")
+                raise ValueError(
+                    f"cannot read {len(ids)} tokens for {n_last} rows of logits with a context of {n_ctx}"
+                )
         new, positions, spans, wanted = [], [], [], []
         for ids, cache, n_last in zip(texts, caches, n_lasts):
             cache.length = start = min(cache.length, len(ids) - n_last)

@@ -1,7 +1,8 @@
 """CuPy's side of the backend: the same forward pass on a GPU, where cuBLAS needs no tiles.
 
-Nothing inside a pass waits for the GPU; only copying the logits back to the host does. Importing this module raises
-ImportError without CuPy, and RuntimeError with a one-line reason without a usable GPU.
+Nothing inside a pass waits for the GPU; only copying the logits back to the host does. Importing
+this module raises ImportError without CuPy, and RuntimeError with a one-line reason without a
+usable GPU.
 """
 
 import math
@@ -10,12 +11,14 @@ import cupy
 
 try:
     cupy.cuda.runtime.getDeviceCount()
-except Exception as error:  # CuPy raises its own types for a missing driver, a missing GPU, a wrong version
+except Exception as error:
+    # CuPy raises its own types for a missing driver, a missing GPU, a wrong version
     raise RuntimeError((str(error) or repr(error)).splitlines()[0]) from None
 
 
 class Half:
-    """A weight in float16, multiplied in float16 and added up in float32.  [n_rows, n_in] -> [n_rows, n_out]
+    """A weight in float16, multiplied in float16 and added up in float32.  [n_rows, n_in] ->
+    [n_rows, n_out]
 
     Everything between the products stays float32: the squares in layer norm would overflow float16.
     """
@@ -34,11 +37,16 @@ def synchronize():
 
 
 def plan(config, dtype, half=False):
-    """A function w -> the matrix on the GPU, in float16 if half. Raises MemoryError with the figures where it does not fit."""
+    """A function w -> the matrix on the GPU, in float16 if half. Raises MemoryError with the
+    figures where it does not fit.
+    """
     itemsize = 2 if half else cupy.dtype(dtype).itemsize
     needed = sum(math.prod(shape) for shape in config.shapes().values()) * itemsize
-    needed += half * config.n_vocab * config.n_embd * cupy.dtype(dtype).itemsize  # the embedding that is looked up
+    # the embedding that is looked up
+    needed += half * config.n_vocab * config.n_embd * cupy.dtype(dtype).itemsize
     free, _ = cupy.cuda.runtime.memGetInfo()
     if needed > free:
-        raise MemoryError(f"the model needs {needed / 1e9:.1f} GB of GPU memory, {free / 1e9:.1f} GB are free")
+        raise MemoryError(
+            f"the model needs {needed / 1e9:.1f} GB of GPU memory, {free / 1e9:.1f} GB are free"
+        )
     return Half if half else cupy.asarray

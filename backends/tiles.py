@@ -1,19 +1,22 @@
 """NumPy's matrix product, so that scoring K + 1 tokens costs about what scoring one costs.
 
-One row times a weight matrix is a vector product: every weight is read from memory once and used once, so the time is
-the size of the weights over the memory's bandwidth, and the arithmetic is free. K + 1 rows use every weight K + 1 times
-and could cost the same. They do not in a general matrix product: it first packs the whole matrix into a scratch buffer, in
-the order its inner loop likes. For hundreds of rows that copy is nothing; for five it costs more than the product.
+One row times a weight matrix is a vector product: every weight is read from memory once and used
+once, so the time is the size of the weights over the memory's bandwidth, and the arithmetic is
+free. K + 1 rows use every weight K + 1 times and could cost the same. They do not in a general
+matrix product: it first packs the whole matrix into a scratch buffer, in the order its inner loop
+likes. For hundreds of rows that copy is nothing; for five it costs more than the product.
 
-So the weight is cut into tiles, each contiguous and small enough to stay in a core's cache, and one stacked matmul runs over
-them, each thread over its share; a long column goes through several tiles, whose products add up:
+So the weight is cut into tiles, each contiguous and small enough to stay in a core's cache, and one
+stacked matmul runs over them, each thread over its share; a long column goes through several tiles,
+whose products add up:
 
     weight [n_in, n_out]  ->  tiles [n_parts, n_tiles, depth, width],     n_in = n_parts * depth,  n_out = n_tiles * width
 
-Some rows at a time are multiplied by a tile. A few: BLAS with AVX-512 has a path without packing for small products. One:
-the first row fetches the tile from memory, the others find it in the cache. All: for many rows, where packing pays.
+Some rows at a time are multiplied by a tile. A few: BLAS with AVX-512 has a path without packing
+for small products. One: the first row fetches the tile from memory, the others find it in the
+cache. All: for many rows, where packing pays.
 
-What is best depends on the machine; backends/trials.py finds out.
+What is best depends on the machine; backends/autotune.py finds out.
 """
 
 import math
@@ -25,7 +28,8 @@ import numpy as np
 
 from backends.blas import N_THREADS
 
-TILE = 110_000  # numbers in a tile: times 9 rows, less than the 10^6 products up to which OpenBLAS does not pack
+# numbers in a tile: times 9 rows, less than the 10^6 products up to which OpenBLAS does not pack
+TILE = 110_000
 MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
 LINE = 64  # bytes of a cache line
@@ -35,7 +39,9 @@ AHEAD = 300_000  # weights that a thread has multiplied by a few rows before ano
 
 
 class Threads:
-    """Threads that wait for work. One needs 20 to 100 microseconds to wake up, in which a core reads 1 to 3 MB."""
+    """Threads that wait for work. One needs 20 to 100 microseconds to wake up, in which a core
+    reads 1 to 3 MB.
+    """
 
     def __init__(self, n):
         self.inboxes = [SimpleQueue() for _ in range(n)]
@@ -78,14 +84,17 @@ def alone(function, n, n_rows):
 
 
 def share(function, n, n_rows):
-    """function(a, b) for ranges that together are 0 to n, on all threads where a pass over so many rows is long."""
+    """function(a, b) for ranges that together are 0 to n, on all threads where a pass over so many
+    rows is long.
+    """
     THREADS.share(function, n, N_THREADS if n_rows >= LONG else 1)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """How one shape of weight is multiplied: the tile width, and for one row, for a few, for many the threads and how
-    many rows at a time meet a tile. One row may be computed as two, where BLAS is faster at a thin matrix than at a vector.
+    """How one shape of weight is multiplied: the tile width, and for one row, for a few, for many
+    the threads and how many rows at a time meet a tile. One row may be computed as two, where BLAS
+    is faster at a thin matrix than at a vector.
     """
 
     width: int
@@ -93,7 +102,10 @@ class Kernel:
     together: tuple = (1, 9, 8)
 
     def __str__(self):
-        threads, together = ("/".join(map(str, each)).replace(str(ALL), "all") for each in (self.threads, self.together))
+        threads, together = (
+            "/".join(map(str, each)).replace(str(ALL), "all")
+            for each in (self.threads, self.together)
+        )
         return f"tiles of {self.width}; for 1/few/many rows {threads} threads, {together} at a time"
 
 
@@ -106,10 +118,12 @@ def parts_of(n_in, width):
 
 
 def one_memory(n, dtype):
-    """A function `empty(shape, dtype)` that gives arrays of n numbers altogether, one after the other in memory.
+    """A function `empty(shape, dtype)` that gives arrays of n numbers altogether, one after the
+    other in memory.
 
-    The system backs one large array by huge pages; of arrays as small as weights it leaves out a sixth and more, and whoever
-    reads through that waits for addresses to be looked up. The first begins at a cache line, and so do those after it.
+    The system backs one large array by huge pages; of arrays as small as weights it leaves out a
+    sixth and more, and whoever reads through that waits for addresses to be looked up. The first
+    begins at a cache line, and so do those after it.
     """
     free = np.empty(n + LINE, dtype)
     free = free[-free.ctypes.data % LINE // free.itemsize :]
@@ -123,7 +137,8 @@ def one_memory(n, dtype):
 
 
 class Tiles:
-    """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], and what is left at the right [n_in, rest].
+    """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], and what is left at
+    the right [n_in, rest].
 
     `x @ tiles` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
     """
@@ -141,13 +156,23 @@ class Tiles:
         n_in, n_out = weight.shape
         width = min(kernel.width, n_out)
         n_parts, end = parts_of(n_in, width), n_out - n_out % width
-        if weight.flags.c_contiguous:  # each tile is made contiguous: a strided view would be read at half the speed
-            cut = weight[:, :end].reshape(n_parts, n_in // n_parts, end // width, width).swapaxes(1, 2)
+        if weight.flags.c_contiguous:
+            # each tile is made contiguous: a strided view would be read at half the speed
+            cut = (
+                weight[:, :end]
+                .reshape(n_parts, n_in // n_parts, end // width, width)
+                .swapaxes(1, 2)
+            )
             tiles = empty(cut.shape, cut.dtype)
             tiles[...] = cut
             return cls(tiles, weight[:, end:].copy(), kernel)
-        # the output head, the embedding transposed: its columns are contiguous already, so its tiles are views
-        tiles = weight.T[:end].reshape(end // width, width, n_parts, n_in // n_parts).transpose(2, 0, 3, 1)
+        # the output head, the embedding transposed: its columns are contiguous already, so its
+        # tiles are views
+        tiles = (
+            weight.T[:end]
+            .reshape(end // width, width, n_parts, n_in // n_parts)
+            .transpose(2, 0, 3, 1)
+        )
         return cls(tiles, weight[:, end:], kernel)
 
     def __rmatmul__(self, x):
@@ -169,10 +194,14 @@ class Tiles:
                 b = min(a + n_together, end)
                 if n_parts == n_groups == 1:
                     np.matmul(rows, self.tiles[:, a:b, None], sums[None, a:b])
-                else:  # in an order that has a tile meet all groups before the next is read, which that of y has not
+                else:
+                    # in an order that has a tile meet all groups before the next is read, which
+                    # that of y has not
                     np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
 
-        THREADS.share(multiply, n_tiles, n_threads, AHEAD // (self.shape[0] * width) if n_rows < MANY else 0)
+        THREADS.share(
+            multiply, n_tiles, n_threads, AHEAD // (self.shape[0] * width) if n_rows < MANY else 0
+        )
         if n_rest := self.rest.shape[1]:
             rows = x.reshape(n_groups, group, self.shape[0])
             np.matmul(rows, self.rest, y[:, end:].reshape(n_groups, group, n_rest))

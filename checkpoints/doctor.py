@@ -1,7 +1,7 @@
 """python main.py check SIZE_OR_PATH: what is in a checkpoint folder, and whether it is well.
 
-Every examination goes on where the one before found something, so that one run names all that is wrong; what it finds are
-lines for people, each with the file it is about and what to do.
+Every examination goes on where the one before found something, so that one run names all that is
+wrong; what it finds are lines for people, each with the file it is about and what to do.
 """
 
 import json as json_format
@@ -14,17 +14,32 @@ from tqdm import tqdm
 
 import checkpoints
 from checkpoints.download import RECORD, read_record, wrong_checksums
-from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, load_encoder, load_model, require_vocabulary
+from utils import (
+    MODELS_DIR,
+    SIZES,
+    InputError,
+    find_folder,
+    get_backend,
+    load_encoder,
+    load_model,
+    require_vocabulary,
+)
 
-GOLDEN = Path(__file__).with_name("golden_124M.json")  # of OpenAI's 124M: prompts, the five best next tokens, their logits
-TOLERANCE = {"float32": 0.05, "float64": 0.05, "float16": 0.5, "bfloat16": 4.0}  # of a logit, by how weights are stored
+# of OpenAI's 124M: prompts, the five best next tokens, their logits
+GOLDEN = Path(__file__).with_name("golden_124M.json")
+# of a logit, by how weights are stored
+TOLERANCE = {"float32": 0.05, "float64": 0.05, "float16": 0.5, "bfloat16": 4.0}
 PROBE = "Once upon a time, in 1808,\n\tthe naïve fox said: “don't!” 🦊"
-SPREAD = (1e-3, 5.0)  # standard deviation of a matrix: GPT-2's began with 0.02. Wide: to find noise and zeros, not to judge
+# standard deviation of a matrix: GPT-2's began with 0.02. Wide: to find noise and zeros, not to
+# judge
+SPREAD = (1e-3, 5.0)
 MEAN = 100.0  # largest mean of any tensor
 
 
 def attempt(problems, examine, *arguments):
-    """The result of an examination; None, and a line among the problems, where it raises InputError."""
+    """The result of an examination; None, and a line among the problems, where it raises
+    InputError.
+    """
     try:
         return examine(*arguments)
     except InputError as error:
@@ -34,7 +49,11 @@ def attempt(problems, examine, *arguments):
 
 def origin(folder):
     """Where the files came from, in words."""
-    hosts = {re.sub(r"/[^/]*$", "", said["url"]) for name, said in read_record(folder).items() if (folder / name).is_file()}
+    hosts = {
+        re.sub(r"/[^/]*$", "", said["url"])
+        for name, said in read_record(folder).items()
+        if (folder / name).is_file()
+    }
     if hosts:
         return ", ".join(sorted(hosts))
     if folder.parent.name == "snapshots":
@@ -47,8 +66,13 @@ def examine_files(folder):
     problems, record = [], read_record(folder)
     for name in tqdm(record, desc="files", leave=False, disable=None):
         path = folder / name
-        if path.is_file() and (record[name]["size"] not in (None, path.stat().st_size) or wrong_checksums(path, record[name])):
-            problems.append(f"{path}: is not the file that was downloaded; delete it, then use python main.py download again")
+        if path.is_file() and (
+            record[name]["size"] not in (None, path.stat().st_size)
+            or wrong_checksums(path, record[name])
+        ):
+            problems.append(
+                f"{path}: is not the file that was downloaded; delete it, then use python main.py download again"
+            )
     return problems
 
 
@@ -56,21 +80,39 @@ def examine_vocabulary(folder):
     """The encoder of a folder, which must be able to read what it wrote."""
     encoder = load_encoder(folder)
     if encoder.decode(encoder.encode(PROBE)) != PROBE:
-        raise InputError(f"{folder}: its vocabulary and merges do not give a text back; fetch both again")
+        raise InputError(
+            f"{folder}: its vocabulary and merges do not give a text back; fetch both again"
+        )
     return encoder
 
 
 def examine_tensor(name, tensor):
     """What there is to say of a tensor: a dict with a "problem", which is None where it is well."""
-    found = {"name": name, "file": tensor.path.name, "shape": list(tensor.shape), "dtype": tensor.dtype, "problem": None}
-    found |= {"checksum": "none stated" if tensor.crc32c is None else "right", "mean": None, "deviation": None}
+    found = {
+        "name": name,
+        "file": tensor.path.name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "problem": None,
+    }
+    found |= {
+        "checksum": "none stated" if tensor.crc32c is None else "right",
+        "mean": None,
+        "deviation": None,
+    }
     try:
         array = tensor.read(np.float32)
         mean = float(array.mean(dtype=np.float64))
         found |= {"mean": mean, "deviation": float(array.std(dtype=np.float64))}
         spread = found["deviation"]
-        if abs(mean) > MEAN or array.ndim == 2 and not (SPREAD[0] <= spread <= SPREAD[1] and abs(mean) <= spread):
-            raise InputError(f"{tensor.path}: {name} has mean {mean:.3g} and spread {spread:.3g}, as no GPT-2; fetch it again")
+        if (
+            abs(mean) > MEAN
+            or array.ndim == 2
+            and not (SPREAD[0] <= spread <= SPREAD[1] and abs(mean) <= spread)
+        ):
+            raise InputError(
+                f"{tensor.path}: {name} has mean {mean:.3g} and spread {spread:.3g}, as no GPT-2; fetch it again"
+            )
     except InputError as error:
         found["problem"] = str(error)
     try:
@@ -81,32 +123,54 @@ def examine_tensor(name, tensor):
 
 
 def examine_logits(folder):
-    """What each golden prompt gives: the five likeliest words, and the largest difference from the golden logits."""
-    model, encoder, rows = load_model(folder, get_backend("numpy", "plain")), load_encoder(folder), []
+    """What each golden prompt gives: the five likeliest words, and the largest difference from the
+    golden logits.
+    """
+    model, encoder, rows = (
+        load_model(folder, get_backend("numpy", "plain")),
+        load_encoder(folder),
+        [],
+    )
     for golden in json_format.loads(GOLDEN.read_text()):
         logits = model.read(golden["ids"], model.new_cache())[0]
         difference = float(abs(logits[golden["top"]] - golden["logits"]).max())
         words = [encoder.decode([i]) for i in np.argsort(-logits)[:5]]
-        rows.append({"prompt": encoder.decode(golden["ids"]), "top_five": words, "difference": difference})
+        rows.append(
+            {"prompt": encoder.decode(golden["ids"]), "top_five": words, "difference": difference}
+        )
     return rows
 
 
 def is_named_124M(folder):
     """Whether a folder claims to be OpenAI's 124M: by its name, or by where it came from."""
-    return folder.name == "124M" or bool(re.search(r"(/124M|openai-community/gpt2(/resolve/main)?)$", origin(folder)))
+    return folder.name == "124M" or bool(
+        re.search(r"(/124M|openai-community/gpt2(/resolve/main)?)$", origin(folder))
+    )
 
 
 def examine(folder, against=None):
     """Everything the command reports of a folder, as one object."""
-    problems = [f"{folder}: has no {name}; a model folder needs it" for name in checkpoints.missing_files(folder)]
-    report = {"folder": str(folder), "origin": origin(folder), "config": None, "size": None, "vocabulary": None}
+    problems = [
+        f"{folder}: has no {name}; a model folder needs it"
+        for name in checkpoints.missing_files(folder)
+    ]
+    report = {
+        "folder": str(folder),
+        "origin": origin(folder),
+        "config": None,
+        "size": None,
+        "vocabulary": None,
+    }
     report |= {"tensors": [], "golden": None}
     problems += examine_files(folder)
     encoder = attempt(problems, examine_vocabulary, folder)
     report["vocabulary"] = encoder and encoder.n_vocab
     config = attempt(problems, checkpoints.read_config, folder)
     if config:
-        report |= {"config": vars(config), "size": next((size for size in SIZES if SIZES[size] == config), None)}
+        report |= {
+            "config": vars(config),
+            "size": next((size for size in SIZES if SIZES[size] == config), None),
+        }
         if encoder:
             attempt(problems, require_vocabulary, folder, config, encoder)
         tensors = attempt(problems, checkpoints.open_weights, folder, config) or {}
@@ -116,10 +180,14 @@ def examine(folder, against=None):
         if tensors and not problems and config == SIZES["124M"]:
             tolerance = max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
             report["golden"] = attempt(problems, examine_logits, folder)
-            right = report["golden"] and all(row["difference"] <= tolerance for row in report["golden"])
+            right = report["golden"] and all(
+                row["difference"] <= tolerance for row in report["golden"]
+            )
             report["is_openai_124M"] = bool(right)
             if not right and is_named_124M(folder):
-                problems.append(f"{folder}: its logits are not those of OpenAI's 124M; delete it and download 124M again")
+                problems.append(
+                    f"{folder}: its logits are not those of OpenAI's 124M; delete it and download 124M again"
+                )
     if against:
         other = attempt(problems, load_encoder, against)
         report["pairs"] = bool(encoder and other and encoder == other)
@@ -137,16 +205,26 @@ def show(report):
     if report["vocabulary"]:
         print(f"vocabulary: {report['vocabulary']} tokens, gives texts back")
     if report["tensors"]:
-        print(f"\n{'tensor':<24} {'shape':<14} {'stored as':<10} {'checksum':<12} {'mean':>9} {'spread':>9}")
+        print(
+            f"\n{'tensor':<24} {'shape':<14} {'stored as':<10} {'checksum':<12} {'mean':>9} {'spread':>9}"
+        )
     for found in report["tensors"]:
-        figures = ["-" if found[name] is None else f"{found[name]:.4f}" for name in ("mean", "deviation")]
+        figures = [
+            "-" if found[name] is None else f"{found[name]:.4f}" for name in ("mean", "deviation")
+        ]
         shape = " x ".join(map(str, found["shape"]))
-        print(f"{found['name']:<24} {shape:<14} {found['dtype']:<10} {found['checksum']:<12} {figures[0]:>9} {figures[1]:>9}")
+        print(
+            f"{found['name']:<24} {shape:<14} {found['dtype']:<10} {found['checksum']:<12} {figures[0]:>9} {figures[1]:>9}"
+        )
     for row in report["golden"] or ():
         print(f"\n{row['prompt']!r} goes on with {', '.join(map(repr, row['top_five']))}", end="")
         print(f"; its golden logits are {row['difference']:.2g} away", end="")
     if report["golden"]:
-        print("\n\nThese are" + ("" if report["is_openai_124M"] else " not") + " the weights of OpenAI's 124M.")
+        print(
+            "\n\nThese are"
+            + ("" if report["is_openai_124M"] else " not")
+            + " the weights of OpenAI's 124M."
+        )
     if "pairs" in report and report["pairs"]:
         print("\nThe two can pair: they have one vocabulary.")
     n = len(report["problems"])
@@ -156,9 +234,11 @@ def show(report):
 
 
 def check(*size_or_path, models_dir=MODELS_DIR, against="", json=False):
-    """Examine a checkpoint: its files, tensors, checksums, vocabulary, and for OpenAI's 124M what it predicts.
+    """Examine a checkpoint: its files, tensors, checksums, vocabulary, and for OpenAI's 124M what
+    it predicts.
 
-    Give a size in models_dir, or a folder. The exit code is 0 when all is well, 1 when something is not.
+    Give a size in models_dir, or a folder. The exit code is 0 when all is well, 1 when something is
+    not.
 
     Args:
         models_dir: where the folders of the sizes are
@@ -166,8 +246,12 @@ def check(*size_or_path, models_dir=MODELS_DIR, against="", json=False):
         json: print one JSON object and nothing else
     """
     if len(size_or_path) != 1:
-        raise InputError(f"check: expected one size or folder, not {len(size_or_path)}; for a pair, use check A --against B")
-    folders = [folder_of(size, models_dir) for size in (*size_or_path, *([against] if against else []))]
+        raise InputError(
+            f"check: expected one size or folder, not {len(size_or_path)}; for a pair, use check A --against B"
+        )
+    folders = [
+        folder_of(size, models_dir) for size in (*size_or_path, *([against] if against else []))
+    ]
     report = examine(*folders)
     if json:
         print(json_format.dumps(report))
@@ -178,5 +262,7 @@ def check(*size_or_path, models_dir=MODELS_DIR, against="", json=False):
 
 
 def folder_of(size, models_dir):
-    """The folder of a model, also one that is incomplete: saying what it lacks is what the examination is for."""
+    """The folder of a model, also one that is incomplete: saying what it lacks is what the
+    examination is for.
+    """
     return checkpoints.locate(size, models_dir) or find_folder(size, models_dir)

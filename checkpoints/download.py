@@ -1,9 +1,11 @@
-"""python main.py download 124M 355M: checkpoints from OpenAI or Hugging Face, over connections that break.
+"""python main.py download 124M 355M: checkpoints from OpenAI or Hugging Face, over connections that
+break.
 
-A file arrives as NAME.part and is renamed when it is whole: of the size the server states, with the checksum it states, and
-sound by what the file itself says (JSON that parses, a header that fits the length, the CRCs of TensorFlow's format). Every
-attempt goes on where the last one stopped, which is safe only if the file is still the same: download.json in the folder
-holds what the server said of each file, and a resumed reply must say the same (RFC 9110: Range, If-Range, ETag).
+A file arrives as NAME.part and is renamed when it is whole: of the size the server states, with the
+checksum it states, and sound by what the file itself says (JSON that parses, a header that fits the
+length, the CRCs of TensorFlow's format). Every attempt goes on where the last one stopped, which is
+safe only if the file is still the same: download.json in the folder holds what the server said of
+each file, and a resumed reply must say the same (RFC 9110: Range, If-Range, ETag).
 
 Two addresses can be changed to a mirror's: GPT2_OPENAI_ENDPOINT and HF_ENDPOINT.
 """
@@ -25,7 +27,9 @@ import requests
 from tqdm import tqdm
 
 import checkpoints
-from checkpoints import REPOSITORIES, InputError, read_json, safetensors, tensorflow
+from checkpoints import REPOSITORIES, InputError, read_json
+from checkpoints.formats import safetensors
+from checkpoints.formats import tf_checkpoint as tensorflow
 from utils import MODELS_DIR, SIZES
 
 try:
@@ -37,7 +41,8 @@ OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 HUGGING_FACE = "https://huggingface.co"
 SOURCES = {"openai": "OpenAI", "huggingface": "Hugging Face"}
 DATA = "model.ckpt.data-00000-of-00001"
-OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", "model.ckpt.index", DATA)  # the weights last
+# the weights last
+OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", "model.ckpt.index", DATA)
 TOKENIZER = {  # sha256; every GPT-2 has the same, from either source
     "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
     "vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
@@ -50,7 +55,9 @@ LONGEST_WAIT = 120  # seconds that a server may ask for
 
 
 class Refused(Exception):
-    """This source does not give the file, however often it is asked; another may. status is HTTP's, or None."""
+    """This source does not give the file, however often it is asked; another may. status is HTTP's,
+    or None.
+    """
 
     def __init__(self, message, status=None):
         super().__init__(message)
@@ -83,26 +90,47 @@ def check_status(reply):
     status, wait = reply.status_code, retry_after(reply)
     if status in (408, 416, 425, 429) or status >= 500:
         if wait and wait > LONGEST_WAIT:
-            raise Refused(f"the server answers {status} and asks to come back in {wait:.0f} s", status)
+            raise Refused(
+                f"the server answers {status} and asks to come back in {wait:.0f} s", status
+            )
         raise Again(f"the server answers {status}", wait)
     if status not in (200, 206):
-        meaning = {401: "it does not exist or is private", 403: "access is forbidden", 404: "it is not there"}
+        meaning = {
+            401: "it does not exist or is private",
+            403: "access is forbidden",
+            404: "it is not there",
+        }
         raise Refused(f"the server answers {status}: {meaning.get(status, 'no file')}", status)
     if "html" in reply.headers.get("Content-Type", ""):
         raise Refused("a web page came instead of the file (does the network want a login?)")
 
 
 def facts(reply, url):
-    """What a reply says of the whole file: size, entity tag and checksums, None where it says nothing."""
-    said = {name: value for one in [reply, *reply.history[::-1]] for name, value in one.headers.lower_items()}
-    # of a reply and the redirections before it, the first has the last word: it is the source's, not a store's
+    """What a reply says of the whole file: size, entity tag and checksums, None where it says
+    nothing.
+    """
+    said = {
+        name: value
+        for one in [reply, *reply.history[::-1]]
+        for name, value in one.headers.lower_items()
+    }
+    # of a reply and the redirections before it, the first has the last word: it is the source's,
+    # not a store's
     size = reply.headers.get("Content-Length", "")
     if reply.status_code == 206:
         size = reply.headers.get("Content-Range", "").rpartition("/")[2]
     size = said.get("x-linked-size", size)
-    tag, linked = reply.headers.get("ETag", "W/"), said.get("x-linked-etag", said.get("etag", "")).strip('W/"')
-    found = {"url": url, "size": int(size) if size.isdecimal() else None, "etag": None if tag.startswith("W/") else tag}
-    if "x-repo-commit" in said:  # Hugging Face: the hash of a large file, or git's of a small one, is its entity tag
+    tag, linked = (
+        reply.headers.get("ETag", "W/"),
+        said.get("x-linked-etag", said.get("etag", "")).strip('W/"'),
+    )
+    found = {
+        "url": url,
+        "size": int(size) if size.isdecimal() else None,
+        "etag": None if tag.startswith("W/") else tag,
+    }
+    if "x-repo-commit" in said:
+        # Hugging Face: the hash of a large file, or git's of a small one, is its entity tag
         found["sha256"] = linked if re.fullmatch("[0-9a-f]{64}", linked) else None
         found["git"] = linked if re.fullmatch("[0-9a-f]{40}", linked) else None
     if reply.status_code == 200 and "content-md5" in said:  # OpenAI's files lie in Azure's store
@@ -113,14 +141,19 @@ def facts(reply, url):
 
 def same_file(new, old):
     """Whether two replies speak of one file; what only one of them says does not count."""
-    return new["etag"] == old["etag"] and all(old.get(name) in (None, value) for name, value in new.items() if value)
+    return new["etag"] == old["etag"] and all(
+        old.get(name) in (None, value) for name, value in new.items() if value
+    )
 
 
 def receive(url, part, record, bar, timeout):
-    """One attempt: bring part nearer to the whole file. Returns what the server says of that; raises Again or Refused."""
+    """One attempt: bring part nearer to the whole file. Returns what the server says of that;
+    raises Again or Refused.
+    """
     name, known = part.name.removesuffix(".part"), {}
     have = part.stat().st_size if part.is_file() else 0
-    if have and record.get(name, {}).get("url") == url and record[name]["etag"]:  # else it may be of another file
+    if have and record.get(name, {}).get("url") == url and record[name]["etag"]:
+        # else it may be of another file
         known = record[name]
         if have == known["size"]:
             return known
@@ -129,7 +162,11 @@ def receive(url, part, record, bar, timeout):
         headers |= {"Range": f"bytes={have}-", "If-Range": known["etag"]}
     with requests.get(url, headers=headers, stream=True, timeout=timeout) as reply:
         resumed = reply.status_code == 206
-        if reply.status_code == 416 or resumed and not reply.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+        if (
+            reply.status_code == 416
+            or resumed
+            and not reply.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        ):
             part.unlink(missing_ok=True)
             raise Again("the server has another file, or another part of it, than asked for")
         check_status(reply)
@@ -139,7 +176,8 @@ def receive(url, part, record, bar, timeout):
             raise Again("the file on the server has changed")
         if not resumed:
             have, known = 0, said
-            part.write_bytes(b"")  # before its facts, so that these never describe another file's bytes
+            # before its facts, so that these never describe another file's bytes
+            part.write_bytes(b"")
             write_record(part.parent, record | {name: known})
             record[name] = known
         if said["size"] is None and reply.headers.get("Transfer-Encoding") != "chunked":
@@ -154,8 +192,12 @@ def receive(url, part, record, bar, timeout):
         bar.n = bar.initial = have  # which the rate does not count
         with part.open("ab") as file:
             for chunk in reply.iter_content(CHUNK):
-                if file.tell() == 0 and re.match(rb"\s*<(!doctype|html|head|\?xml)", chunk, re.IGNORECASE):
-                    raise Refused("a web page came instead of the file (does the network want a login?)")
+                if file.tell() == 0 and re.match(
+                    rb"\s*<(!doctype|html|head|\?xml)", chunk, re.IGNORECASE
+                ):
+                    raise Refused(
+                        "a web page came instead of the file (does the network want a login?)"
+                    )
                 file.write(chunk)
                 file.flush()  # what has come stays, should the program be killed
                 bar.update(len(chunk))
@@ -164,7 +206,9 @@ def receive(url, part, record, bar, timeout):
 
 
 def digest(path, kind):
-    """The checksum of a file, in hexadecimal: "sha256", "md5", or "git" for git's name of its content."""
+    """The checksum of a file, in hexadecimal: "sha256", "md5", or "git" for git's name of its
+    content.
+    """
     found = hashlib.new({"git": "sha1"}.get(kind, kind), usedforsecurity=False)
     if kind == "git":
         found.update(b"blob %d\0" % path.stat().st_size)
@@ -176,11 +220,17 @@ def digest(path, kind):
 
 def wrong_checksums(path, said):
     """Of the checksums stated for a file, those its bytes do not have."""
-    return [kind for kind in ("sha256", "git", "md5") if said.get(kind) and digest(path, kind) != said[kind]]
+    return [
+        kind
+        for kind in ("sha256", "git", "md5")
+        if said.get(kind) and digest(path, kind) != said[kind]
+    ]
 
 
 def check_whole(part, name, said):
-    """Raises Again for a file of another size or content than stated, or one that is plainly no such file."""
+    """Raises Again for a file of another size or content than stated, or one that is plainly no
+    such file.
+    """
     size = part.stat().st_size
     if said["size"] not in (None, size):
         raise Again(f"{size} bytes came of {said['size']}")
@@ -194,7 +244,9 @@ def check_whole(part, name, said):
         elif name.endswith(".index"):
             tensorflow.read_entries(part.read_bytes())
         elif name == DATA:
-            for tensor in tensorflow.read_table(part.with_name("model.ckpt.index"), data=part).values():
+            for tensor in tensorflow.read_table(
+                part.with_name("model.ckpt.index"), data=part
+            ).values():
                 tensor.verify()
     except (InputError, ValueError, IndexError) as error:
         raise Again(f"what came is damaged ({error})") from None
@@ -203,9 +255,11 @@ def check_whole(part, name, said):
 
 
 def fetch(url, path, record, bar, sleep=time.sleep, timeout=TIMEOUT):
-    """Fetch a file until it is whole, then give it its name. Raises Refused where this source does not give it.
+    """Fetch a file until it is whole, then give it its name. Raises Refused where this source does
+    not give it.
 
-    record is what is known of the folder's files, {name: facts}, kept up to date in the folder's download.json.
+    record is what is known of the folder's files, {name: facts}, kept up to date in the folder's
+    download.json.
     """
     part, most, failures = path.with_name(path.name + ".part"), 0, 0
     while True:
@@ -214,7 +268,8 @@ def fetch(url, path, record, bar, sleep=time.sleep, timeout=TIMEOUT):
             try:
                 check_whole(part, path.name, said)
             except Again:
-                if part.stat().st_size >= (said["size"] or 0):  # nothing can be added that would mend it
+                if part.stat().st_size >= (said["size"] or 0):
+                    # nothing can be added that would mend it
                     part.unlink()
                 raise
             return os.replace(part, path)
@@ -231,9 +286,17 @@ def fetch(url, path, record, bar, sleep=time.sleep, timeout=TIMEOUT):
 
 def describe(error):
     """A network error in a few words; those of requests hold the whole history of a connection."""
-    kinds = {requests.Timeout: "the server is silent", requests.exceptions.SSLError: "the connection is not secure"}
-    kinds |= {requests.exceptions.ChunkedEncodingError: "the connection broke", requests.ConnectionError: "no connection"}
-    return next((words for kind, words in kinds.items() if isinstance(error, kind)), type(error).__name__)
+    kinds = {
+        requests.Timeout: "the server is silent",
+        requests.exceptions.SSLError: "the connection is not secure",
+    }
+    kinds |= {
+        requests.exceptions.ChunkedEncodingError: "the connection broke",
+        requests.ConnectionError: "no connection",
+    }
+    return next(
+        (words for kind, words in kinds.items() if isinstance(error, kind)), type(error).__name__
+    )
 
 
 # ---------------------------------------------------------------- one model
@@ -247,10 +310,15 @@ def write_record(folder, record):
 
 
 def read_record(folder):
-    """The facts of a folder's files; {} where nothing (legible) is known, which only costs another beginning."""
+    """The facts of a folder's files; {} where nothing (legible) is known, which only costs another
+    beginning.
+    """
     with contextlib.suppress(InputError):
         record = read_json(folder / RECORD)
-        if all(isinstance(value, dict) and {"url", "size", "etag"} <= value.keys() for value in record.values()):
+        if all(
+            isinstance(value, dict) and {"url", "size", "etag"} <= value.keys()
+            for value in record.values()
+        ):
             return record
     return {}
 
@@ -273,7 +341,9 @@ def from_hugging_face(size, get):
         try:
             index = get(f"{base}/model.safetensors.index.json", "model.safetensors.index.json")
         except Refused:
-            raise Refused("it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: convert it") from None
+            raise Refused(
+                "it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: convert it"
+            ) from None
         for path in sorted(set(safetensors.shards(index).values())):
             get(f"{base}/{path.name}", path.name)
 
@@ -297,7 +367,8 @@ def locked(folder):
 
 
 def fetch_model(size, models_dir, source="auto", **options):
-    """Bring a model's folder to completion and return its path. Raises InputError with the reason of every source.
+    """Bring a model's folder to completion and return its path. Raises InputError with the reason
+    of every source.
 
     size is one of REPOSITORIES or an "owner/name" of Hugging Face; `options` go to fetch.
     """
@@ -308,8 +379,13 @@ def fetch_model(size, models_dir, source="auto", **options):
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror}); use another --models_dir") from None
-    with locked(folder), tqdm(unit="B", unit_scale=True, unit_divisor=1000, leave=False, disable=None) as bar:
+        raise InputError(
+            f"{folder}: cannot be made ({error.strerror}); use another --models_dir"
+        ) from None
+    with (
+        locked(folder),
+        tqdm(unit="B", unit_scale=True, unit_divisor=1000, leave=False, disable=None) as bar,
+    ):
         if not checkpoints.missing_files(folder):
             return folder
         record = read_record(folder)
@@ -330,7 +406,9 @@ def fetch_model(size, models_dir, source="auto", **options):
             except Refused as error:
                 reasons.append(f"{SOURCES[name]}: {error}")
         else:
-            raise InputError(f"{size} cannot be downloaded ({'; '.join(reasons)}); try again, it goes on where it stopped")
+            raise InputError(
+                f"{size} cannot be downloaded ({'; '.join(reasons)}); try again, it goes on where it stopped"
+            )
         for part in folder.glob("*.part"):  # of the other source
             part.unlink()
     return folder
@@ -344,33 +422,53 @@ def gigabytes(size):
 
 
 def fetch_if_wanted(size, models_dir, download):
-    """Fetch a model if `download` says so, or the person at the terminal. Returns its folder, or None."""
-    if not download and size in REPOSITORIES and sys.stdin and sys.stdin.isatty() and sys.stderr.isatty():
+    """Fetch a model if `download` says so, or the person at the terminal. Returns its folder, or
+    None.
+    """
+    if (
+        not download
+        and size in REPOSITORIES
+        and sys.stdin
+        and sys.stdin.isatty()
+        and sys.stderr.isatty()
+    ):
         print(f"download {size} ({gigabytes(size)})? [y/N] ", end="", file=sys.stderr, flush=True)
         download = sys.stdin.readline().strip().lower() in ("y", "yes")
     return fetch_model(size, models_dir) if download else None
 
 
 def download(*sizes, models_dir=MODELS_DIR, source="auto"):
-    """Fetch models: from OpenAI or Hugging Face, or not at all where Hugging Face's cache on this machine has them.
+    """Fetch models: from OpenAI or Hugging Face, or not at all where Hugging Face's cache on this
+    machine has them.
 
-    Give sizes (82M, 124M, 355M, 774M, 1558M) or Hugging Face repositories of GPT-2s (owner/name). What was begun before
-    goes on; a mirror is set by the environment variables GPT2_OPENAI_ENDPOINT and HF_ENDPOINT.
+    Give sizes (82M, 124M, 355M, 774M, 1558M) or Hugging Face repositories of GPT-2s (owner/name).
+    What was begun before goes on; a mirror is set by the environment variables GPT2_OPENAI_ENDPOINT
+    and HF_ENDPOINT.
 
     Args:
         models_dir: where the folders of the sizes are
         source: auto, which is OpenAI and then Hugging Face, or openai, or huggingface
     """
     if not sizes:
-        raise InputError(f"download: expected sizes, of {', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name")
+        raise InputError(
+            f"download: expected sizes, of {', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name"
+        )
     if source not in ("auto", *SOURCES):
         raise InputError(f"--source {source!r}: expected auto, {' or '.join(SOURCES)}")
     for size in sizes:
         if not checkpoints.repository(size):
-            raise InputError(f"download {size!r}: expected one of {', '.join(REPOSITORIES)}, or a repository as owner/name")
+            raise InputError(
+                f"download {size!r}: expected one of {', '.join(REPOSITORIES)}, or a repository as owner/name"
+            )
     for size in sizes:
-        if checkpoints.missing_files(Path(models_dir) / size) and source == "auto" and (found := checkpoints.cached(size)):
+        if (
+            checkpoints.missing_files(Path(models_dir) / size)
+            and source == "auto"
+            and (found := checkpoints.cached(size))
+        ):
             print(f"{size}: in Hugging Face's cache, {found}")
             continue
         folder = fetch_model(size, models_dir, source)
-        print(f"{size}: {folder}, {sum(path.stat().st_size for path in folder.iterdir()) / 1e9:.2f} GB")
+        print(
+            f"{size}: {folder}, {sum(path.stat().st_size for path in folder.iterdir()) / 1e9:.2f} GB"
+        )

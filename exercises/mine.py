@@ -1,21 +1,25 @@
-"""Ten exercises, from easy to hard: your answers go here. docs/exercises.md says how to begin, and gives hints.
+"""Ten exercises, from easy to hard: your answers go here. docs/exercises.md says how to begin, and
+gives hints.
 
     python -m pytest exercises            # all ten; -k 3 for the third alone
 
-p is the target's distribution, q the draft's, both arrays [n_vocab] that sum to 1. Where a choice is to be made, it is
-made with `draw(p)`, which returns a token drawn from p, or `toss(r)`, which is True with probability r (of 1 and above:
-always). You are given both, and must not bring chance of your own: the checks take every branch, and know the exact law
-of what you return.
+p is the target's distribution, q the draft's, both arrays [n_vocab] that sum to 1. Where a choice
+is to be made, it is made with `draw(p)`, which returns a token drawn from p, or `toss(r)`, which is
+True with probability r (of 1 and above: always). You are given both, and must not bring chance of
+your own: the checks take every branch, and know the exact law of what you return.
 """
 
 
 def acceptance_1(p, q):
-    """The probability that a token drawn from q is accepted, when x is accepted with probability min(1, p(x) / q(x))."""
+    """The probability that a token drawn from q is accepted, when x is accepted with probability
+    min(1, p(x) / q(x)).
+    """
     raise NotImplementedError
 
 
 def temperature_2(logits, temperature):
-    """The distribution of logits [n_vocab] at a temperature: softmax(logits / temperature); at 0 all on the largest.
+    """The distribution of logits [n_vocab] at a temperature: softmax(logits / temperature); at 0
+    all on the largest.
 
     Logits of 1e4 must not overflow.
     """
@@ -28,27 +32,35 @@ def residual_3(p, q):
 
 
 def nucleus_4(p, top_p):
-    """p cut down to its nucleus and rescaled: the fewest likeliest tokens that together reach top_p."""
+    """p cut down to its nucleus and rescaled: the fewest likeliest tokens that together reach
+    top_p.
+    """
     raise NotImplementedError
 
 
 def speedup_5(a, K, c, v):
-    """How much faster than plain decoding speculation is, if each draft is accepted with probability a on its own.
+    """How much faster than plain decoding speculation is, if each draft is accepted with
+    probability a on its own.
 
-    c is the time of a draft pass, v that of the target's pass over K + 1 tokens; a target pass over one token takes 1.
+    c is the time of a draft pass, v that of the target's pass over K + 1 tokens; a target pass over
+    one token takes 1.
     """
     raise NotImplementedError
 
 
 def one_token_6(p, q, draw, toss):
-    """Draw a draft from q, accept it or replace it: (the token, whether it is the draft). The token's law is p."""
+    """Draw a draft from q, accept it or replace it: (the token, whether it is the draft). The
+    token's law is p.
+    """
     raise NotImplementedError
 
 
 def verify_7(draft, q, p, draw, toss):
-    """Verify k drafted tokens: (how many are accepted, the token after them). q: [k, n_vocab], p: [k + 1, n_vocab].
+    """Verify k drafted tokens: (how many are accepted, the token after them). q: [k, n_vocab], p:
+    [k + 1, n_vocab].
 
-    draft[i] was drawn from q[i]. The accepted tokens and the one after them have the law of draws from the rows of p.
+    draft[i] was drawn from q[i]. The accepted tokens and the one after them have the law of draws
+    from the rows of p.
     """
     raise NotImplementedError
 
@@ -56,26 +68,30 @@ def verify_7(draft, q, p, draw, toss):
 def catch_up_8(ids, cache, n_last, forward):
     """Logits after each of the last n_last ids, feeding the model only what it needs.
 
-    cache.ids is what the model has read so far, a list: ids[:-n_last] may be in it only in part, and it may hold a
-    rejected draft beyond. Cut it to what can stay, then call forward(new_ids, cache) once: it appends new_ids to cache.ids
-    and returns one row for each. The rows of the last n_last ids must come from this call.
+    cache.ids is what the model has read so far, a list: ids[:-n_last] may be in it only in part,
+    and it may hold a rejected draft beyond. Cut it to what can stay, then call forward(new_ids,
+    cache) once: it appends new_ids to cache.ids and returns one row for each. The rows of the last
+    n_last ids must come from this call.
     """
     raise NotImplementedError
 
 
 def speculative_9(target, draft_model, ids, n_tokens, K, draw, toss, end):
-    """The text after ids, a list of n_tokens tokens, by speculative decoding; shorter where the token `end` comes first.
+    """The text after ids, a list of n_tokens tokens, by speculative decoding; shorter where the
+    token `end` comes first.
 
-    target(ids) and draft_model(ids) return the distribution of the token after ids (no caches here: ask again). Draft at most
-    K tokens a round. The law of the text is the target's own, and the end token is the last one kept.
+    target(ids) and draft_model(ids) return the distribution of the token after ids (no caches here:
+    ask again). Draft at most K tokens a round. The law of the text is the target's own, and the end
+    token is the last one kept.
     """
     raise NotImplementedError
 
 
 def two_drafts_10(p, q, draw, toss):
-    """Two drafts for one place, both drawn from q on their own: a second try before the replacement.
+    """Two drafts for one place, both drawn from q on their own: a second try before the
+    replacement.
 
-    Return (the token, whether it is one of the drafts). Its law is p, and it is one of the drafts at least as often as with
-    one, oftener wherever one is not enough.
+    Return (the token, whether it is one of the drafts). Its law is p, and it is one of the drafts
+    at least as often as with one, oftener wherever one is not enough.
     """
     raise NotImplementedError

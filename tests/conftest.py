@@ -1,4 +1,6 @@
-"""Loaded before any test: NumPy must find the environment that main.py gives it, and no test a model in a cache."""
+"""Loaded before any test: NumPy must find the environment that main.py gives it, and no test a
+model in a cache.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""The tokenizer: against tiktoken with OpenAI's vocabulary, against the plainest merge, and on any text at all."""
+"""The tokenizer: against tiktoken with OpenAI's vocabulary, against the plainest merge, and on any
+text at all.
+"""
 
 import importlib.util
 from itertools import accumulate
@@ -8,10 +10,10 @@ import pytest
 import regex
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from toys import tiny_vocabulary
 
 import utils
 from encoder import END_OF_TEXT, Encoder, byte_symbols, merge
-from toys import tiny_vocabulary
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 fast = settings(deadline=None, max_examples=150)
@@ -26,12 +28,16 @@ TEXTS = {
     "any": st.text(),
     "emoji": joined(*"👩👨💻🔥❤🏽🇩🇪😀", "\u200d", "\ufe0f", "👩‍💻", " "),
     "combining marks": joined(*"aenAo क", "\u0301", "\u0308", "\u20dd", "\u094d", "\ufe20"),
-    "control characters": joined(*map(chr, [*range(33), *range(0x7F, 0xA1)]), "\u200b", "\u2028", "\ufeff", "a"),
-    "spaces and apostrophes": joined(*" \n\r\t'’sStTdm0١²½Ⅷa.", "'ll", "'re", "'ve", "  ", "\u00a0", "\u3000"),
-    "right to left": joined(*"שלוםسلام عليكم٣.", "\u200f", "\u202e", "\u0651"),
-    "long runs": st.lists(st.tuples(st.sampled_from("ae =.0\né😀"), st.integers(1, 300)), max_size=4).map(
-        lambda runs: "".join(letter * n for letter, n in runs)
+    "control characters": joined(
+        *map(chr, [*range(33), *range(0x7F, 0xA1)]), "\u200b", "\u2028", "\ufeff", "a"
     ),
+    "spaces and apostrophes": joined(
+        *" \n\r\t'’sStTdm0١²½Ⅷa.", "'ll", "'re", "'ve", "  ", "\u00a0", "\u3000"
+    ),
+    "right to left": joined(*"שלוםسلام عليكم٣.", "\u200f", "\u202e", "\u0651"),
+    "long runs": st.lists(
+        st.tuples(st.sampled_from("ae =.0\né😀"), st.integers(1, 300)), max_size=4
+    ).map(lambda runs: "".join(letter * n for letter, n in runs)),
     "end of text": joined(END_OF_TEXT, "<|endof", "text|>", "<|", "|>", " ", "a"),
 }
 texts = st.one_of(*TEXTS.values())
@@ -68,20 +74,31 @@ def oracle(openai_folder):
         patch.setenv("TIKTOKEN_CACHE_DIR", "")  # empty: keep no copies
         files = openai_folder / "vocab.bpe", openai_folder / "encoder.json"
         ranks = load.data_gym_to_mergeable_bpe_ranks(*map(str, files))
-    pattern = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # as OpenAI published it
+    # as OpenAI published it
+    pattern = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
     return tiktoken.Encoding(
-        "gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={END_OF_TEXT: 50256}, explicit_n_vocab=50257
+        "gpt2",
+        pat_str=pattern,
+        mergeable_ranks=ranks,
+        special_tokens={END_OF_TEXT: 50256},
+        explicit_n_vocab=50257,
     )
 
 
 @pytest.fixture(scope="module")
 def same_unicode():
-    """Whether tiktoken and `regex` know the same characters of a text: each follows its own version of Unicode."""
+    """Whether tiktoken and `regex` know the same characters of a text: each follows its own version
+    of Unicode.
+    """
     tiktoken = pytest.importorskip("tiktoken")
     one_byte = {bytes([byte]): byte for byte in range(256)}
-    finder = tiktoken.Encoding("unassigned", pat_str=r"\p{Cn}", mergeable_ranks=one_byte, special_tokens={})
+    finder = tiktoken.Encoding(
+        "unassigned", pat_str=r"\p{Cn}", mergeable_ranks=one_byte, special_tokens={}
+    )
     unassigned = regex.compile(r"\p{Cn}")
-    return lambda text: bytes(finder.encode_ordinary(text)) == "".join(unassigned.findall(text)).encode()
+    return lambda text: (
+        bytes(finder.encode_ordinary(text)) == "".join(unassigned.findall(text)).encode()
+    )
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -104,7 +121,8 @@ def test_a_long_run_equals_tiktoken(openai, oracle, letter):
 
 
 @fast
-@given(ids=st.lists(st.integers(0, 255) | st.integers(0, 50256)))  # often single bytes: they break characters apart
+# often single bytes: they break characters apart
+@given(ids=st.lists(st.integers(0, 255) | st.integers(0, 50256)))
 def test_decode_of_any_ids_equals_tiktoken(openai, oracle, ids):
     assert openai.decode(ids) == oracle.decode(ids, errors="replace")
 
@@ -145,7 +163,12 @@ def test_end_of_text_is_special_only_when_asked_for():
     encoder = Encoder(*tiny_vocabulary())
     text = f"a{END_OF_TEXT}{END_OF_TEXT}the"
     a, the = encoder.encode("a"), encoder.encode("the")
-    assert encoder.encode(text, special=True) == [*a, encoder.end_of_text, encoder.end_of_text, *the]
+    assert encoder.encode(text, special=True) == [
+        *a,
+        encoder.end_of_text,
+        encoder.end_of_text,
+        *the,
+    ]
     assert encoder.end_of_text not in encoder.encode(text)
     assert encoder.decode([encoder.end_of_text]) == END_OF_TEXT
 
@@ -153,7 +176,9 @@ def test_end_of_text_is_special_only_when_asked_for():
 @fast
 @given(before=texts, bad=surrogates, after=st.text(surrogates | st.characters()))
 def test_a_lone_surrogate_is_named(before, bad, after):
-    """Also two that would be a pair in UTF-16: a Python string holds characters, and these are none."""
+    """Also two that would be a pair in UTF-16: a Python string holds characters, and these are
+    none.
+    """
     with pytest.raises(ValueError) as refused:
         Encoder(*tiny_vocabulary()).encode(before + bad + after)
     assert f"U+{ord(bad):04X} at character {len(before)})" in str(refused.value)
@@ -173,7 +198,10 @@ cuts = st.lists(st.integers(0, 5))
 
 
 @fast
-@given(text=st.one_of(*(kind.map(lambda text: text.replace("\ufffd", "")) for kind in TEXTS.values())), sizes=cuts)
+@given(
+    text=st.one_of(*(kind.map(lambda text: text.replace("\ufffd", "")) for kind in TEXTS.values())),
+    sizes=cuts,
+)
 def test_streaming_emits_each_character_with_its_last_byte(embedded, text, sizes):
     ids = embedded.encode(text)
     decode, emitted, n_read = embedded.incremental_decoder(), "", 0
@@ -181,12 +209,15 @@ def test_streaming_emits_each_character_with_its_last_byte(embedded, text, sizes
         piece = decode(batch)
         assert "\ufffd" not in piece
         emitted, n_read = emitted + piece, n_read + len(batch)
-        assert emitted == embedded.decode(ids[:n_read]).rstrip("\ufffd")  # nothing lost, nothing held back too long
+        # nothing lost, nothing held back too long
+        assert emitted == embedded.decode(ids[:n_read]).rstrip("\ufffd")
     assert emitted + decode([], final=True) == text
 
 
 @fast
-@given(ids=st.lists(st.integers(0, 255) | st.integers(0, 2047)), sizes=cuts, separate_end=st.booleans())
+@given(
+    ids=st.lists(st.integers(0, 255) | st.integers(0, 2047)), sizes=cuts, separate_end=st.booleans()
+)
 def test_streaming_any_ids_adds_up_to_decode(embedded, ids, sizes, separate_end):
     """A model may emit ids that are no UTF-8; the end may come with the last batch or after it."""
     decode, (*first, last) = embedded.incremental_decoder(), batches(ids, sizes)
@@ -201,18 +232,24 @@ def test_streaming_any_ids_adds_up_to_decode(embedded, ids, sizes, separate_end)
 def rescanning_merge(ids, merges):
     """The definition: join the leftmost of the pairs with the lowest rank, look again."""
     ids = list(ids)
-    while found := [(merges[pair][0], i) for i, pair in enumerate(zip(ids, ids[1:])) if pair in merges]:
+    while found := [
+        (merges[pair][0], i) for i, pair in enumerate(zip(ids, ids[1:])) if pair in merges
+    ]:
         _, i = min(found)
         ids[i : i + 2] = [merges[ids[i], ids[i + 1]][1]]
     return ids
 
 
-# few ids, so that pairs overlap, come back after a merge and join into ids that the text has already
+# few ids, so that pairs overlap, come back after a merge and join into ids that the text has
+# already
 small = st.integers(0, 4)
 
 
 @settings(deadline=None, max_examples=400)
-@given(ids=st.lists(small, max_size=24), merges=st.dictionaries(st.tuples(small, small), st.tuples(small, small)))
+@given(
+    ids=st.lists(small, max_size=24),
+    merges=st.dictionaries(st.tuples(small, small), st.tuples(small, small)),
+)
 def test_merge_equals_rescanning(ids, merges):
     given_ids = list(ids)
     assert merge(ids, merges) == rescanning_merge(ids, merges)
@@ -236,7 +273,9 @@ class Counting(dict):
 # every merge enables the next; or only one kind of pair, all of the same rank
 @pytest.mark.parametrize("n_merges", [1, 12])
 def test_merge_is_not_quadratic(n_merges):
-    """Work, not seconds: twice the text may ask for a little more than twice the pairs, rescanning for four times."""
+    """Work, not seconds: twice the text may ask for a little more than twice the pairs, rescanning
+    for four times.
+    """
     asked = []
     for n in (512, 1024):
         merges = Counting({(i, i): (i, i + 1) for i in range(n_merges)})

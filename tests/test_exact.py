@@ -1,8 +1,8 @@
 """The proof: speculative decoding has exactly the target's law.
 
-experiments/enumeration.py runs the real decoding loop through every possible history of its draws and tosses. The
-probabilities of the texts it ends in are compared with the target's own, computed by the chain rule: no sampling, no
-statistics, 1e-12.
+experiments/proving/enumeration.py runs the real decoding loop through every possible history of its
+draws and tosses. The probabilities of the texts it ends in are compared with the target's own,
+computed by the chain rule: no sampling, no statistics, 1e-12.
 """
 
 import itertools
@@ -12,20 +12,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toys import tiny_model
 
-from experiments.enumeration import chain_rule, law, tokens_of, total_variation
+from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
 from gpt2 import Config
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, never, speculative, verify
-from toys import tiny_model
 
 EOS = 2
 
 
 class TableModel:
-    """Logits looked up by prefix, from log probabilities a test chooses; reads and forgets through a cache as GPT-2 does."""
+    """Logits looked up by prefix, from log probabilities a test chooses; reads and forgets through
+    a cache as GPT-2 does.
+    """
 
     def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
-        self.config, self.seed, self.zeros = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx), seed, zeros
+        self.config, self.seed, self.zeros = (
+            SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx),
+            seed,
+            zeros,
+        )
 
     def new_cache(self, n_positions=None):
         return SimpleNamespace(length=0, ids=[None] * self.config.n_ctx)
@@ -70,7 +76,9 @@ def at_eos(generated):
 
 @pytest.mark.parametrize("zeros", ["", "p", "q", "pq"])
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
-@pytest.mark.parametrize("n_tokens, K, ended", [(4, 1, never), (4, 2, at_eos), (4, 3, never), (3, 5, at_eos)])
+@pytest.mark.parametrize(
+    "n_tokens, K, ended", [(4, 1, never), (4, 2, at_eos), (4, 3, never), (3, 5, at_eos)]
+)
 def test_law_of_the_loop_with_tables(zeros, filter, n_tokens, K, ended):
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
     expected = chain_rule(target, [0], n_tokens, filter, ended)
@@ -84,28 +92,40 @@ def test_law_of_the_loop_with_tables(zeros, filter, n_tokens, K, ended):
     assert_same_law(plain, expected)
 
 
-@pytest.mark.parametrize("filter", [FILTERS["T=1"], FILTERS["greedy"], FILTERS["all"]], ids=["T=1", "greedy", "all"])
+@pytest.mark.parametrize(
+    "filter", [FILTERS["T=1"], FILTERS["greedy"], FILTERS["all"]], ids=["T=1", "greedy", "all"]
+)
 @pytest.mark.parametrize("K, ended", [(1, never), (2, at_eos), (3, never)])
 def test_law_of_the_loop_with_real_models_and_caches(filter, K, ended):
-    """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows here."""
+    """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows
+    here.
+    """
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
     expected = chain_rule(target, [1, 0], 4, filter, ended)
-    run = lambda: tokens_of(speculative(target, NeuralDrafter(draft, filter, None), [1, 0], 4, K, filter, None, ended))
+    run = lambda: tokens_of(
+        speculative(target, NeuralDrafter(draft, filter, None), [1, 0], 4, K, filter, None, ended)
+    )
     assert_same_law(law(run), expected)
 
 
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
 def test_law_with_one_hot_drafts(filter):
-    """Look-up drafts are certain of what they propose, right or wrong; the prompt gives them something to look up."""
+    """Look-up drafts are certain of what they propose, right or wrong; the prompt gives them
+    something to look up.
+    """
     target, prompt = TableModel(3), [0, 1, 0, 1, 2, 0, 1]
-    run = lambda: tokens_of(speculative(target, NGramDrafter(3), prompt, 4, 3, filter, None, at_eos))
+    run = lambda: tokens_of(
+        speculative(target, NGramDrafter(3), prompt, 4, 3, filter, None, at_eos)
+    )
     assert_same_law(law(run), chain_rule(target, prompt, 4, filter, at_eos))
 
 
 @pytest.mark.parametrize("draft_temperature", [0.0, 0.3, 3.0])
 def test_law_does_not_depend_on_how_the_draft_samples(draft_temperature):
-    """q must be what was drawn from; it need not be filtered like p. (It is, in the program: acceptance is higher.)"""
+    """q must be what was drawn from; it need not be filtered like p. (It is, in the program:
+    acceptance is higher.)
+    """
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
     run = lambda: tokens_of(speculative(target, drafter(), [0], 3, 2, filter, None))
@@ -115,23 +135,37 @@ def test_law_does_not_depend_on_how_the_draft_samples(draft_temperature):
 @pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(5, 64), (64, 4), (5, 3)])
 def test_law_where_a_context_ends(n_ctx_target, n_ctx_draft):
     """The target's context ends the text; the draft's only ends the drafting."""
-    target, draft, filter = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft), Filter(1.0)
-    run = lambda: tokens_of(speculative(target, NeuralDrafter(draft, filter, None), [0, 1], 4, 3, filter, None))
+    target, draft, filter = (
+        TableModel(1, n_ctx=n_ctx_target),
+        TableModel(2, n_ctx=n_ctx_draft),
+        Filter(1.0),
+    )
+    run = lambda: tokens_of(
+        speculative(target, NeuralDrafter(draft, filter, None), [0, 1], 4, 3, filter, None)
+    )
     expected = chain_rule(target, [0, 1], 4, filter, never)
     assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
     assert_same_law(law(run), expected)
 
 
-distribution = st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any).map(lambda n: np.array(n) / sum(n))
+distribution = (
+    st.lists(st.integers(0, 5), min_size=4, max_size=4)
+    .filter(any)
+    .map(lambda n: np.array(n) / sum(n))
+)
 
 
 @settings(max_examples=200, deadline=None)
-@given(p=st.lists(distribution, min_size=3, max_size=3), q=st.lists(distribution, min_size=2, max_size=2))
+@given(
+    p=st.lists(distribution, min_size=3, max_size=3),
+    q=st.lists(distribution, min_size=2, max_size=2),
+)
 def test_verify_gives_p_for_any_q(p, q):
-    """One round on independent rows: the law of what it yields is the law of drawing from p row after row.
+    """One round on independent rows: the law of what it yields is the law of drawing from p row
+    after row.
 
-    Accepted tokens come from rows 0 .. n - 1, the last from row n; completing every outcome with draws from the rows it
-    did not reach must give the product of the rows of p.
+    Accepted tokens come from rows 0 .. n - 1, the last from row n; completing every outcome with
+    draws from the rows it did not reach must give the product of the rows of p.
     """
     p, q = np.array(p), np.array(q)
     found = np.zeros((4, 4, 4))

@@ -1,4 +1,6 @@
-"""The checks of the exercises: they accept right answers, most of them the project's own code, and refuse wrong ones."""
+"""The checks of the exercises: they accept right answers, most of them the project's own code, and
+refuse wrong ones.
+"""
 
 import inspect
 import re
@@ -54,13 +56,18 @@ def catch_up(ids, cache, n_last, forward):
 
     class Cache:
         k = np.empty(0)
-        length = property(lambda self: len(cache.ids), lambda self, n: cache.ids.__delitem__(slice(n, None)))
+        length = property(
+            lambda self: len(cache.ids), lambda self, n: cache.ids.__delitem__(slice(n, None))
+        )
 
     # the forward pass of the exercise in the place of GPT-2's
     backend = SimpleNamespace(xp=np, asarray=np.array, to_host=np.asarray, exact=False)
     model = Model(Config(10, 10, 1, 1, 1), {"wpe": np.empty(0)}, backend)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpt2.forward", lambda new, positions, spans, wanted, *rest: forward(new.tolist(), cache)[wanted[0]])
+        patch.setattr(
+            "gpt2.forward",
+            lambda new, positions, spans, wanted, *rest: forward(new.tolist(), cache)[wanted[0]],
+        )
         return model.read(ids, Cache(), n_last)
 
 
@@ -73,7 +80,11 @@ def loop(target, draft_model, ids, n_tokens, K, draw, toss, end):
             with np.errstate(divide="ignore"):
                 return np.log(np.array(rows).reshape(n_last, 3))
 
-        return SimpleNamespace(config=SimpleNamespace(n_vocab=3, n_ctx=99), new_cache=lambda *n_positions: None, read=read)
+        return SimpleNamespace(
+            config=SimpleNamespace(n_vocab=3, n_ctx=99),
+            new_cache=lambda *n_positions: None,
+            read=read,
+        )
 
     ended = never if end is None else lambda generated: generated[-1] == end
     filter = Filter(1.0)
@@ -139,7 +150,10 @@ def nothing_forgotten(ids, cache, n_last, forward):
 WRONG = [
     ("acceptance_1", lambda p, q: (p * q).sum()),
     ("acceptance_1", lambda p, q: abs(p - q).sum() / 2),
-    ("temperature_2", lambda logits, t: np.exp(logits / (t or 1)) / np.exp(logits / (t or 1)).sum()),
+    (
+        "temperature_2",
+        lambda logits, t: np.exp(logits / (t or 1)) / np.exp(logits / (t or 1)).sum(),
+    ),
     ("temperature_2", lambda logits, t: temperature(logits, 1.0)),
     ("residual_3", lambda p, q: np.maximum(p - q, 0)),
     ("residual_3", lambda p, q: abs(p - q) / abs(p - q).sum()),
@@ -151,9 +165,17 @@ WRONG = [
     ("speedup_5", lambda a, K, c, v: speedup(a, K, c, 1)),
     ("one_token_6", lambda p, q, draw, toss: (draw(p), True)),
     ("one_token_6", lambda p, q, draw, toss: (draw(q), True)),
-    ("one_token_6", lambda p, q, draw, toss: (x, True) if toss(p[x := draw(q)] / q[x]) else (draw(p), False)),
+    (
+        "one_token_6",
+        lambda p, q, draw, toss: (x, True) if toss(p[x := draw(q)] / q[x]) else (draw(p), False),
+    ),
     ("verify_7", lambda draft, q, p, draw, toss: (0, draw(p[0]))),
-    ("verify_7", changed_verify(lambda draft, n, token, q, p, draw: (n, token if n < len(draft) else draw(p[-2])))),
+    (
+        "verify_7",
+        changed_verify(
+            lambda draft, n, token, q, p, draw: (n, token if n < len(draft) else draw(p[-2]))
+        ),
+    ),
     ("verify_7", changed_verify(lambda draft, n, token, q, p, draw: (n, draw(p[n])))),
     ("catch_up_8", whole_text),
     ("catch_up_8", nothing_forgotten),
@@ -176,7 +198,9 @@ def test_a_right_answer_is_accepted(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name, wrong", WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)])
+@pytest.mark.parametrize(
+    "name, wrong", WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)]
+)
 def test_a_wrong_answer_is_refused(name, wrong):
     with pytest.raises(AssertionError) as refused:
         CHECKS[name](wrong)
@@ -184,7 +208,22 @@ def test_a_wrong_answer_is_refused(name, wrong):
 
 
 def test_what_a_reader_sees():
-    """Each exercise that is still to be written is one line that says so; a reader's own answers stay out of this."""
-    open_ones = [name for name in CHECKS if "raise NotImplementedError" in inspect.getsource(getattr(mine, name))]
-    done = subprocess.run([sys.executable, "-m", "pytest", "exercises"], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout) == open_ones
+    """Each exercise that is still to be written is one line that says so; a reader's own answers
+    stay out of this.
+    """
+    open_ones = [
+        name
+        for name in CHECKS
+        if "raise NotImplementedError" in inspect.getsource(getattr(mine, name))
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "exercises"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (
+        re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout)
+        == open_ones
+    )

@@ -1,6 +1,8 @@
-"""The forward pass: against transformers' numbers, against itself however the text is cut up, and on strict arrays.
+"""The forward pass: against transformers' numbers, against itself however the text is cut up, and
+on strict arrays.
 
-The properties run in float64, where two orders of summation differ by 1e-14 and a mistake by far more than 1e-10.
+The properties run in float64, where two orders of summation differ by 1e-14 and a mistake by far
+more than 1e-10.
 """
 
 import dataclasses
@@ -11,21 +13,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import strict
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-
-import gpt2
-import strict
-import checkpoints
-import utils
-from gpt2 import Config, Span, forward
 from make_golden import CONFIGS, GOLDEN, logsumexp, recipe
 from toys import NUMPY, TINY
+
+import checkpoints
+import gpt2
+import utils
+from gpt2 import Config, Span, forward
 
 TRAINED_GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "gpt2_124M_golden.npz"
 
 # every axis of another length, or the least of them: a swapped pair of axes cannot go unnoticed
-SHAPES = [TINY, Config(n_vocab=31, n_ctx=24, n_embd=30, n_head=5, n_layer=3), Config(7, 24, 4, 1, 1), Config(7, 24, 8, 8, 1)]
+SHAPES = [
+    TINY,
+    Config(n_vocab=31, n_ctx=24, n_embd=30, n_head=5, n_layer=3),
+    Config(7, 24, 4, 1, 1),
+    Config(7, 24, 8, 8, 1),
+]
 PLAIN, TILED = NUMPY, utils.get_backend("numpy", kernels="8x1")
 EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
 
@@ -37,13 +44,17 @@ def tiny_model(shape=0, seed=0, backend=PLAIN, dtype=np.float64, scale=0.3):
 
 @pytest.fixture(scope="module", autouse=True)
 def short_blocks():
-    """So that these short texts attend in several blocks where `Model.read` reads them, and in one in `fresh`."""
+    """So that these short texts attend in several blocks where `Model.read` reads them, and in one
+    in `fresh`.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpt2, "BLOCK", 5)
         yield
 
 
-any_model = st.builds(tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9), st.sampled_from([PLAIN, TILED]))
+any_model = st.builds(
+    tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9), st.sampled_from([PLAIN, TILED])
+)
 # the machine may be busy: no deadline
 fast = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
@@ -57,7 +68,9 @@ def feed(model, ids, cache, n_last=None):  # [n_seq] -> [n_last, n_vocab]
     n_seq, start = len(ids), cache.length
     wanted = [slice(n_seq - (n_seq if n_last is None else n_last), n_seq)]
     spans, positions = [Span(cache, start, n_seq)], np.arange(start, start + n_seq)
-    return forward(np.array(ids, int), positions, spans, wanted, model.params, model.config, model.backend)
+    return forward(
+        np.array(ids, int), positions, spans, wanted, model.params, model.config, model.backend
+    )
 
 
 def fresh(model, ids, n_last=None):  # [n_ids] -> [n_last, n_vocab]
@@ -79,17 +92,27 @@ def golden():
 
 
 def of(golden, name):
-    return {key.removeprefix(name + "_"): value for key, value in golden.items() if key.startswith(name + "_")}
+    return {
+        key.removeprefix(name + "_"): value
+        for key, value in golden.items()
+        if key.startswith(name + "_")
+    }
 
 
 @pytest.fixture(scope="module", params=["tiny", "tiny, tiled", "124M"])
 def drawn(request, golden):
-    """(a float32 model of the recipe's weights, what transformers computes with them); 124M takes 500 MB."""
+    """(a float32 model of the recipe's weights, what transformers computes with them); 124M takes
+    500 MB.
+    """
     name, _, tiled = request.param.partition(",")
     config, expected = CONFIGS[name], of(golden, name)
     first = recipe(config)("wte.weight")[0, :4]
-    assert (first == expected["first_draws"]).all(), "NumPy draws other numbers than it did: run tests/make_golden.py"
-    return utils.build_model(config, recipe(config), TILED if tiled else PLAIN, np.float32), expected
+    assert (first == expected["first_draws"]).all(), (
+        "NumPy draws other numbers than it did: run tests/support/make_golden.py"
+    )
+    return utils.build_model(
+        config, recipe(config), TILED if tiled else PLAIN, np.float32
+    ), expected
 
 
 def errors(model, expected):
@@ -111,7 +134,9 @@ def test_logits_are_those_of_transformers(drawn):
 def test_gelu_is_the_published_formula():
     """To the last digit of its constants: 0.0447 for 0.044715 would pass the comparisons above."""
     x = np.linspace(-6, 6, 101)
-    assert_same(gpt2.gelu(x, np), 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))), 1e-14)
+    assert_same(
+        gpt2.gelu(x, np), 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))), 1e-14
+    )
 
 
 def exact_gelu(x, xp):
@@ -126,7 +151,8 @@ def test_the_tolerance_tells_the_two_gelus_apart(drawn, monkeypatch):
 def test_the_tolerance_tells_another_epsilon(drawn):
     model, expected = drawn
     other = dataclasses.replace(model, config=dataclasses.replace(model.config, epsilon=1e-6))
-    assert errors(other, expected)[0] > 2e-4  # 3e-4 in the tiny one, whose embeddings are longer; 6e-3 in 124M
+    # 3e-4 in the tiny one, whose embeddings are longer; 6e-3 in 124M
+    assert errors(other, expected)[0] > 2e-4
 
 
 def tiny_errors(golden, change):
@@ -139,7 +165,9 @@ def tiny_errors(golden, change):
 def test_the_tolerance_tells_that_attention_is_scaled(golden):
     n_embd, d_head = CONFIGS["tiny"].n_embd, CONFIGS["tiny"].n_embd // CONFIGS["tiny"].n_head
     queries = np.where(np.arange(3 * n_embd) < n_embd, math.sqrt(d_head), 1).astype(np.float32)
-    unscaled = tiny_errors(golden, lambda name, array: array * queries if "c_attn" in name else array)
+    unscaled = tiny_errors(
+        golden, lambda name, array: array * queries if "c_attn" in name else array
+    )
     assert unscaled[0] > 0.1 and unscaled[2] > 0
 
 
@@ -147,7 +175,9 @@ def test_the_tolerance_tells_that_attention_is_scaled(golden):
 def test_every_parameter_matters(name, golden):
     """A bias never added or a norm's weight never applied shows in the golden logits."""
     neutral = 1 if "ln_" in name and name.endswith("weight") else 0
-    assert tiny_errors(golden, lambda n, array: array * 0 + neutral if n == name else array)[0] > 1e-3
+    assert (
+        tiny_errors(golden, lambda n, array: array * 0 + neutral if n == name else array)[0] > 1e-3
+    )
 
 
 def test_logits_of_the_trained_124M():
@@ -164,8 +194,16 @@ def test_logits_of_the_trained_124M():
 
 
 def test_number_of_parameters():
-    counts = {size: sum(map(math.prod, config.shapes().values())) for size, config in utils.SIZES.items()}
-    assert counts == {"82M": 81912576, "124M": 124439808, "355M": 354823168, "774M": 774030080, "1558M": 1557611200}
+    counts = {
+        size: sum(map(math.prod, config.shapes().values())) for size, config in utils.SIZES.items()
+    }
+    assert counts == {
+        "82M": 81912576,
+        "124M": 124439808,
+        "355M": 354823168,
+        "774M": 774030080,
+        "1558M": 1557611200,
+    }
 
 
 # ---------------------------------------------------------------- the cache: however a text is read, the same logits
@@ -195,7 +233,9 @@ def test_any_chunks_are_one_pass(data):
 @fast
 @given(st.data())
 def test_a_draft_rolled_back_was_never_read(data):
-    """By setting the length, and nothing else: the whole of what the project does about a rejected draft."""
+    """By setting the length, and nothing else: the whole of what the project does about a rejected
+    draft.
+    """
     model = data.draw(any_model)
     ids, cache, rows = data.draw(texts(model)), model.new_cache(), []
     for token in ids:
@@ -209,18 +249,28 @@ def test_a_draft_rolled_back_was_never_read(data):
 @fast
 @given(st.data())
 def test_texts_read_together_are_read_alone(data):
-    """Any number of texts in a pass, each with its own past, draft to forget, new ids and rows asked for."""
+    """Any number of texts in a pass, each with its own past, draft to forget, new ids and rows
+    asked for.
+    """
     model = data.draw(any_model)
     batch = [data.draw(texts(model, 0)) for _ in range(data.draw(st.integers(1, 4)))]
     caches, n_lasts = [model.new_cache() for _ in batch], []
     for ids, cache in zip(batch, caches):
         n_lasts.append(data.draw(st.integers(0, len(ids))))
         known = ids[: data.draw(st.integers(0, len(ids) - n_lasts[-1]))]
-        wrong = data.draw(texts(model, 0, 24 - len(known))) if len(known) == len(ids) - n_lasts[-1] else []
+        wrong = (
+            data.draw(texts(model, 0, 24 - len(known)))
+            if len(known) == len(ids) - n_lasts[-1]
+            else []
+        )
         if known + wrong:
             feed(model, known + wrong, cache)
-    for logits, ids, cache, n_last in zip(model.read_batch(batch, caches, n_lasts), batch, caches, n_lasts):
-        assert_same(logits, fresh(model, ids, n_last) if ids else np.empty((0, model.config.n_vocab)))
+    for logits, ids, cache, n_last in zip(
+        model.read_batch(batch, caches, n_lasts), batch, caches, n_lasts
+    ):
+        assert_same(
+            logits, fresh(model, ids, n_last) if ids else np.empty((0, model.config.n_vocab))
+        )
         assert cache.length == len(ids)
 
 
@@ -244,9 +294,15 @@ def test_heads_shared_among_threads_are_the_heads(data):
 @fast
 @given(st.data())
 def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
-    """float32 and several matrix shapes: what rounding does must not depend on how many positions share a pass."""
+    """float32 and several matrix shapes: what rounding does must not depend on how many positions
+    share a pass.
+    """
     model = tiny_model(data.draw(st.integers(0, len(SHAPES) - 1)), 0, EXACT, np.float32)
-    ids, cache, others = data.draw(texts(model)), model.new_cache(), data.draw(st.lists(texts(model), max_size=3))
+    ids, cache, others = (
+        data.draw(texts(model)),
+        model.new_cache(),
+        data.draw(st.lists(texts(model), max_size=3)),
+    )
     singly = np.concatenate([model.read(ids[:end], cache) for end in range(1, len(ids) + 1)])
     n_last = data.draw(st.integers(1, len(ids)))
     assert np.array_equal(model.read(ids, cache, n_last), singly[-n_last:])
@@ -268,13 +324,16 @@ def test_the_last_rows_are_the_last_of_all(data):
 @fast
 @given(st.data())
 def test_read_catches_up_from_any_cache(data):
-    """Model.read's contract, as decoding uses it: keep some of the text, go on differently, ask for enough rows."""
+    """Model.read's contract, as decoding uses it: keep some of the text, go on differently, ask for
+    enough rows.
+    """
     model = data.draw(any_model)
     ids, cache, n_ctx = [], model.new_cache(), model.config.n_ctx
     for _ in range(4):
         n_kept = data.draw(st.integers(0, len(ids)))
         more = data.draw(texts(model, 0, n_ctx - n_kept))
-        diverges = n_kept < len(ids)  # then what the cache must forget has to be among the rows asked for
+        # then what the cache must forget has to be among the rows asked for
+        diverges = n_kept < len(ids)
         ids = ids[:n_kept] + more
         n_last = data.draw(st.integers(len(more) * diverges, len(ids)))
         expected = fresh(model, ids, n_last) if ids else np.empty((0, model.config.n_vocab))
@@ -293,13 +352,18 @@ def test_a_prefill_may_have_nothing_to_do(ids):
 
 
 def test_read_reads_only_what_is_missing(monkeypatch):
-    """What the cache is for. One pass, over the rows asked for and those before them that the cache lacks."""
+    """What the cache is for. One pass, over the rows asked for and those before them that the cache
+    lacks.
+    """
     model, passes = tiny_model(), []
-    monkeypatch.setattr(gpt2, "forward", lambda ids, *rest: passes.append(ids.tolist()) or forward(ids, *rest))
+    monkeypatch.setattr(
+        gpt2, "forward", lambda ids, *rest: passes.append(ids.tolist()) or forward(ids, *rest)
+    )
     cache, text = model.new_cache(), list(range(10))
     model.read(text[:6], cache, n_last=0)
     model.read(text[:8], cache)  # the bonus token's case: two tokens are new, one row is asked for
-    model.read(text, cache, n_last=4)  # a rejected draft's case: two of the four rows were read before
+    # a rejected draft's case: two of the four rows were read before
+    model.read(text, cache, n_last=4)
     assert passes == [text[:6], text[6:8], text[6:]]
 
 
@@ -322,7 +386,9 @@ def test_only_the_rows_asked_for_meet_the_output_head():
 
 
 @fast
-@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=9), st.floats(-1e4, 1e4, width=32))
+@given(
+    st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=9), st.floats(-1e4, 1e4, width=32)
+)
 def test_softmax_of_any_size_of_scores(scores, shift):
     """exp(100) is more than a float32 holds; the trained models' scores get there."""
     x = np.array([scores, [0.0] * len(scores)], np.float32)
@@ -338,12 +404,21 @@ def test_softmax_of_any_size_of_scores(scores, shift):
 @fast
 @given(st.data())
 def test_no_position_sees_a_later_one(data):
-    """Exactly, in float32: a masked score weighs 0, it does not merely weigh little. At scale 30 scores reach 10^6."""
-    model = tiny_model(0, data.draw(st.integers(0, 9)), dtype=np.float32, scale=data.draw(st.sampled_from([0.3, 30.0])))
+    """Exactly, in float32: a masked score weighs 0, it does not merely weigh little. At scale 30
+    scores reach 10^6.
+    """
+    model = tiny_model(
+        0,
+        data.draw(st.integers(0, 9)),
+        dtype=np.float32,
+        scale=data.draw(st.sampled_from([0.3, 30.0])),
+    )
     ids = data.draw(texts(model, 2))
     changed = data.draw(st.integers(1, len(ids) - 1))
     other = list(ids)
-    other[changed] = (ids[changed] + data.draw(st.integers(1, model.config.n_vocab - 1))) % model.config.n_vocab
+    other[changed] = (
+        ids[changed] + data.draw(st.integers(1, model.config.n_vocab - 1))
+    ) % model.config.n_vocab
     before, after = fresh(model, ids), fresh(model, other)
     assert np.array_equal(before[:changed], after[:changed])
     assert not np.array_equal(before[changed], after[changed])
@@ -363,7 +438,9 @@ def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
     if 0 <= n_last <= n_ids <= 24:
         assert len(model.read(ids, cache, n_last)) == n_last
     else:
-        with pytest.raises(ValueError, match=rf"cannot read {n_ids} tokens for {n_last} rows .* context of 24"):
+        with pytest.raises(
+            ValueError, match=rf"cannot read {n_ids} tokens for {n_last} rows .* context of 24"
+        ):
             model.read(ids, cache, n_last)
         assert cache.length == n_read  # and nothing was touched
 
@@ -382,7 +459,10 @@ def test_every_layer_norm_has_the_epsilon_of_the_model(monkeypatch):
 
 def test_a_cache_holds_what_was_asked_for():
     model = tiny_model()
-    assert model.new_cache(7).k.shape[2] == model.new_cache(7).v.shape[2] == 7 and model.new_cache().k.shape[2] == 24
+    assert (
+        model.new_cache(7).k.shape[2] == model.new_cache(7).v.shape[2] == 7
+        and model.new_cache().k.shape[2] == 24
+    )
 
 
 @pytest.mark.parametrize("n_read, n_more", [(24, 1), (23, 2), (20, 10), (0, 25)])
@@ -399,24 +479,39 @@ def test_forward_never_passes_the_end_of_the_context(n_read, n_more):
 
 
 def reads(model):
-    """Logits of every way a decoding loop reads: prefill, one row, a draft's rows, after a rejection, to the end."""
-    text, cache = [(7 * i) % model.config.n_vocab for i in range(model.config.n_ctx)], model.new_cache()
+    """Logits of every way a decoding loop reads: prefill, one row, a draft's rows, after a
+    rejection, to the end.
+    """
+    text, cache = (
+        [(7 * i) % model.config.n_vocab for i in range(model.config.n_ctx)],
+        model.new_cache(),
+    )
     other = text[:7] + [0] + text[8:]
-    steps = [(text[:5], 0), (text[:5], 0), (text[:6], 1), (text[:10], 4), (other[:8], 1), (other, 3)]
+    steps = [
+        (text[:5], 0),
+        (text[:5], 0),
+        (text[:6], 1),
+        (text[:10], 4),
+        (other[:8], 1),
+        (other, 3),
+    ]
     return [model.read(ids, cache, n_last) for ids, n_last in steps]
 
 
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_strict_arrays_give_the_same_bits(dtype, shape):
-    """Every intermediate has the dtype of the weights, and the forward pass is nobody's array module but xp's."""
+    """Every intermediate has the dtype of the weights, and the forward pass is nobody's array
+    module but xp's.
+    """
     backend = strict.backend(dtype)
     model = utils.random_model(SHAPES[shape], backend, dtype=dtype, scale=0.3)
     found, name = reads(model), np.dtype(dtype).name
     assert backend.xp.seen.keys() == {name, np.dtype(int).name} and backend.xp.seen[name] > 100
     for logits, expected in zip(found, reads(tiny_model(shape, dtype=dtype))):
         assert type(logits) is np.ndarray and logits.dtype == dtype
-        assert np.array_equal(logits, expected)  # bit for bit; NaN, from memory never written, is equal to nothing
+        # bit for bit; NaN, from memory never written, is equal to nothing
+        assert np.array_equal(logits, expected)
 
 
 def numpys_sqrt(monkeypatch):
@@ -424,7 +519,9 @@ def numpys_sqrt(monkeypatch):
 
 
 def numpys_exp(monkeypatch):
-    monkeypatch.setattr(gpt2, "softmax", lambda x, xp: np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True))
+    monkeypatch.setattr(
+        gpt2, "softmax", lambda x, xp: np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+    )
 
 
 def numpys_mask(monkeypatch):
@@ -432,7 +529,9 @@ def numpys_mask(monkeypatch):
 
 
 def float64_mask(monkeypatch):
-    monkeypatch.setattr(strict.Module, "full", lambda self, shape, value, dtype: self.result(np.full(shape, value)))
+    monkeypatch.setattr(
+        strict.Module, "full", lambda self, shape, value, dtype: self.result(np.full(shape, value))
+    )
 
 
 @pytest.mark.parametrize("mistake", [numpys_sqrt, numpys_exp, numpys_mask, float64_mask])
@@ -443,18 +542,61 @@ def test_strict_arrays_catch_the_usual_mistakes(mistake, monkeypatch):
         reads(model)
 
 
-x, host = strict.backend(np.float32).asarray(np.ones((2, 3), np.float32)), np.ones((2, 3), np.float32)
+x, host = (
+    strict.backend(np.float32).asarray(np.ones((2, 3), np.float32)),
+    np.ones((2, 3), np.float32),
+)
 REFUSED = {
-    "a NumPy function": [lambda: np.exp(x), lambda: np.sum(x), lambda: np.triu(x), lambda: np.concatenate([x])],
+    "a NumPy function": [
+        lambda: np.exp(x),
+        lambda: np.sum(x),
+        lambda: np.triu(x),
+        lambda: np.concatenate([x]),
+    ],
     "a copy": [lambda: np.asarray(x), lambda: np.array([x]), lambda: operator.setitem(host, 0, x)],
-    "a NumPy array": [lambda: x + host, lambda: host + x, lambda: host @ x.T, lambda: x @ host.T, lambda: host < x],
-    "in place": [lambda: operator.iadd(x, host), lambda: operator.iadd(host, x), lambda: operator.setitem(x, 0, host)],
-    "a NumPy number": [lambda: np.float32(2) * x, lambda: x * np.float64(2), lambda: x / np.int64(2)],
-    "an index": [lambda: x[np.int64(0)], lambda: x[np.array([0])], lambda: x[[0]], lambda: x[: np.int64(1)]],
-    "waiting": [lambda: float(x), lambda: int(x), lambda: bool(x), lambda: list(x), lambda: len(x), lambda: 1.0 in x],
-    "comparing": [lambda: x == host, lambda: x == 1.0, lambda: x < 1.0, lambda: math.sqrt(x), lambda: range(x)],
+    "a NumPy array": [
+        lambda: x + host,
+        lambda: host + x,
+        lambda: host @ x.T,
+        lambda: x @ host.T,
+        lambda: host < x,
+    ],
+    "in place": [
+        lambda: operator.iadd(x, host),
+        lambda: operator.iadd(host, x),
+        lambda: operator.setitem(x, 0, host),
+    ],
+    "a NumPy number": [
+        lambda: np.float32(2) * x,
+        lambda: x * np.float64(2),
+        lambda: x / np.int64(2),
+    ],
+    "an index": [
+        lambda: x[np.int64(0)],
+        lambda: x[np.array([0])],
+        lambda: x[[0]],
+        lambda: x[: np.int64(1)],
+    ],
+    "waiting": [
+        lambda: float(x),
+        lambda: int(x),
+        lambda: bool(x),
+        lambda: list(x),
+        lambda: len(x),
+        lambda: 1.0 in x,
+    ],
+    "comparing": [
+        lambda: x == host,
+        lambda: x == 1.0,
+        lambda: x < 1.0,
+        lambda: math.sqrt(x),
+        lambda: range(x),
+    ],
     "another dtype": [lambda: x.module.asarray(np.ones(2)), lambda: x.module.asarray(host > 0)],
-    "another module": [lambda: x + strict.backend(np.float32).asarray(host), lambda: x.module.to_host(host)],
+    "another module": [
+        lambda: x + strict.backend(np.float32).asarray(host),
+        lambda: x.module.to_host(host),
+    ],
 }
 
 

@@ -1,6 +1,8 @@
-"""The command line, by what it prints: output, JSON, prompts of every kind, bad input, pipes and signals.
+"""The command line, by what it prints: output, JSON, prompts of every kind, bad input, pipes and
+signals.
 
-Most tests call main.main in this process, with a tiny pair of models; what only a real process can show runs as one.
+Most tests call main.main in this process, with a tiny pair of models; what only a real process can
+show runs as one.
 """
 
 import dataclasses
@@ -19,18 +21,20 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint
 
 import main
 import sampling
 import utils
-from experiments.arguments import flags_of
-from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint
+from experiments.cli.flags import flags_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 ROOT = Path(main.__file__).resolve().parent
 COMMAND = [sys.executable, str(ROOT / "main.py")]
-ENVIRONMENT = {name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "GPT2"))}
+ENVIRONMENT = {
+    name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "GPT2"))
+}
 END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 FLAGS = [*flags_of(main.generate)]
@@ -56,9 +60,15 @@ def likely(tensors, tokens):
 
 
 def tensors_of(seed, letters=True):
-    """Random weights of the order of a trained model's; with `letters`, they write lower case and spaces."""
+    """Random weights of the order of a trained model's; with `letters`, they write lower case and
+    spaces.
+    """
     tensors = {name: 3 * tensor for name, tensor in random_tensors(CONFIG, seed).items()}
-    ids = [i for symbol, i in tiny_vocabulary()[0].items() if set(symbol) <= set("abcdefghijklmnopqrstuvwxyzĠ")]
+    ids = [
+        i
+        for symbol, i in tiny_vocabulary()[0].items()
+        if set(symbol) <= set("abcdefghijklmnopqrstuvwxyzĠ")
+    ]
     return likely(tensors, ids) if letters else tensors
 
 
@@ -69,18 +79,24 @@ def pair(tmp_path_factory):
     target, noise = tensors_of(1), random_tensors(CONFIG, 2)
     write_checkpoint(folder / "7M", CONFIG, target)
     write_checkpoint(folder / "0.7M", CONFIG, {name: target[name] + noise[name] for name in target})
-    write_checkpoint(folder / "bytes", CONFIG, tensors_of(3, letters=False))  # its text is hardly ever UTF-8
+    # its text is hardly ever UTF-8
+    write_checkpoint(folder / "bytes", CONFIG, tensors_of(3, letters=False))
     write_checkpoint(folder / "ends", CONFIG, likely(tensors_of(4, letters=False), [END]))
-    flat = {"wte.weight": np.zeros_like(target["wte.weight"])}  # all logits are 0: any token is as good as any other
+    # all logits are 0: any token is as good as any other
+    flat = {"wte.weight": np.zeros_like(target["wte.weight"])}
     write_checkpoint(folder / "flat", CONFIG, target | flat)
     write_checkpoint(folder / "no weights", CONFIG).joinpath("model.safetensors").unlink()
     for name, change in (("other words", {"a": 65, "b": 64}), ("more words", {"ab": 259})):
         n_vocab = 259 + (name == "more words")
-        path = write_checkpoint(folder / name, dataclasses.replace(CONFIG, n_vocab=n_vocab)) / "vocab.json"
+        path = (
+            write_checkpoint(folder / name, dataclasses.replace(CONFIG, n_vocab=n_vocab))
+            / "vocab.json"
+        )
         vocabulary = json.loads(path.read_text())
         assert vocabulary["a"] == 64 and vocabulary["b"] == 65
         path.write_text(json.dumps(vocabulary | change))
-    write_checkpoint(folder / "wide", dataclasses.replace(CONFIG, n_vocab=260))  # more tokens than its vocabulary
+    # more tokens than its vocabulary
+    write_checkpoint(folder / "wide", dataclasses.replace(CONFIG, n_vocab=260))
     return folder
 
 
@@ -88,13 +104,16 @@ def pair(tmp_path_factory):
 def cli(pair, capsys):
     """A function (*arguments) -> code, out, err: main.main in this process, with the tiny pair.
 
-    Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not always the same.
+    Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not
+    always the same.
     """
 
     def call(*arguments, models_dir=pair, command=()):
         capsys.readouterr()
         try:
-            code = main.main([*command, f"--models_dir={models_dir}", "--kernels=plain", *map(str, arguments)])
+            code = main.main(
+                [*command, f"--models_dir={models_dir}", "--kernels=plain", *map(str, arguments)]
+            )
         except SystemExit as stop:
             code = stop.code
         out, err = capsys.readouterr()
@@ -136,14 +155,18 @@ def text_of(pair, ids):
 def timeless(result):
     """A JSON object without its times."""
     return {
-        name: {n: v for n, v in value.items() if n not in TIMES} if isinstance(value, dict) else value
+        name: {n: v for n, v in value.items() if n not in TIMES}
+        if isinstance(value, dict)
+        else value
         for name, value in result.items()
         if name != "speedup"
     }
 
 
 def assert_refused(done, *fragments):
-    """Exit code 2 and one line on stderr that has these fragments and says what to do; nothing on stdout."""
+    """Exit code 2 and one line on stderr that has these fragments and says what to do; nothing on
+    stdout.
+    """
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1 and done.err.endswith("\n")
     assert "Traceback" not in done.err
@@ -167,27 +190,45 @@ def test_prints_both_blocks_and_the_comparison(cli, as_json, command):
     pattern = f"Autoregressive Decode{block}Speculative Decode{block}{rate}{passes}{rest}"
     assert re.fullmatch(pattern, done.out) and (done.code, done.err) == (0, "")
     assert one["accepted"] > 0
-    assert [len(line) for line in done.out.splitlines() if set(line) == {"-"}] == [21, 18]  # underlines its title
+    # underlines its title
+    assert [len(line) for line in done.out.splitlines() if set(line) == {"-"}] == [21, 18]
 
 
 def test_at_a_temperature_two_texts_may_differ(cli):
     done = cli("--prompt", PROMPT, "--n_tokens_to_generate", 20, "--temperature", 1)
-    assert done.code == 0 and "identical" not in done.out and "differ" in done.out and "temperature 1" in done.out
+    assert (
+        done.code == 0
+        and "identical" not in done.out
+        and "differ" in done.out
+        and "temperature 1" in done.out
+    )
 
 
-@pytest.mark.parametrize("mode, other", [("autoregressive", "speculative"), ("speculative", "autoregressive")])
+@pytest.mark.parametrize(
+    "mode, other", [("autoregressive", "speculative"), ("speculative", "autoregressive")]
+)
 def test_one_mode_leaves_the_other_out(cli, as_json, mode, other):
     arguments = ("--prompt", PROMPT, "--mode", mode, "--n_tokens_to_generate", 9)
     result, done = as_json(*arguments), cli(*arguments)
     assert result[other] is None and result["speedup"] is None and result["identical"] is None
-    assert timeless(result)[mode] == timeless(as_json("--prompt", PROMPT, "--n_tokens_to_generate", 9))[mode]
-    assert f"{mode.capitalize()} Decode" in done.out and f"{other.capitalize()} Decode" not in done.out
+    assert (
+        timeless(result)[mode]
+        == timeless(as_json("--prompt", PROMPT, "--n_tokens_to_generate", 9))[mode]
+    )
+    assert (
+        f"{mode.capitalize()} Decode" in done.out and f"{other.capitalize()} Decode" not in done.out
+    )
     assert "Speedup" not in done.out and "identical" not in done.out
     assert ("Tokens per target pass" in done.out) == (mode == "speculative")
 
 
 def test_the_autoregressive_mode_needs_no_draft(cli):
-    assert cli("--mode", "autoregressive", "--draft_model_size", "no such", "--n_tokens_to_generate", 1).code == 0
+    assert (
+        cli(
+            "--mode", "autoregressive", "--draft_model_size", "no such", "--n_tokens_to_generate", 1
+        ).code
+        == 0
+    )
 
 
 @pytest.mark.parametrize("target", ["7M", "bytes", "ends"])
@@ -214,20 +255,40 @@ def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
 @pytest.mark.parametrize("K", [1, 4, 50])
 @pytest.mark.parametrize("n", [1, 2, 5, 30])
 def test_json(as_json, pair, n, K, draft, temperature):
-    arguments = ["--n_tokens_to_generate", n, "--K", K, "--draft_model_size", draft, "--temperature", temperature]
+    arguments = [
+        "--n_tokens_to_generate",
+        n,
+        "--K",
+        K,
+        "--draft_model_size",
+        draft,
+        "--temperature",
+        temperature,
+    ]
     result = as_json("--prompt", PROMPT, *arguments)
-    assert set(result) == {"settings", "prompt_token_ids", "autoregressive", "speculative", "speedup", "identical"}
+    assert set(result) == {
+        "settings",
+        "prompt_token_ids",
+        "autoregressive",
+        "speculative",
+        "speedup",
+        "identical",
+    }
     one, two = result["autoregressive"], result["speculative"]
     assert set(one) == TIMES | {"text", "token_ids"} and set(two) == set(one) | COUNTS
     assert text_of(pair, result["prompt_token_ids"]) == PROMPT
     for decoder in one, two:
-        assert len(decoder["token_ids"]) == n and all(type(token) is int for token in decoder["token_ids"])
+        assert len(decoder["token_ids"]) == n and all(
+            type(token) is int for token in decoder["token_ids"]
+        )
         assert decoder["text"] == text_of(pair, decoder["token_ids"])
         assert decoder["seconds"] > 0 and decoder["prefill_seconds"] > 0
         assert decoder["tokens_per_second"] * decoder["seconds"] == pytest.approx(n)
     assert 0 <= two["accepted"] <= two["examined"] <= two["drafted"] <= K * two["rounds"]
     assert two["accepted"] + two["rounds"] == n
-    assert two["acceptance_rate"] == (two["accepted"] / two["examined"] if two["examined"] else None)
+    assert two["acceptance_rate"] == (
+        two["accepted"] / two["examined"] if two["examined"] else None
+    )
     assert two["tokens_per_target_pass"] == pytest.approx(n / two["rounds"])
     assert result["speedup"] == pytest.approx(two["tokens_per_second"] / one["tokens_per_second"])
     assert result["identical"] == (one["token_ids"] == two["token_ids"])
@@ -251,7 +312,9 @@ def test_json_repeats_the_settings(as_json, pair, dash):
         "backend": "numpy",
         "kernels": "16x1",
     }
-    arguments = [part for name, value in chosen.items() for part in ("--" + name.replace("_", dash), value)]
+    arguments = [
+        part for name, value in chosen.items() for part in ("--" + name.replace("_", dash), value)
+    ]
     found = as_json(*arguments, "--stream")["settings"]
     assert found | chosen | {"models_dir": str(pair), "stream": True} == found
     assert all(type(found[name]) is type(value) for name, value in chosen.items())
@@ -260,13 +323,17 @@ def test_json_repeats_the_settings(as_json, pair, dash):
 @pytest.mark.parametrize("K", [1, 3, 4, 50])
 def test_K_is_the_number_of_drafts(as_json, K):
     """A draft that is the target itself is always right."""
-    result = as_json("--draft_model_size", "7M", "--K", K, "--n_tokens_to_generate", 30, "--prompt", PROMPT)
+    result = as_json(
+        "--draft_model_size", "7M", "--K", K, "--n_tokens_to_generate", 30, "--prompt", PROMPT
+    )
     assert result["speculative"]["acceptance_rate"] == 1
     assert result["speculative"]["rounds"] == -(-30 // (K + 1))
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, "", "a", "the the the the", "123 é\n\t!"])
-@pytest.mark.parametrize("draft, K", [("0.7M", 2), ("0.7M", 8), ("bytes", 4), ("ngram", 1), ("ngram", 7)])
+@pytest.mark.parametrize(
+    "draft, K", [("0.7M", 2), ("0.7M", 8), ("bytes", 4), ("ngram", 1), ("ngram", 7)]
+)
 def test_greedy_texts_are_identical(as_json, prompt, draft, K):
     arguments = ["--prompt", prompt, "--draft_model_size", draft, "--n_tokens_to_generate", 30]
     results = [as_json(*arguments, "--K", K, "--seed", seed) for seed in (0, 1)]
@@ -277,7 +344,16 @@ def test_greedy_texts_are_identical(as_json, prompt, draft, K):
 
 @pytest.mark.parametrize("mode", ["autoregressive", "speculative"])
 def test_the_seed_decides_the_text(as_json, mode):
-    arguments = ["--prompt", PROMPT, "--temperature", 1, "--n_tokens_to_generate", 30, "--mode", mode]
+    arguments = [
+        "--prompt",
+        PROMPT,
+        "--temperature",
+        1,
+        "--n_tokens_to_generate",
+        30,
+        "--mode",
+        mode,
+    ]
     first, again, other = (as_json(*arguments, "--seed", seed) for seed in (7, 7, 8))
     assert timeless(first) == timeless(again)
     assert first[mode]["token_ids"] != other[mode]["token_ids"]
@@ -287,9 +363,15 @@ def test_the_seed_decides_the_text(as_json, mode):
 def test_a_filter_that_leaves_one_token_is_greedy(as_json, narrow):
     arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30]
     greedy, wide = as_json(*arguments), as_json(*arguments, "--temperature", 2)
-    found = as_json(*arguments, *([] if "--temperature" in narrow else ["--temperature", 2]), *narrow)
+    found = as_json(
+        *arguments, *([] if "--temperature" in narrow else ["--temperature", 2]), *narrow
+    )
     for decoder in ("autoregressive", "speculative"):
-        assert found[decoder]["token_ids"] == greedy[decoder]["token_ids"] != wide[decoder]["token_ids"]
+        assert (
+            found[decoder]["token_ids"]
+            == greedy[decoder]["token_ids"]
+            != wide[decoder]["token_ids"]
+        )
 
 
 @pytest.mark.parametrize("kernels", ["auto", "16x1", "16x2", "7x2"])
@@ -301,14 +383,23 @@ def test_kernels_change_nothing_but_the_time(as_json, kernels):
 
 def test_verbose_names_the_kernels_on_stderr(cli, as_json):
     done = cli("--verbose", "--json", "--kernels", "16x1", "--n_tokens_to_generate", 2)
-    assert timeless(json.loads(done.out)) == timeless(as_json("--kernels", "16x1", "--n_tokens_to_generate", 2))
+    assert timeless(json.loads(done.out)) == timeless(
+        as_json("--kernels", "16x1", "--n_tokens_to_generate", 2)
+    )
     for role in ("target", "draft"):
         assert re.search(rf"(?m)^{role} 16x48: .*16", done.err)
 
 
 @pytest.mark.parametrize("flag", ["--K", "--top_k", "--seed"])
 def test_a_number_may_be_huge(as_json, flag):
-    assert len(as_json(flag, 10**30, "--temperature", 1, "--n_tokens_to_generate", 3)["speculative"]["token_ids"]) == 3
+    assert (
+        len(
+            as_json(flag, 10**30, "--temperature", 1, "--n_tokens_to_generate", 3)["speculative"][
+                "token_ids"
+            ]
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize("target, verdict", [("7M", "bug"), ("flat", "tie")])
@@ -319,7 +410,9 @@ def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, targe
     assert result["identical"] is False and result["difference"]["position"] == 0
     assert result["difference"]["verdict"] == verdict
     assert (result["difference"]["gap"] > 0) == (verdict == "bug")
-    assert "identical" not in done.out and re.search(rf"differ from token 0\b.*\b{verdict}\b", done.out)
+    assert "identical" not in done.out and re.search(
+        rf"differ from token 0\b.*\b{verdict}\b", done.out
+    )
 
 
 # ---------------------------------------------------------------- where a text ends
@@ -328,7 +421,16 @@ def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, targe
 @pytest.mark.parametrize("mode", ["autoregressive", "speculative"])
 @pytest.mark.parametrize("start, length", [(3, 1), (7, 4), (12, 9)])
 def test_stop_ends_with_the_token_that_completes_it(as_json, pair, mode, start, length):
-    arguments = ["--prompt", PROMPT, "--mode", mode, "--temperature", 1, "--n_tokens_to_generate", 30]
+    arguments = [
+        "--prompt",
+        PROMPT,
+        "--mode",
+        mode,
+        "--temperature",
+        1,
+        "--n_tokens_to_generate",
+        30,
+    ]
     whole = as_json(*arguments)[mode]
     stop = whole["text"][start : start + length]
     n = next(n for n in range(31) if stop in text_of(pair, whole["token_ids"][:n]))
@@ -350,29 +452,87 @@ def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
     assert "<|endoftext|>" not in cli(*arguments).out
 
 
-@pytest.mark.parametrize("n_prompt, n, n_made", [(60, 4, 4), (60, 5, 4), (34, 31, 30), (63, 1, 1), (63, 1000, 1)])
+@pytest.mark.parametrize(
+    "n_prompt, n, n_made", [(60, 4, 4), (60, 5, 4), (34, 31, 30), (63, 1, 1), (63, 1000, 1)]
+)
 def test_the_context_ends_a_text_with_a_note(as_json, n_prompt, n, n_made):
     note = f"{n_made} of {n} tokens" if n_made < n else ""
     result = as_json("--prompt", "x" * n_prompt, "--n_tokens_to_generate", n, note=note)
     assert len(result["prompt_token_ids"]) == n_prompt
-    assert len(result["autoregressive"]["token_ids"]) == len(result["speculative"]["token_ids"]) == n_made
+    assert (
+        len(result["autoregressive"]["token_ids"])
+        == len(result["speculative"]["token_ids"])
+        == n_made
+    )
     assert result["identical"]
 
 
 # ---------------------------------------------------------------- prompts
 
 PROMPTS = (
-    ["123", "-5", "1e5", "0x10", "None", "True", "[1, 2]", "(1,)", "a,b", '{"a": 1}', "a=b", "=", "--", "---", "-x"]
-    + ["--K", "--K=5", "--help", "-h", "--json", "--prompt", "--prompt=x", "generate", "", " ", " two  spaces ", "\n"]
-    + ["two\nlines\n", "tab\t", "'", '"', "'quoted'", '"quoted"', "\\n", "$HOME `ls` %s {}", "é 日本 🎉", "e\u0301"]
-    + ["\0", "\x1b[0m", "\r\n", "<|endoftext|>", "a<|endoftext|>b", "@file", "- item", "lambda: 0", "__class__"]
+    [
+        "123",
+        "-5",
+        "1e5",
+        "0x10",
+        "None",
+        "True",
+        "[1, 2]",
+        "(1,)",
+        "a,b",
+        '{"a": 1}',
+        "a=b",
+        "=",
+        "--",
+        "---",
+        "-x",
+    ]
+    + [
+        "--K",
+        "--K=5",
+        "--help",
+        "-h",
+        "--json",
+        "--prompt",
+        "--prompt=x",
+        "generate",
+        "",
+        " ",
+        " two  spaces ",
+        "\n",
+    ]
+    + [
+        "two\nlines\n",
+        "tab\t",
+        "'",
+        '"',
+        "'quoted'",
+        '"quoted"',
+        "\\n",
+        "$HOME `ls` %s {}",
+        "é 日本 🎉",
+        "e\u0301",
+    ]
+    + [
+        "\0",
+        "\x1b[0m",
+        "\r\n",
+        "<|endoftext|>",
+        "a<|endoftext|>b",
+        "@file",
+        "- item",
+        "lambda: 0",
+        "__class__",
+    ]
 )
 
 
 def assert_kept(as_json, pair, prompt, *arguments):
     result = as_json("--mode", "autoregressive", "--n_tokens_to_generate", 1, *arguments)
     assert result["settings"]["prompt"] == prompt
-    assert result["prompt_token_ids"] == [END] if not prompt else END not in result["prompt_token_ids"]
+    assert (
+        result["prompt_token_ids"] == [END] if not prompt else END not in result["prompt_token_ids"]
+    )
     assert text_of(pair, result["prompt_token_ids"]) == (prompt or "<|endoftext|>")
 
 
@@ -382,7 +542,9 @@ def test_a_prompt_is_text_whatever_it_looks_like(as_json, pair, prompt):
     assert_kept(as_json, pair, prompt, "--prompt", prompt)
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(prompt=st.text(max_size=15).filter(lambda text: text != "-"))
 def test_any_text_is_a_prompt(as_json, pair, prompt):
     assert_kept(as_json, pair, prompt, f"--prompt={prompt}")
@@ -392,8 +554,19 @@ def test_any_text_is_a_prompt(as_json, pair, prompt):
 @pytest.mark.parametrize("spelling", [["--prompt", "-"], ["--prompt=-"]])
 @pytest.mark.parametrize(
     "piped, text",
-    [(b"one", "one"), (b"one\n", "one"), (b"one\n\n", "one\n"), (b"a\nb\n", "a\nb"), ("é 日\n".encode(), "é 日")]
-    + [(b"", "<|endoftext|>"), (b"\n", "<|endoftext|>"), (b"-\n", "-"), (b"<|endoftext|>", "<|endoftext|>")],
+    [
+        (b"one", "one"),
+        (b"one\n", "one"),
+        (b"one\n\n", "one\n"),
+        (b"a\nb\n", "a\nb"),
+        ("é 日\n".encode(), "é 日"),
+    ]
+    + [
+        (b"", "<|endoftext|>"),
+        (b"\n", "<|endoftext|>"),
+        (b"-\n", "-"),
+        (b"<|endoftext|>", "<|endoftext|>"),
+    ],
 )
 def test_a_prompt_from_standard_input(as_json, pair, monkeypatch, spelling, piped, text):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="ascii"))
@@ -420,7 +593,9 @@ BAD_VALUES = {
 }
 
 
-@pytest.mark.parametrize("flag, value", [(flag, value) for flag, values in BAD_VALUES.items() for value in values])
+@pytest.mark.parametrize(
+    "flag, value", [(flag, value) for flag, values in BAD_VALUES.items() for value in values]
+)
 def test_a_value_that_makes_no_sense(cli, flag, value):
     spellings = {repr(value), value, value + ".0", "inf" if value == "1e400" else value}
     shown = "|".join(re.escape(spelling) for spelling in spellings if spelling)
@@ -550,7 +725,9 @@ def test_bytes_that_are_no_text(pair):
 
 def test_an_output_that_knows_only_ascii(pair):
     ascii_only = {"PYTHONIOENCODING": "ascii"}
-    done = process(pair, "--prompt", "é 日", "--n_tokens_to_generate", "3", "--stream", environment=ascii_only)
+    done = process(
+        pair, "--prompt", "é 日", "--n_tokens_to_generate", "3", "--stream", environment=ascii_only
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"Text = ? ?") == 2
 
@@ -569,15 +746,25 @@ def test_head_takes_one_line(pair):
 
 
 def test_interrupted_while_it_writes(tmp_path):
-    config = dataclasses.replace(CONFIG, n_ctx=4000, n_layer=8)  # takes seconds to fill, and less than an output buffer
+    # takes seconds to fill, and less than an output buffer
+    config = dataclasses.replace(CONFIG, n_ctx=4000, n_layer=8)
     write_checkpoint(tmp_path / "7M", config, likely(random_tensors(config), list(range(64, 90))))
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
-    options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may ignore it
-    flags = ["--draft_model_size=ngram", "--stream", "--prompt=", "--n_tokens_to_generate=3900", "--kernels=plain"]
+    # a background job may ignore it
+    options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    flags = [
+        "--draft_model_size=ngram",
+        "--stream",
+        "--prompt=",
+        "--n_tokens_to_generate=3900",
+        "--kernels=plain",
+    ]
     with subprocess.Popen([*COMMAND, f"--models_dir={tmp_path}", *flags], **options) as running:
-        begin = running.stdout.read(80)  # the title, and the first words: they arrive while the rest is written
+        # the title, and the first words: they arrive while the rest is written
+        begin = running.stdout.read(80)
         running.send_signal(signal.SIGINT)
-        out, err = running.stdout.read(), running.stderr.read()  # communicate() would lose what read(80) has buffered
+        # communicate() would lose what read(80) has buffered
+        out, err = running.stdout.read(), running.stderr.read()
     assert begin.startswith(b"Autoregressive Decode\n") and b"Text = <|endoftext|>" in begin
     assert (running.returncode, err) == (130, b"") and b"Time = " not in out
 
@@ -586,7 +773,11 @@ def test_interrupted_while_it_writes(tmp_path):
 def test_an_output_that_is_full(pair):
     with open("/dev/full", "wb") as full:
         done = process(pair, "--n_tokens_to_generate", "2", stdout=full)
-    assert done.returncode not in (0, None) and done.stderr.count(b"\n") == 1 and b"space" in done.stderr
+    assert (
+        done.returncode not in (0, None)
+        and done.stderr.count(b"\n") == 1
+        and b"space" in done.stderr
+    )
 
 
 def test_memory_that_runs_out(cli, monkeypatch):
@@ -601,7 +792,9 @@ def test_memory_that_runs_out(cli, monkeypatch):
 @pytest.mark.parametrize("missing", ["numpy", "regex", "fire", "tqdm"])
 def test_what_is_not_installed_is_named(missing):
     program = f"import runpy, sys; sys.modules[{missing!r}] = None; runpy.run_path('main.py', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=120
+    )
     message = f"error: {missing} is not installed: pip install -r requirements.txt\n"
     assert (done.returncode, done.stdout, done.stderr.decode()) == (2, b"", message)
 
@@ -624,7 +817,12 @@ def test_streams_that_are_closed(pair, closed):
     ],
 )
 def test_programs_beside_the_command_line(words, shown):
-    done = subprocess.run([sys.executable, *f"experiments/{words}".split()], cwd=ROOT, capture_output=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, *f"experiments/training/{words}".split()],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=120,
+    )
     assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1
     assert done.stderr.decode().startswith(f"error: {shown}")
 
@@ -641,9 +839,18 @@ def test_the_embedded_pair_out_of_the_box(tmp_path):
 
 
 @embedded
-@pytest.mark.parametrize("draft, temperature, at_least", [("0.7M", 0, 1.5), ("0.7M", 1, 1.3), ("ngram", 0, 1)])
+@pytest.mark.parametrize(
+    "draft, temperature, at_least", [("0.7M", 0, 1.5), ("0.7M", 1, 1.3), ("ngram", 0, 1)]
+)
 def test_the_embedded_pair_pays(as_json, draft, temperature, at_least):
-    arguments = ["--draft_model_size", draft, "--temperature", temperature, "--n_tokens_to_generate", 40]
+    arguments = [
+        "--draft_model_size",
+        draft,
+        "--temperature",
+        temperature,
+        "--n_tokens_to_generate",
+        40,
+    ]
     result = as_json(*arguments, models_dir=ROOT / "models")
     two = result["speculative"]
     assert result["identical"] or temperature

@@ -1,4 +1,6 @@
-"""The model and the filters against transformers itself, where it is installed: pip install torch transformers."""
+"""The model and the filters against transformers itself, where it is installed: pip install torch
+transformers.
+"""
 
 from pathlib import Path
 
@@ -6,18 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from make_golden import recipe, reference, reference_logits
+from toys import NUMPY
 
 import utils
 from gpt2 import Config
-from make_golden import recipe, reference, reference_logits
 from sampling import Filter, autoregressive
-from toys import NUMPY
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.oracle
 
-SMALL = [Config(259, 24, 16, 2, 2), Config(31, 40, 30, 5, 3), Config(7, 8, 4, 1, 1), Config(101, 24, 24, 3, 2, 1e-2)]
+SMALL = [
+    Config(259, 24, 16, 2, 2),
+    Config(31, 40, 30, 5, 3),
+    Config(7, 8, 4, 1, 1),
+    Config(101, 24, 24, 3, 2, 1e-2),
+]
 
 
 def pair(config, dtype, seed=0):
@@ -34,7 +41,11 @@ def difference(model, expected_model, ids):
     """The largest difference between any two logits, which are of order 1 to 10."""
     expected = reference_logits(expected_model, [ids])[0]
     logits = model.read(ids, model.new_cache(), n_last=len(ids))
-    assert logits.shape == expected.shape and logits.dtype == expected.dtype and abs(expected).max() > 0.5
+    assert (
+        logits.shape == expected.shape
+        and logits.dtype == expected.dtype
+        and abs(expected).max() > 0.5
+    )
     return abs(logits - expected).max()
 
 
@@ -77,7 +88,11 @@ def test_greedy_texts(config):
         given_ids = torch.tensor([prompt])
         with torch.no_grad():
             expected = theirs.generate(
-                given_ids, attention_mask=torch.ones_like(given_ids), do_sample=False, max_new_tokens=n, pad_token_id=0
+                given_ids,
+                attention_mask=torch.ones_like(given_ids),
+                do_sample=False,
+                max_new_tokens=n,
+                pad_token_id=0,
             )
         assert text == expected[0].tolist() and len(text) == config.n_ctx
 
@@ -92,9 +107,11 @@ def test_greedy_texts(config):
     top_p=st.one_of(st.just(1.0), st.floats(0.01, 0.999)),
 )
 def test_filters(seed, n_vocab, spread, temperature, top_k, top_p):
-    """The same probabilities as transformers' warpers, in the order in which its generate() applies them.
+    """The same probabilities as transformers' warpers, in the order in which its generate() applies
+    them.
 
-    Random logits have no ties: of equal ones at the edge, transformers keeps all, and Filter as many as were asked for.
+    Random logits have no ties: of equal ones at the edge, transformers keeps all, and Filter as
+    many as were asked for.
     """
     logits = spread * np.random.default_rng(seed).standard_normal((3, n_vocab))
     warpers = [transformers.TemperatureLogitsWarper(temperature)]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from toys import TINY, tiny_model, tiny_vocabulary
 
 import sampling
 from encoder import Encoder
@@ -21,7 +22,6 @@ from sampling import (
     toss,
     verify,
 )
-from toys import TINY, tiny_model, tiny_vocabulary
 
 LOGITS = np.log(np.array([[0.1, 0.2, 0.3, 0.4]]))
 TARGET, DRAFT = tiny_model(1), tiny_model(2)
@@ -31,14 +31,25 @@ def generator(seed=0):
     return np.random.default_rng(seed)
 
 
-def run(n_tokens, K=4, filter=Filter(), ids=(1, 2, 3), ended=sampling.never, drafter=None, seed=0, target=TARGET):
+def run(
+    n_tokens,
+    K=4,
+    filter=Filter(),
+    ids=(1, 2, 3),
+    ended=sampling.never,
+    drafter=None,
+    seed=0,
+    target=TARGET,
+):
     """The rounds of a speculative run after its prefill."""
     rng = generator(seed)
     drafter = drafter or NeuralDrafter(DRAFT, filter, rng)
     return list(speculative(target, drafter, list(ids), n_tokens, K, filter, rng, ended))[1:]
 
 
-def run_alone(n_tokens, filter=Filter(), ids=(1, 2, 3), ended=sampling.never, seed=0, target=TARGET):
+def run_alone(
+    n_tokens, filter=Filter(), ids=(1, 2, 3), ended=sampling.never, seed=0, target=TARGET
+):
     return list(autoregressive(target, list(ids), n_tokens, filter, generator(seed), ended))[1:]
 
 
@@ -62,14 +73,17 @@ def tokens(rounds):
         (Filter(1.0, top_p=0.35), [0, 0, 0, 1]),
         (Filter(1.0, top_p=0.65), [0, 0, 3 / 7, 4 / 7]),
         (Filter(1.0, top_p=0.75), [0, 2 / 9, 3 / 9, 4 / 9]),
-        (Filter(1.0, top_k=3, top_p=0.75), [0, 0, 3 / 7, 4 / 7]),  # 7/9 of what top_k left is enough
+        # 7/9 of what top_k left is enough
+        (Filter(1.0, top_k=3, top_p=0.75), [0, 0, 3 / 7, 4 / 7]),
     ],
 )
 def test_filter_on_four_tokens_by_hand(filter, expected):
     assert np.allclose(filter(LOGITS)[0], expected, atol=1e-12)
 
 
-logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(lambda row: np.array([row], dtype=np.float32))
+logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(
+    lambda row: np.array([row], dtype=np.float32)
+)
 
 
 @settings(deadline=None)
@@ -79,7 +93,8 @@ def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p
     full = Filter(temperature)(logits)[0]
     order = np.argsort(-full, kind="stable")[: top_k or None]
     mass = full[order].cumsum() / full[order].sum()
-    assume(top_p == 1 or abs(mass - top_p).min() > 1e-9)  # where rounding decides, either answer is right
+    # where rounding decides, either answer is right
+    assume(top_p == 1 or abs(mass - top_p).min() > 1e-9)
     size = len(order) if top_p == 1 else 1 + np.count_nonzero(mass < top_p)
     expected = np.zeros(len(full))
     expected[order[:size]] = full[order[:size]] / full[order[:size]].sum()
@@ -87,7 +102,9 @@ def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p
 
 
 def test_filter_of_a_real_vocabulary_matches_a_full_sort():
-    """The nucleus is found among the few tokens that can be in it; sorting all 50,257 must give the same."""
+    """The nucleus is found among the few tokens that can be in it; sorting all 50,257 must give the
+    same.
+    """
     logits = generator().normal(0, 3, (3, 50257)).astype(np.float32)
     for row, full in zip(Filter(1.0, top_p=0.9)(logits), Filter(1.0)(logits)):
         order = np.argsort(-full, kind="stable")
@@ -104,7 +121,15 @@ def test_float32_logits_of_any_size_give_finite_probabilities():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"temperature": -1}, {"temperature": np.nan}, {"temperature": np.inf}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}]
+    "bad",
+    [
+        {"temperature": -1},
+        {"temperature": np.nan},
+        {"temperature": np.inf},
+        {"top_k": -1},
+        {"top_p": 0},
+        {"top_p": 1.1},
+    ],
 )
 def test_filter_refuses_settings_without_a_meaning(bad):
     with pytest.raises(ValueError, match=f"{next(iter(bad))} .*expected"):
@@ -130,7 +155,9 @@ LARGEST = 1 - 2.0**-53  # the largest number a generator returns
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any))
 def test_draw_inverts_the_cumulative_distribution(weights):
-    """The u that give token i fill an interval of length p(i): checked at both of its ends, and at the ends of [0, 1)."""
+    """The u that give token i fill an interval of length p(i): checked at both of its ends, and at
+    the ends of [0, 1).
+    """
     p = np.array(weights) / sum(weights)
     edges = np.concatenate([[0], p.cumsum()])
     for i in np.flatnonzero(p):
@@ -160,13 +187,17 @@ def test_residual_by_hand_and_when_rounding_leaves_none():
 
 
 def test_verify_draws_every_coin_anew():
-    """Coins that repeat are not coins: over many rounds the first and second acceptance are independent."""
+    """Coins that repeat are not coins: over many rounds the first and second acceptance are
+    independent.
+    """
     p, q = np.full((3, 4), 0.25), np.tile([0.5, 0.5, 0, 0], (2, 1))
     rng, counts = generator(), np.zeros(3)
     for _ in range(4000):
         counts[verify([0, 1], q, p, rng)[0]] += 1
     # 1/2, 1/4, 1/4 expected; 5 standard deviations are 158 and 137: odds below one in a million
-    assert abs(counts[0] - 2000) < 158 and abs(counts[1] - 1000) < 137 and abs(counts[2] - 1000) < 137
+    assert (
+        abs(counts[0] - 2000) < 158 and abs(counts[1] - 1000) < 137 and abs(counts[2] - 1000) < 137
+    )
 
 
 # ---------------------------------------------------------------- the loops: how many tokens, and where they end
@@ -176,23 +207,39 @@ def test_verify_draws_every_coin_anew():
 @pytest.mark.parametrize("n_tokens", [1, 2, 5, 20])
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
 def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
-    for rounds in (run(n_tokens, K, filter), run(n_tokens, K, filter, drafter=NGramDrafter(TINY.n_vocab))):
+    for rounds in (
+        run(n_tokens, K, filter),
+        run(n_tokens, K, filter, drafter=NGramDrafter(TINY.n_vocab)),
+    ):
         assert len(tokens(rounds)) == n_tokens
         assert all(one.drafted <= K and len(one.tokens) == one.accepted + 1 for one in rounds)
         assert all(one.accepted <= one.examined <= one.drafted for one in rounds)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 258), min_size=1, max_size=8), st.integers(1, 6), st.integers(0, 99), st.booleans())
+@given(
+    st.lists(st.integers(0, 258), min_size=1, max_size=8),
+    st.integers(1, 6),
+    st.integers(0, 99),
+    st.booleans(),
+)
 def test_greedy_text_is_the_same_with_any_draft(ids, K, seed, ngram):
     target = tiny_model(seed)
-    drafter = NGramDrafter(TINY.n_vocab) if ngram else NeuralDrafter(tiny_model(seed + 100), Filter(), generator())
-    assert tokens(run(12, K, ids=ids, drafter=drafter, target=target)) == tokens(run_alone(12, ids=ids, target=target))
+    drafter = (
+        NGramDrafter(TINY.n_vocab)
+        if ngram
+        else NeuralDrafter(tiny_model(seed + 100), Filter(), generator())
+    )
+    assert tokens(run(12, K, ids=ids, drafter=drafter, target=target)) == tokens(
+        run_alone(12, ids=ids, target=target)
+    )
 
 
 @pytest.mark.parametrize("K", [1, 3, 8])
 def test_a_perfect_draft_is_always_accepted(K):
-    """Draft and target the same model: each round gives K + 1 tokens, which a stale draft cache would not reach."""
+    """Draft and target the same model: each round gives K + 1 tokens, which a stale draft cache
+    would not reach.
+    """
     for filter in (Filter(), Filter(1.0), Filter(0.8, 20, 0.9)):
         rng = generator()
         rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, rng))
@@ -219,7 +266,9 @@ def test_a_prompt_of_one_token(decode):
 
 @pytest.mark.parametrize("place", range(8))
 def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
-    """Whatever token ends the text, nothing after it is kept or counted; the draft accepts all, so it lies in a run."""
+    """Whatever token ends the text, nothing after it is kept or counted; the draft accepts all, so
+    it lies in a run.
+    """
     ended = lambda generated: len(generated) == place + 1
     rounds = run(8, 3, Filter(), drafter=NeuralDrafter(TARGET, Filter(), generator()), ended=ended)
     greedy = tokens(run_alone(8))
@@ -231,7 +280,8 @@ def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
 
 def test_token_zero_is_a_token_like_any_other():
     certain = tiny_model(1)
-    certain.params["wte"][:] = 0  # the output head too: all logits are equal, and the first of equals wins
+    # the output head too: all logits are equal, and the first of equals wins
+    certain.params["wte"][:] = 0
     rounds = run(6, 3, target=certain)
     assert tokens(rounds) == [0] * 6 == tokens(run_alone(6, target=certain))
 
@@ -240,7 +290,9 @@ def test_stop_at_end_of_text_or_string():
     encoder = Encoder(*tiny_vocabulary())
     ids = encoder.encode("once the éx")
     ended = stop_at(encoder, "the é")
-    assert [ended(ids[:n]) for n in range(1, len(ids) + 1)].index(True) == len(encoder.encode("once the é")) - 1
+    assert [ended(ids[:n]) for n in range(1, len(ids) + 1)].index(True) == len(
+        encoder.encode("once the é")
+    ) - 1
     assert ended([5, encoder.end_of_text]) and not stop_at(encoder)(ids)
     long_token = encoder.encode("the")  # one token that holds the string, and more
     assert len(long_token) == 1 and stop_at(encoder, "h")(long_token)
@@ -261,12 +313,20 @@ def test_draft_and_target_must_share_a_vocabulary():
 def test_a_draft_with_a_shorter_context_stops_drafting():
     short = tiny_model(2, Config(259, 8, 16, 2, 2))
     rounds = run(15, 3, drafter=NeuralDrafter(short, Filter(), generator()))
-    assert tokens(rounds) == tokens(run_alone(15)) and rounds[-1].sources == ["target"] and rounds[0].drafted == 3
+    assert (
+        tokens(rounds) == tokens(run_alone(15))
+        and rounds[-1].sources == ["target"]
+        and rounds[0].drafted == 3
+    )
 
 
 def test_seeds_decide():
-    assert tokens(run(12, filter=Filter(1.0), seed=1)) == tokens(run(12, filter=Filter(1.0), seed=1))
-    assert tokens(run(12, filter=Filter(1.0), seed=1)) != tokens(run(12, filter=Filter(1.0), seed=2))
+    assert tokens(run(12, filter=Filter(1.0), seed=1)) == tokens(
+        run(12, filter=Filter(1.0), seed=1)
+    )
+    assert tokens(run(12, filter=Filter(1.0), seed=1)) != tokens(
+        run(12, filter=Filter(1.0), seed=2)
+    )
 
 
 def test_sources_of_a_round():
@@ -294,7 +354,11 @@ def test_sources_of_a_round():
 def test_ngram_drafts(ids, k, expected):
     draft, q = NGramDrafter(10).propose(ids, k)
     assert draft == expected
-    assert q.shape == (len(expected), 10) and np.array_equal(q.argmax(axis=1), expected) and (q.sum(axis=1) == 1).all()
+    assert (
+        q.shape == (len(expected), 10)
+        and np.array_equal(q.argmax(axis=1), expected)
+        and (q.sum(axis=1) == 1).all()
+    )
 
 
 def test_neural_drafts_are_drawn_from_their_q():

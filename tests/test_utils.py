@@ -1,6 +1,8 @@
-"""Checkpoint folders: every way of storing the same model loads as the same model, and every damage is one clear line.
+"""Checkpoint folders: every way of storing the same model loads as the same model, and every damage
+is one clear line.
 
-Files are written by toys.py from the description of the format, and compared with the safetensors library's own.
+Files are written by toys.py from the description of the format, and compared with the safetensors
+library's own.
 """
 
 import dataclasses
@@ -10,15 +12,16 @@ import sys
 
 import numpy as np
 import pytest
-
 import toys
-import utils
-from checkpoints.safetensors import read_table
-from encoder import Encoder
-from gpt2 import Config
 from toys import NUMPY, random_tensors, tiny_vocabulary, write_checkpoint, write_safetensors
 
-SMALL = Config(n_vocab=259, n_ctx=6, n_embd=8, n_head=2, n_layer=2)  # 259: write_checkpoint's vocabulary
+import utils
+from checkpoints.formats.safetensors import read_table
+from encoder import Encoder
+from gpt2 import Config
+
+# 259: write_checkpoint's vocabulary
+SMALL = Config(n_vocab=259, n_ctx=6, n_embd=8, n_head=2, n_layer=2)
 SMALLEST = Config(n_vocab=3, n_ctx=2, n_embd=4, n_head=2, n_layer=1)
 IDS = [0, 258, 17, 17]
 
@@ -76,9 +79,14 @@ def refusal(function, *args):
 
 
 def simple_tensors(config):
-    """Multiples of 1/128 below 1/2: exact in every dtype, bfloat16 with its 8 significant bits included."""
+    """Multiples of 1/128 below 1/2: exact in every dtype, bfloat16 with its 8 significant bits
+    included.
+    """
     rng = np.random.default_rng(0)
-    return {name: (rng.integers(-63, 64, shape) / 128).astype(np.float32) for name, shape in config.shapes().items()}
+    return {
+        name: (rng.integers(-63, 64, shape) / 128).astype(np.float32)
+        for name, shape in config.shapes().items()
+    }
 
 
 TENSORS = simple_tensors(SMALL)
@@ -104,7 +112,9 @@ def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, hea
     if buffers:  # constants that Hugging Face once saved along
         causal = np.tril(np.ones((1, 1, SMALL.n_ctx, SMALL.n_ctx), np.float32))
         stored |= {f"{prefix}h.{i}.attn.bias": causal for i in range(SMALL.n_layer)}
-        stored |= {f"{prefix}h.{i}.attn.masked_bias": np.float32(-1e4) for i in range(SMALL.n_layer)}
+        stored |= {
+            f"{prefix}h.{i}.attn.masked_bias": np.float32(-1e4) for i in range(SMALL.n_layer)
+        }
     folder = write_checkpoint(tmp_path / "model", SMALL, stored, files)
     model = utils.load_model(folder, NUMPY)
     assert model.config == SMALL
@@ -116,15 +126,20 @@ def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, hea
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda header: dict(reversed(header.items())),  # the offsets say where a tensor is, not its place in the header
+        # the offsets say where a tensor is, not its place in the header
+        lambda header: dict(reversed(header.items())),
         without("__metadata__"),
-        lambda header: json.dumps(header).encode() + b" " * 7,  # padding, so that the tensors are aligned
-        with_entry("h.0.attn.bias", dtype="BOOL", shape=[1, 1, 2, 2]),  # no dtype of a parameter: old files' mask
+        # padding, so that the tensors are aligned
+        lambda header: json.dumps(header).encode() + b" " * 7,
+        # no dtype of a parameter: old files' mask
+        with_entry("h.0.attn.bias", dtype="BOOL", shape=[1, 1, 2, 2]),
     ],
     ids=["another order", "no metadata", "padding", "BOOL"],
 )
 def test_the_same_model_whatever_else_the_header_says(tmp_path, edit):
-    folder = write_checkpoint(tmp_path / "model", SMALL, {"h.0.attn.bias": np.float32([0]), **TENSORS})
+    folder = write_checkpoint(
+        tmp_path / "model", SMALL, {"h.0.attn.bias": np.float32([0]), **TENSORS}
+    )
     edit_header(folder / "model.safetensors", edit)
     np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)
 
@@ -152,7 +167,8 @@ CONFIG_JSON = {  # Hugging Face's for GPT-2, as far as it bears on the numbers
     "values",
     [
         CONFIG_JSON,
-        {name: value for name, value in CONFIG_JSON.items() if name != "n_ctx"},  # as newer versions write it
+        # as newer versions write it
+        {name: value for name, value in CONFIG_JSON.items() if name != "n_ctx"},
         CONFIG_JSON | {"activation_function": "gelu_pytorch_tanh", "n_inner": 32},
         {"n_vocab": 259, "n_ctx": 6, "n_embd": 8, "n_head": 2, "n_layer": 2},
     ],
@@ -172,7 +188,10 @@ def test_the_epsilon_of_the_config_is_used(tmp_path):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_the_safetensors_library_reads_and_writes_the_same(tmp_path, dtype):
     library = pytest.importorskip("safetensors.numpy")
-    tensors = random_tensors(SMALLEST, dtype=dtype) | {"none": np.zeros((0, 3), dtype), "scalar": np.ones((), dtype)}
+    tensors = random_tensors(SMALLEST, dtype=dtype) | {
+        "none": np.zeros((0, 3), dtype),
+        "scalar": np.ones((), dtype),
+    }
     write_safetensors(tmp_path / "ours", tensors)
     library.save_file(tensors, tmp_path / "theirs", metadata={"format": "pt"})
     theirs = library.load_file(tmp_path / "ours")
@@ -196,7 +215,9 @@ def leaves(tree):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_one_dtype_throughout(folder, dtype):
-    """One float64 constant would turn the whole residual stream, and cost a factor of four, in silence."""
+    """One float64 constant would turn the whole residual stream, and cost a factor of four, in
+    silence.
+    """
     model = utils.load_model(folder, NUMPY, dtype)
     arrays = list(leaves(model.params))
     assert len(arrays) == len(SMALL.shapes()) + 1  # the head
@@ -213,14 +234,18 @@ def test_embedding_and_head_are_one_array(folder):
 
 
 def test_random_models_are_reproducible():
-    a, b, other = (logits(utils.random_model(SMALL, NUMPY, seed=seed, scale=0.3)) for seed in (1, 1, 2))
+    a, b, other = (
+        logits(utils.random_model(SMALL, NUMPY, seed=seed, scale=0.3)) for seed in (1, 1, 2)
+    )
     assert np.array_equal(a, b) and not np.allclose(a, other)
 
 
 def test_random_layer_norms_scale_by_about_one():
     """By about nothing, and every random model would compute the same: little."""
     blocks = utils.random_model(SMALL, NUMPY).params["blocks"]
-    assert all(np.abs(block[ln]["weight"] - 1).max() < 0.2 for block in blocks for ln in ("ln_1", "ln_2"))
+    assert all(
+        np.abs(block[ln]["weight"] - 1).max() < 0.2 for block in blocks for ln in ("ln_1", "ln_2")
+    )
 
 
 # ---------------------------------------------------------------- damaged weights
@@ -238,8 +263,12 @@ WRONG_TENSORS = {  # what the message names: how to get there
     "h.1.attn.c_proj.bias": without("h.1.attn.c_proj.bias"),
     "h.2.ln_1.weight": replaced("h.2.ln_1.weight", lambda _: np.ones(8, np.float32)),
     "score.weight": replaced("score.weight", lambda _: np.ones(8, np.float32)),
-    "lm_head.weight differs": lambda tensors: tensors | {"lm_head.weight": tensors["wte.weight"] + np.float32(1)},
-    "lm_head.weight has shape": lambda tensors: tensors | {"lm_head.weight": tensors["wte.weight"][:-1]},
+    "lm_head.weight differs": lambda tensors: (
+        tensors | {"lm_head.weight": tensors["wte.weight"] + np.float32(1)}
+    ),
+    "lm_head.weight has shape": lambda tensors: (
+        tensors | {"lm_head.weight": tensors["wte.weight"][:-1]}
+    ),
 }
 
 
@@ -262,8 +291,14 @@ DAMAGED_HEADERS = {  # what is wrong: (what the message names, how to get there)
     "empty": ("bytes", lambda header: {}),
     "an entry that is null": ("header", lambda header: header | {"wte.weight": None}),
     "an entry that is a string": ("header", lambda header: header | {"wte.weight": "F32"}),
-    "an entry without offsets": ("header", with_new_entry("wte.weight", dtype="F32", shape=[259, 8])),
-    "an entry without a shape": ("header", with_new_entry("wte.weight", dtype="F32", data_offsets=[0, 4])),
+    "an entry without offsets": (
+        "header",
+        with_new_entry("wte.weight", dtype="F32", shape=[259, 8]),
+    ),
+    "an entry without a shape": (
+        "header",
+        with_new_entry("wte.weight", dtype="F32", data_offsets=[0, 4]),
+    ),
     "a shape of strings": ("header", with_entry("wte.weight", shape=["259", "8"])),
     "a shape of lists": ("header", with_entry("wte.weight", shape=[[259], [8]])),
     "a shape that is a number": ("header", with_entry("wte.weight", shape=2072)),
@@ -273,10 +308,19 @@ DAMAGED_HEADERS = {  # what is wrong: (what the message names, how to get there)
     "a dtype of another width": ("wte.weight", with_entry("wte.weight", dtype="F16")),
     "an unknown dtype": ("wte.weight is I32", with_entry("wte.weight", dtype="I32")),
     "no dtype": ("wte.weight is None", with_entry("wte.weight", dtype=None)),
-    "offsets past the end": ("wte.weight", with_entry("wte.weight", data_offsets=[10**30, 10**30 + 259 * 8 * 4])),
-    "offsets before the start": ("wte.weight", with_entry("wte.weight", data_offsets=[-4, 259 * 8 * 4 - 4])),
+    "offsets past the end": (
+        "wte.weight",
+        with_entry("wte.weight", data_offsets=[10**30, 10**30 + 259 * 8 * 4]),
+    ),
+    "offsets before the start": (
+        "wte.weight",
+        with_entry("wte.weight", data_offsets=[-4, 259 * 8 * 4 - 4]),
+    ),
     "offsets of another size": ("wte.weight", with_entry("wte.weight", data_offsets=[0, 4])),
-    "offsets the wrong way round": ("wte.weight", with_entry("wte.weight", data_offsets=[259 * 8 * 4, 0])),
+    "offsets the wrong way round": (
+        "wte.weight",
+        with_entry("wte.weight", data_offsets=[259 * 8 * 4, 0]),
+    ),
     "offsets that are no numbers": ("", with_entry("wte.weight", data_offsets=[float("nan")] * 2)),
     "offsets that are strings": ("header", with_entry("wte.weight", data_offsets=["0", "8"])),
     "three offsets": ("header", with_entry("wte.weight", data_offsets=[0, 4, 8])),
@@ -302,7 +346,9 @@ def test_an_absurd_header_length(folder, length):
     assert str(path) in message and "truncated" in message
 
 
-@pytest.mark.parametrize("raw", [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\0" * 99])
+@pytest.mark.parametrize(
+    "raw", [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\0" * 99]
+)
 def test_no_safetensors_file_at_all(folder, raw):
     """Such as a download's error page, or PyTorch's own format."""
     (folder / "model.safetensors").write_bytes(raw)
@@ -311,7 +357,9 @@ def test_no_safetensors_file_at_all(folder, raw):
 
 @pytest.fixture
 def smallest(tmp_path):
-    """A folder whose weights are a header and a few hundred bytes, all of which a test can try in turn."""
+    """A folder whose weights are a header and a few hundred bytes, all of which a test can try in
+    turn.
+    """
     return write_checkpoint(tmp_path / "smallest", SMALLEST)
 
 
@@ -323,7 +371,9 @@ def test_every_truncation_is_refused(smallest):
         assert str(path) in refusal(utils.load_model, smallest, NUMPY)
 
 
-CHANGES = {  # digits become other digits and names other names; a byte means something else to JSON, or is no UTF-8
+# digits become other digits and names other names; a byte means something else to JSON, or is no
+# UTF-8
+CHANGES = {
     **{f"bit {bit}": lambda byte, bit=bit: byte ^ 1 << bit for bit in (0, 1, 3, 5)},
     **{f"to {to}": lambda byte, to=to: to for to in b'"\\-e0\xff'},
 }
@@ -384,7 +434,9 @@ def test_a_config_number_that_is_none(folder, name, value):
 @pytest.mark.parametrize("name", ["n_vocab", "n_embd"])
 def test_a_matrix_of_one_column_is_no_model(folder, name):
     edit_json(folder / "config.json", lambda config: config | {name: 1, "n_head": 1})
-    assert f"{name} is 1; expected a whole number, at least 2" in refusal(utils.load_model, folder, NUMPY)
+    assert f"{name} is 1; expected a whole number, at least 2" in refusal(
+        utils.load_model, folder, NUMPY
+    )
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -419,10 +471,16 @@ def test_a_config_without_one_of_its_numbers(folder, name):
 def test_a_config_of_another_model(folder, name, value):
     edit_json(folder / "config.json", lambda config: config | {name: value})
     message = refusal(utils.load_model, folder, NUMPY)
-    assert str(folder / "config.json") in message and name in message and str(value).splitlines()[0] in message
+    assert (
+        str(folder / "config.json") in message
+        and name in message
+        and str(value).splitlines()[0] in message
+    )
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"17", b"{\n'n_ctx': 6}", b"\xff\xfe\0", "very deep"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"[]", b"17", b"{\n'n_ctx': 6}", b"\xff\xfe\0", "very deep"]
+)
 @pytest.mark.parametrize("name", ["config.json", "vocab.json"])
 def test_json_that_is_none(folder, name, raw):
     (folder / name).write_bytes(b"[" * 100_000 if raw == "very deep" else raw)
@@ -449,7 +507,9 @@ def test_merges_that_do_not_fit(folder, raw, named):
     assert str(folder / "merges.txt") in message and named in message
 
 
-@pytest.mark.parametrize("raw", [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"])
+@pytest.mark.parametrize(
+    "raw", [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
+)
 def test_merges_however_their_lines_end(folder, raw):
     expected = utils.load_encoder(folder)
     (folder / "merges.txt").write_bytes(raw)
@@ -490,7 +550,10 @@ def swapped(vocabulary):
 
 @pytest.mark.parametrize(
     "name, edit",
-    [("vocab.json", lambda path: edit_json(path, swapped)), ("merges.txt", lambda path: path.write_text("t h\n"))],
+    [
+        ("vocab.json", lambda path: edit_json(path, swapped)),
+        ("merges.txt", lambda path: path.write_text("t h\n")),
+    ],
     ids=["ids", "merges"],
 )
 def test_draft_and_target_must_share_a_vocabulary(tmp_path, name, edit):
@@ -526,7 +589,9 @@ def test_an_unknown_backend():
     assert "'torch'" in message and "numpy" in message and "cupy" in message
 
 
-@pytest.mark.parametrize("kernels", ["", "fast", "64", "64x", "x2", "0x2", "64x0", "-64x2", "64x2x2", "64x2\n"])
+@pytest.mark.parametrize(
+    "kernels", ["", "fast", "64", "64x", "x2", "0x2", "64x0", "-64x2", "64x2x2", "64x2\n"]
+)
 def test_unknown_kernels(kernels):
     message = refusal(utils.get_backend, "numpy", kernels)
     assert repr(kernels) in message and "64x2" in message

@@ -1,12 +1,16 @@
-"""CRC-32C (Castagnoli), the checksum of TensorFlow's checkpoints, over arrays: about a gigabyte per second in NumPy.
+"""CRC-32C (Castagnoli), the checksum of TensorFlow's checkpoints, over arrays: about a gigabyte per
+second in NumPy.
 
-A CRC is a remainder: of the message, read as a polynomial M over the field of two elements, times x^32, divided by a fixed
-P of degree 32. So a byte at a time, each waiting for the one before, is only one way to compute it. Here the message is
-cut into rows of n words (32 bits), and Horner's rule goes down the rows, M = (row 0 * x^(32 n) + row 1) * x^(32 n) + ...:
-n words at once, each multiplied by the constant x^(32 n) mod P through two tables of 2^16 products. What is left is one
-row, a message of n words with the same remainder; it is cut into shorter rows, and so on down to one word.
+A CRC is a remainder: of the message, read as a polynomial M over the field of two elements, times
+x^32, divided by a fixed P of degree 32. So a byte at a time, each waiting for the one before, is
+only one way to compute it. Here the message is cut into rows of n words (32 bits), and Horner's
+rule goes down the rows, M = (row 0 * x^(32 n) + row 1) * x^(32 n) + ...: n words at once, each
+multiplied by the constant x^(32 n) mod P through two tables of 2^16 products. What is left is one
+row, a message of n words with the same remainder; it is cut into shorter rows, and so on down to
+one word.
 
-Bits are reflected, as in every CRC-32: the highest bit of a word is the coefficient of x^0, its lowest that of x^31.
+Bits are reflected, as in every CRC-32: the highest bit of a word is the coefficient of x^0, its
+lowest that of x^31.
 """
 
 from functools import lru_cache
@@ -34,7 +38,11 @@ def power(k):
     """x^k mod P."""
     result, square = 1 << 31, 1 << 30
     while k:
-        result, square, k = multiply(result, square) if k & 1 else result, multiply(square, square), k >> 1
+        result, square, k = (
+            multiply(result, square) if k & 1 else result,
+            multiply(square, square),
+            k >> 1,
+        )
     return result
 
 
@@ -56,7 +64,8 @@ def fold(words, n):  # [n_words] -> [n]
     first = len(words) % n
     row = np.concatenate([np.zeros(n - first, "<u4"), words[:first]])
     for following in words[first:].reshape(-1, n):
-        row = low.take(row & 0xFFFF) ^ high.take(row >> 16) ^ following  # take: twice as fast as [...] here
+        # take: twice as fast as [...] here
+        row = low.take(row & 0xFFFF) ^ high.take(row >> 16) ^ following
     return row
 
 
@@ -66,11 +75,18 @@ def crc32c(data):
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
-    data = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data.reshape(-1).view(np.uint8)
+    data = (
+        np.frombuffer(data, np.uint8)
+        if isinstance(data, bytes)
+        else data.reshape(-1).view(np.uint8)
+    )
     first = len(data) % 4  # bytes before the whole words
     words = data[first:].view("<u4")
-    remainder = multiply(int.from_bytes(bytes(4 - first) + data[:first].tobytes(), "little"), power(32 * len(words)))
-    remainder = multiply(remainder, power(32)) ^ multiply(0xFFFFFFFF, power(8 * len(data)))  # it starts with all ones
+    remainder = multiply(
+        int.from_bytes(bytes(4 - first) + data[:first].tobytes(), "little"), power(32 * len(words))
+    )
+    # it starts with all ones
+    remainder = multiply(remainder, power(32)) ^ multiply(0xFFFFFFFF, power(8 * len(data)))
     for n in LANES:
         words = fold(words, n) if len(words) > n else words
     return remainder ^ multiply(int(words[0]) if len(words) else 0, power(32)) ^ 0xFFFFFFFF

@@ -6,11 +6,13 @@ model.ckpt.index is a sorted table, as LevelDB stores them. From its end:
     index block         one entry for each data block: a key no smaller than the block's last, and its handle
     data blocks         entries: key -> value, the key as how much of it the previous key has already, and the rest
 
-After each block come its compression, one byte (0 is none), and its CRC. The value under the key "" is a BundleHeaderProto,
-all others BundleEntryProtos, which say where in model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC.
-CRCs are CRC-32C, rotated and shifted by a constant ("masked").
+After each block come its compression, one byte (0 is none), and its CRC. The value under the key ""
+is a BundleHeaderProto, all others BundleEntryProtos, which say where in
+model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC. CRCs are CRC-32C, rotated
+and shifted by a constant ("masked").
 
-Formats: github.com/google/leveldb doc/table_format.md; tensorflow/core/protobuf/tensor_bundle.proto.
+Formats: github.com/google/leveldb doc/table_format.md;
+tensorflow/core/protobuf/tensor_bundle.proto.
 """
 
 import math
@@ -18,13 +20,14 @@ import re
 
 import numpy as np
 
-from checkpoints.crc32c import crc32c
-from checkpoints.files import DTYPES, InputError, Tensor
+from checkpoints.formats.crc32c import crc32c
+from checkpoints.formats.tensor import DTYPES, InputError, Tensor
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 INDEX_LIMIT = 1 << 26  # bytes; that of GPT-2's largest is 20,000
-TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}  # tensorflow/core/framework/types.proto
+# tensorflow/core/framework/types.proto
+TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
 
 
@@ -81,13 +84,16 @@ def unmask(crc):
 
 
 def read_block(raw, offset, size):
-    """[(key, value)] of one block of the table. Raises ValueError, also for one that its CRC does not match."""
+    """[(key, value)] of one block of the table. Raises ValueError, also for one that its CRC does
+    not match.
+    """
     block, trailer = piece(raw, offset, size), piece(raw, offset + size, 5)
     if unmask(int.from_bytes(trailer[1:], "little")) != crc32c(block + trailer[:1]):
         raise ValueError("a block that does not match its checksum")
     if trailer[0]:
         raise ValueError("a compressed block")
-    n_restarts = int.from_bytes(block[-4:], "little")  # places where a key is stored whole, for a binary search
+    # places where a key is stored whole, for a binary search
+    n_restarts = int.from_bytes(block[-4:], "little")
     at, end, key, found = 0, size - 4 * (n_restarts + 1), b"", []
     while at < end:
         (shared, rest, length), at = varints(block, at, 3)
@@ -124,15 +130,20 @@ def common_name(name):
 
 
 def read_entry(name, value, shards):
-    """(path, begin, end, Tensor) of a tensor from its BundleEntryProto. Raises ValueError or IndexError."""
-    entry = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0} | dict(fields(value))  # protobuf leaves out what is 0
+    """(path, begin, end, Tensor) of a tensor from its BundleEntryProto. Raises ValueError or
+    IndexError.
+    """
+    # protobuf leaves out what is 0
+    entry = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0} | dict(fields(value))
     dtype, shape, shard, offset, size, crc = (entry[number] for number in range(1, 7))
     if 7 in entry:
         raise ValueError(f"{name} in slices")
     dims = [dict(fields(dim)).get(1, 0) for number, dim in fields(shape) if number == 2]
     path, available = shards[shard]
     if offset + size > available:
-        raise InputError(f"{path}: is truncated: {name} ends at byte {offset + size} of {available}; fetch it again")
+        raise InputError(
+            f"{path}: is truncated: {name} ends at byte {offset + size} of {available}; fetch it again"
+        )
     known = dtype in TYPES
     if known and math.prod(dims) * np.dtype(DTYPES[TYPES[dtype]]).itemsize != size:
         raise ValueError(f"{name} of shape {dims} in {size} bytes")
@@ -145,8 +156,9 @@ def read_entry(name, value, shards):
 def read_table(path, data=None):
     """{name as in Config.shapes(): Tensor} of a checkpoint, given the path of its .index file.
 
-    Every block's CRC is checked; those of the tensors are there for Tensor.verify. `data` says where the only data file is,
-    if not beside the index. Raises InputError for an index that is damaged, or does not match its data files.
+    Every block's CRC is checked; those of the tensors are there for Tensor.verify. `data` says
+    where the only data file is, if not beside the index. Raises InputError for an index that is
+    damaged, or does not match its data files.
     """
     try:
         if path.stat().st_size > INDEX_LIMIT:
@@ -160,15 +172,22 @@ def read_table(path, data=None):
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"{missing[0]}: is missing, but {path.name} needs it; fetch it")
         shards = [(file, file.stat().st_size) for file in files]
-        found = sorted((read_entry(name.decode(), value, shards) for name, value in entries.items()), key=lambda one: one[:3])
+        found = sorted(
+            (read_entry(name.decode(), value, shards) for name, value in entries.items()),
+            key=lambda one: one[:3],
+        )
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
         what = f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         what = error if isinstance(error, InputError) else what
         raise InputError("\\n".join(str(what).splitlines())) from None
     for (a, _, end, one), (b, begin, _, other) in zip(found, found[1:]):
         if a == b and begin < end:
-            raise InputError(f"{path}: {one.name} and {other.name} overlap in the data; fetch it again")
+            raise InputError(
+                f"{path}: {one.name} and {other.name} overlap in the data; fetch it again"
+            )
     table = {common_name(tensor.name): tensor for *_, tensor in found}
     if len(table) < len(found):
-        raise InputError(f"{path}: has two tensors under names that mean the same; expected OpenAI's names")
+        raise InputError(
+            f"{path}: has two tensors under names that mean the same; expected OpenAI's names"
+        )
     return table

@@ -1,9 +1,9 @@
 """From the words of a command line to the arguments of a function.
 
-A command is a function. Its keyword parameters are its flags: the default gives the type, and the line of the docstring
-that begins with the name is the help. A flag whose default is a tuple may be given several times; `*names` takes words
-without a flag. Fire makes the call; what it would guess (123, None or [1, 2] as Python values, a prompt as several) is
-settled here before.
+A command is a function. Its keyword parameters are its flags: the default gives the type, and the
+line of the docstring that begins with the name is the help. A flag whose default is a tuple may be
+given several times; `*names` takes words without a flag. Fire makes the call; what it would guess
+(123, None or [1, 2] as Python values, a prompt as several) is settled here before.
 """
 
 import inspect
@@ -24,7 +24,11 @@ def parse(name, default, text):
     try:
         if isinstance(default, tuple):
             return tuple(json.loads(text))
-        return {"True": True, "False": False}[text] if isinstance(default, bool) else type(default)(text)
+        return (
+            {"True": True, "False": False}[text]
+            if isinstance(default, bool)
+            else type(default)(text)
+        )
     except (ValueError, KeyError):
         expected = {bool: "no value", int: "one whole number", float: "one number"}[type(default)]
         raise InputError(f"--{name} {text!r}: expected {expected}") from None
@@ -33,17 +37,24 @@ def parse(name, default, text):
 def flags_of(command):
     """{flag: default} of a function."""
     parameters = inspect.signature(command).parameters.values()
-    return {parameter.name: parameter.default for parameter in parameters if parameter.kind != parameter.VAR_POSITIONAL}
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind != parameter.VAR_POSITIONAL
+    }
 
 
 def joined(command, words):
-    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a flag for a value.
+    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
+    flag for a value.
 
     None where one of them asks for help.
     """
     flags, rest, plain, found = flags_of(command), list(words), [], []
     several = {name: [] for name, default in flags.items() if isinstance(default, tuple)}
-    takes_words = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(command).parameters.values())
+    takes_words = any(
+        p.kind == p.VAR_POSITIONAL for p in inspect.signature(command).parameters.values()
+    )
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
         name = flag.removeprefix("--").replace("-", "_")
@@ -54,7 +65,9 @@ def joined(command, words):
             continue
         if not flag.startswith("--") or name not in flags:
             what = "flag" if flag.startswith("-") else "argument"
-            raise InputError(f"unknown {what} {flag!r}: expected {', '.join('--' + name for name in flags)}")
+            raise InputError(
+                f"unknown {what} {flag!r}: expected {', '.join('--' + name for name in flags)}"
+            )
         if not equals and isinstance(flags[name], bool):
             value = "True"
         elif not equals:
@@ -65,14 +78,22 @@ def joined(command, words):
             several[name].append(value)
         else:
             found.append(f"--{name}={value}")
-    return plain + found + [f"--{name}={json.dumps(values)}" for name, values in several.items() if values]
+    return (
+        plain
+        + found
+        + [f"--{name}={json.dumps(values)}" for name, values in several.items() if values]
+    )
 
 
 def usage(command):
     """The help text: the function's docstring, its arguments as flags with their defaults."""
     flags = flags_of(command)
-    value = lambda name: " ".join(map(repr, flags[name])) if isinstance(flags[name], tuple) else repr(flags[name])
-    line = lambda found: f"    --{found[1]} (default {value(found[1])}):" if found[1] in flags else found[0]
+    value = lambda name: (
+        " ".join(map(repr, flags[name])) if isinstance(flags[name], tuple) else repr(flags[name])
+    )
+    line = lambda found: (
+        f"    --{found[1]} (default {value(found[1])}):" if found[1] in flags else found[0]
+    )
     return re.sub(r"(?m)^    (\w+):", line, inspect.getdoc(command))
 
 
@@ -99,11 +120,15 @@ def exit_code(run):
         print("error:", "\\n".join(str(error).splitlines()), file=sys.stderr)
         return 2
     except ModuleNotFoundError as missing:
-        print(f"error: {missing.name} is not installed: pip install -r requirements.txt", file=sys.stderr)
+        print(
+            f"error: {missing.name} is not installed: pip install -r requirements.txt",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         return 130
-    except OSError as error:  # nobody reads our output any more, or its disk is full; leave nothing to be flushed later
+    except OSError as error:
+        # nobody reads our output any more, or its disk is full; leave nothing to be flushed later
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"error: {error}", file=sys.stderr)

@@ -18,7 +18,8 @@ def parse_list(flag, text, kind=str):
 
 
 def parse_K(text, most, auto=False):
-    """The draft lengths of "1..10", "1,2,4" or both, ascending, up to `most`; last "auto", where it may be.
+    """The draft lengths of "1..10", "1,2,4" or both, ascending, up to `most`; last "auto", where it
+    may be.
 
     Raises InputError.
     """
@@ -28,12 +29,18 @@ def parse_K(text, most, auto=False):
             continue
         match = re.fullmatch(r"\s*(\d{1,6})(?:\.\.(\d{1,6}))?\s*", part)
         if not match:
-            raise InputError(f"--K {text!r}: expected whole numbers such as 1,2,4 or 1..10{', or auto' * auto}")
+            raise InputError(
+                f"--K {text!r}: expected whole numbers such as 1,2,4 or 1..10{', or auto' * auto}"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= first <= last:
-            raise InputError(f"--K {text!r}: {part.strip()} is no range upwards from 1; expected such as 1..10")
+            raise InputError(
+                f"--K {text!r}: {part.strip()} is no range upwards from 1; expected such as 1..10"
+            )
         if last > most:
-            raise InputError(f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; expected at most {most}")
+            raise InputError(
+                f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; expected at most {most}"
+            )
         found += range(first, last + 1)
     if len({*found}) < len(found) or parts.count("auto") > 1:
         raise InputError(f"--K {text!r}: expected each K once")

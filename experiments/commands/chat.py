@@ -1,18 +1,19 @@
-"""python main.py chat: a console to play in. A prompt is continued, a line that begins with / changes how.
+"""python main.py chat: a console to play in. A prompt is continued, a line that begins with /
+changes how.
 
-Texts and what was asked for go to stdout; figures, notes and refusals to stderr, so that a pipe gets nothing but text. A
-refusal is one line, and the session goes on.
+Texts and what was asked for go to stdout; figures, notes and refusals to stderr, so that a pipe
+gets nothing but text. A refusal is one line, and the session goes on.
 """
 
 import shlex
 import sys
 
 import utils
-from experiments.arguments import parse
-from experiments.coupling import Noisy
-from experiments.inputs import check_settings, prompt_ids, token_ids
-from experiments.running import decode, speculation, streaming, timed_run
-from experiments.watching import Trace, Watch
+from experiments.cli.flags import parse
+from experiments.decoding.gumbel import Noisy
+from experiments.decoding.recorder import Trace, Watch
+from experiments.decoding.running import decode, speculation, streaming, timed_run
+from experiments.decoding.settings import check_settings, prompt_ids, token_ids
 from sampling import Filter, stop_at
 from utils import InputError
 
@@ -60,7 +61,12 @@ def help_text():
         return "".join(f"  /{name + value:<14} {meaning}\n" for name, meaning in table.items())
 
     others = {name: meaning for name, meaning in SWITCHES.items() if name not in DECODERS}
-    tables = {"decoders": lines(DECODERS), "others": lines(others), "values": lines(VALUES, " X"), "actions": lines(ACTIONS)}
+    tables = {
+        "decoders": lines(DECODERS),
+        "others": lines(others),
+        "values": lines(VALUES, " X"),
+        "actions": lines(ACTIONS),
+    }
     return HELP.format(**tables).rstrip()
 
 
@@ -85,15 +91,25 @@ class Console:
         self.models = models
         if not self.draft:
             lost = self.switches["speculative"] or self.switches["draft"]
-            self.switches |= {"speculative": False, "draft": False, "ngram": lost or self.switches["ngram"]}
-        for decoder in DECODERS if self.draft else ("target", "ngram"):  # new memory is slow the first time
+            self.switches |= {
+                "speculative": False,
+                "draft": False,
+                "ngram": lost or self.switches["ngram"],
+            }
+        for decoder in DECODERS if self.draft else ("target", "ngram"):
+            # new memory is slow the first time
             list(self.rounds(decoder, [self.encoder.end_of_text], 2, Watch()))
         print("target {target_size}, draft {draft_size}".format(**models), file=sys.stderr)
 
     # ------------------------------------------------------------ prompts
 
     def rounds(self, decoder, ids, n_tokens, watch):
-        K, seed, filter, ended = self.values["K"], self.values["seed"], self.filter, stop_at(self.encoder, self.values["stop"])
+        K, seed, filter, ended = (
+            self.values["K"],
+            self.values["seed"],
+            self.filter,
+            stop_at(self.encoder, self.values["stop"]),
+        )
         if decoder in ("speculative", "ngram"):
             draft = self.draft if decoder == "speculative" else None
             return watch.decode(self.target, draft, ids, n_tokens, K, filter, seed, ended)
@@ -154,20 +170,30 @@ class Console:
         elif name:
             getattr(self, name)()
         else:
-            raise InputError(f"unknown command {'/' + word!r}: try /help, or // to begin a prompt with a slash")
+            raise InputError(
+                f"unknown command {'/' + word!r}: try /help, or // to begin a prompt with a slash"
+            )
 
     def switch(self, name, word):
         if word not in ("", "on", "off"):
-            raise InputError(f"{name} {word!r}: expected on or off, or nothing, which turns it over")
+            raise InputError(
+                f"{name} {word!r}: expected on or off, or nothing, which turns it over"
+            )
         on = word == "on" or not word and not self.switches[name]
         if on and name in ("speculative", "draft") and not self.draft:
-            raise InputError(f"{name}: there is no draft model; try /reload {self.models['target_size']} and a draft's size")
+            raise InputError(
+                f"{name}: there is no draft model; try /reload {self.models['target_size']} and a draft's size"
+            )
         self.switches[name] = on
         print(f"{name} {'on' if on else 'off'}")
 
     def change(self, name, word):
         if word or name == "stop":
-            value = word.replace(r"\n", "\n") if name == "stop" else parse(name, self.values[name], word)
+            value = (
+                word.replace(r"\n", "\n")
+                if name == "stop"
+                else parse(name, self.values[name], word)
+            )
             token_ids(name, str(value), self.encoder)
             changed = self.values | {name: value}
             self.filter, self.values = self.checked(changed), changed
@@ -191,7 +217,9 @@ class Console:
         for name, total in self.totals.items():
             rate = f"{total['accepted'] / total['examined']:.3f}" if total["examined"] else "-"
             speed, per_pass = total["tokens"] / total["seconds"], total["tokens"] / total["rounds"]
-            print(f"{name:<12}{total['texts']:>6}{total['tokens']:>8}{speed:>10.1f}{rate:>10}{per_pass:>10.2f}")
+            print(
+                f"{name:<12}{total['texts']:>6}{total['tokens']:>8}{speed:>10.1f}{rate:>10}{per_pass:>10.2f}"
+            )
 
     def help(self):
         print(help_text())
@@ -207,7 +235,11 @@ def edit_lines():
     except ImportError:
         return
     names = [f"/{name}" for name in (*SWITCHES, *VALUES, *ACTIONS)]
-    readline.set_completer(lambda text, n: dict(enumerate(name for name in names if text and name.startswith(text))).get(n))
+    readline.set_completer(
+        lambda text, n: dict(
+            enumerate(name for name in names if text and name.startswith(text))
+        ).get(n)
+    )
     readline.set_completer_delims(" ")
     readline.parse_and_bind("tab: complete")
 
@@ -228,7 +260,8 @@ def chat(
     backend="numpy",
     kernels="auto",
 ):
-    """Continue prompts as you type them, or as they come through a pipe, one a line; /help lists what can be changed.
+    """Continue prompts as you type them, or as they come through a pipe, one a line; /help lists
+    what can be changed.
 
     Args:
         draft_model_size: a size in models_dir, a folder, or ngram
@@ -250,10 +283,26 @@ def chat(
         raise InputError("standard input is closed: give prompts through a pipe, or use a terminal")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     sys.stdin.reconfigure(encoding=None if interactive else "utf-8", errors="surrogateescape")
-    values = {"K": K, "length": n_tokens_to_generate, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    switches = dict.fromkeys(DECODERS, False) | {"speculative": True, "trace": trace, "coupled": coupled}
-    models = {"target_size": target_model_size, "draft_size": draft_model_size, "models_dir": models_dir}
-    console = Console(models, utils.get_backend(backend, kernels), switches, values | {"seed": seed, "stop": stop})
+    values = {
+        "K": K,
+        "length": n_tokens_to_generate,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+    }
+    switches = dict.fromkeys(DECODERS, False) | {
+        "speculative": True,
+        "trace": trace,
+        "coupled": coupled,
+    }
+    models = {
+        "target_size": target_model_size,
+        "draft_size": draft_model_size,
+        "models_dir": models_dir,
+    }
+    console = Console(
+        models, utils.get_backend(backend, kernels), switches, values | {"seed": seed, "stop": stop}
+    )
     if interactive:
         edit_lines()
         print("Type a prompt, or /help.")
@@ -261,7 +310,11 @@ def chat(
         try:
             console.obey(input("> " if interactive else ""))
         except InputError as error:
-            line = "\\n".join(str(error).splitlines()).removeprefix("--").replace("n_tokens_to_generate", "length")
+            line = (
+                "\\n".join(str(error).splitlines())
+                .removeprefix("--")
+                .replace("n_tokens_to_generate", "length")
+            )
             print("error:", line, file=sys.stderr)
         except (EOFError, KeyboardInterrupt) as end:
             console.running = isinstance(end, KeyboardInterrupt)

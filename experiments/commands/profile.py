@@ -1,7 +1,8 @@
-"""python main.py profile: does scoring K + 1 tokens cost what scoring one costs, and where does a pass spend its time?
+"""python main.py profile: does scoring K + 1 tokens cost what scoring one costs, and where does a
+pass spend its time?
 
-The speed at which this machine streams memory is measured in the same run. Medians over repeats. What other programs need
-for the same passes is in experiments/peers.py.
+The speed at which this machine streams memory is measured in the same run. Medians over repeats.
+What other programs need for the same passes is in experiments/training/peers.py.
 """
 
 import itertools
@@ -16,9 +17,18 @@ from tqdm import tqdm
 
 import gpt2
 from backends.blas import N_THREADS
-from experiments.settings import check_choice, check_numbers
+from experiments.cli.validators import check_choice, check_numbers
 from sampling import Filter, NGramDrafter, draw
-from utils import MODELS_DIR, SIZES, InputError, find_folder, get_backend, kernels_of, load_model, random_model
+from utils import (
+    MODELS_DIR,
+    SIZES,
+    InputError,
+    find_folder,
+    get_backend,
+    kernels_of,
+    load_model,
+    random_model,
+)
 
 IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
@@ -29,10 +39,13 @@ PAST = 64  # tokens in the cache before the rows that are timed, where the conte
 def medians(runs, repeats, synchronize=lambda: None):
     """Median seconds of each of several things to do, {name: function} -> {name: seconds}.
 
-    They take turns. In each turn the first run is not counted: it finds what another left in the caches.
+    They take turns. In each turn the first run is not counted: it finds what another left in the
+    caches.
     """
     times = defaultdict(list)
-    for _ in tqdm(range(-(-repeats // IN_A_TURN)), desc="measuring", delay=1, leave=False, disable=None):
+    for _ in tqdm(
+        range(-(-repeats // IN_A_TURN)), desc="measuring", delay=1, leave=False, disable=None
+    ):
         for name, run in runs.items():
             for counts in (False, *[True] * min(repeats, IN_A_TURN)):
                 synchronize()
@@ -49,7 +62,9 @@ def median_seconds(run, repeats, synchronize=lambda: None):
 
 
 def streaming_reads(n_bytes):
-    """Ways to read memory that the caches cannot hold, {name: function}: three, on one thread and on all."""
+    """Ways to read memory that the caches cannot hold, {name: function}: three, on one thread and
+    on all.
+    """
     memory, vector = np.ones((n_bytes // 4096, 1024), np.float32), np.ones(1024, np.float32)
     reads = (np.max, lambda share: share @ vector, lambda share: share.ravel() @ share.ravel())
     pool = ThreadPoolExecutor(N_THREADS)
@@ -62,7 +77,9 @@ def streaming_reads(n_bytes):
 
 
 def bytes_of_a_pass(model):
-    """Bytes of parameters that every pass has to read: all but the position and embedding rows it looks up."""
+    """Bytes of parameters that every pass has to read: all but the position and embedding rows it
+    looks up.
+    """
     sizes = model.config.shapes()
     n = sum(int(np.prod(shape)) for name, shape in sizes.items() if name != "wpe.weight")
     return n * model.params["wpe"].dtype.itemsize
@@ -75,7 +92,8 @@ def passes(model, rows):
     model.read(ids, cache, n_last=max(rows))
 
     def run(n):
-        return lambda: model.read(ids[: past + n], cache, n_last=n)  # which forgets what came after the past
+        # which forgets what came after the past
+        return lambda: model.read(ids[: past + n], cache, n_last=n)
 
     return {n: run(n) for n in rows}
 
@@ -88,14 +106,19 @@ def time_rows(model, rows, repeats):
 def prefill_seconds(model, n_tokens, repeats):
     """Median seconds of reading a prompt into an empty cache, and of the logits after it."""
     ids = np.random.default_rng(0).integers(0, model.config.n_vocab, n_tokens).tolist()
-    return median_seconds(lambda: model.read(ids, model.new_cache()), repeats, model.backend.synchronize)
+    return median_seconds(
+        lambda: model.read(ids, model.new_cache()), repeats, model.backend.synchronize
+    )
 
 
 def drafting_seconds(target, draft, repeats):
-    """Median seconds of drafting one token: a pass of the draft or, where that is None, the look-up of n-grams in a text."""
+    """Median seconds of drafting one token: a pass of the draft or, where that is None, the look-up
+    of n-grams in a text.
+    """
     if draft:
         return time_rows(draft, [1], repeats)[1]
-    drafter, ids = NGramDrafter(target.config.n_vocab), [i % 7 for i in range(PAST)]  # a text that repeats itself
+    # a text that repeats itself
+    drafter, ids = NGramDrafter(target.config.n_vocab), [i % 7 for i in range(PAST)]
     return median_seconds(lambda: drafter.propose(ids, 4), repeats) / 4
 
 
@@ -140,7 +163,9 @@ PARTS = {
 
 
 def breakdown(model, repeats):
-    """Milliseconds of a one-row pass by part, means over repeats; and of choosing the next token, greedily and sampled."""
+    """Milliseconds of a one-row pass by part, means over repeats; and of choosing the next token,
+    greedily and sampled.
+    """
     clock, cache, ids = Clock(), model.new_cache(), [0] * min(PAST + 1, model.config.n_ctx)
     head = TimedWeight(model.params["head"], clock, "output head")
     instrumented = gpt2.Model(model.config, {**model.params, "head": head}, model.backend)
@@ -157,21 +182,34 @@ def breakdown(model, repeats):
             setattr(gpt2, name, function)
     for name, filter in (("greedy choice", Filter(0.0)), ("sampled choice", Filter(1.0))):
         rng = np.random.default_rng(0)
-        clock.seconds[name] = repeats * median_seconds(lambda: draw(filter(logits)[0], rng), repeats)
+        clock.seconds[name] = repeats * median_seconds(
+            lambda: draw(filter(logits)[0], rng), repeats
+        )
     return {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
 
 
 def measure(model, rows, repeats):
     """Everything the command reports, as one object."""
-    n_bytes, n_prefill, reads = bytes_of_a_pass(model), min(PREFILL, model.config.n_ctx), streaming_reads(STREAMED)
-    seconds = medians(reads | passes(model, rows), repeats, model.backend.synchronize)  # in turns: others use the memory too
+    n_bytes, n_prefill, reads = (
+        bytes_of_a_pass(model),
+        min(PREFILL, model.config.n_ctx),
+        streaming_reads(STREAMED),
+    )
+    # in turns: others use the memory too
+    seconds = medians(reads | passes(model, rows), repeats, model.backend.synchronize)
     bandwidth = STREAMED / min(seconds[name] for name in reads)
-    table = [{"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9} for n in rows]
+    table = [
+        {"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9}
+        for n in rows
+    ]
     return {
         "bandwidth_gb_per_s": bandwidth / 1e9,
         "weights_bytes": n_bytes,
         "rows": table,
-        "prefill": {"tokens": n_prefill, "milliseconds": 1e3 * prefill_seconds(model, n_prefill, max(1, repeats // 4))},
+        "prefill": {
+            "tokens": n_prefill,
+            "milliseconds": 1e3 * prefill_seconds(model, n_prefill, max(1, repeats // 4)),
+        },
         "kernels": kernels_of(model),
         "breakdown": breakdown(model, repeats),
     }
@@ -180,11 +218,17 @@ def measure(model, rows, repeats):
 def show(result):
     """The same for people."""
     bandwidth, first = result["bandwidth_gb_per_s"], result["rows"][0]
-    print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {result['weights_bytes'] / 1e9:.3f} GB of weights.\n")
-    print(f"{'rows':>5} {'ms':>9} {'GB/s':>6} {'of streaming':>13} {'against ' + str(first['rows']) + ' row':>14}")
+    print(
+        f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {result['weights_bytes'] / 1e9:.3f} GB of weights.\n"
+    )
+    print(
+        f"{'rows':>5} {'ms':>9} {'GB/s':>6} {'of streaming':>13} {'against ' + str(first['rows']) + ' row':>14}"
+    )
     for row in result["rows"]:
         share, ratio = row["gb_per_s"] / bandwidth, row["milliseconds"] / first["milliseconds"]
-        print(f"{row['rows']:>5} {row['milliseconds']:>9.3f} {row['gb_per_s']:>6.1f} {share:>12.0%} {ratio:>14.2f}")
+        print(
+            f"{row['rows']:>5} {row['milliseconds']:>9.3f} {row['gb_per_s']:>6.1f} {share:>12.0%} {ratio:>14.2f}"
+        )
     print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms".format(**result["prefill"]))
     print("\nKernels:")
     for shape, kernel in result["kernels"].items():
@@ -206,13 +250,15 @@ def profile(
     exact=False,
     json=False,
 ):
-    """Time passes over several numbers of rows against the speed of memory, and say where the time goes.
+    """Time passes over several numbers of rows against the speed of memory, and say where the time
+    goes.
 
     Args:
         target_model_size: a size in models_dir, or a folder
         models_dir: where the folders of the sizes are
         weights: checkpoint, or random (any size, no files needed)
-        rows: how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is verifying
+        rows: how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is
+            verifying
         repeats: of each measurement; medians are reported
         backend: numpy or cupy
         dtype: float32, or float16 with cupy
@@ -229,12 +275,16 @@ def profile(
     arrays = get_backend(backend, kernels, exact, dtype)
     if weights == "random":
         if target_model_size not in SIZES:
-            raise InputError(f"--target_model_size {target_model_size!r}: expected one of {', '.join(SIZES)}")
+            raise InputError(
+                f"--target_model_size {target_model_size!r}: expected one of {', '.join(SIZES)}"
+            )
         model = random_model(SIZES[target_model_size], arrays)
     else:
         model = load_model(find_folder(target_model_size, models_dir), arrays)
     if max(counts) > model.config.n_ctx:
-        raise InputError(f"--rows {max(counts)}: expected at most {model.config.n_ctx}, the context")
+        raise InputError(
+            f"--rows {max(counts)}: expected at most {model.config.n_ctx}, the context"
+        )
     result = measure(model, counts, repeats)
     if json:
         print(json_format.dumps(result))

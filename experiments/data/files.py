@@ -1,4 +1,6 @@
-"""What a command writes: files that are checked before its work begins, and whole or not there; and the machine it ran on."""
+"""What a command writes: files that are checked before its work begins, and whole or not there; and
+the machine it ran on.
+"""
 
 import datetime
 import os
@@ -17,9 +19,17 @@ def check_output(flag, path, endings):
     """Raises InputError unless a file of that name, with one of these endings, can be written."""
     path = Path(path)
     if not path.name.endswith(endings):
-        raise InputError(f"--{flag} {str(path)!r}: expected a name that ends in {' or '.join(endings)}")
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError(f"--{flag} {str(path)!r}: cannot be written; give a file in a folder that is there and yours")
+        raise InputError(
+            f"--{flag} {str(path)!r}: expected a name that ends in {' or '.join(endings)}"
+        )
+    if (
+        path.is_dir()
+        or not path.parent.is_dir()
+        or not os.access(path if path.exists() else path.parent, os.W_OK)
+    ):
+        raise InputError(
+            f"--{flag} {str(path)!r}: cannot be written; give a file in a folder that is there and yours"
+        )
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""Prompt sets: reading the files people already have, and a set of story openings for the embedded pair.
+"""Prompt sets: reading the files people already have, and a set of story openings for the embedded
+pair.
 
 A file holds one of these forms, recognised by how it begins; .gz and .bz2 are read as they are:
 
@@ -54,14 +55,17 @@ def read_bytes(path):
 
 
 def read_lines(path):
-    """The lines of a text file, which may be packed. Raises InputError with the line that is not UTF-8."""
+    """The lines of a text file, which may be packed. Raises InputError with the line that is not
+    UTF-8.
+    """
     data = read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InputError(f"{path}, line {line}: is not UTF-8; convert the file first") from None
-    return [line.removesuffix("\r") for line in text.split("\n")]  # not splitlines: JSON strings may hold U+2028
+    # not splitlines: JSON strings may hold U+2028
+    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def text_of(record, where):
@@ -69,7 +73,9 @@ def text_of(record, where):
     if isinstance(record, dict):
         field = next((name for name in FIELDS if name in record), None)
         if field is None:
-            raise InputError(f"{where}: its fields are {', '.join(record) or 'none'}; expected one of {', '.join(FIELDS)}")
+            raise InputError(
+                f"{where}: its fields are {', '.join(record) or 'none'}; expected one of {', '.join(FIELDS)}"
+            )
         text = record[field]
         if field == "turns" and isinstance(text, list):
             text = text[0] if text else ""
@@ -95,15 +101,21 @@ def hellaswag(lines, path):
     for i in range(0, len(lines), 6):
         block = lines[i : i + 6]
         if len(block) < 6:
-            raise InputError(f"{path}, line {i + 1}: the last block has {len(block)} lines; expected 6, as HellaSwag has")
+            raise InputError(
+                f"{path}, line {i + 1}: the last block has {len(block)} lines; expected 6, as HellaSwag has"
+            )
         if not re.fullmatch("[0-3]", block[1].strip()):
-            raise InputError(f"{path}, line {i + 2}: {block[1][:40]!r}; expected the number of the right ending, 0 to 3")
+            raise InputError(
+                f"{path}, line {i + 2}: {block[1][:40]!r}; expected the number of the right ending, 0 to 3"
+            )
         found.append((f"{path}, line {i + 1}", block[0]))
     return found
 
 
 def read_prompts(path):
-    """The prompts of a file, as texts. Raises InputError that names the line of the one that cannot be used."""
+    """The prompts of a file, as texts. Raises InputError that names the line of the one that cannot
+    be used.
+    """
     path = Path(path)
     lines = read_lines(path)
     places = [(f"{path}, line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
@@ -111,7 +123,10 @@ def read_prompts(path):
     named = {".txt", ".json", ".jsonl"} & {*path.suffixes}
     if named != {".txt"} and first.startswith("["):
         records = parse_json("\n".join(lines), path)
-        found = [(f"{path}, item {i}", text_of(record, f"{path}, item {i}")) for i, record in enumerate(records, 1)]
+        found = [
+            (f"{path}, item {i}", text_of(record, f"{path}, item {i}"))
+            for i, record in enumerate(records, 1)
+        ]
     elif named & {".json", ".jsonl"} or not named and first.startswith("{"):
         found = [(where, text_of(parse_json(line, where), where)) for where, line in places]
     elif len(lines) > 1 and re.fullmatch("[0-3]", lines[1].strip()):
@@ -124,14 +139,18 @@ def read_prompts(path):
         if re.search("[\ud800-\udfff]", text):
             raise InputError(f"{where}: has a lone surrogate; expected valid Unicode")
     if not found:
-        raise InputError(f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line")
+        raise InputError(
+            f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
+        )
     return [text for _, text in found]
 
 
 def choose_prompts(prompts, n_prompts, encoder, longest):
-    """(ids of the first n_prompts prompts of up to `longest` tokens, how many longer ones were passed over).
+    """(ids of the first n_prompts prompts of up to `longest` tokens, how many longer ones were
+    passed over).
 
-    prompts is a file, or "" for the built-in stories; n_prompts 0 is all. Raises InputError where none is left.
+    prompts is a file, or "" for the built-in stories; n_prompts 0 is all. Raises InputError where
+    none is left.
     """
     found, n_skipped = [], 0
     for text in read_prompts(prompts) if prompts else STORIES:
@@ -143,6 +162,10 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
         else:
             n_skipped += 1
     if not found:
-        room = f"all {n_skipped} prompts are longer than the {longest} tokens that the context leaves"
-        raise InputError(f"{prompts or 'the built-in prompts'}: {room}; give shorter ones or a smaller --n_tokens_to_generate")
+        room = (
+            f"all {n_skipped} prompts are longer than the {longest} tokens that the context leaves"
+        )
+        raise InputError(
+            f"{prompts or 'the built-in prompts'}: {room}; give shorter ones or a smaller --n_tokens_to_generate"
+        )
     return found, n_skipped

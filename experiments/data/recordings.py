@@ -7,11 +7,13 @@ JSON Lines, packed where the name ends in .gz:
     {"prompt": [token ids], "tokens": [token ids]}                              one line for each text
     {"end": 12}                                                                 how many there were; without it, it is truncated
 
-At a temperature above 0 a text has four fields more, with an entry for each token, of the target's distribution p there,
-after temperature, top-k and top-p: "p", the token's own probability; "top_ids" and "top_p", the likeliest tokens and their
-probabilities; "rest", the mass of all others. Probabilities have six digits.
+At a temperature above 0 a text has four fields more, with an entry for each token, of the target's
+distribution p there, after temperature, top-k and top-p: "p", the token's own probability;
+"top_ids" and "top_p", the likeliest tokens and their probabilities; "rest", the mass of all others.
+Probabilities have six digits.
 
-A foreign log is JSON Lines of texts: {"prompt": "...", "output": "..."} (or completion, or response), from any program.
+A foreign log is JSON Lines of texts: {"prompt": "...", "output": "..."} (or completion, or
+response), from any program.
 """
 
 import gzip
@@ -23,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.outputs import whole
-from experiments.prompts import parse_json, read_lines
+from experiments.data.files import whole
+from experiments.data.prompts import parse_json, read_lines
 from sampling import Filter
 from utils import InputError
 
@@ -52,8 +54,14 @@ class Log:
 
     @property
     def filter(self):
-        """How a neural draft has to draft: as the target did, or greedily where the log does not tell."""
-        return Filter() if self.foreign else Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
+        """How a neural draft has to draft: as the target did, or greedily where the log does not
+        tell.
+        """
+        return (
+            Filter()
+            if self.foreign
+            else Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
+        )
 
 
 def digits(values):
@@ -61,7 +69,9 @@ def digits(values):
 
 
 def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
-    """What the log keeps of the target's distributions at the tokens it drew: `top` entries, none of probability 0."""
+    """What the log keeps of the target's distributions at the tokens it drew: `top` entries, none
+    of probability 0.
+    """
     found = {name: [] for name in PROBABILITIES}
     for row, token in zip(p, tokens):
         ids = np.argsort(-row, kind="stable")[:top]
@@ -77,7 +87,10 @@ def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
 def write_log(path, header):
     """A function that adds a text; the file appears when the block ends well."""
     n = 0
-    with whole(path) as part, (gzip.open if str(path).endswith(".gz") else open)(part, "wt", encoding="utf-8") as file:
+    with (
+        whole(path) as part,
+        (gzip.open if str(path).endswith(".gz") else open)(part, "wt", encoding="utf-8") as file,
+    ):
 
         def add(text):
             nonlocal n
@@ -95,16 +108,22 @@ def ids_in(values, n_vocab):
 
 def check_text(text, where, n_vocab, sampled):
     """Raises InputError for a line that is not a text of the log."""
-    good = isinstance(text, dict) and all(text.get(name) and ids_in(text[name], n_vocab) for name in ("prompt", "tokens"))
+    good = isinstance(text, dict) and all(
+        text.get(name) and ids_in(text[name], n_vocab) for name in ("prompt", "tokens")
+    )
     if good and sampled:
         n = len(text["tokens"])
         lists = [text.get(name) for name in PROBABILITIES]
         good = all(isinstance(values, list) and len(values) == n for values in lists)
-        good = good and all(ids_in(ids, n_vocab) and len(ids) == len(p) for ids, p in zip(lists[1], lists[2]))
+        good = good and all(
+            ids_in(ids, n_vocab) and len(ids) == len(p) for ids, p in zip(lists[1], lists[2])
+        )
         values = [*lists[0], *lists[3], *chain(*lists[2])] if good else []
         good = good and all(type(value) in (int, float) and 0 <= value <= 1 for value in values)
     if not good:
-        raise InputError(f"{where}: expected a text with prompt and tokens as ids below {n_vocab}; record the log again")
+        raise InputError(
+            f"{where}: expected a text with prompt and tokens as ids below {n_vocab}; record the log again"
+        )
 
 
 def foreign_texts(lines, encoder):
@@ -112,11 +131,20 @@ def foreign_texts(lines, encoder):
     texts = []
     for where, line in lines:
         record = parse_json(line, where)
-        output = next((record[name] for name in OUTPUTS if name in record), None) if isinstance(record, dict) else None
+        output = (
+            next((record[name] for name in OUTPUTS if name in record), None)
+            if isinstance(record, dict)
+            else None
+        )
         if not isinstance(output, str) or not isinstance(record.get("prompt"), str):
-            raise InputError(f"{where}: expected texts under prompt and {', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}")
+            raise InputError(
+                f"{where}: expected texts under prompt and {', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}"
+            )
         try:
-            prompt, tokens = encoder.encode(record["prompt"]) or [encoder.end_of_text], encoder.encode(output)
+            prompt, tokens = (
+                encoder.encode(record["prompt"]) or [encoder.end_of_text],
+                encoder.encode(output),
+            )
         except ValueError as error:
             raise InputError(f"{where}: {error}") from None
         if not tokens:
@@ -126,23 +154,35 @@ def foreign_texts(lines, encoder):
 
 
 def read_log(path, encoder):
-    """The Log in a file. encoder() -> Encoder is asked for the tokenizer of a foreign one. Raises InputError."""
+    """The Log in a file. encoder() -> Encoder is asked for the tokenizer of a foreign one. Raises
+    InputError.
+    """
     path = Path(path)
-    lines = [(f"{path}, line {i}", line) for i, line in enumerate(read_lines(path), 1) if line.strip()]
+    lines = [
+        (f"{path}, line {i}", line) for i, line in enumerate(read_lines(path), 1) if line.strip()
+    ]
     if not lines:
-        raise InputError(f"{path}: is empty; expected a log that record wrote, or JSON Lines of prompt and output")
+        raise InputError(
+            f"{path}: is empty; expected a log that record wrote, or JSON Lines of prompt and output"
+        )
     header = parse_json(lines[0][1], lines[0][0])
     if not isinstance(header, dict) or "format" not in header:
         cutter = encoder()
         return Log(foreign_texts(lines, cutter), cutter.fingerprint, cutter.n_vocab)
     if header["format"] != FORMAT or header.get("version") != VERSION:
         found = f"{header['format']!r}, version {header.get('version')!r}"
-        raise InputError(f"{path}: is {found}; expected {FORMAT!r}, version {VERSION}: record the log again")
+        raise InputError(
+            f"{path}: is {found}; expected {FORMAT!r}, version {VERSION}: record the log again"
+        )
     try:
-        log = Log([], header["tokenizer"], header["n_vocab"] + 0, header["target"], header["settings"])
+        log = Log(
+            [], header["tokenizer"], header["n_vocab"] + 0, header["target"], header["settings"]
+        )
         greedy = log.filter.greedy
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path}: its first line lacks the tokenizer or the settings; record the log again") from None
+        raise InputError(
+            f"{path}: its first line lacks the tokenizer or the settings; record the log again"
+        ) from None
     end = None
     for where, line in lines[1:]:
         try:
@@ -155,5 +195,7 @@ def read_log(path, encoder):
         check_text(value, where, log.n_vocab, not greedy)
         log.texts.append(value)
     if end != len(log.texts) or not end:
-        raise InputError(f"{path}: is truncated after {len(log.texts)} texts; copy it or record it again, expected an end line")
+        raise InputError(
+            f"{path}: is truncated after {len(log.texts)} texts; copy it or record it again, expected an end line"
+        )
     return log

@@ -1,11 +1,13 @@
 """K that nobody has to tune: each round, the K with the most tokens per second to be expected.
 
-With acceptance rate a, a round of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens (Leviathan et al. 2023,
-equation 1). A look-up of n-grams finds something to draft in a share h of the rounds only, the others yield one token.
-What a round of K drafts costs is measured before the text begins, a and h while it is written. K = 0 is plain decoding:
-nothing is learned from that, so now and then, ever more rarely, a round is drafted all the same.
+With acceptance rate a, a round of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens
+(Leviathan et al. 2023, equation 1). A look-up of n-grams finds something to draft in a share h of
+the rounds only, the others yield one token. What a round of K drafts costs is measured before the
+text begins, a and h while it is written. K = 0 is plain decoding: nothing is learned from that, so
+now and then, ever more rarely, a round is drafted all the same.
 
-K depends on the rounds before, never on what will be drawn next, so the law of the text is the target's whatever is chosen.
+K depends on the rounds before, never on what will be drawn next, so the law of the text is the
+target's whatever is chosen.
 """
 
 import time
@@ -15,24 +17,29 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from tqdm import tqdm
 
-from experiments.profiling import PAST
-from experiments.running import drafter_of
+from experiments.commands.profile import PAST
+from experiments.decoding.running import drafter_of
 from sampling import verify
 
 MAX_K = 8
-TRIED = (0, 1, 2, 4, 8)  # rounds that are timed; a straight line through those with drafts takes out the noise
+# rounds that are timed; a straight line through those with drafts takes out the noise
+TRIED = (0, 1, 2, 4, 8)
 BUDGET = 1.0  # seconds for all of that, unless two rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
-WORTH = 1.02  # the least speed for which to draft: asking for a draft costs a little, too, where none is found
+# the least speed for which to draft: asking for a draft costs a little, too, where none is found
+WORTH = 1.02
 TRIALS = 0.01  # the share of the time that drafts may cost that do not pay, the first ones apart
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
-COSTS = WeakKeyDictionary()  # {target: {(draft, filter): costs}}, for as long as the target is in use
+# {target: {(draft, filter): costs}}, for as long as the target is in use
+COSTS = WeakKeyDictionary()
 
 
 def round_costs(target, draft, filter):
-    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. Without a draft n-grams are looked up."""
+    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. Without a
+    draft n-grams are looked up.
+    """
     known = COSTS.setdefault(target, {})
     if (draft, filter) not in known:
         known[draft, filter] = measured_costs(target, draft, filter)
@@ -40,7 +47,9 @@ def round_costs(target, draft, filter):
 
 
 def measured_costs(target, draft, filter):
-    """Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as it will in a text."""
+    """Whole rounds are timed: between passes of the target, a draft finds its weights in no cache,
+    as it will in a text.
+    """
     rng, seconds = np.random.default_rng(0), {K: [] for K in TRIED}
     drafter, cache = drafter_of(target, draft, filter, rng), target.new_cache()
     n_ctx = min(model.config.n_ctx for model in (target, draft or target))
@@ -56,9 +65,11 @@ def measured_costs(target, draft, filter):
     begin = time.perf_counter()
     while not seconds[0] or time.perf_counter() < begin + BUDGET:
         for K in tqdm((*TRIED, *TRIED), desc="costs of K", delay=1, leave=False, disable=None):
-            one_round(K if draft else 0)  # not counted: as most rounds before are, as n-grams seldom find anything
+            # not counted: as most rounds before are, as n-grams seldom find anything
+            one_round(K if draft else 0)
             seconds[K].append(one_round(K))
-    plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)  # a disturbed round is slow, none is too fast
+    # a disturbed round is slow, none is too fast
+    plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)
     slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))
     return [1.0, *(float(first + slope * K) for K in range(1, MAX_K + 1))]
 
@@ -71,12 +82,14 @@ class AdaptiveK:
         self.accepted, self.examined = PRIOR[0] * PRIOR[1], PRIOR[1]
         self.drafted = self.asked = 1.0  # rounds with a draft, and rounds for which one was asked
         self.K = 0  # of the round before
-        self.patience = self.waited = 0  # plain rounds to come before the next trial, and how many there were
+        # plain rounds to come before the next trial, and how many there were
+        self.patience = self.waited = 0
 
     def speeds(self, a):
         """Expected tokens in the time of a round without drafts, for K = 0, 1, 2, ...
 
-        theory.speedup for all of them in one go, as a sum that grows with K: every round asks twice.
+        theory.speedup for all of them in one go, as a sum that grows with K: every round asks
+        twice.
         """
         h, tokens = self.drafted / self.asked, accumulate(a**K for K in range(len(self.costs)))
         return [(h * n + 1 - h) / (h * cost + 1 - h) for n, cost in zip(tokens, self.costs)]
@@ -95,12 +108,16 @@ class AdaptiveK:
     def choose(self):
         a = self.accepted / self.examined
         best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__)
-        hopeful = a + (a * (1 - a) / self.examined) ** 0.5  # a standard error: a little bad luck does not end it
+        # a standard error: a little bad luck does not end it
+        hopeful = a + (a * (1 - a) / self.examined) ** 0.5
         if self.speeds(hopeful)[best] >= WORTH:
             self.patience = self.waited = 0
             return best
         self.waited += 1
         if self.waited <= self.patience:
             return 0
-        self.waited, self.patience = 0, min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128)
+        self.waited, self.patience = (
+            0,
+            min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128),
+        )
         return best

@@ -1,11 +1,13 @@
 """Many texts at once: the loops of sampling.py, one thread each, whose passes are put together.
 
-A decoding loop knows one text, and stays as it is. Where it would read with the model, it hands its request in here and
-waits. When every text that is being decoded waits, those that want the same model are served in one pass, each row of it
-with its own past (gpt2.forward). So each text advances by its own accepted length, has its own random numbers and ends
-where it ends; then the next text takes its place.
+A decoding loop knows one text, and stays as it is. Where it would read with the model, it hands its
+request in here and waits. When every text that is being decoded waits, those that want the same
+model are served in one pass, each row of it with its own past (gpt2.forward). So each text advances
+by its own accepted length, has its own random numbers and ends where it ends; then the next text
+takes its place.
 
-Drafts are served before the target, so that the target's pass finds every text with its draft ready.
+Drafts are served before the target, so that the target's pass finds every text with its draft
+ready.
 """
 
 import threading
@@ -13,14 +15,18 @@ from queue import SimpleQueue
 
 
 class Request:
-    """A read that a text's loop waits for: which text, which of the models, what to read, and where the logits go."""
+    """A read that a text's loop waits for: which text, which of the models, what to read, and where
+    the logits go.
+    """
 
     def __init__(self, text, model, arguments):
         self.text, self.model, self.arguments, self.answer = text, model, arguments, SimpleQueue()
 
 
 class BatchedModel:
-    """Stands in for a model in the decoding loop of one text: its `read` takes part in a pass over all texts."""
+    """Stands in for a model in the decoding loop of one text: its `read` takes part in a pass over
+    all texts.
+    """
 
     def __init__(self, text, model, inbox):
         self.text, self.model, self.inbox = text, model, inbox
@@ -52,9 +58,9 @@ def serve(requests):
 def decode_together(tasks, models, batch_size):
     """Yield what the tasks return, in their order; batch_size of them run at a time.
 
-    tasks: functions of the models, which are given to them as BatchedModels (a None stays None). Of models that texts
-    wait for, the last is served first. What a task raises is raised here and ends the others. Memory: at most batch_size
-    times the caches that a task makes.
+    tasks: functions of the models, which are given to them as BatchedModels (a None stays None). Of
+    models that texts wait for, the last is served first. What a task raises is raised here and ends
+    the others. Memory: at most batch_size times the caches that a task makes.
     """
     inbox, waiting, finished, n_started, n_yielded = SimpleQueue(), [], {}, 0, 0
 
@@ -73,7 +79,13 @@ def decode_together(tasks, models, batch_size):
                 n_started += 1
             if len(waiting) == len(live) > 0:  # nobody computes: the next pass
                 model = max((request.model for request in waiting), key=models.index)
-                serve([request for request in sorted(waiting, key=lambda one: one.text) if request.model is model])
+                serve(
+                    [
+                        request
+                        for request in sorted(waiting, key=lambda one: one.text)
+                        if request.model is model
+                    ]
+                )
                 waiting = [request for request in waiting if request.model is not model]
             message = inbox.get()
             if isinstance(message, Request):

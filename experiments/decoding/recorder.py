@@ -1,8 +1,10 @@
-"""Watching speculative decoding from outside: every number of every round, without a line of the loop changed.
+"""Watching speculative decoding from outside: every number of every round, without a line of the
+loop changed.
 
-All that the loop uses is passed in, so all of it can be listened to: the drafter (its drafts and q), the filter of the
-target's logits (p), the random numbers of the rule (its coins u) and the clock around each. `Watch` keeps what it hears as
-one note a round; the trace in the terminal and the report in the browser (experiments/report.py) show its notes.
+All that the loop uses is passed in, so all of it can be listened to: the drafter (its drafts and
+q), the filter of the target's logits (p), the random numbers of the rule (its coins u) and the
+clock around each. `Watch` keeps what it hears as one note a round; the trace in the terminal and
+the report in the browser (experiments/showing/page.py) show its notes.
 """
 
 import os
@@ -12,9 +14,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from experiments.coupling import Noisy
-from experiments.profiling import Clock
-from experiments.running import drafter_of
+from experiments.commands.profile import Clock
+from experiments.decoding.gumbel import Noisy
+from experiments.decoding.running import drafter_of
 from sampling import Filter, residual, speculative
 
 N_LIKELY = 4  # candidates a note keeps of each distribution
@@ -42,7 +44,8 @@ def likeliest(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
 
 
 class Watch:
-    """Runs the speculative loop and keeps a note of each of its rounds after the prefill, in `notes`:
+    """Runs the speculative loop and keeps a note of each of its rounds after the prefill, in
+    `notes`:
 
     round       the Round itself
     draft       the drafted tokens
@@ -53,7 +56,7 @@ class Watch:
     residual    after a rejection, [(token, probability)] of the likeliest replacements; none where `coupled`
     seconds     of the draft, of the target, and of the rest, the rule, the filter and the loop around them
 
-    coupled: draft and target share the noise of each position (experiments/coupling.py).
+    coupled: draft and target share the noise of each position (experiments/decoding/gumbel.py).
     """
 
     def __init__(self, coupled=False):
@@ -64,7 +67,7 @@ class Watch:
         return time.perf_counter() - self.aside
 
     def decode(self, target, draft, ids, n_tokens, K, filter, seed, ended, confidence=0.0):
-        """The rounds of the speculative loop, as experiments.running.decode yields them."""
+        """The rounds of the speculative loop, as experiments.decoding.running.decode yields them."""
         self.notes, timing, rng = [], Clock(), np.random.default_rng(seed)
         p, q, coins = Tap(filter), Tap(filter), Tap(rng.random)
         of_target, of_draft = p, q
@@ -74,7 +77,11 @@ class Watch:
         drafter = drafter_of(target, draft, of_draft, rng, confidence)
         proposals = Tap(timing.timed("draft", drafter.propose))
         rounds = speculative(
-            SimpleNamespace(config=target.config, new_cache=target.new_cache, read=timing.timed("target", target.read)),
+            SimpleNamespace(
+                config=target.config,
+                new_cache=target.new_cache,
+                read=timing.timed("target", target.read),
+            ),
             SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=proposals),
             *(ids, n_tokens, K, of_target, SimpleNamespace(random=coins), ended),
         )
@@ -100,13 +107,20 @@ class Watch:
         ((draft, q_drawn),) = proposals
         p, q = np.concatenate(p), np.concatenate(q) if q else q_drawn
         places = np.arange(len(draft))
-        note = SimpleNamespace(round=one, draft=[int(token) for token in draft], residual=None, likely=[])
+        note = SimpleNamespace(
+            round=one, draft=[int(token) for token in draft], residual=None, likely=[]
+        )
         note.p, note.q = p[places, draft].tolist(), q[places, draft].tolist()
         note.overlap = np.minimum(p[:-1], q).sum(axis=-1).tolist()
         note.coins = [] if self.coupled else coins[: one.examined]
         for i, token in enumerate(one.tokens):
             drafted = i < len(draft)
-            shown = {*likeliest(p[i]), *(likeliest(q[i]) if drafted else ()), *note.draft[i : i + 1], int(token)}
+            shown = {
+                *likeliest(p[i]),
+                *(likeliest(q[i]) if drafted else ()),
+                *note.draft[i : i + 1],
+                int(token),
+            }
             rows = [(x, float(p[i, x]), float(q[i, x]) if drafted else None) for x in shown]
             note.likely.append(sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0])))
         if one.accepted < one.examined and not self.coupled:
@@ -117,24 +131,32 @@ class Watch:
         return note
 
     def usual_acceptance_rate(self):
-        """What the usual rule is expected to accept of the drafts that were examined here; None where none was."""
-        overlaps = [overlap for note in self.notes for overlap in note.overlap[: note.round.examined]]
+        """What the usual rule is expected to accept of the drafts that were examined here; None
+        where none was.
+        """
+        overlaps = [
+            overlap for note in self.notes for overlap in note.overlap[: note.round.examined]
+        ]
         return sum(overlaps) / len(overlaps) if overlaps else None
 
 
 # ---------------------------------------------------------------- the trace in the terminal
 
 MARKS = {"draft": ("", "|"), "correction": ("[", "]"), "bonus": ("(", ")"), "target": ("{", "}")}
-COLOURS = {"draft": "32", "correction": "1;31", "bonus": "1;34", "target": "1;33", "aside": "2"}  # as in ESC [ ... m
+# as in ESC [ ... m
+COLOURS = {"draft": "32", "correction": "1;31", "bonus": "1;34", "target": "1;33", "aside": "2"}
 
 
 def in_colour(stream):
-    """Whether to colour what goes there: a terminal that can, and a user who has not set NO_COLOR (no-color.org)."""
+    """Whether to colour what goes there: a terminal that can, and a user who has not set NO_COLOR
+    (no-color.org).
+    """
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def printable(text):
-    r"""Text on one line: a line break as \n, and whatever else a terminal would obey, as Python spells it.
+    r"""Text on one line: a line break as \n, and whatever else a terminal would obey, as Python
+    spells it.
 
     >>> print(printable("é\n\x1b[2J"))
     é\n\x1b[2J
@@ -143,12 +165,23 @@ def printable(text):
 
 
 class Trace:
-    """A `show` of timed_run: each round of a watched run on a line, every token in the marks of where it came from."""
+    """A `show` of timed_run: each round of a watched run on a line, every token in the marks of
+    where it came from.
+    """
 
     def __init__(self, watch, encoder, out=None):
         self.watch, self.encoder, self.out = watch, encoder, out or sys.stdout
-        self.coloured, self.decode, self.n_rounds = in_colour(self.out), encoder.incremental_decoder(), 0
-        names = {"draft": "accepted draft", "correction": "correction", "bonus": "bonus", "target": "target alone"}
+        self.coloured, self.decode, self.n_rounds = (
+            in_colour(self.out),
+            encoder.incremental_decoder(),
+            0,
+        )
+        names = {
+            "draft": "accepted draft",
+            "correction": "correction",
+            "bonus": "bonus",
+            "target": "target alone",
+        }
         legend = "  ".join(self.marked(name, source) for source, name in names.items())
         print(f"round  accepted  text    {legend}", file=self.out, flush=True)
 
@@ -161,11 +194,15 @@ class Trace:
     def __call__(self, one=None):
         """Show the Round that has just been watched; None ends the text."""
         if one is None:
-            rest = printable(self.decode([], final=True))  # bytes of a character that was never finished
+            # bytes of a character that was never finished
+            rest = printable(self.decode([], final=True))
             line = " " * 17 + rest if rest else None
         else:
             self.n_rounds += 1
-            pieces = [self.marked(printable(self.decode([token])), source) for token, source in zip(one.tokens, one.sources)]
+            pieces = [
+                self.marked(printable(self.decode([token])), source)
+                for token, source in zip(one.tokens, one.sources)
+            ]
             line = f"{self.n_rounds:>5}  {f'{one.accepted}/{one.examined}':>8}  " + "".join(pieces)
             for token in self.watch.notes[-1].draft[one.accepted : one.examined]:
                 line += self.paint(f'  not "{printable(self.encoder.decode([token]))}"', "aside")

@@ -1,4 +1,6 @@
-"""Running a decoding loop under a clock, counting what it did, and explaining two greedy texts that differ."""
+"""Running a decoding loop under a clock, counting what it did, and explaining two greedy texts that
+differ.
+"""
 
 import time
 
@@ -10,15 +12,31 @@ from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, specula
 
 def drafter_of(target, draft, filter, rng, confidence=0.0):
     """What drafts for the target: a model, or the look-up of n-grams where draft is None."""
-    return NeuralDrafter(draft, filter, rng, confidence) if draft else NGramDrafter(target.config.n_vocab)
+    return (
+        NeuralDrafter(draft, filter, rng, confidence)
+        if draft
+        else NGramDrafter(target.config.n_vocab)
+    )
 
 
 def decode(
-    decoder, target, draft, ids, n_tokens, K, filter, seed, ended=never, confidence=0.0, wrap=lambda *pair: pair
+    decoder,
+    target,
+    draft,
+    ids,
+    n_tokens,
+    K,
+    filter,
+    seed,
+    ended=never,
+    confidence=0.0,
+    wrap=lambda *pair: pair,
 ):
-    """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams are looked up.
+    """The rounds of one decoder, "autoregressive" or "speculative"; where draft is None, n-grams
+    are looked up.
 
-    wrap(drafter, filter) may put something between them and the loop: a clock, or another's verdict.
+    wrap(drafter, filter) may put something between them and the loop: a clock, or another's
+    verdict.
     """
     rng = np.random.default_rng(seed)
     if decoder == "autoregressive":
@@ -44,18 +62,25 @@ def visible(ids, encoder):
 
 
 def streaming(encoder, begin=""):
-    """A `show` of timed_run that prints the text as it comes, after what it begins with, and a line break at the end."""
+    """A `show` of timed_run that prints the text as it comes, after what it begins with, and a line
+    break at the end.
+    """
     decode = encoder.incremental_decoder()
     print(begin, end="", flush=True)
 
     def show(one=None):
-        print(decode(visible(one.tokens, encoder)) if one else decode([], final=True) + "\n", end="", flush=True)
+        print(
+            decode(visible(one.tokens, encoder)) if one else decode([], final=True) + "\n",
+            end="",
+            flush=True,
+        )
 
     return show
 
 
 def timed_run(rounds, n_tokens, encoder, show, clock=time.perf_counter):
-    """Consume a decoding loop and time it: its rounds, and what the JSON object says of any decoder.
+    """Consume a decoding loop and time it: its rounds, and what the JSON object says of any
+    decoder.
 
     show, where there is one, is called with each Round, and without one at the end.
     """
@@ -81,8 +106,13 @@ def timed_run(rounds, n_tokens, encoder, show, clock=time.perf_counter):
 
 
 def speculation(done):
-    """What it says of the speculative decoder beside that. Acceptance rate: accepted / examined, null if none was."""
-    counts = {name: sum(getattr(one, name) for one in done) for name in ("drafted", "examined", "accepted")}
+    """What it says of the speculative decoder beside that. Acceptance rate: accepted / examined,
+    null if none was.
+    """
+    counts = {
+        name: sum(getattr(one, name) for one in done)
+        for name in ("drafted", "examined", "accepted")
+    }
     return {
         "rounds": len(done),
         **counts,
@@ -92,10 +122,11 @@ def speculation(done):
 
 
 def explain_difference(target, ids, first, second):
-    """Why two greedy texts differ: the place, the gap between the two best logits there, and a verdict.
+    """Why two greedy texts differ: the place, the gap between the two best logits there, and a
+    verdict.
 
-    The same logits, computed in one pass and one row at a time, show what rounding does to them. A gap within twice that
-    is a tie, which rounding may break either way; a larger one is a bug.
+    The same logits, computed in one pass and one row at a time, show what rounding does to them. A
+    gap within twice that is a tie, which rounding may break either way; a larger one is a bug.
     """
     pairs = list(zip(first, second))
     position = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
@@ -103,22 +134,34 @@ def explain_difference(target, ids, first, second):
     whole = target.read(text, target.new_cache())[0]
     for end in range(1, len(text) + 1):
         single = target.read(text[:end], cache)[0]
-    whole, single = np.maximum(whole, -1e4), np.maximum(single, -1e4)  # minus infinity: a token that a filter took away
+    # minus infinity: a token that a filter took away
+    whole, single = np.maximum(whole, -1e4), np.maximum(single, -1e4)
     rounding = max(abs(whole - single).max(), np.finfo(whole.dtype).eps * abs(whole).max())
     gap = np.diff(np.sort(whole)[-2:])[0]
     verdict = "tie" if gap <= 2 * rounding else "bug"
-    return {"position": position, "gap": float(gap), "float_error": float(rounding), "verdict": verdict}
+    return {
+        "position": position,
+        "gap": float(gap),
+        "float_error": float(rounding),
+        "verdict": verdict,
+    }
 
 
 def compare(first, second, target, ids, filter):
-    """What the JSON object says of the two results together; None where one of them was not asked for.
+    """What the JSON object says of the two results together; None where one of them was not asked
+    for.
 
     "difference" is there only where it needs explaining: for two greedy texts that differ.
     """
     if not (first and second):
         return {"speedup": None, "identical": None}
     identical = first["token_ids"] == second["token_ids"]
-    found = {"speedup": second["tokens_per_second"] / first["tokens_per_second"], "identical": identical}
+    found = {
+        "speedup": second["tokens_per_second"] / first["tokens_per_second"],
+        "identical": identical,
+    }
     if filter.greedy and not identical:
-        found["difference"] = explain_difference(target, ids, first["token_ids"], second["token_ids"])
+        found["difference"] = explain_difference(
+            target, ids, first["token_ids"], second["token_ids"]
+        )
     return found

@@ -1,7 +1,8 @@
-"""The latency model of a projected speedup: what a round would cost with a target that is not there, in target passes.
+"""The latency model of a projected speedup: what a round would cost with a target that is not
+there, in target passes.
 
-A round that drafts n tokens costs n c + v(n + 1): c for each drafted token, v(rows) for a target pass over that many rows,
-v(1) = 1. Between known points v is taken to be straight.
+A round that drafts n tokens costs n c + v(n + 1): c for each drafted token, v(rows) for a target
+pass over that many rows, v(1) = 1. Between known points v is taken to be straight.
 """
 
 import statistics
@@ -15,8 +16,12 @@ from utils import InputError, read_json
 def read_rows(path):
     """The rows of a results file of benchmark or replay. Raises InputError."""
     rows = read_json(Path(path)).get("rows")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and {"draft", "target", "K"} <= row.keys() for row in rows):
-        raise InputError(f"{path}: has no rows of draft, target and K; expected a results file of benchmark or replay")
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and {"draft", "target", "K"} <= row.keys() for row in rows
+    ):
+        raise InputError(
+            f"{path}: has no rows of draft, target and K; expected a results file of benchmark or replay"
+        )
     return rows
 
 
@@ -32,36 +37,57 @@ def numbers(flag, text):
 
 
 class Latency:
-    """Costs by draft and K, from flags or from a results file. Raises InputError for ones that make no sense.
+    """Costs by draft and K, from flags or from a results file. Raises InputError for ones that make
+    no sense.
 
-    draft_cost, verify_cost: as given, "" where not. costs: a results file of benchmark, "" for none.
+    draft_cost, verify_cost: as given, "" where not. costs: a results file of benchmark, "" for
+    none.
     """
 
     def __init__(self, drafts, Ks, target, costs, draft_cost, verify_cost):
         self.source, self.costs = costs, {}
         if costs and (draft_cost or verify_cost):
-            raise InputError(f"--costs {costs!r}: give either this or --draft_cost and --verify_cost")
+            raise InputError(
+                f"--costs {costs!r}: give either this or --draft_cost and --verify_cost"
+            )
         if bool(draft_cost) != bool(verify_cost):
-            raise InputError("--draft_cost and --verify_cost: a latency model needs both; give the other one too")
+            raise InputError(
+                "--draft_cost and --verify_cost: a latency model needs both; give the other one too"
+            )
         if draft_cost:
             (c,), v = numbers("draft_cost", draft_cost)[:1], numbers("verify_cost", verify_cost)
             if len(v) not in (1, len(Ks)) or min(v) == 0:
-                raise InputError(f"--verify_cost {verify_cost!r}: expected one number above 0, or one for each of {len(Ks)} K")
+                raise InputError(
+                    f"--verify_cost {verify_cost!r}: expected one number above 0, or one for each of {len(Ks)} K"
+                )
             points = [(1, 1.0), *((K + 1, cost) for K, cost in zip(Ks, v))]
-            self.costs = {(d, K): (c, points if len(v) > 1 else [(1, 1.0), (K + 1, v[0])]) for d in drafts for K in Ks}
+            self.costs = {
+                (d, K): (c, points if len(v) > 1 else [(1, 1.0), (K + 1, v[0])])
+                for d in drafts
+                for K in Ks
+            }
         elif costs:
-            rows = [row for row in read_rows(costs) if None not in (row.get("draft_cost"), row.get("verify_cost"))]
+            rows = [
+                row
+                for row in read_rows(costs)
+                if None not in (row.get("draft_cost"), row.get("verify_cost"))
+            ]
             targets = {row["target"] for row in rows}
             target = target if target in targets or len(targets) != 1 else targets.pop()
             for draft in drafts:
-                self.costs |= self.from_rows([row for row in rows if (row["draft"], row["target"]) == (draft, target)], Ks)
+                self.costs |= self.from_rows(
+                    [row for row in rows if (row["draft"], row["target"]) == (draft, target)], Ks
+                )
 
     def from_rows(self, rows, Ks):
         by_K = {K: [row for row in rows if row["K"] == K] for K in {row["K"] for row in rows}}
         median = lambda name, some: statistics.median(row[name] for row in some)  # noqa: E731
         points = [(1, 1.0)] + [(K + 1, median("verify_cost", by_K[K])) for K in sorted(by_K)]
         reached = [K for K in Ks if K <= max(by_K, default=0)]
-        return {(rows[0]["draft"], K): (median("draft_cost", by_K.get(K, rows)), points) for K in reached}
+        return {
+            (rows[0]["draft"], K): (median("draft_cost", by_K.get(K, rows)), points)
+            for K in reached
+        }
 
     def missing(self, draft, K):
         """Why there is no projection, or None."""

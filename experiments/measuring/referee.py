@@ -1,9 +1,10 @@
 """The referee: from runs to rows, and which figures may be published.
 
-A speedup is the time of our own cached autoregressive loop over the time of the speculative one: same prompts, as many
-tokens, prefill apart, medians over repeats. It is withheld, with the reason, when the counts of tokens differ, when greedy
-texts differ and rounding does not explain it, and when the 95 % interval over prompts spans 1 or cannot be had. Where
-texts are repetition loops, which are easy to draft, the row says so.
+A speedup is the time of our own cached autoregressive loop over the time of the speculative one:
+same prompts, as many tokens, prefill apart, medians over repeats. It is withheld, with the reason,
+when the counts of tokens differ, when greedy texts differ and rounding does not explain it, and
+when the 95 % interval over prompts spans 1 or cannot be had. Where texts are repetition loops,
+which are easy to draft, the row says so.
 """
 
 import statistics
@@ -11,10 +12,11 @@ from itertools import chain
 
 import numpy as np
 
-from experiments.adaptive import MAX_K
-from experiments.theory import speedup
+from experiments.decoding.adaptive_k import MAX_K
+from experiments.measuring.theory import speedup
 
-LEAST_PROMPTS = 6  # the range of n values covers their median with probability 1 - 2 ** (1 - n): 95 % needs 6
+# the range of n values covers their median with probability 1 - 2 ** (1 - n): 95 % needs 6
+LEAST_PROMPTS = 6
 LOOP = 0.2  # share of repeated 8-grams from which a text counts as a loop
 
 
@@ -25,9 +27,11 @@ def ratio(numerators, denominators):
 
 
 def interval(numerators, denominators, n_resamples=2000):
-    """The 95 % bootstrap interval over prompts of sum(numerators) / sum(denominators); None for too few prompts.
+    """The 95 % bootstrap interval over prompts of sum(numerators) / sum(denominators); None for too
+    few prompts.
 
-    Percentile method: the prompts are drawn again, with replacement, n_resamples times, always the same ones.
+    Percentile method: the prompts are drawn again, with replacement, n_resamples times, always the
+    same ones.
     """
     n = len(numerators)
     if n < LEAST_PROMPTS or not sum(denominators):
@@ -39,7 +43,9 @@ def interval(numerators, denominators, n_resamples=2000):
 
 
 def counts_of(rounds, K):
-    """By position: examined drafts, and the accepted part of them (None of none); and the histogram of accepted lengths."""
+    """By position: examined drafts, and the accepted part of them (None of none); and the histogram
+    of accepted lengths.
+    """
     positions = range(1, K + 1)
     examined = [sum(e >= i for _, e, _ in rounds) for i in positions]
     accepted = [sum(a >= i for _, _, a in rounds) for i in positions]
@@ -48,7 +54,9 @@ def counts_of(rounds, K):
 
 
 def costs_of(plain, fast):
-    """(c, v): medians over prompts of the time of a drafted token and of a pass over K + 1 rows, both in one-row passes."""
+    """(c, v): medians over prompts of the time of a drafted token and of a pass over K + 1 rows,
+    both in one-row passes.
+    """
     found = []
     for name in ("draft_seconds", "pass_seconds"):
         pairs = [(f[name], p["pass_seconds"]) for p, f in zip(plain, fast)]
@@ -62,7 +70,11 @@ def speedup_withheld(plain, fast, spread):
     tokens = [{*p["tokens"], *f["tokens"]} for p, f in zip(plain, fast)]
     if n := sum(len(counts) > 1 for counts in tokens):
         return f"the token counts differ on {n} of {len(tokens)} prompts"
-    bugs = [run["difference"]["position"] for run in fast if run["difference"] and run["difference"]["verdict"] == "bug"]
+    bugs = [
+        run["difference"]["position"]
+        for run in fast
+        if run["difference"] and run["difference"]["verdict"] == "bug"
+    ]
     if bugs:
         return f"greedy texts differ (first at token {min(bugs)}) and float rounding does not explain it: a bug"
     if spread is None:
@@ -72,7 +84,9 @@ def speedup_withheld(plain, fast, spread):
 
 
 def drafting_share(draft, K, drafted, n_rounds):
-    """h of the theory: 1 for a model, which drafts in every round; of n-grams the part of all places that they filled."""
+    """h of the theory: 1 for a model, which drafts in every round; of n-grams the part of all
+    places that they filled.
+    """
     return drafted / (K * n_rounds) if draft == "ngram" else 1
 
 
@@ -84,7 +98,9 @@ def flags_of(fast, share):
 
 
 def row_of(target, temperature, plain, fast, n_skipped, labels):
-    """One row of the results, from the runs of both decoders on the same prompts (see measuring.measure)."""
+    """One row of the results, from the runs of both decoders on the same prompts (see
+    measuring.measure).
+    """
     draft, K = fast[0]["draft"], fast[0]["K"]
     seconds, alone = ([statistics.median(run["seconds"]) for run in runs] for runs in (fast, plain))
     tokens = [run["tokens"][0] for run in fast]
@@ -105,7 +121,11 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         unpredicted = "K changes from round to round"
     else:
         unpredicted = "no round drafted all K tokens" if None in (a, c, v) else None
-    predicted = None if unpredicted else speedup(a, K, c, v, drafting_share(draft, K, sum(drafted), sum(passes)))
+    predicted = (
+        None
+        if unpredicted
+        else speedup(a, K, c, v, drafting_share(draft, K, sum(drafted), sum(passes)))
+    )
     reason = speedup_withheld(plain, fast, intervals["speedup_time"])
     counts_differ = reason is not None and reason.startswith("the token counts")
     share = ratio(*zip(*(run["repeated"] for run in fast)))
@@ -114,7 +134,10 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
     withheld["speedup_target_passes"] = reason if counts_differ else None
     withheld["measured_over_predicted"] = reason or unpredicted
     n_rounds = sum(run["ledger"]["rounds"] for run in fast)
-    split = {part: sum(run["ledger"]["split"][part] for run in fast) for part in fast[0]["ledger"]["split"]}
+    split = {
+        part: sum(run["ledger"]["split"][part] for run in fast)
+        for part in fast[0]["ledger"]["split"]
+    }
     return {
         "draft": draft,
         "target": target,
@@ -127,7 +150,9 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         "autoregressive_tokens_per_second": ratio([run["tokens"][0] for run in plain], alone),
         "tokens_per_second": ratio(tokens, seconds),
         "speedup_time": time,
-        "speedup_target_passes": None if counts_differ else ratio([sum(run["passes"]) for run in plain], passes),
+        "speedup_target_passes": None
+        if counts_differ
+        else ratio([sum(run["passes"]) for run in plain], passes),
         "acceptance_rate": a,
         "tokens_per_target_pass": ratio(written, passes),
         "draft_cost": c,
@@ -142,7 +167,9 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         "wasted_drafts": sum(drafted) - sum(accepted),
         "milliseconds_per_round": {part: 1e3 * total / n_rounds for part, total in split.items()},
         "prefill_seconds": statistics.median(s for run in fast for s in run["prefill_seconds"]),
-        "autoregressive_prefill_seconds": statistics.median(s for run in plain for s in run["prefill_seconds"]),
+        "autoregressive_prefill_seconds": statistics.median(
+            s for run in plain for s in run["prefill_seconds"]
+        ),
         "repetition": share,
         "flags": flags_of(fast, share),
         "withheld": {name: why for name, why in withheld.items() if why},

@@ -1,8 +1,9 @@
 """Runs of both decoders, taking turns on the same prompts: the raw material of the benchmark.
 
-Every text runs to its full number of tokens, past <|endoftext|> too, so that all sides write equally many. Prefill is timed
-apart. Each prompt is first run once under the ledger, which is the warm-up and says where the time goes; those runs do not
-count for the speed. Then all contenders take turns, in another order each time.
+Every text runs to its full number of tokens, past <|endoftext|> too, so that all sides write
+equally many. Prefill is timed apart. Each prompt is first run once under the ledger, which is the
+warm-up and says where the time goes; those runs do not count for the speed. Then all contenders
+take turns, in another order each time.
 """
 
 import statistics
@@ -13,9 +14,9 @@ from types import SimpleNamespace
 import numpy as np
 
 import utils
-from experiments.adaptive import AdaptiveK, round_costs
-from experiments.profiling import Clock
-from experiments.running import clocked, decode, explain_difference
+from experiments.commands.profile import Clock
+from experiments.decoding.adaptive_k import AdaptiveK, round_costs
+from experiments.decoding.running import clocked, decode, explain_difference
 from sampling import toss
 from utils import SIZES, InputError
 
@@ -23,7 +24,9 @@ N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
 
 
 def load_draft(size, models_dir, arrays, tokenizer, other):
-    """The model of a draft by size or path, None for "ngram". Raises InputError if its tokenizer has another fingerprint."""
+    """The model of a draft by size or path, None for "ngram". Raises InputError if its tokenizer
+    has another fingerprint.
+    """
     if size == "ngram":
         return None
     folder = utils.find_folder(size, models_dir)
@@ -39,33 +42,46 @@ def load_draft(size, models_dir, arrays, tokenizer, other):
 def load(target_size, draft_sizes, models_dir, weights, arrays):
     """(target, {draft size: model, None for ngram}, encoder). Raises InputError.
 
-    With random weights, a size without a folder is one of utils.SIZES, and prompts are cut by the embedded tokenizer.
+    With random weights, a size without a folder is one of utils.SIZES, and prompts are cut by the
+    embedded tokenizer.
     """
     if weights == "checkpoint":
         tokenizer = utils.load_encoder(utils.find_folder(target_size, models_dir)).fingerprint
         other = f"target {target_size}"
-        drafts = {size: load_draft(size, models_dir, arrays, tokenizer, other) for size in draft_sizes}
+        drafts = {
+            size: load_draft(size, models_dir, arrays, tokenizer, other) for size in draft_sizes
+        }
         target, _, encoder = utils.load_pair(target_size, None, models_dir, arrays)
         return target, drafts, encoder
 
     def config_of(size):
-        return SIZES[size] if size in SIZES else utils.read_config(utils.find_folder(size, models_dir))
+        return (
+            SIZES[size] if size in SIZES else utils.read_config(utils.find_folder(size, models_dir))
+        )
 
     config, drafts = config_of(target_size), {}
     embedded = Path(utils.__file__).resolve().parent / "models" / "7M"
-    encoder = utils.load_encoder(embedded if target_size in SIZES else utils.find_folder(target_size, models_dir))
+    encoder = utils.load_encoder(
+        embedded if target_size in SIZES else utils.find_folder(target_size, models_dir)
+    )
     for i, size in enumerate(draft_sizes, 1):
         if size != "ngram" and (n_vocab := config_of(size).n_vocab) != config.n_vocab:
-            raise InputError(f"draft {size} has {n_vocab} tokens, target {target_size} {config.n_vocab}: they cannot pair")
-        drafts[size] = None if size == "ngram" else utils.random_model(config_of(size), arrays, seed=i)
+            raise InputError(
+                f"draft {size} has {n_vocab} tokens, target {target_size} {config.n_vocab}: they cannot pair"
+            )
+        drafts[size] = (
+            None if size == "ngram" else utils.random_model(config_of(size), arrays, seed=i)
+        )
     return utils.random_model(config, arrays), drafts, encoder
 
 
 class Coin:
-    """A drafter and a filter that have drafts accepted with a given probability, whatever the models say.
+    """A drafter and a filter that have drafts accepted with a given probability, whatever the
+    models say.
 
-    All passes are run, so the time is real; only the verdict is not. In place of the target's distribution at each drafted
-    token comes certainty: of that token with the given probability, else of another. `verify` cannot but agree.
+    All passes are run, so the time is real; only the verdict is not. In place of the target's
+    distribution at each drafted token comes certainty: of that token with the given probability,
+    else of another. `verify` cannot but agree.
     """
 
     def __init__(self, drafter, filter, acceptance, rng):
@@ -84,15 +100,29 @@ class Coin:
         return p
 
 
-def rounds_of(target, draft, K, ids, n_tokens, filter, seed, acceptance=None, wrap=lambda *pair: pair):
-    """The rounds of a contender: autoregressive where K is 0; `acceptance`, if given, decides by coin."""
+def rounds_of(
+    target, draft, K, ids, n_tokens, filter, seed, acceptance=None, wrap=lambda *pair: pair
+):
+    """The rounds of a contender: autoregressive where K is 0; `acceptance`, if given, decides by
+    coin.
+    """
 
     def wrap_all(drafter, filter):
         if acceptance is not None:
             drafter = filter = Coin(drafter, filter, acceptance, np.random.default_rng([*seed, 1]))
         return wrap(drafter, filter)
 
-    return decode("speculative" if K else "autoregressive", target, draft, ids, n_tokens, K, filter, seed, wrap=wrap_all)
+    return decode(
+        "speculative" if K else "autoregressive",
+        target,
+        draft,
+        ids,
+        n_tokens,
+        K,
+        filter,
+        seed,
+        wrap=wrap_all,
+    )
 
 
 def recorded(function, calls, size):
@@ -107,11 +137,15 @@ def recorded(function, calls, size):
     return call
 
 
-def observed(target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=lambda part, function: function):
-    """(rounds of a contender, [(rows, seconds)] of the target's passes, [(tokens, seconds)] of the drafter's proposals).
+def observed(
+    target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=lambda part, function: function
+):
+    """(rounds of a contender, [(rows, seconds)] of the target's passes, [(tokens, seconds)] of the
+    drafter's proposals).
 
-    The lists grow as the rounds are consumed; keeping them costs less than a thousandth of a pass. timed(part, function)
-    may put a clock around the calls into the models, their caches and the filter.
+    The lists grow as the rounds are consumed; keeping them costs less than a thousandth of a pass.
+    timed(part, function) may put a clock around the calls into the models, their caches and the
+    filter.
     """
     passes, proposals = [], []
 
@@ -121,23 +155,33 @@ def observed(target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=la
             cache.write = timed("cache", cache.write)
             return cache
 
-        return SimpleNamespace(config=model.config, new_cache=new_cache, read=timed(part, model.read))
+        return SimpleNamespace(
+            config=model.config, new_cache=new_cache, read=timed(part, model.read)
+        )
 
     def wrap(drafter, filter):
         propose = recorded(timed("draft", drafter.propose), proposals, lambda found: len(found[0]))
-        return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose), filter
+        return SimpleNamespace(
+            n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose
+        ), filter
 
     K = AdaptiveK(round_costs(target, draft, filter)) if K == "auto" else K
     target, draft = watched(target, "verify"), draft and watched(draft, "draft")
     target.read = recorded(target.read, passes, len)
-    return rounds_of(target, draft, K, ids, n_tokens, timed("sampling", filter), seed, acceptance, wrap), passes, proposals
+    return (
+        rounds_of(
+            target, draft, K, ids, n_tokens, timed("sampling", filter), seed, acceptance, wrap
+        ),
+        passes,
+        proposals,
+    )
 
 
 def ledger(*arguments):
     """Where the seconds of one run after its prefill go (arguments as `observed` takes them).
 
-    draft, verify, cache (keys and values copied into place), and sampling: all the rest, that is the filter, the
-    accept/reject rule and the loop.
+    draft, verify, cache (keys and values copied into place), and sampling: all the rest, that is
+    the filter, the accept/reject rule and the loop.
     """
     clock = Clock()
     rounds, *_ = observed(*arguments, clock.timed)
@@ -157,29 +201,55 @@ def repeated(ids):
 
 
 def warm_up(target, drafts, contenders, ids, filter):
-    """A few rounds of every contender: new memory is slow the first time, which the first in turn would pay for all."""
+    """A few rounds of every contender: new memory is slow the first time, which the first in turn
+    would pay for all.
+    """
     for draft, K in contenders:
         list(rounds_of(target, drafts.get(draft), 4 if K == "auto" else K, ids, 6, filter, [0]))
 
 
-def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, acceptance=None, tick=lambda: None):
-    """One prompt, all contenders [(draft's name, K)], of which the first is (None, 0), autoregressive: a list of results.
+def measure(
+    target,
+    drafts,
+    contenders,
+    ids,
+    n_tokens,
+    filter,
+    seed,
+    repeats,
+    acceptance=None,
+    tick=lambda: None,
+):
+    """One prompt, all contenders [(draft's name, K)], of which the first is (None, 0),
+    autoregressive: a list of results.
 
-    A result holds what JSON can: of every repeat the seconds, the number of tokens and of rounds, and its speculative
-    rounds as [drafted, examined, accepted]; over all repeats the median seconds of the target's passes over K + 1 rows and
-    of a drafted token, its sampling included (None where there was none); the ledger; and at temperature 0 whether and why
-    its text differs from the autoregressive one. tick() is called after every run.
+    A result holds what JSON can: of every repeat the seconds, the number of tokens and of rounds,
+    and its speculative rounds as [drafted, examined, accepted]; over all repeats the median seconds
+    of the target's passes over K + 1 rows and of a drafted token, its sampling included (None where
+    there was none); the ledger; and at temperature 0 whether and why its text differs from the
+    autoregressive one. tick() is called after every run.
     """
     runs, texts, calls = [], {}, [([], []) for _ in contenders]
     for draft, K in contenders:
         costs = ledger(target, drafts.get(draft), K, ids, n_tokens, filter, [*seed, 0], acceptance)
         empty = {name: [] for name in ("seconds", "prefill_seconds", "tokens", "passes", "rounds")}
-        runs.append({"draft": draft, "K": K, **empty, "repeated": [0, 0], "ledger": costs, "difference": None})
+        runs.append(
+            {
+                "draft": draft,
+                "K": K,
+                **empty,
+                "repeated": [0, 0],
+                "ledger": costs,
+                "difference": None,
+            }
+        )
         tick()
     for repeat in range(repeats):
         for i in np.random.default_rng([*seed, repeat]).permutation(len(contenders)):
             (draft, K), run, of_run = contenders[i], runs[i], [*seed, repeat]
-            rounds, passes, proposals = observed(target, drafts.get(draft), K, ids, n_tokens, filter, of_run, acceptance)
+            rounds, passes, proposals = observed(
+                target, drafts.get(draft), K, ids, n_tokens, filter, of_run, acceptance
+            )
             done, prefill_seconds, seconds = clocked(rounds)
             texts[i] = [int(token) for one in done for token in one.tokens]
             calls[i][0].extend(elapsed for rows, elapsed in passes if K != "auto" and rows == K + 1)
@@ -188,7 +258,9 @@ def measure(target, drafts, contenders, ids, n_tokens, filter, seed, repeats, ac
             run["prefill_seconds"].append(prefill_seconds)
             run["tokens"].append(len(texts[i]))
             run["passes"].append(len(done))
-            run["rounds"].append([[one.drafted, one.examined, one.accepted] for one in done] if K else [])
+            run["rounds"].append(
+                [[one.drafted, one.examined, one.accepted] for one in done] if K else []
+            )
             run["repeated"] = [a + b for a, b in zip(run["repeated"], repeated(texts[i]))]
             tick()
     for run, of_calls in zip(runs, calls):

@@ -1,7 +1,9 @@
-"""What speculative decoding can give: Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8, extended by the verify cost.
+"""What speculative decoding can give: Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8,
+extended by the verify cost.
 
-a is the probability that an examined draft is accepted, taken to be the same and independent everywhere; c the cost of
-drafting one token, v that of a target pass over K + 1 rows, both in target passes over one row. The paper has v = 1.
+a is the probability that an examined draft is accepted, taken to be the same and independent
+everywhere; c the cost of drafting one token, v that of a target pass over K + 1 rows, both in
+target passes over one row. The paper has v = 1.
 """
 
 
@@ -17,8 +19,8 @@ def tokens_per_round(a, K):
 def speedup(a, K, c, v=1, h=1):
     """Expected speedup in time: tokens of a round over what the round costs.
 
-    h is the share of rounds in which anything is drafted, 1 for a model; n-grams draft where they find something, and a
-    round without a draft is one token for one pass over one row.
+    h is the share of rounds in which anything is drafted, 1 for a model; n-grams draft where they
+    find something, and a round without a draft is one token for one pass over one row.
 
     >>> speedup(1, 4, 0.25), speedup(0, 4, 0.25), speedup(1, 4, 0, 1, h=0.5)
     (2.5, 0.5, 3.0)
@@ -27,7 +29,9 @@ def speedup(a, K, c, v=1, h=1):
 
 
 def first_true(reached):
-    """The smallest number from 0 to 1 for which reached(number), which stays true once it is, holds; None if 1 does not."""
+    """The smallest number from 0 to 1 for which reached(number), which stays true once it is,
+    holds; None if 1 does not.
+    """
     if not reached(1.0):
         return None
     low, high = 0.0, 1.0
@@ -38,7 +42,8 @@ def first_true(reached):
 
 
 def break_even(K, c, v=1):
-    """The acceptance at which the speedup is 1, whatever h; None where not even an acceptance of 1 reaches it.
+    """The acceptance at which the speedup is 1, whatever h; None where not even an acceptance of 1
+    reaches it.
 
     >>> round(break_even(1, 0.5), 9), break_even(1, 1.5)
     (0.5, None)
@@ -47,7 +52,8 @@ def break_even(K, c, v=1):
 
 
 def best(a, c, v, h=1):
-    """(K, speedup) of the fastest K in v = {K: cost of a target pass over K + 1 rows}; of equals the smallest.
+    """(K, speedup) of the fastest K in v = {K: cost of a target pass over K + 1 rows}; of equals
+    the smallest.
 
     >>> best(0.8, 0.4, {1: 1, 2: 1, 3: 1})[0], best(0.8, 0.05, {1: 1, 2: 1, 3: 1})[0]
     (2, 3)
@@ -56,7 +62,8 @@ def best(a, c, v, h=1):
 
 
 def needed(value, c, v):
-    """The acceptance at which the fastest K reaches this speedup, for a draft that drafts in every round; None where none does.
+    """The acceptance at which the fastest K reaches this speedup, for a draft that drafts in every
+    round; None where none does.
 
     >>> round(needed(1.5, 0, {1: 1}), 9), needed(2.5, 0, {1: 1})
     (0.5, None)

@@ -1,9 +1,12 @@
-"""The exact law of a decoding loop: every text it can end in, with its probability, computed without sampling.
+"""The exact law of a decoding loop: every text it can end in, with its probability, computed
+without sampling.
 
-Every random choice the code makes is a draw or a toss. Replacing the two by a chooser that takes each branch in turn, and
-multiplies its probability, runs the real loop through every possible history. What comes out can be compared with the
-target's own law, computed by the chain rule: no statistics, an error of 1e-12 at most. Feasible for a vocabulary of three
-tokens and a text of four; the proofs (tests/test_exact.py) and the museum of mistakes (experiments/mistakes.py) share it.
+Every random choice the code makes is a draw or a toss. Replacing the two by a chooser that takes
+each branch in turn, and multiplies its probability, runs the real loop through every possible
+history. What comes out can be compared with the target's own law, computed by the chain rule: no
+statistics, an error of 1e-12 at most. Feasible for a vocabulary of three tokens and a text of four;
+the proofs (tests/test_exact.py) and the museum of mistakes (experiments/proving/mistakes.py) share
+it.
 """
 
 from collections import defaultdict
@@ -15,7 +18,9 @@ import sampling
 
 
 class Branches:
-    """Takes the choices of a script, then the first possible one each time; `trail` remembers what else there was."""
+    """Takes the choices of a script, then the first possible one each time; `trail` remembers what
+    else there was.
+    """
 
     def __init__(self, script):
         self.script, self.trail, self.probability = script, [], 1.0
@@ -39,7 +44,9 @@ class Branches:
 
 
 def every_branch(run):
-    """{outcome: probability} of run(branches) -> outcome, called once for each sequence of choices it can make."""
+    """{outcome: probability} of run(branches) -> outcome, called once for each sequence of choices
+    it can make.
+    """
     outcomes, script = defaultdict(float), []
     while script is not None:
         branches = Branches(script)
@@ -52,7 +59,8 @@ def every_branch(run):
 
 
 def law(run):
-    """{outcome: probability} of run() -> outcome over every draw and toss in it that is given None for a generator.
+    """{outcome: probability} of run() -> outcome over every draw and toss in it that is given None
+    for a generator.
 
     Code that brings a generator of its own has made that choice itself, and makes it here as well.
     """
@@ -89,5 +97,13 @@ def tokens_of(rounds):
 
 
 def total_variation(first, second):
-    """Half the sum of all differences of two laws {outcome: probability}: 0 for equal ones, 1 for disjoint ones."""
-    return sum(abs(first.get(outcome, 0.0) - second.get(outcome, 0.0)) for outcome in first.keys() | second.keys()) / 2
+    """Half the sum of all differences of two laws {outcome: probability}: 0 for equal ones, 1 for
+    disjoint ones.
+    """
+    return (
+        sum(
+            abs(first.get(outcome, 0.0) - second.get(outcome, 0.0))
+            for outcome in first.keys() | second.keys()
+        )
+        / 2
+    )

@@ -1,11 +1,13 @@
-"""python main.py mistakes: a museum of the ways to get speculative decoding wrong, each of them to be switched on.
+"""python main.py mistakes: a museum of the ways to get speculative decoding wrong, each of them to
+be switched on.
 
-A mistake is written as what it is, a small change of the right code: {place: [(right, wrong), ...]}, pieces of source that
-stand in one function. Switching it on compiles the function's own source with those pieces exchanged and gives the
-function that code, so everybody who holds it has the mistake, until it is switched off again. No loop is copied here.
+A mistake is written as what it is, a small change of the right code: {place: [(right, wrong),
+...]}, pieces of source that stand in one function. Switching it on compiles the function's own
+source with those pieces exchanged and gives the function that code, so everybody who holds it has
+the mistake, until it is switched off again. No loop is copied here.
 
-How wrong each is gets computed, not sampled: the law of the real loop on a toy pair (two GPT-2s with three tokens), every
-branch of it, against the chain rule of the target alone.
+How wrong each is gets computed, not sampled: the law of the real loop on a toy pair (two GPT-2s
+with three tokens), every branch of it, against the chain rule of the target alone.
 """
 
 import difflib
@@ -20,8 +22,8 @@ from tqdm import tqdm
 
 import gpt2
 import sampling
-from experiments.enumeration import chain_rule, law, total_variation
-from experiments.running import decode, speculation
+from experiments.decoding.running import decode, speculation
+from experiments.proving.enumeration import chain_rule, law, total_variation
 from sampling import Filter
 from utils import MODELS_DIR, InputError, get_backend, load_pair, random_model
 
@@ -41,7 +43,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A change of the right code, {function or method: [(right source, wrong source), ...]}, and what is known of it.
+    """A change of the right code, {function or method: [(right source, wrong source), ...]}, and
+    what is known of it.
 
     caught_by is the test that fails with it; cost says what a mistake does whose law is right.
     """
@@ -55,15 +58,22 @@ class Mistake:
 
 
 def changed(function, pieces):
-    """(right source, wrong source, code of the wrong one). Raises LookupError for a piece that is not there exactly once."""
+    """(right source, wrong source, code of the wrong one). Raises LookupError for a piece that is
+    not there exactly once.
+    """
     right = wrong = textwrap.dedent(inspect.getsource(function))
     for old, new in pieces:
         if right.count(old) != 1:
-            raise LookupError(f"{function.__qualname__} has {old!r} {right.count(old)} times: expected once")
+            raise LookupError(
+                f"{function.__qualname__} has {old!r} {right.count(old)} times: expected once"
+            )
         wrong = wrong.replace(old, new)
     begin, found = inspect.getsourcelines(function)[1], {}
-    # compiled at its own place in its own file, so that a traceback, and whoever asks for the source, finds it
-    code = compile("\n" * (begin - 1) + wrong, inspect.getsourcefile(function), "exec", dont_inherit=True)
+    # compiled at its own place in its own file, so that a traceback, and whoever asks for the
+    # source, finds it
+    code = compile(
+        "\n" * (begin - 1) + wrong, inspect.getsourcefile(function), "exec", dont_inherit=True
+    )
     exec(code, function.__globals__, found)
     return right, wrong, found[function.__name__].__code__
 
@@ -91,10 +101,11 @@ def find(name):
 
 
 def committing(name, decode):
-    """`decode` (experiments/running.py) with the mistake of that name in its speculative rounds.
+    """`decode` (experiments/decoding/running.py) with the mistake of that name in its speculative
+    rounds.
 
-    Its autoregressive rounds stay right, so that there is something to compare with. Raises InputError for an unknown name,
-    and where the mistake makes the program fail.
+    Its autoregressive rounds stay right, so that there is something to compare with. Raises
+    InputError for an unknown name, and where the mistake makes the program fail.
     """
     mistake = find(name)
 
@@ -104,17 +115,27 @@ def committing(name, decode):
                 yield from decode(*arguments, **named)
         except ERRORS as error:
             what = f"{type(error).__name__}: {error}"
-            raise InputError(f"--mistake {name}: it makes the program fail ({what}); try another") from None
+            raise InputError(
+                f"--mistake {name}: it makes the program fail ({what}); try another"
+            ) from None
 
-    return lambda decoder, *rest, **named: (decode if decoder == "autoregressive" else rounds)(decoder, *rest, **named)
+    return lambda decoder, *rest, **named: (decode if decoder == "autoregressive" else rounds)(
+        decoder, *rest, **named
+    )
 
 
 # ---------------------------------------------------------------- the museum
 
-read, propose, verify, loop = gpt2.Model.read_batch, sampling.NeuralDrafter.propose, sampling.verify, sampling.speculative
+read, propose, verify, loop = (
+    gpt2.Model.read_batch,
+    sampling.NeuralDrafter.propose,
+    sampling.verify,
+    sampling.speculative,
+)
 LAW = "tests/test_exact.py::test_law_of_the_loop_with_tables"
 CACHES = "tests/test_exact.py::test_law_of_the_loop_with_real_models_and_caches"
-ROOM = {sampling.start: [("target.new_cache(length)", "target.new_cache()")]}  # for what is appended and never forgotten
+# for what is appended and never forgotten
+ROOM = {sampling.start: [("target.new_cache(length)", "target.new_cache()")]}
 PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 MISTAKES = {
@@ -123,7 +144,9 @@ MISTAKES = {
         "jaymody/speculative-sampling #3, #9; romsto",
         LAW,
         {
-            Filter.__call__: [("one_hot(logits.argmax(axis=-1), logits.shape[-1])", "Filter(1.0)(logits)")],
+            Filter.__call__: [
+                ("one_hot(logits.argmax(axis=-1), logits.shape[-1])", "Filter(1.0)(logits)")
+            ],
             propose: [("draw(q[-1][0], self.rng)", "int(q[-1].argmax())")],
             verify: [
                 ("draw(residual(p[i], q[i]), rng)", "int(residual(p[i], q[i]).argmax())"),
@@ -192,7 +215,14 @@ MISTAKES = {
         "token 0 is taken for padding and dropped; it is the exclamation mark",
         "feifeibear, sample()",
         "tests/test_sampling.py::test_token_zero_is_a_token_like_any_other",
-        {loop: [("tokens = text[n_text:]", "tokens = [token for token in text[n_text:] if token != 0]")]},
+        {
+            loop: [
+                (
+                    "tokens = text[n_text:]",
+                    "tokens = [token for token in text[n_text:] if token != 0]",
+                )
+            ]
+        },
         Setting(prompt="Fie! Fie! Fie!"),
     ),
     "divide-by-temperature-0": Mistake(
@@ -209,7 +239,10 @@ MISTAKES = {
         ROOM
         | {
             read: [
-                ("cache.length = start = min(cache.length,", "start, n_known = cache.length, min(cache.length,"),
+                (
+                    "cache.length = start = min(cache.length,",
+                    "start, n_known = cache.length, min(cache.length,",
+                ),
                 ("ids[start:]", "ids[n_known:]"),
             ]
         },
@@ -221,7 +254,10 @@ MISTAKES = {
         ROOM
         | {
             read: [
-                ("cache.length = start = min(cache.length,", "start, n_known = cache.length, min(cache.length,"),
+                (
+                    "cache.length = start = min(cache.length,",
+                    "start, n_known = cache.length, min(cache.length,",
+                ),
                 ("ids[start:]", "ids[n_known:]; start = min(start, n_known + 1)"),
             ]
         },
@@ -244,7 +280,14 @@ MISTAKES = {
         "after a full accept the target's last row is thrown away",
         "several",
         PERFECT,
-        {verify: [("len(draft), draw(p[len(draft)], rng)", "(len(draft) - 1, draft[-1]) if draft else (0, draw(p[0], rng))")]},
+        {
+            verify: [
+                (
+                    "len(draft), draw(p[len(draft)], rng)",
+                    "(len(draft) - 1, draft[-1]) if draft else (0, draw(p[0], rng))",
+                )
+            ]
+        },
         cost="the law is right, but a full accept gives K tokens instead of K + 1",
     ),
     "bonus-from-wrong-row": Mistake(
@@ -277,7 +320,11 @@ MISTAKES = {
         "nothing ends the text where the context ends",
         "exllamav2 #274; vLLM #5342",
         "tests/test_sampling.py::test_the_context_ends_the_text",
-        {sampling.start: [("min(len(ids) + n_tokens, target.config.n_ctx)", "len(ids) + n_tokens")]},
+        {
+            sampling.start: [
+                ("min(len(ids) + n_tokens, target.config.n_ctx)", "len(ids) + n_tokens")
+            ]
+        },
         Setting(full=True),
     ),
     "residual-nan": Mistake(
@@ -297,7 +344,9 @@ TOY_PROMPT, TOY_END = [1, 0], 2
 
 
 def text_of(rounds):
-    """The tokens of rounds; if an error ends them, its name comes last: a crash is an outcome as well."""
+    """The tokens of rounds; if an error ends them, its name comes last: a crash is an outcome as
+    well.
+    """
     tokens = []
     try:
         for one in rounds:
@@ -308,12 +357,17 @@ def text_of(rounds):
 
 
 def distance(setting, mistake=None):
-    """Total variation distance between the law of the speculative loop and the target's own, on the toy.
+    """Total variation distance between the law of the speculative loop and the target's own, on the
+    toy.
 
-    The toy: two GPT-2s of two layers and three tokens. The law is that of whole texts, so that a wrong length counts too.
+    The toy: two GPT-2s of two layers and three tokens. The law is that of whole texts, so that a
+    wrong length counts too.
     """
     n_ctx, (n_tokens, K) = len(TOY_PROMPT) + (2 if setting.full else 4), setting.toy
-    config, arrays = gpt2.Config(3, n_ctx, n_embd=4, n_head=2, n_layer=2), get_backend(kernels="plain")
+    config, arrays = (
+        gpt2.Config(3, n_ctx, n_embd=4, n_head=2, n_layer=2),
+        get_backend(kernels="plain"),
+    )
     target, draft = (random_model(config, arrays, np.float64, seed, scale=0.8) for seed in (1, 2))
     ended = (lambda generated: generated[-1] == TOY_END) if setting.stop else sampling.never
     right = chain_rule(target, TOY_PROMPT, n_tokens, setting.filter, ended)
@@ -327,11 +381,12 @@ def distance(setting, mistake=None):
 
 
 def first_difference(target, draft, encoder, mistake, known):
-    """Where the mistake leaves the text of the right code, seed and all else equal; None if it does not within 60 tokens.
+    """Where the mistake leaves the text of the right code, seed and all else equal; None if it does
+    not within 60 tokens.
 
-    known: {setting: right text} of those computed before.
-    At temperature 0 if it shows there, otherwise at its own setting. Not asked at a temperature of a mistake whose law is
-    right: its text may differ, and not be wrong.
+    known: {setting: right text} of those computed before. At temperature 0 if it shows there,
+    otherwise at its own setting. Not asked at a temperature of a mistake whose law is right: its
+    text may differ, and not be wrong.
     """
     setting = mistake.setting
     ids = encoder.encode(setting.prompt)
@@ -339,19 +394,40 @@ def first_difference(target, draft, encoder, mistake, known):
         n = target.config.n_ctx - 2
         ids = (ids * n)[-n:]
     for filter in (Filter(0.0), setting.filter)[: 1 if mistake.cost else 2]:
-        arguments = target, draft, ids, N_TOKENS, 4, filter, SEED, sampling.stop_at(encoder, setting.stop)
+        arguments = (
+            target,
+            draft,
+            ids,
+            N_TOKENS,
+            4,
+            filter,
+            SEED,
+            sampling.stop_at(encoder, setting.stop),
+        )
         key = filter, setting.prompt, setting.stop, setting.full
         right = known[key] = known.get(key) or text_of(decode("speculative", *arguments))
         with made(mistake):
             wrong = text_of(decode("speculative", *arguments))
         if right != wrong:
-            return next((i for i, (a, b) in enumerate(zip(right, wrong)) if a != b), min(len(right), len(wrong)))
+            return next(
+                (i for i, (a, b) in enumerate(zip(right, wrong)) if a != b),
+                min(len(right), len(wrong)),
+            )
     return None
 
 
 def tokens_per_pass(target, draft, encoder, mistake):
     """Tokens per target pass at temperature 0, right and with the mistake."""
-    arguments = "speculative", target, draft, encoder.encode(mistake.setting.prompt), N_TOKENS, 4, Filter(0.0), SEED
+    arguments = (
+        "speculative",
+        target,
+        draft,
+        encoder.encode(mistake.setting.prompt),
+        N_TOKENS,
+        4,
+        Filter(0.0),
+        SEED,
+    )
     right = speculation(list(decode(*arguments))[1:])
     with made(mistake):
         wrong = speculation(list(decode(*arguments))[1:])
@@ -365,17 +441,23 @@ def show_changes(mistake):
     """The mistake as a diff of the functions it is made in."""
     for function, pieces in mistake.changes.items():
         right, wrong, _ = changed(function, pieces)
-        lines = list(difflib.unified_diff(right.splitlines(), wrong.splitlines(), lineterm="", n=1))[2:]
+        lines = list(
+            difflib.unified_diff(right.splitlines(), wrong.splitlines(), lineterm="", n=1)
+        )[2:]
         print(f"    {function.__module__}.py, {function.__qualname__}")
         print(textwrap.indent("\n".join(lines), "    "))
 
 
-def mistakes(*names, target_model_size="7M", draft_model_size="0.7M", models_dir=MODELS_DIR, json=False):
-    """The known ways to get speculative decoding wrong: how wrong each is, where it shows first, which test catches it.
+def mistakes(
+    *names, target_model_size="7M", draft_model_size="0.7M", models_dir=MODELS_DIR, json=False
+):
+    """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
+    which test catches it.
 
-    Without names a table of all; with names those, and the lines of code they change. Distance is the total variation
-    distance from the target's law of whole texts, computed exactly on a toy pair: 0 is right, 1 has nothing in common.
-    Wrong from is the first token, counted from 0, in which a text of 60 tokens by the pair of models leaves the right one.
+    Without names a table of all; with names those, and the lines of code they change. Distance is
+    the total variation distance from the target's law of whole texts, computed exactly on a toy
+    pair: 0 is right, 1 has nothing in common. Wrong from is the first token, counted from 0, in
+    which a text of 60 tokens by the pair of models leaves the right one.
 
     Args:
         target_model_size: a size in models_dir, or a folder
@@ -384,16 +466,32 @@ def mistakes(*names, target_model_size="7M", draft_model_size="0.7M", models_dir
         json: print one JSON object and nothing else
     """
     if draft_model_size == "ngram":
-        raise InputError("--draft_model_size 'ngram': expected a model; some of the mistakes are a neural draft's")
+        raise InputError(
+            "--draft_model_size 'ngram': expected a model; some of the mistakes are a neural draft's"
+        )
     chosen = {name: find(name) for name in names or MISTAKES}
-    target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, get_backend(kernels="plain"))
+    target, draft, encoder = load_pair(
+        target_model_size, draft_model_size, models_dir, get_backend(kernels="plain")
+    )
     longest = max(len(encoder.encode(mistake.setting.prompt)) for mistake in MISTAKES.values())
     if (n_ctx := min(target.config.n_ctx, draft.config.n_ctx)) <= longest:
-        raise InputError(f"a context of {n_ctx} tokens: expected more than {longest}, the longest prompt of a mistake")
+        raise InputError(
+            f"a context of {n_ctx} tokens: expected more than {longest}, the longest prompt of a mistake"
+        )
     rows, known = [], {}
     for name, mistake in tqdm(chosen.items(), desc="mistakes", leave=False, disable=None):
-        found = distance(mistake.setting, mistake), first_difference(target, draft, encoder, mistake, known)
-        rows.append({"name": name, "seen_in": mistake.seen_in, "total_variation": found[0], "first_difference": found[1]})
+        found = (
+            distance(mistake.setting, mistake),
+            first_difference(target, draft, encoder, mistake, known),
+        )
+        rows.append(
+            {
+                "name": name,
+                "seen_in": mistake.seen_in,
+                "total_variation": found[0],
+                "first_difference": found[1],
+            }
+        )
         rows[-1]["caught_by"] = mistake.caught_by
     if json:
         return print(json_format.dumps({"mistakes": rows}))
@@ -404,7 +502,9 @@ def mistakes(*names, target_model_size="7M", draft_model_size="0.7M", models_dir
         print(f"    {mistake.what}")
         if mistake.cost:
             right, wrong = tokens_per_pass(target, draft, encoder, mistake)
-            figures = f"; {wrong:.2f} tokens per target pass, not {right:.2f}" if wrong != right else ""
+            figures = (
+                f"; {wrong:.2f} tokens per target pass, not {right:.2f}" if wrong != right else ""
+            )
             print(f"    {mistake.cost}{figures}")
         print(f"    caught by {row['caught_by']}")
         if names:

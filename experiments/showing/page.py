@@ -1,6 +1,8 @@
-"""--report FILE.html: a watched run as one page that needs nothing else, neither a network nor another file.
+"""--report FILE.html: a watched run as one page that needs nothing else, neither a network nor
+another file.
 
-The page is experiments/report.html with the run's data in it as JSON; its script draws the rest.
+The page is experiments/showing/page.html with the run's data in it as JSON; its script draws the
+rest.
 """
 
 import json
@@ -10,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.outputs import whole
+from experiments.data.files import whole
 from utils import MODELS_DIR
 
-PAGE = Path(__file__).with_name("report.html")
+PAGE = Path(__file__).with_name("page.html")
 # left unsaid, beside switches and texts that are not set
 UNSAID = {"models_dir": MODELS_DIR, "top_k": 0, "top_p": 1.0, "draft_confidence": 0.0}
 
@@ -46,7 +48,10 @@ def round_data(note, decode):
         "sources": one.sources,
         "shown": [decode([token]) for token in one.tokens],
         "seconds": short([note.seconds.get(part, 0.0) for part in ("draft", "target", "rule")]),
-        **{name: short(getattr(note, name)) for name in ("p", "q", "overlap", "coins", "likely", "residual")},
+        **{
+            name: short(getattr(note, name))
+            for name in ("p", "q", "overlap", "coins", "likely", "residual")
+        },
     }
 
 
@@ -57,7 +62,9 @@ def report_data(settings, ids, notes, results, encoder):
     rounds = [round_data(note, decode) for note in notes]
     rounds[-1]["shown"][-1] += decode([], final=True)
     mentioned = {token for one in rounds for token in one["draft"] + one["tokens"]}
-    mentioned |= {row[0] for one in rounds for rows in (*one["likely"], one["residual"] or ()) for row in rows}
+    mentioned |= {
+        row[0] for one in rounds for rows in (*one["likely"], one["residual"] or ()) for row in rows
+    }
     return {
         "settings": settings,
         "command": command(settings),
@@ -73,6 +80,9 @@ def report_data(settings, ids, notes, results, encoder):
 
 def write_report(path, *run):
     """Write the page of report_data(*run), whole or not at all."""
-    data = json.dumps(report_data(*run), separators=(",", ":")).replace("<", r"\u003c")  # no text can end the script element
+    # no text can end the script element
+    data = json.dumps(report_data(*run), separators=(",", ":")).replace("<", r"\u003c")
     with whole(path) as temporary:
-        temporary.write_text(PAGE.read_text(encoding="utf-8").replace("DATA", data, 1), encoding="utf-8")
+        temporary.write_text(
+            PAGE.read_text(encoding="utf-8").replace("DATA", data, 1), encoding="utf-8"
+        )

@@ -1,17 +1,29 @@
-"""The picture of a benchmark: speedup against K with what theory predicts, drafts against targets, acceptance by position.
+"""The picture of a benchmark: speedup against K with what theory predicts, drafts against targets,
+acceptance by position.
 
-matplotlib is imported only here and only when asked for. The background is transparent and every colour a middle tone, so
-that one file can be read on a light page and on a dark one.
+matplotlib is imported only here and only when asked for. The background is transparent and every
+colour a middle tone, so that one file can be read on a light page and on a dark one.
 """
 
-from experiments.outputs import whole
+from experiments.data.files import whole
 from utils import InputError
 
 GREY = "#7a7f87"
 FEW = 20  # drafts examined at a position, below which their acceptance is not drawn
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
-STYLES = {"axes.edgecolor": GREY, "axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "text.color": GREY}
-STYLES |= {"axes.spines.top": False, "axes.spines.right": False, "font.size": 10, "svg.fonttype": "none"}
+STYLES = {
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "text.color": GREY,
+}
+STYLES |= {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 10,
+    "svg.fonttype": "none",
+}
 
 
 def check():
@@ -19,13 +31,17 @@ def check():
     try:
         import matplotlib
     except ImportError:
-        raise InputError("--plot: matplotlib is not installed; try pip install -r experiments/requirements-plots.txt") from None
+        raise InputError(
+            "--plot: matplotlib is not installed; try pip install -r experiments/showing/requirements-plots.txt"
+        ) from None
     matplotlib.use("Agg")
 
 
 def lines_of(rows):
     """{name: rows by K} for each draft, target and temperature; a name says only what differs."""
-    fields = [f for f in ("draft", "target", "temperature") if len({row[f] for row in rows}) > 1] or ["draft"]
+    fields = [
+        f for f in ("draft", "target", "temperature") if len({row[f] for row in rows}) > 1
+    ] or ["draft"]
     found = {}
     for row in sorted(rows, key=lambda row: row["K"]):
         parts = [f"T={row[f]:g}" if f == "temperature" else row[f] for f in fields]
@@ -42,8 +58,21 @@ def speedups(axes, lines):
         error = [[max(0, v - low) for v, (low, _) in zip(values, ends)]]
         error += [[max(0, high - v) for v, (_, high) in zip(values, ends)]]
         Ks = [row["K"] for row in told]
-        axes.errorbar(Ks, values, error if told else None, color=colour, marker="o", markersize=4, capsize=2, label=name)
-        theory = [(row["K"], row["predicted_speedup"]) for row in rows if row["predicted_speedup"] is not None]
+        axes.errorbar(
+            Ks,
+            values,
+            error if told else None,
+            color=colour,
+            marker="o",
+            markersize=4,
+            capsize=2,
+            label=name,
+        )
+        theory = [
+            (row["K"], row["predicted_speedup"])
+            for row in rows
+            if row["predicted_speedup"] is not None
+        ]
         axes.plot(*zip(*theory) if theory else ([], []), "--", color=colour, linewidth=1)
     axes.plot([], [], "--", color=GREY, linewidth=1, label="theory")
     axes.axhline(1, color=GREY, linewidth=0.8)
@@ -51,7 +80,9 @@ def speedups(axes, lines):
 
 
 def positions(axes, lines):
-    """How often a draft is accepted at each position of a round, of those examined there, at the largest K."""
+    """How often a draft is accepted at each position of a round, of those examined there, at the
+    largest K.
+    """
     for colour, rows in zip(colours(lines), lines.values()):
         found = zip(rows[-1]["acceptance_by_position"], rows[-1]["examined_by_position"])
         shares = [share if n >= FEW else float("nan") for share, n in found]
@@ -71,14 +102,26 @@ def heat_map(axes, rows):
         key = drafts.index(row["draft"]), columns.index((row["target"], row["temperature"]))
         if row["speedup_time"] is not None and row["speedup_time"] > best.get(key, (0, 0))[0]:
             best[key] = row["speedup_time"], row["K"]
-    grid = [[best.get((i, j), (float("nan"), 0))[0] for j in range(len(columns))] for i in range(len(drafts))]
+    grid = [
+        [best.get((i, j), (float("nan"), 0))[0] for j in range(len(columns))]
+        for i in range(len(drafts))
+    ]
     norm = TwoSlopeNorm(1, 0, max([3.0, *(value for value, _ in best.values())]))
     image = axes.imshow(grid, cmap="PuOr", norm=norm, aspect="auto")
     for i in range(len(drafts)):
         for j in range(len(columns)):
-            text = "{:.2f}\nK = {}".format(*best[i, j]) if (i, j) in best else "too noisy\nor withheld"
+            text = (
+                "{:.2f}\nK = {}".format(*best[i, j]) if (i, j) in best else "too noisy\nor withheld"
+            )
             dark = (i, j) in best and sum(image.to_rgba(grid[i][j])[:3]) < 1.5
-            axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black" if (i, j) in best else GREY)
+            axes.text(
+                j,
+                i,
+                text,
+                ha="center",
+                va="center",
+                color="white" if dark else "black" if (i, j) in best else GREY,
+            )
     axes.set_xticks(range(len(columns)), [f"{target}\nT={t:g}" for target, t in columns])
     axes.set_yticks(range(len(drafts)), drafts, rotation=90, va="center")
     axes.set(title="best speedup, draft × target")
@@ -91,13 +134,17 @@ def colours(lines):
 
 
 def draw(result, path, title=""):
-    """Draw a results object into a file; `title`, what must be said of all its figures, stands above."""
+    """Draw a results object into a file; `title`, what must be said of all its figures, stands
+    above.
+    """
     import matplotlib.pyplot as plt
 
     rows = [row for row in result["rows"] if row["K"] != "auto"]
     lines, many = lines_of(rows), len({(row["draft"], row["target"]) for row in rows}) > 1
     with plt.rc_context(STYLES):
-        figure, axes = plt.subplots(1, 2 + many, figsize=(10, 3.7 + 0.2 * bool(title)), layout="constrained")
+        figure, axes = plt.subplots(
+            1, 2 + many, figsize=(10, 3.7 + 0.2 * bool(title)), layout="constrained"
+        )
         speedups(axes[0], lines)
         positions(axes[1], lines)
         if many:
@@ -106,7 +153,9 @@ def draw(result, path, title=""):
             one.xaxis.get_major_locator().set_params(integer=True)
             one.grid(color=GREY, alpha=0.25, linewidth=0.6)
         figure.suptitle(title, fontweight="bold")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+        figure.legend(
+            *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False
+        )
         with whole(path) as part:
             figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160, transparent=True)
         plt.close(figure)

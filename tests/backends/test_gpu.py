@@ -1,15 +1,17 @@
-"""The CuPy backend without a GPU: a module that stands in for CuPy, with NumPy's arrays. See test_gpt2.py for strict ones."""
+"""The CuPy backend without a GPU: a module that stands in for CuPy, with NumPy's arrays. See
+test_gpt2.py for strict ones.
+"""
 
 import sys
 import types
 
 import numpy as np
 import pytest
+from toys import NUMPY
 
 import backends
 import utils
 from gpt2 import Config
-from toys import NUMPY
 from utils import InputError
 
 CONFIG = Config(300, 32, 64, 4, 2)
@@ -51,12 +53,16 @@ def test_float32_is_the_same_pass(cupy):
 
 def test_float16_weights_in_a_float32_pass(cupy):
     model = utils.random_model(CONFIG, utils.get_backend("cupy", dtype="float16"), scale=0.1)
-    weights = [part["weight"] for part in model.params["blocks"][0]["mlp"].values()] + [model.params["head"]]
+    weights = [part["weight"] for part in model.params["blocks"][0]["mlp"].values()] + [
+        model.params["head"]
+    ]
     assert {weight.weight.dtype.name for weight in weights} == {"float16"}
     found, expected = logits(model), logits(utils.random_model(CONFIG, NUMPY, scale=0.1))
     assert found.dtype == np.float32
     assert 0 < abs(found - expected).max() < 0.02 * expected.std()
-    assert utils.kernels_of(model).keys() == utils.kernels_of(utils.random_model(CONFIG, NUMPY)).keys()
+    assert (
+        utils.kernels_of(model).keys() == utils.kernels_of(utils.random_model(CONFIG, NUMPY)).keys()
+    )
 
 
 def test_layer_norm_of_what_float16_cannot_square(cupy):
@@ -64,7 +70,10 @@ def test_layer_norm_of_what_float16_cannot_square(cupy):
     backend = utils.get_backend("cupy", dtype="float16")
     scale = lambda name, shape: 3000.0 if name == "wpe.weight" else 0.1
     rng = np.random.default_rng(0)
-    tensors = {name: (scale(name, s) * rng.standard_normal(s)).astype(np.float32) for name, s in CONFIG.shapes().items()}
+    tensors = {
+        name: (scale(name, s) * rng.standard_normal(s)).astype(np.float32)
+        for name, s in CONFIG.shapes().items()
+    }
     model = utils.build_model(CONFIG, tensors.__getitem__, backend, np.float32)
     assert np.isfinite(logits(model)).all()
 
@@ -73,7 +82,10 @@ def test_too_little_memory_is_one_line_with_the_figures(cupy):
     cupy.cuda.runtime.memGetInfo = lambda: (10**8, 2 * 10**9)
     for dtype, needed in (("float32", "0.5 GB"), ("float16", "0.4 GB")):
         backend = utils.get_backend("cupy", dtype=dtype)
-        with pytest.raises(InputError, match=f"needs {needed} of GPU memory, 0.1 GB are free; choose a smaller model"):
+        with pytest.raises(
+            InputError,
+            match=f"needs {needed} of GPU memory, 0.1 GB are free; choose a smaller model",
+        ):
             utils.build_model(utils.SIZES["124M"], None, backend, np.float32)
 
 
@@ -82,7 +94,9 @@ def test_no_driver_is_one_line(cupy):
         raise Exception("cudaErrorInsufficientDriver: CUDA driver version\nis insufficient")
 
     cupy.cuda.runtime.getDeviceCount = fail
-    with pytest.raises(InputError, match=r"no usable GPU \(cudaErrorInsufficientDriver: CUDA driver version\); use"):
+    with pytest.raises(
+        InputError, match=r"no usable GPU \(cudaErrorInsufficientDriver: CUDA driver version\); use"
+    ):
         utils.get_backend("cupy")
 
 

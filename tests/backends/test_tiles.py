@@ -1,23 +1,28 @@
-"""The matrix product behind `x @ w`: every candidate gives the plain product, and the choice respects machine and user."""
+"""The matrix product behind `x @ w`: every candidate gives the plain product, and the choice
+respects machine and user.
+"""
 
 import os
 import subprocess
 import sys
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toys import TINY
 
 import utils
-from backends import blas, cpu, trials
+from backends import autotune as trials
+from backends import blas
+from backends import tiles as cpu
 from gpt2 import Config
-from toys import TINY
 from utils import InputError
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @settings(max_examples=60, deadline=None)
@@ -32,14 +37,22 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     transposed=st.booleans(),
     dtype=st.sampled_from([np.float32, np.float64]),
 )
-def test_every_kernel_gives_the_plain_product(shape, n_rows, width, n_threads, together, tile, buffer, transposed, dtype):
+def test_every_kernel_gives_the_plain_product(
+    shape, n_rows, width, n_threads, together, tile, buffer, transposed, dtype
+):
     rng = np.random.default_rng(0)
-    w = rng.standard_normal(shape[::-1]).astype(dtype).T if transposed else rng.standard_normal(shape).astype(dtype)
+    w = (
+        rng.standard_normal(shape[::-1]).astype(dtype).T
+        if transposed
+        else rng.standard_normal(shape).astype(dtype)
+    )
     x = rng.standard_normal((n_rows, shape[0])).astype(dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu, "TILE", tile)
         patch.setattr(cpu, "BUFFER", buffer)
-        y = x @ cpu.Tiles.cut(w, cpu.Kernel(width, (n_threads,) * 3, (min(together, 2), together, together)))
+        y = x @ cpu.Tiles.cut(
+            w, cpu.Kernel(width, (n_threads,) * 3, (min(together, 2), together, together))
+        )
     assert y.dtype == dtype and y.shape == (n_rows, shape[1])
     assert np.allclose(y, x @ w, atol=1e3 * np.finfo(dtype).eps)
 
@@ -65,7 +78,9 @@ def test_the_output_head_is_the_embedding_in_memory():
 
 
 def choice(monkeypatch, seconds, shape=(64, 512), exact=False):
-    """The kernel for a weight of that shape where `seconds(width, n_threads, n_rows, together)` stands in for the clock."""
+    """The kernel for a weight of that shape where `seconds(width, n_threads, n_rows, together)`
+    stands in for the clock.
+    """
 
     def trial(shape, transposed, scratch, width, n_threads, n_rows, together):
         return seconds(width, n_threads, n_rows, together)
@@ -83,20 +98,30 @@ def test_plain_stays_where_plain_wins_or_nearly(monkeypatch):
 
 
 def test_tiles_win_where_a_few_rows_are_dear_in_one_piece(monkeypatch):
-    kernel = choice(monkeypatch, lambda width, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512)
+    kernel = choice(
+        monkeypatch, lambda width, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512
+    )
     assert kernel.width == 64 and kernel.threads == (1, 1, 1) and kernel.together[0] == 1
 
 
 def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
     few = lambda n_rows: n_rows == 9  # noqa: E731
-    kernel = choice(monkeypatch, lambda width, n_threads, n_rows, _: width * (2 if n_threads > 1 and few(n_rows) else 3))
+    kernel = choice(
+        monkeypatch,
+        lambda width, n_threads, n_rows, _: width * (2 if n_threads > 1 and few(n_rows) else 3),
+    )
     assert kernel.threads == (1, 2, 1)
-    kernel = choice(monkeypatch, lambda width, n_threads, n_rows, _: width * (4 if n_threads > 1 and few(n_rows) else 3))
+    kernel = choice(
+        monkeypatch,
+        lambda width, n_threads, n_rows, _: width * (4 if n_threads > 1 and few(n_rows) else 3),
+    )
     assert kernel.threads == (1, 1, 1)
 
 
 def test_rows_are_taken_together_as_is_fastest(monkeypatch):
-    """One row is padded where two are faster; few go one by one where BLAS packs; many at once where packing pays."""
+    """One row is padded where two are faster; few go one by one where BLAS packs; many at once
+    where packing pays.
+    """
     one_by_one = lambda width, n_threads, n_rows, together: width + together  # noqa: E731
     assert choice(monkeypatch, one_by_one).together == (1, 1, 8)
     at_once = lambda width, n_threads, n_rows, together: width / min(together, 60)  # noqa: E731
@@ -111,7 +136,8 @@ def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
     per_round = 2 * sum(1 for _ in trials.candidates(512, False))  # two weights
 
     def seconds(width, n_threads, n_rows, together):
-        return width if next(calls) // per_round != 1 else 1000 - width  # the second round speaks for the wrong one
+        # the second round speaks for the wrong one
+        return width if next(calls) // per_round != 1 else 1000 - width
 
     assert choice(monkeypatch, seconds).width == 64
 
@@ -164,7 +190,9 @@ def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
 
 @pytest.fixture
 def shared(monkeypatch):
-    """(n, n_threads, ahead) of each call of Threads.share, which is made on one thread, on a machine that seems to have 9."""
+    """(n, n_threads, ahead) of each call of Threads.share, which is made on one thread, on a
+    machine that seems to have 9.
+    """
     calls = []
 
     def share(function, n, n_threads, ahead=0):
@@ -186,11 +214,14 @@ def test_which_threads_multiply_and_which_is_ahead(shared):
 
 def test_heads_are_shared_where_a_prompt_is_long_and_threads_are_wanted(shared):
     for kernels, wanted in (("plain", False), ("64x1", False), ("64x2", True), ("auto", True)):
-        model = utils.random_model(Config(50, 3 * cpu.LONG, 16, 2, 1), utils.get_backend("numpy", kernels))
+        model = utils.random_model(
+            Config(50, 3 * cpu.LONG, 16, 2, 1), utils.get_backend("numpy", kernels)
+        )
         shared.clear()
         model.read([1] * cpu.LONG, model.new_cache())
         assert shared.count((2, 9, 0)) == wanted
-        model.read_batch([[1] * 8] * 9, [model.new_cache() for _ in range(9)], [1] * 9)  # many rows, of short texts
+        # many rows, of short texts
+        model.read_batch([[1] * 8] * 9, [model.new_cache() for _ in range(9)], [1] * 9)
         assert shared.count((2, 9, 0)) == wanted
 
 
@@ -203,7 +234,10 @@ def test_threads_share_all_of_the_work_and_the_first_is_ahead(n, n_threads, ahea
     assert done[0][1] - done[0][0] >= min(ahead, n)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([1, 16, 64]))), st.sampled_from([np.float32, np.float64]))
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([1, 16, 64]))),
+    st.sampled_from([np.float32, np.float64]),
+)
 def test_arrays_of_one_memory_lie_one_after_the_other(shapes, dtype):
     empty = cpu.one_memory(sum(a * b for a, b in shapes), dtype)
     arrays = [empty(shape, dtype) for shape in shapes]
@@ -219,12 +253,23 @@ def test_arrays_of_one_memory_lie_one_after_the_other(shapes, dtype):
 def test_tiles_keep_nothing_of_the_weight_alive():
     w = np.ones((8, 70), np.float32)
     tiles = cpu.Tiles.cut(w, cpu.Kernel(16, (1, 1, 1)))
-    assert tiles.rest.shape == (8, 6) and not np.shares_memory(tiles.tiles, w) and not np.shares_memory(tiles.rest, w)
+    assert (
+        tiles.rest.shape == (8, 6)
+        and not np.shares_memory(tiles.tiles, w)
+        and not np.shares_memory(tiles.rest, w)
+    )
 
 
 def test_a_model_lies_in_one_piece():
-    blocks = utils.random_model(Config(50, 8, 64, 2, 2), utils.get_backend("numpy", "16x1")).params["blocks"]
-    weights = [part["weight"].tiles for block in blocks for parts in (block["attn"], block["mlp"]) for part in parts.values()]
+    blocks = utils.random_model(Config(50, 8, 64, 2, 2), utils.get_backend("numpy", "16x1")).params[
+        "blocks"
+    ]
+    weights = [
+        part["weight"].tiles
+        for block in blocks
+        for parts in (block["attn"], block["mlp"])
+        for part in parts.values()
+    ]
     assert len(weights) == 8
     for before, after in zip(weights, weights[1:]):
         assert before.ctypes.data + before.nbytes == after.ctypes.data
@@ -249,14 +294,21 @@ def test_tiles_are_small_enough_for_nine_rows():
 @pytest.mark.parametrize("transposed", [False, True])
 def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, shape, transposed):
     rng = np.random.default_rng(0)
-    w = rng.standard_normal(shape[::-1]).astype(np.float32).T if transposed else rng.standard_normal(shape, np.float32)
+    w = (
+        rng.standard_normal(shape[::-1]).astype(np.float32).T
+        if transposed
+        else rng.standard_normal(shape, np.float32)
+    )
     x = rng.standard_normal((21, shape[0]), np.float32)
     config = types.SimpleNamespace(shapes=lambda: {"h.0.w": shape, "wte.weight": shape[::-1]})
     product = trials.plan(config, np.float32, trials.kernel_named(kernels), exact=True)(w)
     together = x @ product
     assert np.allclose(together, x @ w, atol=1e-3)
     for first, n in ((0, 1), (20, 1), (3, 2), (5, 5), (2, 9), (4, 17)):
-        assert np.array_equal(x[first : first + n] @ product, together[first : first + n]), (first, n)
+        assert np.array_equal(x[first : first + n] @ product, together[first : first + n]), (
+            first,
+            n,
+        )
 
 
 @pytest.mark.parametrize("kernels", ["fast", "64", "64x0", "0x2", "64x", "x2", "-1x2", "64x2x2"])
@@ -312,9 +364,13 @@ def test_only_the_cpu_that_openblas_does_not_know(tmp_path, vendor, family, flag
 
 def environment_after_import(first, **variables):
     """The two variables after importing backends.blas in a new process, `first` run before it."""
-    code = f"import os; {first}; import backends.blas; print(*map(os.environ.get, {list(VARIABLES)}))"
+    code = (
+        f"import os; {first}; import backends.blas; print(*map(os.environ.get, {list(VARIABLES)}))"
+    )
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    return subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, env=clean | variables, text=True).split()
+    return subprocess.check_output(
+        [sys.executable, "-c", code], cwd=ROOT, env=clean | variables, text=True
+    ).split()
 
 
 VARIABLES = ("OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")

@@ -1,4 +1,6 @@
-"""Downloads from a server on this machine that misbehaves in every way a server, a proxy or a connection can."""
+"""Downloads from a server on this machine that misbehaves in every way a server, a proxy or a
+connection can.
+"""
 
 import base64
 import hashlib
@@ -16,14 +18,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from make_tf_fixture import FOLDER
+from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensors
 from tqdm import tqdm
 
 import main
 import utils
-from checkpoints import download, tensorflow
+from checkpoints import download
+from checkpoints.formats import tf_checkpoint as tensorflow
 from gpt2 import Config
-from make_tf_fixture import FOLDER
-from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensors
 
 CONTENT = bytes(np.random.default_rng(0).integers(256, size=9000, dtype=np.uint8))
 OTHER = bytes(np.random.default_rng(1).integers(256, size=9000, dtype=np.uint8))
@@ -35,7 +38,9 @@ def md5_of(content):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as server.behave(handler) says: a dict of what is out of the ordinary; the files are server.files."""
+    """Answers as server.behave(handler) says: a dict of what is out of the ordinary; the files are
+    server.files.
+    """
 
     def do_GET(self):
         server, path = self.server, self.path
@@ -43,7 +48,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server.requests.append((path, range_from))
         how = server.behave(path, range_from)
         if how.get("redirect"):
-            return self.answer(302, {"Location": how["redirect"], "Content-Length": "0", **how.get("headers", {})}, b"")
+            return self.answer(
+                302,
+                {"Location": how["redirect"], "Content-Length": "0", **how.get("headers", {})},
+                b"",
+            )
         content = how.get("content", server.files.get(path))
         if content is None:
             return self.answer(404, {"Content-Length": "3"}, b"no\n")
@@ -53,10 +62,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         status = how.get("status", 200)
         if status == 200 and range_from and unchanged and not how.get("ignores_range"):
             if range_from >= len(content):
-                return self.answer(416, {"Content-Range": f"bytes */{len(content)}", "Content-Length": "0"}, b"")
+                return self.answer(
+                    416, {"Content-Range": f"bytes */{len(content)}", "Content-Length": "0"}, b""
+                )
             first = range_from + how.get("shifted", 0)
             status, body = 206, content[first:]
-            headers |= {"Content-Length": str(len(body)), "Content-Range": f"bytes {first}-{len(content) - 1}/{len(content)}"}
+            headers |= {
+                "Content-Length": str(len(body)),
+                "Content-Range": f"bytes {first}-{len(content) - 1}/{len(content)}",
+            }
         else:
             body = content
         if "length" in how:
@@ -88,7 +102,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server():
     """A server: .files {path: bytes}, .behave, and .requests [(path, first byte)]."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.files, server.requests, server.behave, server.stop = {}, [], lambda path, first: {}, threading.Event()
+    server.files, server.requests, server.behave, server.stop = (
+        {},
+        [],
+        lambda path, first: {},
+        threading.Event(),
+    )
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -113,13 +132,17 @@ def alone(monkeypatch, tmp_path):
 
 @pytest.fixture
 def get(server, tmp_path):
-    """A function (name) -> the bytes of the file as fetched from the server; .waits are the seconds it would have slept."""
+    """A function (name) -> the bytes of the file as fetched from the server; .waits are the seconds
+    it would have slept.
+    """
 
     def get(name="file.bin", timeout=(5, 5)):
         get.waits = []
         record = download.read_record(tmp_path)
         with tqdm(disable=True) as bar:
-            download.fetch(f"{server.url}/{name}", tmp_path / name, record, bar, get.waits.append, timeout)
+            download.fetch(
+                f"{server.url}/{name}", tmp_path / name, record, bar, get.waits.append, timeout
+            )
         return (tmp_path / name).read_bytes()
 
     get.part, get.path = tmp_path / "file.bin.part", tmp_path / "file.bin"
@@ -141,7 +164,9 @@ def test_a_file(get, server):
     assert server.requests == [("/file.bin", 0)]
 
 
-@pytest.mark.parametrize("fault", [{"cut": 4000}, {"cut": 4000, "headers": {"Content-MD5": None}}, {"cut": 1}])
+@pytest.mark.parametrize(
+    "fault", [{"cut": 4000}, {"cut": 4000, "headers": {"Content-MD5": None}}, {"cut": 1}]
+)
 def test_a_connection_that_breaks_is_resumed(get, server, fault):
     server.behave = once(fault)
     assert get() == CONTENT
@@ -165,10 +190,16 @@ class Killed(BaseException):
 
 def test_an_interruption_leaves_the_part(get, server, monkeypatch):
     server.behave = once({"cut": 4000})
-    monkeypatch.setattr(download, "describe", lambda error: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        download, "describe", lambda error: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         get()
-    assert CONTENT.startswith(get.part.read_bytes()) and get.part.stat().st_size > 3000 and not get.path.exists()
+    assert (
+        CONTENT.startswith(get.part.read_bytes())
+        and get.part.stat().st_size > 3000
+        and not get.path.exists()
+    )
     assert get() == CONTENT and server.requests[-1][1] > 3000
 
 
@@ -210,7 +241,9 @@ def test_a_part_that_nothing_is_known_of_is_not_used(get, server):
     assert get() == CONTENT and server.requests == [("/file.bin", 0)]
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"file.bin": 3}', b'{"file.bin": {"url": "x"}}'])
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"{", b'{"file.bin": 3}', b'{"file.bin": {"url": "x"}}']
+)
 def test_a_damaged_record_costs_a_beginning(get, server, raw, tmp_path):
     get.part.write_bytes(OTHER[:3000])
     (tmp_path / download.RECORD).write_bytes(raw)
@@ -225,12 +258,17 @@ def test_a_server_that_is_busy_is_asked_again(get, server, status):
 
 def test_the_server_says_how_long_to_wait(get, server):
     soon = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))
-    server.behave = once(*({"status": 429, "headers": {"Retry-After": when}} for when in ("17", soon, "nonsense")))
+    server.behave = once(
+        *({"status": 429, "headers": {"Retry-After": when}} for when in ("17", soon, "nonsense"))
+    )
     assert get() == CONTENT
     assert get.waits[0] == 17 and 50 < get.waits[1] <= 60 and get.waits[2] == 4
 
 
-@pytest.mark.parametrize("status, said", [(404, "not there"), (403, "forbidden"), (401, "private"), (400, "400"), (301, "301")])
+@pytest.mark.parametrize(
+    "status, said",
+    [(404, "not there"), (403, "forbidden"), (401, "private"), (400, "400"), (301, "301")],
+)
 def test_a_server_that_refuses_is_not_asked_again(get, server, status, said):
     server.behave = lambda path, first: {"status": status}
     with pytest.raises(download.Refused, match=said):
@@ -257,8 +295,13 @@ LIES = {
     "nothing": {"headers": {"Content-Length": None}},
     "less, and a checksum": {"length": -100, "headers": md5_of(CONTENT)},
     "another checksum": {"headers": md5_of(OTHER)},
-    "another sha256": {"headers": {"X-Repo-Commit": "1", "X-Linked-Etag": f'"{hashlib.sha256(OTHER).hexdigest()}"'}},
-    "another git hash": {"headers": {"X-Repo-Commit": "1"}, "tag": f'"{hashlib.sha1(OTHER).hexdigest()}"'},
+    "another sha256": {
+        "headers": {"X-Repo-Commit": "1", "X-Linked-Etag": f'"{hashlib.sha256(OTHER).hexdigest()}"'}
+    },
+    "another git hash": {
+        "headers": {"X-Repo-Commit": "1"},
+        "tag": f'"{hashlib.sha1(OTHER).hexdigest()}"',
+    },
     "another size": {"headers": {"X-Linked-Size": "9001"}},
 }
 
@@ -277,7 +320,11 @@ def test_a_server_that_lies(get, server, lie):
 def test_the_checksums_that_sources_state(get, server):
     """Those of Azure, of Hugging Face for a large file behind a redirection, and for a small one."""
     git = hashlib.sha1(b"blob 9000\0" + CONTENT).hexdigest()
-    large = {"X-Repo-Commit": "c", "X-Linked-Etag": f'"{hashlib.sha256(CONTENT).hexdigest()}"', "X-Linked-Size": "9000"}
+    large = {
+        "X-Repo-Commit": "c",
+        "X-Linked-Etag": f'"{hashlib.sha256(CONTENT).hexdigest()}"',
+        "X-Linked-Size": "9000",
+    }
     ways = {
         "md5": {"headers": md5_of(CONTENT)},
         "git": {"headers": {"X-Repo-Commit": "c"}, "tag": f'"{git}"'},
@@ -298,7 +345,9 @@ def test_silence_is_not_waited_for(get, server):
 
 
 def test_chunks_without_a_length(get, server):
-    server.behave = lambda path, first: {"headers": {"Content-Length": None, "Transfer-Encoding": "chunked"}}
+    server.behave = lambda path, first: {
+        "headers": {"Content-Length": None, "Transfer-Encoding": "chunked"}
+    }
     server_protocol, Handler.protocol_version = Handler.protocol_version, "HTTP/1.1"
     try:
         assert get() == CONTENT
@@ -307,7 +356,10 @@ def test_chunks_without_a_length(get, server):
 
 
 def test_nobody_answers(get, server, tmp_path):
-    with tqdm(disable=True) as bar, pytest.raises(download.Refused, match="no connection, 6 times in a row"):
+    with (
+        tqdm(disable=True) as bar,
+        pytest.raises(download.Refused, match="no connection, 6 times in a row"),
+    ):
         download.fetch("http://127.0.0.1:9/x", tmp_path / "x", {}, bar, lambda seconds: None)
 
 
@@ -322,7 +374,9 @@ def test_a_full_disk_is_seen_before(get, server, monkeypatch):
 
 
 def random_fault(rng, content):
-    """A fault drawn at random; sources state a checksum or none, lengths that lie low only where they do."""
+    """A fault drawn at random; sources state a checksum or none, lengths that lie low only where
+    they do.
+    """
     md5 = md5_of(content)
     faults = [
         lambda: {"cut": int(rng.integers(len(content)))},
@@ -336,7 +390,11 @@ def random_fault(rng, content):
         lambda: {"ignores_if_range": True, "shifted": int(rng.integers(1, 50))},
         lambda: {"content": OTHER[: rng.integers(9000)], "cut": int(rng.integers(100))},
         lambda: {"headers": {"Content-Length": None}},
-        lambda: {"cut": int(rng.integers(len(content))), "stall": 20} if rng.random() < 0.1 else {"cut": 0},
+        lambda: (
+            {"cut": int(rng.integers(len(content))), "stall": 20}
+            if rng.random() < 0.1
+            else {"cut": 0}
+        ),
     ]
     return faults[rng.integers(len(faults))]()
 
@@ -360,11 +418,15 @@ def test_no_wrong_byte_is_ever_taken_as_whole(server, get, seed, tmp_path):
             pytest.fail("it never came to an end")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "model.ckpt.index", download.DATA, "hparams.json"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "model.ckpt.index", download.DATA, "hparams.json"]
+)
 def test_a_server_that_changes_bytes_or_lengths_in_silence(server, get, name, tmp_path):
     """No checksum is stated, the length is that of what comes: what is in the file must tell."""
     write_safetensors(tmp_path / "whole.safetensors", random_tensors(Config(3, 2, 4, 2, 1)))
-    right = (tmp_path / "whole.safetensors" if name == "model.safetensors" else FOLDER / name).read_bytes()
+    right = (
+        tmp_path / "whole.safetensors" if name == "model.safetensors" else FOLDER / name
+    ).read_bytes()
     (tmp_path / "model.ckpt.index").write_bytes((FOLDER / "model.ckpt.index").read_bytes())
     rng = np.random.default_rng(0)
     for length in rng.integers(len(right), size=20):
@@ -386,7 +448,9 @@ def openai_files(size="124M"):
 
 @pytest.fixture
 def sources(server, monkeypatch, tmp_path):
-    """Both sources have 124M, Hugging Face also somebody's model in one file, in several, and as a pickle."""
+    """Both sources have 124M, Hugging Face also somebody's model in one file, in several, and as a
+    pickle.
+    """
     server.files |= openai_files()
     monkeypatch.setenv("GPT2_OPENAI_ENDPOINT", server.url + "/openai/")
     monkeypatch.setenv("HF_ENDPOINT", server.url + "/hf")
@@ -394,15 +458,24 @@ def sources(server, monkeypatch, tmp_path):
     monkeypatch.setattr(download.fetch, "__defaults__", (lambda seconds: None, (5, 5)))
     whole = write_checkpoint(tmp_path / "theirs")
     for repository in ("openai-community/gpt2", "distilbert/distilgpt2", "some-body/tiny.gpt2"):
-        server.files |= {f"/hf/{repository}/resolve/main/{path.name}": path.read_bytes() for path in whole.iterdir()}
+        server.files |= {
+            f"/hf/{repository}/resolve/main/{path.name}": path.read_bytes()
+            for path in whole.iterdir()
+        }
     base, tensors = "/hf/some-body/shards/resolve/main/", random_tensors(TINY)
     for name in ("config.json", "vocab.json", "merges.txt"):
-        server.files[base + name] = server.files["/hf/some-body/pickle/resolve/main/" + name] = (whole / name).read_bytes()
+        server.files[base + name] = server.files["/hf/some-body/pickle/resolve/main/" + name] = (
+            whole / name
+        ).read_bytes()
     index = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(tensors)}
     for file in set(index.values()):
-        write_safetensors(whole / file, {name: tensors[name] for name in tensors if index[name] == file})
+        write_safetensors(
+            whole / file, {name: tensors[name] for name in tensors if index[name] == file}
+        )
         server.files[base + file] = (whole / file).read_bytes()
-    server.files[base + "model.safetensors.index.json"] = json.dumps({"metadata": {}, "weight_map": index}).encode()
+    server.files[base + "model.safetensors.index.json"] = json.dumps(
+        {"metadata": {}, "weight_map": index}
+    ).encode()
     return server
 
 
@@ -415,15 +488,25 @@ def run(capsys, *words, models_dir):
 def test_from_openai_first(sources, capsys, tmp_path):
     done = run(capsys, "download", "124M", models_dir=tmp_path / "m")
     assert (done.code, done.err) == (0, "") and str(tmp_path / "m" / "124M") in done.out
-    assert {path.name for path in (tmp_path / "m" / "124M").iterdir()} == {*download.OPENAI_FILES, download.RECORD}
+    assert {path.name for path in (tmp_path / "m" / "124M").iterdir()} == {
+        *download.OPENAI_FILES,
+        download.RECORD,
+    }
     utils.load_pair("124M", None, tmp_path / "m", NUMPY)
     sources.requests.clear()
-    assert run(capsys, "download", "124M", models_dir=tmp_path / "m").code == 0 and not sources.requests
+    assert (
+        run(capsys, "download", "124M", models_dir=tmp_path / "m").code == 0
+        and not sources.requests
+    )
 
 
-@pytest.mark.parametrize("fault", [{"status": 404}, {"status": 403}, {"status": 500}, {"content": HTML}, {"cut": 0}])
+@pytest.mark.parametrize(
+    "fault", [{"status": 404}, {"status": 403}, {"status": 500}, {"content": HTML}, {"cut": 0}]
+)
 def test_hugging_face_where_openai_fails(sources, capsys, tmp_path, fault):
-    sources.behave = lambda path, first: fault if path.startswith("/openai") and "data" in path else {}
+    sources.behave = lambda path, first: (
+        fault if path.startswith("/openai") and "data" in path else {}
+    )
     assert run(capsys, "download", "124M", models_dir=tmp_path).code == 0
     folder = tmp_path / "124M"
     assert (folder / "model.safetensors").is_file() and not list(folder.glob("*.part"))
@@ -440,7 +523,11 @@ def test_both_sources_fail(sources, capsys, tmp_path):
     sources.behave = lambda path, first: {"status": 403}
     done = run(capsys, "download", "124M", models_dir=tmp_path)
     assert done.code == 2 and done.out == "" and done.err.count("\n") == 1
-    assert "OpenAI: checkpoint: " in done.err and "Hugging Face: config.json: " in done.err and "403" in done.err
+    assert (
+        "OpenAI: checkpoint: " in done.err
+        and "Hugging Face: config.json: " in done.err
+        and "403" in done.err
+    )
 
 
 @pytest.mark.parametrize("size", ["some-body/tiny.gpt2", "some-body/shards", "82M"])
@@ -454,12 +541,16 @@ def test_hugging_face_only(sources, capsys, tmp_path, size):
 
 def test_a_pickle_is_not_fetched(sources, capsys, tmp_path):
     done = run(capsys, "download", "some-body/pickle", models_dir=tmp_path)
-    assert done.code == 2 and "no model.safetensors; a pickle" in done.err and "convert it" in done.err
+    assert (
+        done.code == 2 and "no model.safetensors; a pickle" in done.err and "convert it" in done.err
+    )
 
 
 def test_an_index_of_shards_that_leads_elsewhere(sources, capsys, tmp_path):
     base = "/hf/some-body/shards/resolve/main/"
-    sources.files[base + "model.safetensors.index.json"] = b'{"weight_map": {"wte": "../../x.safetensors"}}'
+    sources.files[base + "model.safetensors.index.json"] = (
+        b'{"weight_map": {"wte": "../../x.safetensors"}}'
+    )
     assert run(capsys, "download", "some-body/shards", models_dir=tmp_path).code == 2
     assert not (tmp_path.parent / "x.safetensors").exists()
 
@@ -475,11 +566,15 @@ def test_gpt2s_tokenizer_is_known(sources, capsys, tmp_path, monkeypatch):
 
 def test_a_mirror_is_a_mirror(sources, capsys, tmp_path):
     """A download begun from one address does not go on from another."""
-    sources.behave = lambda path, first: {"cut": 2000} if "data" in path and not first else {"status": 403} if first else {}
+    sources.behave = lambda path, first: (
+        {"cut": 2000} if "data" in path and not first else {"status": 403} if first else {}
+    )
     run(capsys, "download", "124M", "--source=openai", models_dir=tmp_path)
     assert (tmp_path / "124M" / (download.DATA + ".part")).stat().st_size > 0
     sources.behave, other = lambda path, first: {}, dict(sources.files)
-    sources.files |= {path.replace("/openai", "/mirror"): content for path, content in other.items()}
+    sources.files |= {
+        path.replace("/openai", "/mirror"): content for path, content in other.items()
+    }
     os.environ["GPT2_OPENAI_ENDPOINT"] = sources.url + "/mirror"
     sources.requests.clear()
     assert run(capsys, "download", "124M", "--source=openai", models_dir=tmp_path).code == 0
@@ -504,14 +599,23 @@ def test_words_that_are_no_download(capsys, tmp_path, words, said):
 
 def test_a_missing_size_says_how_to_get_it(capsys, tmp_path):
     done = run(capsys, "generate", "--target_model_size=355M", models_dir=tmp_path)
-    assert done.code == 2 and "--download" in done.err and "python main.py download 355M" in done.err
+    assert (
+        done.code == 2 and "--download" in done.err and "python main.py download 355M" in done.err
+    )
 
 
 def test_a_half_downloaded_folder_is_not_a_model(sources, capsys, tmp_path):
-    sources.behave = lambda path, first: {"cut": 0} if path.endswith((download.DATA, "model.safetensors")) else {}
+    sources.behave = lambda path, first: (
+        {"cut": 0} if path.endswith((download.DATA, "model.safetensors")) else {}
+    )
     assert run(capsys, "download", "124M", models_dir=tmp_path).code == 2
     done = run(capsys, "generate", "--target_model_size=124M", models_dir=tmp_path)
-    assert done.code == 2 and "incomplete" in done.err and download.DATA in done.err and "download 124M" in done.err
+    assert (
+        done.code == 2
+        and "incomplete" in done.err
+        and download.DATA in done.err
+        and "download 124M" in done.err
+    )
     sources.behave, sources.requests[:] = lambda path, first: {}, []
     assert run(capsys, "download", "124M", models_dir=tmp_path).code == 0
     assert {path for path, _ in sources.requests} == {f"/openai/124M/{download.DATA}"}
@@ -524,7 +628,9 @@ def test_generate_downloads_when_asked_to(sources, capsys, tmp_path):
     assert run(capsys, "generate", *flags, "--download", models_dir=tmp_path).code == 0
 
 
-@pytest.mark.parametrize("answer, wanted", [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("", False)])
+@pytest.mark.parametrize(
+    "answer, wanted", [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("", False)]
+)
 def test_at_a_terminal_it_asks(sources, capsys, tmp_path, monkeypatch, answer, wanted):
     terminal = SimpleNamespace(isatty=lambda: True, readline=lambda: answer)
     monkeypatch.setattr(sys, "stdin", terminal)
@@ -542,7 +648,9 @@ def test_at_a_terminal_it_asks(sources, capsys, tmp_path, monkeypatch, answer, w
 @pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"])
 @pytest.mark.parametrize("refs", [True, False])
 def test_the_cache_of_hugging_face(sources, capsys, tmp_path, monkeypatch, name, variable, refs):
-    cache = {"HF_HOME": "x/hub", "HF_HUB_CACHE": "x", "XDG_CACHE_HOME": "x/huggingface/hub"}[variable]
+    cache = {"HF_HOME": "x/hub", "HF_HUB_CACHE": "x", "XDG_CACHE_HOME": "x/huggingface/hub"}[
+        variable
+    ]
     monkeypatch.delenv("HF_HOME")
     monkeypatch.setenv(variable, str(tmp_path / "x"))
     folder = write_checkpoint(tmp_path / cache / name / "snapshots" / "abc")
@@ -572,24 +680,32 @@ print(download.fetch_model("124M", sys.argv[1]))
 def start(tmp_path):
     root = Path(main.__file__).resolve().parent
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "m")]
-    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.skipif(download.fcntl is None, reason="no file locks on this system")
 def test_two_processes_fetch_a_file_once(sources, tmp_path):
-    sources.behave = lambda path, first: {"cut": 2000, "stall": 0.5} if "data" in path and not first else {}
+    sources.behave = lambda path, first: (
+        {"cut": 2000, "stall": 0.5} if "data" in path and not first else {}
+    )
     processes = [start(tmp_path) for _ in range(2)]
     ends = [process.communicate(timeout=60) for process in processes]
     assert all(process.returncode == 0 for process in processes), ends
     assert len(sources.requests) == len(download.OPENAI_FILES) + 1  # the one that went on
     assert tensorflow.read_table(tmp_path / "m" / "124M" / "model.ckpt.index")
-    assert (tmp_path / "m" / "124M" / download.DATA).read_bytes() == (FOLDER / download.DATA).read_bytes()
+    assert (tmp_path / "m" / "124M" / download.DATA).read_bytes() == (
+        FOLDER / download.DATA
+    ).read_bytes()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no signals on this system")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_download_is_resumed(sources, tmp_path, how):
-    sources.behave = lambda path, first: {"cut": 3000, "stall": 30} if "data" in path and not first else {}
+    sources.behave = lambda path, first: (
+        {"cut": 3000, "stall": 30} if "data" in path and not first else {}
+    )
     process, part = start(tmp_path), tmp_path / "m" / "124M" / (download.DATA + ".part")
     for _ in range(600):
         if part.is_file() and part.stat().st_size >= 2000:

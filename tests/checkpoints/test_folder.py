@@ -1,4 +1,6 @@
-"""Folders of every kind: in several files, incomplete, too large for the memory; what the check command says; 124M itself."""
+"""Folders of every kind: in several files, incomplete, too large for the memory; what the check
+command says; 124M itself.
+"""
 
 import json
 import os
@@ -11,21 +13,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from make_tf_fixture import FOLDER as TF
+from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensors
 
 import checkpoints
 import main
 import utils
-from checkpoints import doctor, memory
+from backends import memory
+from checkpoints import doctor
 from encoder import Encoder
 from gpt2 import Config
-from make_tf_fixture import FOLDER as TF
 from sampling import Filter, autoregressive
-from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensors
 
 ROOT = Path(utils.__file__).resolve().parent
 REAL = Path(utils.MODELS_DIR) / "124M"
 GOLDEN = ROOT.parent / "shared" / "golden" / "gpt2_124M_golden.npz"
-needs_124M = pytest.mark.skipif(bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M")
+needs_124M = pytest.mark.skipif(
+    bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M"
+)
 
 
 @pytest.fixture
@@ -41,8 +46,12 @@ def sharded(folder):
     tensors = random_tensors(TINY)
     where = {name: f"model-0000{1 + i % 3}-of-00003.safetensors" for i, name in enumerate(tensors)}
     for file in set(where.values()):
-        write_safetensors(folder / file, {name: tensors[name] for name in tensors if where[name] == file})
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
+        write_safetensors(
+            folder / file, {name: tensors[name] for name in tensors if where[name] == file}
+        )
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": 1}, "weight_map": where})
+    )
     (folder / "model.safetensors").unlink()
     return folder
 
@@ -98,7 +107,9 @@ def test_a_folder_of_safetensors_comes_before_openais(folder):
 @pytest.mark.parametrize("kernels", ["plain", "64x2", "auto"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_loading_takes_little_more_memory_than_the_weights(tmp_path, kernels, dtype):
-    """At its peak, 1.25 times: one tensor at a time is there twice, and its pages in the file count as well."""
+    """At its peak, 1.25 times: one tensor at a time is there twice, and its pages in the file count
+    as well.
+    """
     config = Config(6000, 64, 512, 8, 6)
     write_checkpoint(tmp_path / "m", config, random_tensors(config, dtype=dtype))
     script = f"""
@@ -108,8 +119,16 @@ before = read("VmRSS")
 model = utils.load_model(pathlib.Path({str(tmp_path / "m")!r}), utils.get_backend("numpy", {kernels!r}))
 print((read("VmHWM") - before) / (4 * sum(map(math.prod, model.config.shapes().values()))))
 """
-    mine = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}  # one, of this process
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=mine, capture_output=True, text=True, check=True)
+    # one, of this process
+    mine = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=mine,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert 0.9 < float(done.stdout) < 1.25
 
 
@@ -144,13 +163,19 @@ def test_how_much_memory_there_is(tmp_path, monkeypatch, machine):
 
 def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 7e9)
-    with pytest.raises(utils.InputError, match=r"need 6\.8 GB of memory|need 7\.\d GB of memory, 7\.0 GB are available"):
+    with pytest.raises(
+        utils.InputError,
+        match=r"need 6\.8 GB of memory|need 7\.\d GB of memory, 7\.0 GB are available",
+    ):
         memory.require([utils.SIZES["1558M"], utils.SIZES["124M"]], np.float32)
     memory.require([utils.SIZES["774M"]], np.float32)
 
 
 def test_a_pair_is_weighed_together(folder, tmp_path, monkeypatch):
-    one = 4 * sum(int(np.prod(shape)) for shape in TINY.shapes().values()) + 8 * TINY.n_layer * TINY.n_ctx * TINY.n_embd
+    one = (
+        4 * sum(int(np.prod(shape)) for shape in TINY.shapes().values())
+        + 8 * TINY.n_layer * TINY.n_ctx * TINY.n_embd
+    )
     monkeypatch.setattr(memory, "available", lambda: 1.9 * one)
     utils.load_pair("model", None, tmp_path, NUMPY)
     monkeypatch.setattr(utils, "build_model", None)  # nothing is read
@@ -180,13 +205,21 @@ def test_a_folder_that_is_well(check, folder):
     done = check("model")
     assert done.code == 0 and done.err == "" and done.out.endswith("\nAll is well.\n")
     for name, shape in TINY.shapes().items():
-        assert re.search(rf"(?m)^{re.escape(name)} +{' x '.join(map(str, shape))} +float32 +none stated +-?0", done.out)
+        assert re.search(
+            rf"(?m)^{re.escape(name)} +{' x '.join(map(str, shape))} +float32 +none stated +-?0",
+            done.out,
+        )
 
 
 def test_a_folder_of_openais(check):
     done = check(TF, "--json")
     report = json.loads(done.out)
-    assert done.code == 0 and report["well"] and report["vocabulary"] == 259 and len(report["tensors"]) == 16
+    assert (
+        done.code == 0
+        and report["well"]
+        and report["vocabulary"] == 259
+        and len(report["tensors"]) == 16
+    )
     assert {found["checksum"] for found in report["tensors"]} == {"right"}
 
 
@@ -205,7 +238,9 @@ def rewrite(name, change):
 
 DAMAGES = {  # what is said: how to get there
     "do not match their checksum": damage_tensor,
-    "lacks the tensor h.1": rewrite("hparams.json", lambda text: text.replace('"n_layer": 1', '"n_layer": 2')),
+    "lacks the tensor h.1": rewrite(
+        "hparams.json", lambda text: text.replace('"n_layer": 1', '"n_layer": 2')
+    ),
     "the model has 260 tokens": rewrite("hparams.json", lambda text: text.replace("259", "260")),
     "cannot be read as JSON": rewrite("encoder.json", lambda text: text[:-5]),
     "has no vocab.json or encoder.json": lambda folder: (folder / "encoder.json").unlink(),
@@ -227,16 +262,29 @@ def test_a_folder_that_is_not_well(check, tmp_path, said):
     assert all(problem in done.out and "\n" not in problem for problem in report["problems"])
 
 
-@pytest.mark.parametrize("change", [lambda array: 0 * array, lambda array: array + 9, lambda array: 1e4 * array])
+@pytest.mark.parametrize(
+    "change", [lambda array: 0 * array, lambda array: array + 9, lambda array: 1e4 * array]
+)
 def test_numbers_that_no_gpt2_has(check, tmp_path, change):
     tensors = random_tensors(TINY)
-    write_checkpoint(tmp_path / "model", TINY, tensors | {"h.1.mlp.c_fc.weight": change(tensors["h.1.mlp.c_fc.weight"])})
+    write_checkpoint(
+        tmp_path / "model",
+        TINY,
+        tensors | {"h.1.mlp.c_fc.weight": change(tensors["h.1.mlp.c_fc.weight"])},
+    )
     done = check("model")
-    assert done.code == 1 and "h.1.mlp.c_fc.weight has mean" in done.out and "1 problem:" in done.out
+    assert (
+        done.code == 1 and "h.1.mlp.c_fc.weight has mean" in done.out and "1 problem:" in done.out
+    )
 
 
 def test_a_file_that_is_not_what_was_downloaded(check, folder):
-    said = {"url": "https://example.org/some/model/vocab.json", "etag": None, "size": None, "sha256": "0" * 64}
+    said = {
+        "url": "https://example.org/some/model/vocab.json",
+        "etag": None,
+        "size": None,
+        "sha256": "0" * 64,
+    }
     (folder / "download.json").write_text(json.dumps({"vocab.json": said}))
     done = check("model")
     assert done.code == 1 and "from https://example.org/some/model\n" in done.out
@@ -253,7 +301,9 @@ def test_whether_two_can_pair(check, folder, tmp_path):
     assert done.code == 1 and "different vocabularies" in done.out
 
 
-@pytest.mark.parametrize("words, said", [([], "not 0"), (["a", "b"], "--against"), (["nowhere"], "no model 'nowhere'")])
+@pytest.mark.parametrize(
+    "words, said", [([], "not 0"), (["a", "b"], "--against"), (["nowhere"], "no model 'nowhere'")]
+)
 def test_words_that_are_no_check(check, folder, words, said):
     done = check(*words)
     assert done.code == 2 and done.out == "" and said in done.err and done.err.count("\n") == 1
@@ -268,7 +318,9 @@ def test_the_embedded_pair_is_well(capsys):
 
 @pytest.mark.parametrize("name, code", [("124M", 1), ("mine", 0)])
 def test_weights_of_124Ms_shape_that_are_others(check, tmp_path, monkeypatch, name, code):
-    """Under OpenAI's name that is wrong; under another it is somebody's own model. Here 124M is as small as TINY."""
+    """Under OpenAI's name that is wrong; under another it is somebody's own model. Here 124M is as
+    small as TINY.
+    """
     golden = [{"ids": [1, 2], "top": [5, 6, 7, 8, 9], "logits": [9, 8, 7, 6, 5]}]
     (tmp_path / "golden.json").write_text(json.dumps(golden))
     monkeypatch.setattr(doctor, "GOLDEN", tmp_path / "golden.json")
@@ -280,7 +332,11 @@ def test_weights_of_124Ms_shape_that_are_others(check, tmp_path, monkeypatch, na
     golden[0]["logits"] = model.read([1, 2], model.new_cache())[0][5:10].tolist()
     (tmp_path / "golden.json").write_text(json.dumps(golden))
     done = check(name)
-    assert done.code == 0 and "These are the weights of OpenAI's 124M" in done.out and "goes on with" in done.out
+    assert (
+        done.code == 0
+        and "These are the weights of OpenAI's 124M" in done.out
+        and "goes on with" in done.out
+    )
 
 
 def test_the_golden_logits_kept_here_are_those_of_the_whole_file():
@@ -310,7 +366,9 @@ def test_124M_is_well(capsys):
 @needs_124M
 def test_the_greedy_text_of_124M(real):
     """What transformers' own tests expect after "The dog"."""
-    expected = "464 3290 373 1043 287 257 2214 1474 262 16246 286 2688 290 2688 27262 13 198 198 464 3290"
+    expected = (
+        "464 3290 373 1043 287 257 2214 1474 262 16246 286 2688 290 2688 27262 13 198 198 464 3290"
+    )
     expected = [int(token) for token in expected.split()]
     rounds = autoregressive(real[0], expected[:2], 18, Filter(0.0), np.random.default_rng(0))
     assert expected[:2] + [int(token) for one in rounds for token in one.tokens] == expected

@@ -1,4 +1,6 @@
-"""OpenAI's checkpoint format: a fixture that TensorFlow wrote, every damage to it, and OpenAI's own index of 124M."""
+"""OpenAI's checkpoint format: a fixture that TensorFlow wrote, every damage to it, and OpenAI's own
+index of 124M.
+"""
 
 import json
 import re
@@ -12,15 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import checkpoints
-import utils
-from checkpoints import tensorflow
-from checkpoints.crc32c import crc32c
-from gpt2 import Config
 from make_golden import recipe, reference, reference_logits
 from make_tf_fixture import FOLDER, SHAPE
 from toys import NUMPY, random_tensors, write_checkpoint
+
+import checkpoints
+import utils
+from checkpoints.formats import tf_checkpoint as tensorflow
+from checkpoints.formats.crc32c import crc32c
+from gpt2 import Config
 
 ROOT = Path(utils.__file__).resolve().parent
 REAL_INDEX = ROOT.parent / "shared" / "golden" / "openai-124M-index"
@@ -28,7 +30,9 @@ CONFIG = Config(**SHAPE)
 TENSORS = random_tensors(CONFIG)
 INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"
 
-needs_tensorflow = pytest.mark.skipif(not find_spec("tensorflow"), reason="TensorFlow is not installed")
+needs_tensorflow = pytest.mark.skipif(
+    not find_spec("tensorflow"), reason="TensorFlow is not installed"
+)
 
 
 def plain_crc32c(data):
@@ -46,7 +50,9 @@ def test_crc_of_short_data(data):
     assert crc32c(data) == plain_crc32c(data)
 
 
-@pytest.mark.parametrize("n", [255, 256, 257, 4 * 8192 - 1, 4 * 8192, 4 * 8192 + 1, 3 * 4 * 8192 + 70])
+@pytest.mark.parametrize(
+    "n", [255, 256, 257, 4 * 8192 - 1, 4 * 8192, 4 * 8192 + 1, 3 * 4 * 8192 + 70]
+)
 def test_crc_of_rows_and_a_bit(n):
     data = np.random.default_rng(n).integers(256, size=n, dtype=np.uint8)
     assert crc32c(data) == plain_crc32c(data.tobytes())
@@ -92,13 +98,17 @@ def outcome(folder):
     except utils.InputError as error:
         assert "\n" not in str(error) and str(folder) in str(error)
         return str(error)
-    assert arrays.keys() == TENSORS.keys() and all(np.array_equal(arrays[name], TENSORS[name]) for name in TENSORS)
+    assert arrays.keys() == TENSORS.keys() and all(
+        np.array_equal(arrays[name], TENSORS[name]) for name in TENSORS
+    )
     return None
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_every_byte_of_the_index(folder, seed):
-    """What may differ and still load are the handle of the block nobody reads, and the padding in the footer."""
+    """What may differ and still load are the handle of the block nobody reads, and the padding in
+    the footer.
+    """
     path = folder / INDEX
     raw, harmless, rng = path.read_bytes(), set(), np.random.default_rng(seed)
     for i in range(len(raw)):
@@ -133,7 +143,9 @@ def test_every_byte_of_the_data(folder):
                     tensor.verify()
                 file.seek(i)
                 file.write(raw[i : i + 1])
-    assert path.read_bytes() == raw and sum(4 * int(np.prod(tensor.shape)) for tensor in found.values()) == len(raw)
+    assert path.read_bytes() == raw and sum(
+        4 * int(np.prod(tensor.shape)) for tensor in found.values()
+    ) == len(raw)
 
 
 def test_every_truncation_of_the_data(folder):
@@ -171,7 +183,9 @@ def masked(raw):
 
 
 def block(pairs):
-    body = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in pairs)
+    body = b"".join(
+        varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in pairs
+    )
     body += bytes(4) + (1).to_bytes(4, "little")
     return body + b"\0" + masked(body + b"\0")
 
@@ -188,7 +202,14 @@ def table(entries, compression=b"\0"):
 
 def entry(dtype=1, shape=(4,), shard=0, offset=0, size=16, more=b""):
     dims = b"".join(field(2, field(1, n)) for n in shape)
-    return field(1, dtype) + field(2, dims) + field(3, shard) + field(4, offset) + field(5, size) + more
+    return (
+        field(1, dtype)
+        + field(2, dims)
+        + field(3, shard)
+        + field(4, offset)
+        + field(5, size)
+        + more
+    )
 
 
 HEADER = (b"", field(1, 1))
@@ -230,26 +251,38 @@ def test_a_compressed_table(folder):
 
 def test_other_tensors_may_be_there_but_are_no_gpt2(folder):
     """Such as a counter of steps; it is refused by name, not by its type."""
-    (folder / INDEX).write_bytes(table([HEADER, (b"global_step", entry(dtype=9, shape=(), size=8)), (G, entry(offset=8))]))
+    (folder / INDEX).write_bytes(
+        table([HEADER, (b"global_step", entry(dtype=9, shape=(), size=8)), (G, entry(offset=8))])
+    )
     found = tensorflow.read_table(folder / INDEX)
     assert found["ln_f.weight"].shape == (4,)
     with pytest.raises(utils.InputError, match="type 9; expected"):
         found["global_step.weight"].read(np.float32)
 
 
-@pytest.mark.parametrize("dtype, code", [("float16", 19), ("float64", 2), ("bfloat16", 14), ("float32", 1)])
+@pytest.mark.parametrize(
+    "dtype, code", [("float16", 19), ("float64", 2), ("bfloat16", 14), ("float32", 1)]
+)
 def test_dtypes(folder, dtype, code):
     expected = np.float32([1, -0.5, 0.25, 3])
-    raw = (expected.view(np.uint32) >> 16).astype("<u2") if dtype == "bfloat16" else expected.astype(dtype)
+    raw = (
+        (expected.view(np.uint32) >> 16).astype("<u2")
+        if dtype == "bfloat16"
+        else expected.astype(dtype)
+    )
     (folder / DATA).write_bytes(raw.tobytes())
     (folder / INDEX).write_bytes(table([HEADER, (G, entry(dtype=code, size=raw.nbytes))]))
-    np.testing.assert_array_equal(tensorflow.read_table(folder / INDEX)["ln_f.weight"].read(np.float32), expected, strict=True)
+    np.testing.assert_array_equal(
+        tensorflow.read_table(folder / INDEX)["ln_f.weight"].read(np.float32), expected, strict=True
+    )
 
 
 # ---------------------------------------------------------------- the real thing
 
 
-@pytest.mark.skipif(not REAL_INDEX.is_dir(), reason="the index of models/124M is not beside the repository")
+@pytest.mark.skipif(
+    not REAL_INDEX.is_dir(), reason="the index of models/124M is not beside the repository"
+)
 def test_the_index_of_124M(tmp_path):
     """148 tensors in 497,759,232 bytes; the data is a file of that length without content."""
     shutil.copytree(REAL_INDEX, tmp_path / "124M")
@@ -258,8 +291,12 @@ def test_the_index_of_124M(tmp_path):
     found = checkpoints.open_weights(tmp_path / "124M", checkpoints.read_config(tmp_path / "124M"))
     assert len(found) == 148 and {tensor.dtype for tensor in found.values()} == {"float32"}
     assert {name: tensor.shape for name, tensor in found.items()} == utils.SIZES["124M"].shapes()
-    spans = sorted((tensor.offset, tensor.offset + 4 * int(np.prod(tensor.shape))) for tensor in found.values())
-    assert [begin for begin, _ in spans] == [0, *(end for _, end in spans)][:-1] and spans[-1][1] == 497_759_232
+    spans = sorted(
+        (tensor.offset, tensor.offset + 4 * int(np.prod(tensor.shape))) for tensor in found.values()
+    )
+    assert [begin for begin, _ in spans] == [0, *(end for _, end in spans)][:-1] and spans[-1][
+        1
+    ] == 497_759_232
     with pytest.raises(utils.InputError, match="wpe"):
         found["wpe.weight"].verify()  # of zeros
     with (tmp_path / "124M" / DATA).open("r+b") as file:
@@ -272,8 +309,10 @@ def write_with_tensorflow(folder, tensors):
     """In a process of its own: TensorFlow and torch in one disagree about more than numbers."""
     folder.mkdir()
     np.savez(folder / "weights.npz", **tensors)
-    script = Path(__file__).with_name("make_tf_fixture.py")
-    subprocess.run([sys.executable, script, folder / "weights.npz", folder], check=True, capture_output=True)
+    script = ROOT / "tests" / "support" / "make_tf_fixture.py"
+    subprocess.run(
+        [sys.executable, script, folder / "weights.npz", folder], check=True, capture_output=True
+    )
     (folder / "weights.npz").unlink()
 
 
@@ -293,13 +332,19 @@ def test_124M_as_tensorflow_writes_it(tmp_path):
     config = utils.SIZES["124M"]
     read = recipe(config)
     write_with_tensorflow(tmp_path / "124M", {name: read(name) for name in config.shapes()})
-    (tmp_path / "124M" / "hparams.json").write_text(json.dumps({n: v for n, v in vars(config).items() if n != "epsilon"}))
+    (tmp_path / "124M" / "hparams.json").write_text(
+        json.dumps({n: v for n, v in vars(config).items() if n != "epsilon"})
+    )
     compare_with_transformers(tmp_path / "124M", config, read)
 
 
 @pytest.mark.oracle
 def test_124M_as_transformers_writes_it(tmp_path):
-    pytest.importorskip("torch"), pytest.importorskip("transformers"), pytest.importorskip("safetensors")
+    (
+        pytest.importorskip("torch"),
+        pytest.importorskip("transformers"),
+        pytest.importorskip("safetensors"),
+    )
     config = utils.SIZES["124M"]
     reference(config, recipe(config), np.float32).save_pretrained(tmp_path / "124M")
     assert (tmp_path / "124M" / "model.safetensors").is_file()
@@ -308,9 +353,15 @@ def test_124M_as_transformers_writes_it(tmp_path):
 
 @pytest.mark.oracle
 def test_shards_as_transformers_writes_them(tmp_path):
-    pytest.importorskip("torch"), pytest.importorskip("transformers"), pytest.importorskip("safetensors")
+    (
+        pytest.importorskip("torch"),
+        pytest.importorskip("transformers"),
+        pytest.importorskip("safetensors"),
+    )
     config = Config(259, 24, 16, 2, 3)
-    reference(config, recipe(config), np.float32).save_pretrained(tmp_path / "model", max_shard_size="20KB")
+    reference(config, recipe(config), np.float32).save_pretrained(
+        tmp_path / "model", max_shard_size="20KB"
+    )
     assert len(list((tmp_path / "model").glob("model-*-of-*.safetensors"))) > 1
     compare_with_transformers(tmp_path / "model", config, recipe(config))
 

@@ -11,20 +11,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toys import TINY, tiny_model, write_pair
 
 import main
-from experiments import measuring, plots, referee, theory
-from experiments.benchmark import markdown
-from experiments.running import clocked
-from experiments.settings import parse_K
+from experiments.cli.validators import parse_K
+from experiments.commands.benchmark import markdown
+from experiments.decoding.running import clocked
+from experiments.measuring import referee, theory
+from experiments.measuring import runner as measuring
+from experiments.showing import plots
 from sampling import Filter, speculative
-from toys import TINY, tiny_model, write_pair
 from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 ASKED = """draft target K temperature prompts tokens autoregressive_tokens_per_second tokens_per_second speedup_time
     speedup_target_passes acceptance_rate tokens_per_target_pass draft_cost verify_cost predicted_speedup""".split()
-SHORT = ["--n_prompts=6", "--n_tokens_to_generate=10", "--repeats=1", "--K=1,3", "--draft_model_size=0.7M"]
+SHORT = [
+    "--n_prompts=6",
+    "--n_tokens_to_generate=10",
+    "--repeats=1",
+    "--K=1,3",
+    "--draft_model_size=0.7M",
+]
 TIMED = "autoregressive_tokens_per_second tokens_per_second speedup_time draft_cost verify_cost predicted_speedup".split()
 TIMED += "measured_over_predicted intervals milliseconds_per_round prefill_seconds autoregressive_prefill_seconds".split()
 TIMED += ["withheld"]
@@ -33,16 +41,25 @@ TIMED += ["withheld"]
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     folder = write_pair(tmp_path_factory.mktemp("models"), CONFIG)
-    (folder / "prompts.txt").write_text("".join(f"{word} there\n" for word in "hello over out in up down".split()))
+    (folder / "prompts.txt").write_text(
+        "".join(f"{word} there\n" for word in "hello over out in up down".split())
+    )
     return folder
 
 
 @pytest.fixture
 def cli(pair, capsys):
-    """A function (*arguments) -> code, out, err: the command in this process, on a tiny pair and short prompts."""
+    """A function (*arguments) -> code, out, err: the command in this process, on a tiny pair and
+    short prompts.
+    """
 
     def call(*arguments, command="benchmark"):
-        where = [f"--models_dir={pair}", "--kernels=plain", f"--prompts={pair / 'prompts.txt'}", *SHORT]
+        where = [
+            f"--models_dir={pair}",
+            "--kernels=plain",
+            f"--prompts={pair / 'prompts.txt'}",
+            *SHORT,
+        ]
         code = main.main([command, *where, *map(str, arguments)])
         return SimpleNamespace(code=code, **dict(zip(("out", "err"), capsys.readouterr())))
 
@@ -61,8 +78,19 @@ def run_of(K, seconds, tokens=10, accepted=1, **more):
     n_rounds = tokens // (accepted + 1) if K else tokens
     rounds = [[K, min(K, accepted + 1), accepted]] * n_rounds if K else []
     n, split = len(seconds), {"draft": 0.1, "verify": 0.2, "cache": 0.0, "sampling": 0.1}
-    run = {"draft": "0.7M" if K else None, "K": K, "seconds": seconds, "prefill_seconds": [0.1] * n, "tokens": [tokens] * n}
-    run |= {"passes": [n_rounds] * n, "rounds": [rounds] * n, "repeated": [0, 3], "difference": None}
+    run = {
+        "draft": "0.7M" if K else None,
+        "K": K,
+        "seconds": seconds,
+        "prefill_seconds": [0.1] * n,
+        "tokens": [tokens] * n,
+    }
+    run |= {
+        "passes": [n_rounds] * n,
+        "rounds": [rounds] * n,
+        "repeated": [0, 3],
+        "difference": None,
+    }
     run |= {"pass_seconds": 1.2 if K else 1.0, "draft_seconds": 0.25 if K else None}
     return run | {"ledger": {"rounds": n_rounds, "split": split}} | more
 
@@ -72,19 +100,31 @@ def row(plain, fast):
 
 
 def test_a_row_from_known_runs():
-    """Six prompts at 10 tokens: medians 8 s against 4 s, five rounds of 3 drafts with 1 accepted each."""
+    """Six prompts at 10 tokens: medians 8 s against 4 s, five rounds of 3 drafts with 1 accepted
+    each.
+    """
     found = row([run_of(0, [8.0, 7.0, 99.0])] * 6, [run_of(3, [4.0, 1.0, 5.0])] * 6)
-    assert found["speedup_time"] == 2 and found["speedup_target_passes"] == 2 == found["tokens_per_target_pass"]
+    assert (
+        found["speedup_time"] == 2
+        and found["speedup_target_passes"] == 2 == found["tokens_per_target_pass"]
+    )
     assert (found["tokens"], found["prompts"], found["tokens_per_second"]) == (60, 6, 2.5)
     assert found["autoregressive_tokens_per_second"] == 1.25
     assert found["acceptance_rate"] == 0.5 and found["acceptance_by_position"] == [1, 0, None]
-    assert found["examined_by_position"] == [90, 90, 0] and found["accepted_histogram"] == [0, 90, 0, 0]
+    assert found["examined_by_position"] == [90, 90, 0] and found["accepted_histogram"] == [
+        0,
+        90,
+        0,
+        0,
+    ]
     assert (found["drafted"], found["wasted_drafts"]) == (270, 180)
     assert (found["draft_cost"], found["verify_cost"]) == (0.25, 1.2)
     assert found["predicted_speedup"] == pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.25 + 1.2))
     assert found["measured_over_predicted"] == pytest.approx(2 / found["predicted_speedup"])
     assert found["intervals"]["speedup_time"] == [2, 2]
-    assert found["milliseconds_per_round"] == pytest.approx({"draft": 20, "verify": 40, "cache": 0, "sampling": 20})
+    assert found["milliseconds_per_round"] == pytest.approx(
+        {"draft": 20, "verify": 40, "cache": 0, "sampling": 20}
+    )
     assert found["withheld"] == {} and found["flags"] == []
 
 
@@ -94,7 +134,10 @@ def test_a_speedup_is_withheld():
         "token counts differ on 1 of 6": (plain, fast[:5] + [run_of(3, [4.0], tokens=8)]),
         "spans 1": (plain, [run_of(3, [s]) for s in (2.0, 20.0, 8.0, 7.0, 9.0, 8.5)]),
         "5 prompts give no": (plain[:5], fast[:5]),
-        "a bug": (plain, fast[:5] + [run_of(3, [4.0], difference={"position": 3, "verdict": "bug"})]),
+        "a bug": (
+            plain,
+            fast[:5] + [run_of(3, [4.0], difference={"position": 3, "verdict": "bug"})],
+        ),
     }
     for reason, runs in reasons.items():
         found = row(*runs)
@@ -111,7 +154,10 @@ def test_loops_and_ties_are_flagged():
     plain, fast = [run_of(0, [8.0])] * 6, [run_of(3, [4.0])] * 5
     tie = run_of(3, [4.0], difference={"position": 3, "verdict": "tie"})
     found = row(plain, fast + [tie | {"repeated": [50, 50]}])
-    assert found["speedup_time"] == 2 and [flag.partition(":")[0] for flag in found["flags"]] == ["repetition", "ties"]
+    assert found["speedup_time"] == 2 and [flag.partition(":")[0] for flag in found["flags"]] == [
+        "repetition",
+        "ties",
+    ]
     assert found["repetition"] == pytest.approx(50 / 65)
 
 
@@ -131,7 +177,9 @@ def test_an_interval_holds_the_ratio_and_lies_inside_the_prompts(pairs):
 
 
 def test_intervals_cover_what_they_should():
-    """Of 400 sets of 20 prompts, the interval misses the true ratio about 1 time in 20; more than 1 in 9 has odds of 1e-6."""
+    """Of 400 sets of 20 prompts, the interval misses the true ratio about 1 time in 20; more than 1
+    in 9 has odds of 1e-6.
+    """
     rng = np.random.default_rng(0)
     sets = rng.gamma(8, 1 / 8, (400, 2, 20))
     missed = sum(not low <= 1 <= high for low, high in (referee.interval(*pair) for pair in sets))
@@ -144,7 +192,9 @@ def test_intervals_cover_what_they_should():
 @settings(deadline=None)
 @given(st.floats(0, 1), st.integers(1, 12), st.floats(0.01, 2), st.floats(1, 4), st.floats(0.01, 1))
 def test_theory(a, K, c, v, h):
-    assert theory.tokens_per_round(a, K) == pytest.approx((1 - a ** (K + 1)) / (1 - a) if a < 1 - 1e-6 else K + 1, rel=1e-4)
+    assert theory.tokens_per_round(a, K) == pytest.approx(
+        (1 - a ** (K + 1)) / (1 - a) if a < 1 - 1e-6 else K + 1, rel=1e-4
+    )
     even = theory.break_even(K, c, v)
     if even is None:
         assert theory.speedup(1, K, c, v, h) < 1
@@ -158,17 +208,29 @@ def test_theory(a, K, c, v, h):
 
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_a_coin_decides_and_all_passes_are_run(monkeypatch, temperature):
-    """With the coins given, the accepted runs are the coins' own, and both models read as often as they would have."""
+    """With the coins given, the accepted runs are the coins' own, and both models read as often as
+    they would have.
+    """
     coins = np.random.default_rng(1).random(400) < 0.7
     tosses = iter(coins.tolist())
     monkeypatch.setattr(measuring, "toss", lambda probability, rng: next(tosses))
     target, draft, reads = tiny_model(1), tiny_model(2), {"target": [], "draft": []}
 
     def watched(name, model):
-        read = lambda ids, cache, n_last=1: reads[name].append(n_last) or model.read(ids, cache, n_last)  # noqa: E731
+        read = lambda ids, cache, n_last=1: (
+            reads[name].append(n_last) or model.read(ids, cache, n_last)
+        )  # noqa: E731
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
-    run = (watched("target", target), watched("draft", draft), 3, [5, 6], 18, Filter(temperature), [0])
+    run = (
+        watched("target", target),
+        watched("draft", draft),
+        3,
+        [5, 6],
+        18,
+        Filter(temperature),
+        [0],
+    )
     done = list(measuring.rounds_of(*run, acceptance=0.7))[1:]
     expected, left = [], coins.tolist()
     for one in done:
@@ -184,7 +246,9 @@ def test_the_coin_has_the_given_probability():
     """2,000 drafts at 0.7: 4.9 standard deviations are 0.05, odds of a miss 1e-6."""
     drafts = SimpleNamespace(n_vocab=259, prefill=lambda ids: None)
     drafts.propose = lambda ids, k: ([7] * k, np.eye(259)[[7] * k])
-    coin = measuring.Coin(drafts, lambda logits: np.full((len(logits), 259), 1 / 259), 0.7, np.random.default_rng(0))
+    coin = measuring.Coin(
+        drafts, lambda logits: np.full((len(logits), 259), 1 / 259), 0.7, np.random.default_rng(0)
+    )
     config = dataclasses.replace(TINY, n_ctx=1200)
     read = lambda ids, cache, n_last=1: np.zeros((n_last, 1))  # noqa: E731
     target = SimpleNamespace(config=config, new_cache=lambda *n_positions: None, read=read)
@@ -203,12 +267,16 @@ def test_rows_and_files(cli, tmp_path):
     assert (done.code, done.err) == (0, "") and result.keys() == {"machine", "settings", "rows"}
     assert result == json.loads(out.read_text())
     keys = [(row["draft"], row["target"], row["K"], row["temperature"]) for row in result["rows"]]
-    assert keys == [(draft, "7M", K, t) for t in (0, 1) for draft in ("0.7M", "ngram") for K in (1, 3)]
+    assert keys == [
+        (draft, "7M", K, t) for t in (0, 1) for draft in ("0.7M", "ngram") for K in (1, 3)
+    ]
     for one in result["rows"]:
         assert {*ASKED} <= one.keys()
         assert (one["prompts"], one["tokens"], one["skipped_prompts"]) == (6, 60, 0)
         assert sum(one["accepted_histogram"]) * one["tokens_per_target_pass"] == pytest.approx(60)
-        assert one["wasted_drafts"] == one["drafted"] - sum(i * n for i, n in enumerate(one["accepted_histogram"]))
+        assert one["wasted_drafts"] == one["drafted"] - sum(
+            i * n for i, n in enumerate(one["accepted_histogram"])
+        )
         assert one["speedup_time"] is not None or "speedup_time" in one["withheld"]
         assert all(part >= 0 for part in one["milliseconds_per_round"].values())
         assert one["milliseconds_per_round"].keys() == {"draft", "verify", "sampling", "cache"}
@@ -217,13 +285,21 @@ def test_rows_and_files(cli, tmp_path):
     with out.with_suffix(".csv").open(newline="") as file:
         table = [*csv.DictReader(file)]
     assert [row["K"] for row in table] == ["1", "3"] * 4 and [*table[0]] == [*result["rows"][0]]
-    assert out.with_suffix(".md").read_text() == markdown(result) and markdown(result).count("\n| ") == 9
+    assert (
+        out.with_suffix(".md").read_text() == markdown(result)
+        and markdown(result).count("\n| ") == 9
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.json", "r.md"]
 
 
 def test_the_table_for_people(cli):
     done = cli()
-    assert done.code == 0 and done.err == "" and done.out.startswith("| draft") and "6 prompts (0 skipped" in done.out
+    assert (
+        done.code == 0
+        and done.err == ""
+        and done.out.startswith("| draft")
+        and "6 prompts (0 skipped" in done.out
+    )
 
 
 def test_random_weights_and_synthetic_acceptance_are_labelled(cli, tmp_path):
@@ -271,11 +347,16 @@ def test_token_counts_that_differ_are_noticed(cli, monkeypatch):
     decode = measuring.decode
 
     def short(decoder, target, draft, ids, n_tokens, *rest, **named):
-        return decode(decoder, target, draft, ids, n_tokens - (decoder == "speculative"), *rest, **named)
+        return decode(
+            decoder, target, draft, ids, n_tokens - (decoder == "speculative"), *rest, **named
+        )
 
     monkeypatch.setattr(measuring, "decode", short)
     for one in json.loads(cli("--json").out)["rows"]:
-        assert one["speedup_time"] is None and "token counts differ on 6" in one["withheld"]["speedup_time"]
+        assert (
+            one["speedup_time"] is None
+            and "token counts differ on 6" in one["withheld"]["speedup_time"]
+        )
 
 
 def test_a_wrong_greedy_text_is_called_a_bug(cli, monkeypatch):
@@ -298,9 +379,12 @@ def test_the_clock_starts_after_the_prefill():
 def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
     """Each repeat of a prompt runs every contender once, in an order that is not always the same."""
     order, observed = [], measuring.observed
-    monkeypatch.setattr(measuring, "observed", lambda *a: order.append((tuple(a[3]), a[2], len(a))) or observed(*a))
+    monkeypatch.setattr(
+        measuring, "observed", lambda *a: order.append((tuple(a[3]), a[2], len(a))) or observed(*a)
+    )
     assert cli("--repeats=3", "--temperature=0").code == 0
-    timed = [(ids, K) for ids, K, n in order if n == 8]  # the ledger's runs have a clock as ninth argument
+    # the ledger's runs have a clock as ninth argument
+    timed = [(ids, K) for ids, K, n in order if n == 8]
     turns = [timed[i : i + 3] for i in range(0, len(timed), 3)]
     assert len(turns) == 18 and all(len({ids for ids, _ in turn}) == 1 for turn in turns)
     orders = [tuple(K for _, K in turn) for turn in turns]
@@ -310,12 +394,16 @@ def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
 # ---------------------------------------------------------------- what makes no sense
 
 
-@pytest.mark.parametrize("text, found", [("1..4", [1, 2, 3, 4]), ("4,1", [1, 4]), ("1..2, 5", [1, 2, 5]), ("7..7", [7])])
+@pytest.mark.parametrize(
+    "text, found", [("1..4", [1, 2, 3, 4]), ("4,1", [1, 4]), ("1..2, 5", [1, 2, 5]), ("7..7", [7])]
+)
 def test_K_lists(text, found):
     assert parse_K(text, 10) == found
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1,,2", "3..1", "1..", "..3", "1.5", "a", "1,1", "1..3,2", "11", "0..3"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "1,,2", "3..1", "1..", "..3", "1.5", "a", "1,1", "1..3,2", "11", "0..3"]
+)
 def test_K_lists_that_make_no_sense(text):
     with pytest.raises(InputError, match="--K .*expected"):
         parse_K(text, 10)
@@ -373,21 +461,36 @@ def test_a_plot_needs_matplotlib(cli, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("drafts", ["0.7M", "0.7M,ngram"])
 def test_the_picture_says_what_it_shows(cli, tmp_path, drafts):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed (experiments/requirements-plots.txt)")
-    flags = ["--plot", tmp_path / "p.svg", "--draft_model_size", drafts, "--synthetic_acceptance=0.8"]
+    pytest.importorskip(
+        "matplotlib",
+        reason="matplotlib is not installed (experiments/showing/requirements-plots.txt)",
+    )
+    flags = [
+        "--plot",
+        tmp_path / "p.svg",
+        "--draft_model_size",
+        drafts,
+        "--synthetic_acceptance=0.8",
+    ]
     assert cli(*flags).code == 0
     text = (tmp_path / "p.svg").read_text()
     for shown in ["synthetic acceptance 0.8", "speedup in time", "theory", "acceptance, K = 3"]:
         assert shown in text
     assert ("draft × target" in text) == ("ngram" in drafts)
-    assert not re.search(r"<rect|style=\"fill: #ffffff", text.partition("axes_1")[0])  # no background
+    # no background
+    assert not re.search(r"<rect|style=\"fill: #ffffff", text.partition("axes_1")[0])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.svg"] and plots.FEW
 
 
 def test_adaptive_k_is_a_row_like_any_other(cli):
-    rows = json.loads(cli("--K=1,auto", "--draft_model_size=0.7M,ngram", "--temperature=0", "--json").out)["rows"]
+    rows = json.loads(
+        cli("--K=1,auto", "--draft_model_size=0.7M,ngram", "--temperature=0", "--json").out
+    )["rows"]
     assert [row["K"] for row in rows] == [1, "auto", 1, "auto"]
     for row in rows[1::2]:
-        assert row["predicted_speedup"] is None and row["withheld"]["predicted_speedup"] == "K changes from round to round"
+        assert (
+            row["predicted_speedup"] is None
+            and row["withheld"]["predicted_speedup"] == "K changes from round to round"
+        )
         assert row["tokens"] == rows[0]["tokens"] and len(row["accepted_histogram"]) == 9
     assert cli("--K=auto", "--plot=x.png").code == 2

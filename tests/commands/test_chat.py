@@ -1,4 +1,6 @@
-"""python main.py chat: through a pipe, in a terminal, and what it does with lines that make no sense."""
+"""python main.py chat: through a pipe, in a terminal, and what it does with lines that make no
+sense.
+"""
 
 # ruff: noqa: F401, F811 (fixtures)
 
@@ -11,10 +13,10 @@ import sys
 import time
 
 import pytest
+from test_main import COMMAND, ENVIRONMENT, PROMPT, as_json, cli, pair
 
 import main
-from experiments import console
-from test_main import COMMAND, ENVIRONMENT, PROMPT, as_json, cli, pair
+from experiments.commands import chat as console
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -28,14 +30,21 @@ class Terminal(io.TextIOWrapper):
 
 @pytest.fixture
 def chat(pair, capsys, monkeypatch):
-    """A function (lines, *arguments) -> code, out, err of a session with a tiny pair that generates 12 tokens a time."""
+    """A function (lines, *arguments) -> code, out, err of a session with a tiny pair that generates
+    12 tokens a time.
+    """
 
     def call(lines, *arguments):
         text = "\n".join(lines) if isinstance(lines, (list, tuple)) else lines
         raw = text if isinstance(text, bytes) else text.encode()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="ascii"))
         capsys.readouterr()
-        arguments = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=12", *map(str, arguments)]
+        arguments = [
+            f"--models_dir={pair}",
+            "--kernels=plain",
+            "--n_tokens_to_generate=12",
+            *map(str, arguments),
+        ]
         code = main.main(["chat", *arguments])
         out, err = capsys.readouterr()
         return code, out, err
@@ -60,7 +69,11 @@ def text(as_json):
 def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
     code, out, err = chat(PROMPT)
     assert (code, out) == (0, text())
-    assert "12 tokens in" in err and "examined drafts accepted" in err and "tokens per target pass" in err
+    assert (
+        "12 tokens in" in err
+        and "examined drafts accepted" in err
+        and "tokens per target pass" in err
+    )
 
 
 def test_every_line_is_a_prompt_but_one_with_a_slash(chat, text):
@@ -72,7 +85,11 @@ def test_every_line_is_a_prompt_but_one_with_a_slash(chat, text):
 
 def test_lines_that_are_no_text_are_refused(chat):
     code, out, err = chat(b"a\xffb\nok\n")
-    assert code == 0 and out.startswith("ok") and len(re.findall("(?m)^error: .*lone surrogate.*$", err)) == 1
+    assert (
+        code == 0
+        and out.startswith("ok")
+        and len(re.findall("(?m)^error: .*lone surrogate.*$", err)) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,12 +103,24 @@ def test_lines_that_are_no_text_are_refused(chat):
         (["/K 1", "/temperature 1"], ["--K", 1, "--temperature", 1], "speculative"),
         (["/stop e"], ["--stop", "e"], "speculative"),
         (["/stop e", "/stop"], [], "speculative"),
-        (["/target on", "/speculative off", "/temperature 1"], ["--temperature", 1], "autoregressive"),
+        (
+            ["/target on", "/speculative off", "/temperature 1"],
+            ["--temperature", 1],
+            "autoregressive",
+        ),
         (["/speculative", "/target"], [], "autoregressive"),
         (["/speculative off", "/draft"], ["--target_model_size", "0.7M"], "autoregressive"),
-        (["/speculative off", "/ngram", "/temperature 1"], ["--draft_model_size", "ngram", "--temperature", 1], "speculative"),
+        (
+            ["/speculative off", "/ngram", "/temperature 1"],
+            ["--draft_model_size", "ngram", "--temperature", 1],
+            "speculative",
+        ),
         (["/coupled", "/temperature 1"], ["--coupled", "--temperature", 1], "speculative"),
-        (["/reload 0.7M 7M"], ["--target_model_size", "0.7M", "--draft_model_size", "7M"], "speculative"),
+        (
+            ["/reload 0.7M 7M"],
+            ["--target_model_size", "0.7M", "--draft_model_size", "7M"],
+            "speculative",
+        ),
         (["/reload bytes"], ["--target_model_size", "bytes"], "speculative"),
     ],
 )
@@ -109,10 +138,17 @@ def test_settings_may_come_as_flags(chat, text):
 
 
 def test_all_decoders_of_a_prompt_have_their_titles(chat, text):
-    out = chat(["/coupled", "/temperature 1", *(f"/{name} on" for name in console.DECODERS), PROMPT])[1]
+    out = chat(
+        ["/coupled", "/temperature 1", *(f"/{name} on" for name in console.DECODERS), PROMPT]
+    )[1]
     texts = dict(re.findall(r"(?s)\[(\w+)\]\n(.*?\n)(?=\[|$)", out))
     assert list(texts) == list(console.DECODERS)
-    assert texts["speculative"] == texts["target"] == texts["ngram"] == text("--coupled", "--temperature", 1)
+    assert (
+        texts["speculative"]
+        == texts["target"]
+        == texts["ngram"]
+        == text("--coupled", "--temperature", 1)
+    )
 
 
 def test_the_trace_is_of_what_speculates(chat, text):
@@ -161,13 +197,23 @@ def test_what_makes_no_sense_is_one_line_and_changes_nothing(chat, text, line, f
 
 
 def test_without_a_draft_model_there_is_nothing_to_draft(chat, text):
-    lines = ["/speculative", "/draft on", PROMPT, "/reload 7M 0.7M", "/speculative", "/ngram", PROMPT]
+    lines = [
+        "/speculative",
+        "/draft on",
+        PROMPT,
+        "/reload 7M 0.7M",
+        "/speculative",
+        "/ngram",
+        PROMPT,
+    ]
     _, out, err = chat(lines, "--draft_model_size=ngram")
     assert len(re.findall("(?m)^error: .*no draft model.*/reload", err)) == 2
     assert out == text("--draft_model_size", "ngram") + "speculative on\nngram off\n" + text()
 
 
-@pytest.mark.parametrize("arguments", ["--K 0", "--temperature x", "--foo", "word", "--target_model_size 9B"])
+@pytest.mark.parametrize(
+    "arguments", ["--K 0", "--temperature x", "--foo", "word", "--target_model_size 9B"]
+)
 def test_flags_that_make_no_sense_end_it(chat, arguments):
     code, out, err = chat(PROMPT, *arguments.split())
     assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith("error: ")
@@ -179,7 +225,9 @@ def test_help_knows_every_command(chat):
         assert re.search(rf"(?m)^  /{name}\b", out)
     listed = chat("/settings")[1].splitlines()
     assert [line.split()[0] for line in listed] == [*console.SWITCHES, *console.VALUES]
-    assert all(f"--{flag} " in chat("", "--help")[1] for flag in ("K", "temperature", "trace", "coupled"))
+    assert all(
+        f"--{flag} " in chat("", "--help")[1] for flag in ("K", "temperature", "trace", "coupled")
+    )
 
 
 # ---------------------------------------------------------------- in a terminal
@@ -187,7 +235,9 @@ def test_help_knows_every_command(chat):
 
 @pytest.fixture
 def terminal(pair, monkeypatch):
-    """A function (lines) -> what is printed in a session at a terminal; a line may be an exception that input() raises."""
+    """A function (lines) -> what is printed in a session at a terminal; a line may be an exception
+    that input() raises.
+    """
 
     def call(lines, *arguments):
         lines, prompts, screen = iter(lines), [], Terminal(io.BytesIO(), write_through=True)
@@ -203,7 +253,12 @@ def terminal(pair, monkeypatch):
         monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", screen)
-            arguments = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=12", *arguments]
+            arguments = [
+                f"--models_dir={pair}",
+                "--kernels=plain",
+                "--n_tokens_to_generate=12",
+                *arguments,
+            ]
             code = main.main(["chat", *arguments])
         assert code == 0 and set(prompts) == {"> "}
         return screen.buffer.getvalue().decode()
@@ -228,12 +283,16 @@ def test_interrupting_a_text_does_not_end_the_session(terminal, text, monkeypatc
     out = terminal([PROMPT, KeyboardInterrupt(), PROMPT, "/stats"])
     assert calls == ["whole", "whole", "interrupted", "whole"]
     first, *_, last = out.removeprefix("Type a prompt, or /help.\n").split(PROMPT)[1:]
-    assert last.startswith(text().removeprefix(PROMPT)) and text().removeprefix(PROMPT).startswith(first.rstrip("\n"))
+    assert last.startswith(text().removeprefix(PROMPT)) and text().removeprefix(PROMPT).startswith(
+        first.rstrip("\n")
+    )
     assert re.search(r"(?m)^speculative +1 +12 ", out)  # what was interrupted does not count
 
 
 def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
-    monkeypatch.setattr(console.Console, "prompt", lambda self, text: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        console.Console, "prompt", lambda self, text: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     assert chat([PROMPT, "/settings"])[:2] == (130, "")
 
 
@@ -253,32 +312,64 @@ def test_the_trace_has_colour_in_a_terminal(terminal, monkeypatch):
 
 
 def test_a_pipe_into_a_process(pair):
-    options = {"input": f"{PROMPT}\n".encode(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120}
-    command = [*COMMAND, "chat", f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=5"]
+    options = {
+        "input": f"{PROMPT}\n".encode(),
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "timeout": 120,
+    }
+    command = [
+        *COMMAND,
+        "chat",
+        f"--models_dir={pair}",
+        "--kernels=plain",
+        "--n_tokens_to_generate=5",
+    ]
     done = subprocess.run(command, env=ENVIRONMENT, **options)
-    assert done.returncode == 0 and done.stdout.decode().startswith(PROMPT) and done.stdout.count(b"\n") == 1
+    assert (
+        done.returncode == 0
+        and done.stdout.decode().startswith(PROMPT)
+        and done.stdout.count(b"\n") == 1
+    )
 
 
 def test_standard_input_that_is_closed(pair):
     command = ["bash", "-c", '"$0" "$@" <&-', *COMMAND, "chat", f"--models_dir={pair}"]
     done = subprocess.run(command, capture_output=True, timeout=120, env=ENVIRONMENT)
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"standard input" in done.stderr
+    assert (
+        done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"standard input" in done.stderr
+    )
 
 
 def test_control_c_and_control_d_at_a_real_terminal(pair):
     """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
     leader, follower = pty.openpty()
-    flags = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=12", "--target_model_size=7M"]
+    flags = [
+        f"--models_dir={pair}",
+        "--kernels=plain",
+        "--n_tokens_to_generate=12",
+        "--target_model_size=7M",
+    ]
     environment = ENVIRONMENT | {"TERM": "dumb"}
-    options = {"stdin": follower, "stdout": follower, "stderr": follower, "env": environment, "start_new_session": True}
+    options = {
+        "stdin": follower,
+        "stdout": follower,
+        "stderr": follower,
+        "env": environment,
+        "start_new_session": True,
+    }
     make_leader = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-    running = subprocess.Popen([sys.executable, "-c", make_leader, *COMMAND, "chat", *flags], **options)
+    running = subprocess.Popen(
+        [sys.executable, "-c", make_leader, *COMMAND, "chat", *flags], **options
+    )
     os.close(follower)
     seen = b""
 
     def until(what, again=b""):
-        """Read until this has been printed, pressing a key again every second: readline may miss one just before it waits."""
+        """Read until this has been printed, pressing a key again every second: readline may miss
+        one just before it waits.
+        """
         nonlocal seen
         limit = time.monotonic() + 60
         while what not in seen:

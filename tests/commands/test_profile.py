@@ -4,15 +4,17 @@ import dataclasses
 import json
 
 import pytest
+from toys import TINY, write_checkpoint
 
 import main
-from experiments import profiling
-from toys import TINY, write_checkpoint
+from experiments.commands import profile as profiling
 
 
 @pytest.fixture
 def cli(tmp_path, monkeypatch, capfd):
-    """A function: arguments -> (exit code, stdout, stderr), on a tiny model and little memory to stream."""
+    """A function: arguments -> (exit code, stdout, stderr), on a tiny model and little memory to
+    stream.
+    """
     write_checkpoint(tmp_path / "7M", dataclasses.replace(TINY, n_ctx=80))
     monkeypatch.setattr(profiling, "STREAMED", 1 << 20)
 
@@ -27,15 +29,26 @@ def test_json_has_the_figures_of_the_table(cli):
     code, out, err = cli("--rows", "1,3", "--repeats", "2", "--json", "--kernels", "plain")
     result = json.loads(out)
     assert (code, err) == (0, "")
-    assert result.keys() == {"bandwidth_gb_per_s", "weights_bytes", "rows", "prefill", "kernels", "breakdown"}
+    assert result.keys() == {
+        "bandwidth_gb_per_s",
+        "weights_bytes",
+        "rows",
+        "prefill",
+        "kernels",
+        "breakdown",
+    }
     assert [row["rows"] for row in result["rows"]] == [1, 3]
     for row in result["rows"]:
         assert row["gb_per_s"] == pytest.approx(result["weights_bytes"] / row["milliseconds"] / 1e6)
     assert result["prefill"]["tokens"] == 80 and result["prefill"]["milliseconds"] > 0
     # every parameter but the positions is read in a pass, 4 bytes each
     assert result["weights_bytes"] == 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)
-    assert result["kernels"] == dict.fromkeys(("16x48", "16x16", "16x64", "64x16", "16x259"), "plain")
-    assert {"attention", "layer norm", "GELU", "matrix products", "output head"} <= result["breakdown"].keys()
+    assert result["kernels"] == dict.fromkeys(
+        ("16x48", "16x16", "16x64", "64x16", "16x259"), "plain"
+    )
+    assert {"attention", "layer norm", "GELU", "matrix products", "output head"} <= result[
+        "breakdown"
+    ].keys()
 
 
 def test_passes_may_fill_the_context(cli):
@@ -45,7 +58,11 @@ def test_passes_may_fill_the_context(cli):
 
 def test_the_table_names_its_weights(cli):
     code, out, _ = cli("--repeats", "1")
-    assert code == 0 and out.startswith("7M, checkpoint weights, float32, numpy\n") and "Streaming read" in out
+    assert (
+        code == 0
+        and out.startswith("7M, checkpoint weights, float32, numpy\n")
+        and "Streaming read" in out
+    )
 
 
 @pytest.mark.parametrize(

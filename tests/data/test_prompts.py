@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from toys import TINY, write_checkpoint
 
 import utils
-from experiments.prompts import STORIES, choose_prompts, read_prompts
-from toys import TINY, write_checkpoint
+from experiments.data.prompts import STORIES, choose_prompts, read_prompts
 from utils import InputError
 
 SHARED = Path(utils.__file__).resolve().parent.parent / "shared" / "prompts"
@@ -21,14 +21,29 @@ def lines(*records):
 
 
 FORMS = {
-    "spec_bench.jsonl": (lines({"question_id": 81, "turns": ["one", "again"]}, {"turns": ["two"]}), ["one", "two"]),
-    "alpaca.jsonl": (lines({"instruction": "one", "input": ""}, {"instruction": "two", "input": "x"}), ["one", "two\nx"]),
-    "humaneval.jsonl": (lines({"task_id": 0, "prompt": "one\n  two\n", "test": ""}), ["one\n  two\n"]),
+    "spec_bench.jsonl": (
+        lines({"question_id": 81, "turns": ["one", "again"]}, {"turns": ["two"]}),
+        ["one", "two"],
+    ),
+    "alpaca.jsonl": (
+        lines({"instruction": "one", "input": ""}, {"instruction": "two", "input": "x"}),
+        ["one", "two\nx"],
+    ),
+    "humaneval.jsonl": (
+        lines({"task_id": 0, "prompt": "one\n  two\n", "test": ""}),
+        ["one\n  two\n"],
+    ),
     "text.jsonl": (lines({"text": "one"}, {"text": " two"}) + "\n", ["one", " two"]),
-    "separators.jsonl": ('{"text": "one\u2028\u0085"}\r\n{"text": "two"}', ["one\u2028\u0085", "two"]),
+    "separators.jsonl": (
+        '{"text": "one\u2028\u0085"}\r\n{"text": "two"}',
+        ["one\u2028\u0085", "two"],
+    ),
     "strings.jsonl": (lines("one", "two"), ["one", "two"]),
     "no_ending": (lines({"text": "one"}), ["one"]),
-    "array.json": (json.dumps(["one", {"prompt": "two"}, {"turns": ["three"]}], indent=1), ["one", "two", "three"]),
+    "array.json": (
+        json.dumps(["one", {"prompt": "two"}, {"turns": ["three"]}], indent=1),
+        ["one", "two", "three"],
+    ),
     "empty_lines.txt": ("one\n\n  \n two \r\n", ["one", " two "]),
     "brackets.txt": ("[one]\n{two}\n", ["[one]", "{two}"]),
     "mark.txt": ("\ufeffone\n", ["one"]),
@@ -36,7 +51,9 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("pack, ending", [(bytes, ""), (gzip.compress, ".gz"), (bz2.compress, ".bz2")])
+@pytest.mark.parametrize(
+    "pack, ending", [(bytes, ""), (gzip.compress, ".gz"), (bz2.compress, ".bz2")]
+)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(tmp_path, name, pack, ending):
     content, prompts = FORMS[name]
@@ -104,8 +121,14 @@ def test_long_prompts_are_passed_over_and_counted(tmp_path):
     encoder = utils.load_encoder(write_checkpoint(tmp_path / "7M", TINY))
     path = tmp_path / "prompts.txt"
     path.write_text("four\nlonger\nten letter\nfive5\nsix6six\n")
-    assert choose_prompts(path, 2, encoder, 5) == ([encoder.encode("four"), encoder.encode("five5")], 2)
-    assert choose_prompts(path, 0, encoder, 6) == ([encoder.encode(text) for text in ("four", "longer", "five5")], 2)
+    assert choose_prompts(path, 2, encoder, 5) == (
+        [encoder.encode("four"), encoder.encode("five5")],
+        2,
+    )
+    assert choose_prompts(path, 0, encoder, 6) == (
+        [encoder.encode(text) for text in ("four", "longer", "five5")],
+        2,
+    )
     with pytest.raises(InputError, match="all 5 prompts are longer than the 3 tokens"):
         choose_prompts(path, 2, encoder, 3)
     assert len(choose_prompts("", 0, encoder, 999)[0]) == len(STORIES)

@@ -1,21 +1,25 @@
-"""K chosen round by round, and drafts cut short: the law stays exact, and the choice is the best one."""
+"""K chosen round by round, and drafts cut short: the law stays exact, and the choice is the best
+one.
+"""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from experiments import adaptive
-from experiments.adaptive import MAX_K, AdaptiveK, round_costs
-from experiments.theory import speedup, tokens_per_round
-from sampling import Filter, NeuralDrafter, Round, speculative
 from test_exact import TableModel, assert_same_law, at_eos, chain_rule, law, never, tokens_of
 from toys import tiny_model
+
+from experiments.decoding import adaptive_k as adaptive
+from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, round_costs
+from experiments.measuring.theory import speedup, tokens_per_round
+from sampling import Filter, NeuralDrafter, Round, speculative
 
 # ---------------------------------------------------------------- the law
 
 
-@pytest.mark.parametrize("filter", [Filter(1.0), Filter(), Filter(1.3, 2, 0.7)], ids=["T=1", "greedy", "all"])
+@pytest.mark.parametrize(
+    "filter", [Filter(1.0), Filter(), Filter(1.3, 2, 0.7)], ids=["T=1", "greedy", "all"]
+)
 @pytest.mark.parametrize("ended", [never, at_eos])
 def test_law_with_a_k_that_depends_on_the_past(filter, ended):
     """Any function of the rounds so far, 0 among its values."""
@@ -23,7 +27,9 @@ def test_law_with_a_k_that_depends_on_the_past(filter, ended):
 
     def run():
         K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
-        return tokens_of(speculative(target, NeuralDrafter(draft, filter, None), [0], 4, K, filter, None, ended))
+        return tokens_of(
+            speculative(target, NeuralDrafter(draft, filter, None), [0], 4, K, filter, None, ended)
+        )
 
     assert_same_law(law(run), chain_rule(target, [0], 4, filter, ended))
 
@@ -32,7 +38,16 @@ def test_law_with_a_k_that_depends_on_the_past(filter, ended):
 def test_law_with_adaptive_k(costs):
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     run = lambda: tokens_of(
-        speculative(target, NeuralDrafter(draft, filter, None), [0], 4, AdaptiveK(costs), filter, None, at_eos)
+        speculative(
+            target,
+            NeuralDrafter(draft, filter, None),
+            [0],
+            4,
+            AdaptiveK(costs),
+            filter,
+            None,
+            at_eos,
+        )
     )
     assert_same_law(law(run), chain_rule(target, [0], 4, filter, at_eos))
 
@@ -46,7 +61,9 @@ def test_law_with_drafts_cut_short(confidence):
 
 
 def test_a_token_dropped_for_what_it_is_would_bend_the_law():
-    """What the drafter's docstring warns of: stopping after the draw, where the token that was drawn is unlikely."""
+    """What the drafter's docstring warns of: stopping after the draw, where the token that was
+    drawn is unlikely.
+    """
 
     class Choosy(NeuralDrafter):
         def propose(self, ids, k):
@@ -55,7 +72,9 @@ def test_a_token_dropped_for_what_it_is_would_bend_the_law():
             return draft[:n], q[:n]
 
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-    found = law(lambda: tokens_of(speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None)))
+    found = law(
+        lambda: tokens_of(speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None))
+    )
     expected = chain_rule(target, [0], 2, filter, never)
     assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
 
@@ -63,14 +82,20 @@ def test_a_token_dropped_for_what_it_is_would_bend_the_law():
 # ---------------------------------------------------------------- drafters
 
 
-@pytest.mark.parametrize("filter", [Filter(1.0), Filter(), Filter(1.0, 2)], ids=["T=1", "greedy", "top_k"])
+@pytest.mark.parametrize(
+    "filter", [Filter(1.0), Filter(), Filter(1.0, 2)], ids=["T=1", "greedy", "top_k"]
+)
 def test_a_draft_stops_where_the_draft_is_not_sure(filter):
-    """Sure is what the model is at temperature 1, whatever the filter; and the first drafts are those of a free drafter."""
+    """Sure is what the model is at temperature 1, whatever the filter; and the first drafts are
+    those of a free drafter.
+    """
     model, ids = tiny_model(1), [1, 2, 3]
     free, _ = NeuralDrafter(model, filter, np.random.default_rng(0)).propose(ids, 8)
     top = Filter(1.0)(model.read(ids + free, model.new_cache(), n_last=9)).max(axis=1)
     for confidence in (0.0, *top[:8] + 1e-9, 1.0):
-        draft, rows = NeuralDrafter(model, filter, np.random.default_rng(0), confidence).propose(ids, 8)
+        draft, rows = NeuralDrafter(model, filter, np.random.default_rng(0), confidence).propose(
+            ids, 8
+        )
         n = next((i for i in range(8) if top[i] < confidence), 8)
         assert draft == free[:n] and len(rows) == n
 
@@ -106,7 +131,14 @@ def test_expected_speeds_are_those_of_theory():
 
 def simulate(a, c, v, n_rounds, seed=0):
     """Rounds with acceptance rate a: the Ks, and tokens per one-row target pass."""
-    rng, K, last, ks, cost, n_tokens = np.random.default_rng(seed), AdaptiveK(costs_of(c, v)), Round([]), [], 0.0, 0
+    rng, K, last, ks, cost, n_tokens = (
+        np.random.default_rng(seed),
+        AdaptiveK(costs_of(c, v)),
+        Round([]),
+        [],
+        0.0,
+        0,
+    )
     for _ in range(n_rounds):
         k = K(last)
         tosses = rng.random(k) < a
@@ -120,7 +152,9 @@ def simulate(a, c, v, n_rounds, seed=0):
 @pytest.mark.parametrize("c", [0.0, 0.02, 0.1, 0.4, 1.0])
 @pytest.mark.parametrize("a", [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])
 def test_adaptive_k_comes_close_to_the_best_k(a, c, v):
-    """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact, no clock."""
+    """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact,
+    no clock.
+    """
     best = max(tokens_per_round(a, k) / (k * c + v[k]) for k in range(MAX_K + 1))
     assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(6)]) > 0.95 * best
 
@@ -132,8 +166,16 @@ def test_a_useless_draft_is_given_up_but_not_for_ever():
 
 
 def test_a_draft_that_seldom_finds_anything_and_is_then_wrong():
-    """As n-grams at temperature 1: a look-up costs 0.01, finds a draft in three of ten rounds, of which one in ten is right."""
-    rng, K, last, cost, n_tokens = np.random.default_rng(0), AdaptiveK(costs_of(0.0, VERIFY)), Round([]), 0.0, 0
+    """As n-grams at temperature 1: a look-up costs 0.01, finds a draft in three of ten rounds, of
+    which one in ten is right.
+    """
+    rng, K, last, cost, n_tokens = (
+        np.random.default_rng(0),
+        AdaptiveK(costs_of(0.0, VERIFY)),
+        Round([]),
+        0.0,
+        0,
+    )
     for _ in range(300):
         k = K(last)
         n = k * int(rng.random() < 0.3)
@@ -153,13 +195,16 @@ def test_a_draft_that_becomes_useful_is_used_again():
 
 def test_free_drafts_and_free_verification_ask_for_the_most():
     assert AdaptiveK([1.0] * 9)(Round([])) == 8
-    assert AdaptiveK(costs_of(1.0, DEAR))(Round([])) == 1  # a trial: a draft as dear as the target never pays
+    # a trial: a draft as dear as the target never pays
+    assert AdaptiveK(costs_of(1.0, DEAR))(Round([])) == 1
 
 
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
 @pytest.mark.parametrize("draft", [tiny_model(1), None], ids=["model", "ngram"])
 def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
-    """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round by 10 in any case."""
+    """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round
+    by 10 in any case.
+    """
     target, now = tiny_model(0), [0.0]
 
     def clocked(model, seconds):
@@ -183,5 +228,9 @@ def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
 def test_costs_are_measured_once_for_each_filter():
     target, draft = tiny_model(0), tiny_model(1)
     costs = round_costs(target, draft, Filter())
-    assert costs is round_costs(target, draft, Filter()) and len(costs) == MAX_K + 1 and costs[0] == 1
-    assert costs is not round_costs(target, draft, Filter(1.0)) and costs is not round_costs(target, None, Filter())
+    assert (
+        costs is round_costs(target, draft, Filter()) and len(costs) == MAX_K + 1 and costs[0] == 1
+    )
+    assert costs is not round_costs(target, draft, Filter(1.0)) and costs is not round_costs(
+        target, None, Filter()
+    )

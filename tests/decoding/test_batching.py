@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from toys import TINY, tiny_model
 
 import utils
-from experiments.batching import decode_together
+from experiments.decoding.batching import decode_together
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
-from toys import TINY, tiny_model
 
 TARGET, DRAFT = tiny_model(0), tiny_model(1)
 EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
@@ -19,7 +19,11 @@ def text_of(target, draft, ids, n_tokens, decoder, filter, seed, end):
     rng, ended = np.random.default_rng(seed), lambda generated: generated[-1] % 7 == end
     if decoder == "autoregressive":
         return list(autoregressive(target, ids, n_tokens, filter, rng, ended))
-    drafter = NGramDrafter(target.config.n_vocab) if decoder == "ngram" else NeuralDrafter(draft, filter, rng)
+    drafter = (
+        NGramDrafter(target.config.n_vocab)
+        if decoder == "ngram"
+        else NeuralDrafter(draft, filter, rng)
+    )
     return list(speculative(target, drafter, ids, n_tokens, seed % 5 + 1, filter, rng, ended))
 
 
@@ -36,7 +40,9 @@ some_text = st.tuples(
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(some_text, max_size=6), st.integers(1, 4))
 def test_every_text_is_what_it_is_alone(texts, batch_size):
-    """Greedy and sampled, any mix of decoders, lengths and ends, float64: the same rounds, in the order of the texts."""
+    """Greedy and sampled, any mix of decoders, lengths and ends, float64: the same rounds, in the
+    order of the texts.
+    """
     tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
     together = list(decode_together(tasks, [TARGET, DRAFT], batch_size))
     assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
@@ -69,7 +75,12 @@ class Counted:
     """A model that notes how many texts and rows share each of its passes."""
 
     def __init__(self, model):
-        self.model, self.config, self.new_cache, self.passes = model, model.config, model.new_cache, []
+        self.model, self.config, self.new_cache, self.passes = (
+            model,
+            model.config,
+            model.new_cache,
+            [],
+        )
 
     def read_batch(self, texts, caches, n_lasts):
         self.passes.append(len(texts))
@@ -77,7 +88,9 @@ class Counted:
 
 
 def greedy(n_tokens):
-    return lambda target, draft: text_of(target, draft, [1, 2, 3], n_tokens, "speculative", Filter(), 3, 9)
+    return lambda target, draft: text_of(
+        target, draft, [1, 2, 3], n_tokens, "speculative", Filter(), 3, 9
+    )
 
 
 def test_passes_are_shared():
@@ -98,13 +111,16 @@ def test_a_text_that_ends_leaves_its_room_to_the_next():
     assert [sum(len(one.tokens) for one in rounds) for rounds in results] == lengths
     assert max(models[0].passes) == 2
     long_alone = len(text_of(TARGET, DRAFT, [1, 2, 3], 15, "speculative", Filter(), 3, 9))
-    assert len(models[0].passes) <= long_alone + 6  # the short ones ran beside the long one, not after it
+    # the short ones ran beside the long one, not after it
+    assert len(models[0].passes) <= long_alone + 6
 
 
 def test_results_come_as_soon_as_their_turn_allows():
     """The first text is yielded while the others are still being decoded."""
     models = [Counted(TARGET), None]
-    task = lambda n: lambda target, draft: text_of(target, draft, [5], n, "autoregressive", Filter(), 0, 9)
+    task = lambda n: (
+        lambda target, draft: text_of(target, draft, [5], n, "autoregressive", Filter(), 0, 9)
+    )
     results = decode_together([task(2), task(20)], models, 2)
     assert len(next(results)) == 3 and len(models[0].passes) < 8
     assert len(next(results)) == 21
@@ -129,5 +145,3 @@ def test_an_error_in_a_shared_pass_reaches_the_caller():
 
     with pytest.raises(ValueError, match="cannot read 99 tokens"):
         list(decode_together([greedy(10), too_long], [TARGET, DRAFT], 2))
-
-

@@ -1,8 +1,10 @@
-"""Shared noise: the speculative text is the autoregressive text whatever the draft, and its law is the target's. Exactly.
+"""Shared noise: the speculative text is the autoregressive text whatever the draft, and its law is
+the target's. Exactly.
 
-Three steps make the second proof. Which token wins at a position is a comparison of noise with thresholds (property test);
-the probability of that, for Gumbel noise, is p (quadrature); and with noise that is independent from position to position
-the law of the whole text is the chain rule's (every possible noise of a two-token vocabulary, enumerated).
+Three steps make the second proof. Which token wins at a position is a comparison of noise with
+thresholds (property test); the probability of that, for Gumbel noise, is p (quadrature); and with
+noise that is independent from position to position the law of the whole text is the chain rule's
+(every possible noise of a two-token vocabulary, enumerated).
 """
 
 # ruff: noqa: F401, F811 (fixtures)
@@ -14,16 +16,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from experiments import coupling
-from experiments.coupling import Noisy, noise
-from experiments.running import compare, decode
-from experiments.watching import Watch
-from gpt2 import Config
-from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
 from test_exact import FILTERS, TableModel, assert_same_law, at_eos, chain_rule, never, tokens_of
 from test_main import PROMPT, as_json, cli, pair
 from toys import tiny_model
+
+from experiments.decoding import gumbel as coupling
+from experiments.decoding.gumbel import Noisy, noise
+from experiments.decoding.recorder import Watch
+from experiments.decoding.running import compare, decode
+from gpt2 import Config
+from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
 
 GREEDY = Filter()
 
@@ -31,7 +33,11 @@ GREEDY = Filter()
 def both_texts(target, draft, ids, n_tokens, K, filter, seed, ended):
     """The tokens of the two loops under shared noise; draft None looks n-grams up."""
     target = Noisy(target, filter, seed)
-    drafter = NeuralDrafter(Noisy(draft, filter, seed), GREEDY, None) if draft else NGramDrafter(target.config.n_vocab)
+    drafter = (
+        NeuralDrafter(Noisy(draft, filter, seed), GREEDY, None)
+        if draft
+        else NGramDrafter(target.config.n_vocab)
+    )
     rng = np.random.default_rng(0)
     one = tokens_of(autoregressive(target, ids, n_tokens, GREEDY, rng, ended))
     return one, tokens_of(speculative(target, drafter, ids, n_tokens, K, GREEDY, rng, ended))
@@ -59,13 +65,23 @@ def test_the_two_texts_are_equal(tables, zeros, n_ctx, K, n_tokens, filter, seed
 
 
 @settings(max_examples=100, deadline=None)
-@given(values=st.lists(st.integers(-2, 2), min_size=3, max_size=60), K=st.integers(1, 4), draft=st.integers(0, 9))
+@given(
+    values=st.lists(st.integers(-2, 2), min_size=3, max_size=60),
+    K=st.integers(1, 4),
+    draft=st.integers(0, 9),
+)
 def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
     """Also for noise that is far from Gumbel's, repeats itself and has ties."""
     rows = list(itertools.islice(itertools.cycle(values), 60))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coupling, "noise", lambda seed, position, n_vocab: np.array(rows[3 * position : 3 * position + 3]))
-        one, two = both_texts(TableModel(1, zeros=True), TableModel(draft), [0], 8, K, FILTERS["T=1"], 0, at_eos)
+        patch.setattr(
+            coupling,
+            "noise",
+            lambda seed, position, n_vocab: np.array(rows[3 * position : 3 * position + 3]),
+        )
+        one, two = both_texts(
+            TableModel(1, zeros=True), TableModel(draft), [0], 8, K, FILTERS["T=1"], 0, at_eos
+        )
     assert one == two
 
 
@@ -73,12 +89,16 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
 def test_the_two_texts_are_equal_with_real_models_and_caches(K):
     config = Config(n_vocab=5, n_ctx=40, n_embd=8, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
-    texts = [both_texts(target, draft, [1, 0], 30, K, Filter(1.0), seed, never) for seed in range(10)]
+    texts = [
+        both_texts(target, draft, [1, 0], 30, K, Filter(1.0), seed, never) for seed in range(10)
+    ]
     assert all(one == two for one, two in texts) and len({one for one, _ in texts}) == 10
 
 
 def test_the_noise_depends_on_seed_and_position_only():
-    once = {(seed, position): noise(seed, position, 4) for seed in range(4) for position in range(4)}
+    once = {
+        (seed, position): noise(seed, position, 4) for seed in range(4) for position in range(4)
+    }
     for seed, position in reversed(once):
         assert (noise(seed, position, 4) == once[seed, position]).all()
     assert len({tuple(row) for row in once.values()}) == 16
@@ -96,7 +116,11 @@ def test_rows_read_together_have_the_noise_of_their_positions():
 
 # ---------------------------------------------------------------- its law is the target's
 
-distribution = st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any).map(lambda n: np.array(n) / sum(n))
+distribution = (
+    st.lists(st.integers(0, 9), min_size=4, max_size=4)
+    .filter(any)
+    .map(lambda n: np.array(n) / sum(n))
+)
 
 
 class OneRow(TableModel):
@@ -122,7 +146,9 @@ def winner(p, g):
 @settings(max_examples=200, deadline=None)
 @given(p=distribution, g=st.lists(st.floats(-5, 5), min_size=4, max_size=4), data=st.data())
 def test_a_token_wins_where_every_other_is_below_its_threshold(p, g, data):
-    """x wins if g(y) < g(x) + log p(x) - log p(y) for all other y that p leaves possible, and only then."""
+    """x wins if g(y) < g(x) + log p(x) - log p(y) for all other y that p leaves possible, and only
+    then.
+    """
     x = data.draw(st.sampled_from([int(x) for x in np.flatnonzero(p)]))
     others = [int(y) for y in np.flatnonzero(p) if y != x]
     g = np.array(g)
@@ -135,37 +161,53 @@ def test_a_token_wins_where_every_other_is_below_its_threshold(p, g, data):
 @settings(max_examples=50, deadline=None)
 @given(p=distribution)
 def test_for_gumbel_noise_the_probability_of_that_is_p(p):
-    """The integral over g(x) of its density times the probability that all others stay below their thresholds.
+    """The integral over g(x) of its density times the probability that all others stay below their
+    thresholds.
 
-    With t = exp(-g(x)) the density is exp(-t), which is also the distribution function at g(x): x's own threshold. The
-    substitution t = p(x) s leaves exp(-s) times 1, which the quadrature integrates without error.
+    With t = exp(-g(x)) the density is exp(-t), which is also the distribution function at g(x): x's
+    own threshold. The substitution t = p(x) s leaves exp(-s) times 1, which the quadrature
+    integrates without error.
     """
     nodes, weights = np.polynomial.laguerre.laggauss(10)
     for x in np.flatnonzero(p):
         thresholds = -np.log(p[x] * nodes)[:, None] + np.log(p[x]) - np.log(p[p > 0])
-        below = np.exp(-np.exp(-thresholds)).prod(axis=1)  # the distribution function of the standard Gumbel
+        # the distribution function of the standard Gumbel
+        below = np.exp(-np.exp(-thresholds)).prod(axis=1)
         assert abs((weights * np.exp(nodes) * below).sum() * p[x] - p[x]) < 1e-12
 
 
 def test_the_noise_is_gumbel():
-    """Kolmogorov and Smirnov's distance of 100,000 values; a right one exceeds 0.008 once in 180,000 seeds."""
+    """Kolmogorov and Smirnov's distance of 100,000 values; a right one exceeds 0.008 once in
+    180,000 seeds.
+    """
     values = np.sort(noise(1, 2, 100_000))
     assert abs(np.exp(-np.exp(-values)) - np.arange(0.5, 1e5) / 1e5).max() < 0.008
 
 
-@pytest.mark.parametrize("K, n_tokens, ended", [(1, 3, never), (2, 4, never), (3, 4, lambda generated: generated[-1] == 1)])
-@pytest.mark.parametrize("filter", [FILTERS["T=1"], FILTERS["T=0.7"], FILTERS["top_p"], FILTERS["greedy"]])
+@pytest.mark.parametrize(
+    "K, n_tokens, ended",
+    [(1, 3, never), (2, 4, never), (3, 4, lambda generated: generated[-1] == 1)],
+)
+@pytest.mark.parametrize(
+    "filter", [FILTERS["T=1"], FILTERS["T=0.7"], FILTERS["top_p"], FILTERS["greedy"]]
+)
 def test_the_law_of_the_text_is_the_chain_rule(filter, K, n_tokens, ended):
-    """Of two tokens, 0 wins where V < p(0), V = 1 / (1 + exp(g(0) - g(1))), and V is uniform as g is Gumbel.
+    """Of two tokens, 0 wins where V < p(0), V = 1 / (1 + exp(g(0) - g(1))), and V is uniform as g
+    is Gumbel.
 
-    So a position has as many different noises as there are intervals between the p(0) and q(0) of the texts that may lead
-    there. Every combination of them runs through the real loop, and its probability is the product of their lengths.
+    So a position has as many different noises as there are intervals between the p(0) and q(0) of
+    the texts that may lead there. Every combination of them runs through the real loop, and its
+    probability is the product of their lengths.
     """
     target, draft = TableModel(1, n_vocab=2), TableModel(2, n_vocab=2)
     places = []  # of each position, the (length, noise) of its intervals
     for n in range(n_tokens):
         prefixes = [[0, *text] for text in itertools.product(range(2), repeat=n)]
-        cuts = {filter(model.read(ids, model.new_cache()))[0, 0] for model in (target, draft) for ids in prefixes}
+        cuts = {
+            filter(model.read(ids, model.new_cache()))[0, 0]
+            for model in (target, draft)
+            for ids in prefixes
+        }
         edges = np.array(sorted({0.0, 1.0} | cuts))
         middles = (edges[1:] + edges[:-1]) / 2
         places.append(list(zip(np.diff(edges), np.log(1 / middles - 1))))
@@ -183,8 +225,9 @@ def test_the_law_of_the_text_is_the_chain_rule(filter, K, n_tokens, ended):
 @settings(max_examples=100, deadline=None)
 @given(p=distribution, q=distribution)
 def test_what_is_said_of_the_two_acceptance_rates(p, q):
-    """Tokens agree with probability sum over x of 1 / sum over y of max(p(y) / p(x), q(y) / q(x)): the integral above,
-    for both at once. It lies between (1 - d) / (1 + d) and the usual rule's 1 - d."""
+    """Tokens agree with probability sum over x of 1 / sum over y of max(p(y) / p(x), q(y) / q(x)):
+    the integral above, for both at once. It lies between (1 - d) / (1 + d) and the usual rule's 1 -
+    d."""
     both = np.flatnonzero((p > 0) & (q > 0))
     agree = sum(1 / np.maximum(p / p[x], q / q[x]).sum() for x in both)
     usual = np.minimum(p, q).sum()
@@ -212,7 +255,9 @@ def test_the_usual_rate_is_counted_where_drafts_were_examined():
 
 @pytest.mark.parametrize("coupled", [True, False])
 def test_draft_and_target_share_the_noise(coupled):
-    """A draft that is the target chooses what it chooses; another draft changes the text of the usual rule only."""
+    """A draft that is the target chooses what it chooses; another draft changes the text of the
+    usual rule only.
+    """
     target, watch = TableModel(1), Watch(coupled)
     done = list(watch.decode(target, TableModel(1), [0], 40, 3, Filter(1.0), 5, never))[1:]
     assert all(one.accepted == one.examined for one in done)
@@ -223,7 +268,17 @@ def test_draft_and_target_share_the_noise(coupled):
 @pytest.mark.parametrize("draft", ["0.7M", "ngram", "bytes"])
 @pytest.mark.parametrize("seed", [1, 2, 10**30])
 def test_coupled_texts_are_identical_at_any_temperature(as_json, draft, seed):
-    arguments = ["--draft_model_size", draft, "--temperature", 1.2, "--top_k", 50, "--coupled", "--seed", seed]
+    arguments = [
+        "--draft_model_size",
+        draft,
+        "--temperature",
+        1.2,
+        "--top_k",
+        50,
+        "--coupled",
+        "--seed",
+        seed,
+    ]
     result = as_json(*arguments, "--n_tokens_to_generate", 30, "--prompt", PROMPT)
     assert result["identical"] is True and result["settings"]["coupled"] is True
     rate = result["speculative"]["usual_acceptance_rate"]
@@ -246,15 +301,24 @@ def test_coupled_works_alone_and_greedily(as_json):
     for decoder in ("autoregressive", "speculative"):
         assert coupled[decoder]["token_ids"] == plain[decoder]["token_ids"]
         sampled = [*arguments, "--coupled", "--temperature", 1]
-        assert as_json(*sampled, "--mode", decoder)[decoder]["token_ids"] == as_json(*sampled)[decoder]["token_ids"]
+        assert (
+            as_json(*sampled, "--mode", decoder)[decoder]["token_ids"]
+            == as_json(*sampled)[decoder]["token_ids"]
+        )
 
 
 @pytest.mark.parametrize("zeros", [False, True])
 def test_coupled_texts_that_differ_are_explained(zeros):
-    """Also where a filter leaves a token no probability: its score is minus infinity, twice the same."""
+    """Also where a filter leaves a token no probability: its score is minus infinity, twice the
+    same.
+    """
     target = Noisy(TableModel(1, zeros=zeros), FILTERS["all"], 3)
     first = list(tokens_of(decode("autoregressive", target, None, [0], 5, 1, GREEDY, 0)))
     wrong = [first[0], 1 - min(first[1], 1), *first[2:]]
     results = [{"token_ids": ids, "tokens_per_second": 1.0} for ids in (first, wrong)]
     found = compare(*results, target, [0], GREEDY)["difference"]
-    assert found["position"] == 1 and found["verdict"] == "bug" and np.isfinite([found["gap"], found["float_error"]]).all()
+    assert (
+        found["position"] == 1
+        and found["verdict"] == "bug"
+        and np.isfinite([found["gap"], found["float_error"]]).all()
+    )

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import sampling
-from experiments.running import decode
-from experiments.watching import Trace, Watch, in_colour, likeliest, printable
-from sampling import Round
 from test_exact import FILTERS, TableModel, at_eos, never, tokens_of
 from test_main import PROMPT, as_json, assert_refused, cli, pair
+
+import sampling
+from experiments.decoding.recorder import Trace, Watch, in_colour, likeliest, printable
+from experiments.decoding.running import decode
+from sampling import Round
 from utils import load_encoder
 
 
@@ -41,12 +41,21 @@ def watched(target, draft, ids, n_tokens, K, filter, seed, ended=never, coupled=
     ended=st.sampled_from([never, at_eos]),
 )
 def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
-    """Against p and q worked out anew for every prefix, and against what the rule was asked to toss."""
-    target, draft = TableModel(tables[0], zeros=True), None if tables[1] is None else TableModel(tables[1])
+    """Against p and q worked out anew for every prefix, and against what the rule was asked to
+    toss.
+    """
+    target, draft = (
+        TableModel(tables[0], zeros=True),
+        None if tables[1] is None else TableModel(tables[1]),
+    )
     text, tossed = [0, 1, 0], []
     with pytest.MonkeyPatch.context() as patch:
         toss = sampling.toss
-        patch.setattr(sampling, "toss", lambda r, rng: tossed.append((float(r), toss(r, rng))) or tossed[-1][1])
+        patch.setattr(
+            sampling,
+            "toss",
+            lambda r, rng: tossed.append((float(r), toss(r, rng))) or tossed[-1][1],
+        )
         rounds, notes = watched(target, draft, text, 12, K, filter, seed, ended)
     plain = decode("speculative", target, draft, text, 12, K, filter, seed, ended)
     assert rounds == list(plain)[1:]  # to be watched changes nothing
@@ -72,13 +81,16 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
             i = one.accepted
             q = row(draft, text + one.tokens[:i]) if draft else np.eye(3)[note.draft[i]]
             rest = sampling.residual(row(target, text + one.tokens[:i]), q)
-            assert note.residual[0][0] == rest.argmax() and all(mass == rest[x] for x, mass in note.residual)
+            assert note.residual[0][0] == rest.argmax() and all(
+                mass == rest[x] for x, mass in note.residual
+            )
             assert one.tokens[i] in dict(note.residual)
         else:
             assert note.residual is None
         assert set(note.seconds) == {"draft", "target", "rule"} and min(note.seconds.values()) >= 0
         text = text + one.tokens
-    assert tossed[: len(expected)] == expected  # and after them what was tossed for drafts behind the end of the text
+    # and after them what was tossed for drafts behind the end of the text
+    assert tossed[: len(expected)] == expected
     assert len(tossed) == len(expected) or text[-1] == 2
 
 
@@ -102,7 +114,9 @@ def test_the_clock_stands_still_while_notes_are_taken(monkeypatch):
     watch, noted = Watch(), Watch.note
     monkeypatch.setattr(Watch, "note", lambda *arguments: time.sleep(0.05) or noted(*arguments))
     begin, real = watch.clock(), time.perf_counter()
-    rounds = list(watch.decode(TableModel(1), TableModel(2), [0], 8, 2, FILTERS["T=1"], 0, never))[1:]
+    rounds = list(watch.decode(TableModel(1), TableModel(2), [0], 8, 2, FILTERS["T=1"], 0, never))[
+        1:
+    ]
     slept = 0.05 * len(rounds)
     assert watch.aside >= slept and watch.clock() - begin <= time.perf_counter() - real - slept
     assert sum(sum(note.seconds.values()) for note in watch.notes) <= watch.clock() - begin
@@ -137,7 +151,11 @@ def traced(pair, *pieces, terminal=False):
     encoder, watch, out = load_encoder(pair / "7M"), SimpleNamespace(notes=[]), Screen(terminal)
     trace = Trace(watch, encoder, out)
     for tokens, drafted, accepted, draft in pieces:
-        ids = lambda what: [token for one in what for token in ([one] if isinstance(one, int) else encoder.encode(one))]
+        ids = lambda what: [
+            token
+            for one in what
+            for token in ([one] if isinstance(one, int) else encoder.encode(one))
+        ]
         watch.notes.append(SimpleNamespace(draft=ids(draft)))
         trace(Round(ids(tokens), drafted, accepted))
     trace()
@@ -151,9 +169,18 @@ def no_environment(monkeypatch):
 
 
 def test_every_source_has_its_mark(pair):
-    out = traced(pair, (["a", "b"], 2, 1, ["a", "z"]), ("xyz", 2, 2, "xy"), ("c", 0, 0, ""), ("d", 3, 1, "dvw"))
+    out = traced(
+        pair,
+        (["a", "b"], 2, 1, ["a", "z"]),
+        ("xyz", 2, 2, "xy"),
+        ("c", 0, 0, ""),
+        ("d", 3, 1, "dvw"),
+    )
     lines = out.getvalue().splitlines()
-    assert lines[0] == "round  accepted  text    accepted draft|  [correction]  (bonus)  {target alone}"
+    assert (
+        lines[0]
+        == "round  accepted  text    accepted draft|  [correction]  (bonus)  {target alone}"
+    )
     assert lines[1:] == [
         '    1       1/2  a|[b]  not "z"',
         "    2       2/2  x|y|(z)",
@@ -167,7 +194,13 @@ def test_a_character_may_be_split_over_tokens_and_rounds(pair):
     symbols = load_encoder(pair / "7M").encode("é日")
     assert len(symbols) == 5
     first, last = symbols[:1], symbols[4:]
-    out = traced(pair, (first, 0, 0, ""), (symbols[1:4], 2, 2, symbols[1:3]), (last, 0, 0, ""), (first, 0, 0, ""))
+    out = traced(
+        pair,
+        (first, 0, 0, ""),
+        (symbols[1:4], 2, 2, symbols[1:3]),
+        (last, 0, 0, ""),
+        (first, 0, 0, ""),
+    )
     pieces = [line[17:] for line in out.getvalue().splitlines()[1:]]
     assert pieces == ["{}", "é||()", "{日}", "{}", "\ufffd"]
 
@@ -180,35 +213,58 @@ def test_text_cannot_break_lines_or_command_the_terminal(pair):
 
 def test_colour_is_for_terminals_that_want_it(pair, monkeypatch):
     pieces = ("ab", 1, 1, "a"), ("c", 1, 0, "d")
-    plain, coloured = (traced(pair, *pieces, terminal=terminal).getvalue() for terminal in (False, True))
+    plain, coloured = (
+        traced(pair, *pieces, terminal=terminal).getvalue() for terminal in (False, True)
+    )
     assert "\x1b" not in plain and "\x1b[32m" in coloured
-    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain  # the marks stay: colour is never the only sign
+    # the marks stay: colour is never the only sign
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
     assert coloured.count("\x1b[0m") == coloured.count("\x1b[") / 2
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
-            assert traced(pair, *pieces, terminal=True).getvalue() == plain and not in_colour(Screen(True))
+            assert traced(pair, *pieces, terminal=True).getvalue() == plain and not in_colour(
+                Screen(True)
+            )
 
 
 # ---------------------------------------------------------------- the command
 
 
 def text_of_trace(out, encoder):
-    """The text that the lines of a trace add up to; for text without the marks' characters, line breaks and escapes."""
+    """The text that the lines of a trace add up to; for text without the marks' characters, line
+    breaks and escapes.
+    """
     lines = re.findall(r"(?m)^ *\d+ +\d+/\d+  (.*?)(?:  not \".*\")?$", out)
     return "".join(re.sub(r"[|\[\](){}]", "", line) for line in lines)
 
 
-@pytest.mark.parametrize("more", [[], ["--coupled"], ["--draft_model_size", "ngram"], ["--mode", "speculative"], ["--stream"]])
+@pytest.mark.parametrize(
+    "more",
+    [[], ["--coupled"], ["--draft_model_size", "ngram"], ["--mode", "speculative"], ["--stream"]],
+)
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_a_trace_is_the_text_of_the_same_run(cli, as_json, pair, more, temperature):
-    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", temperature, *more]
+    arguments = [
+        "--prompt",
+        PROMPT,
+        "--n_tokens_to_generate",
+        30,
+        "--temperature",
+        temperature,
+        *more,
+    ]
     done, one = cli(*arguments, "--trace"), as_json(*arguments)["speculative"]
     assert (done.code, done.err) == (0, "")
     assert text_of_trace(done.out, load_encoder(pair / "7M")) == one["text"]
     assert f"Text = {PROMPT}{one['text']}\n" in done.out
-    found = [tuple(map(int, counts)) for counts in re.findall(r"(?m)^ *\d+ +(\d+)/(\d+)  ", done.out)]
-    assert tuple(map(sum, zip(*found))) == (one["accepted"], one["examined"]) and len(found) == one["rounds"]
+    found = [
+        tuple(map(int, counts)) for counts in re.findall(r"(?m)^ *\d+ +(\d+)/(\d+)  ", done.out)
+    ]
+    assert (
+        tuple(map(sum, zip(*found))) == (one["accepted"], one["examined"])
+        and len(found) == one["rounds"]
+    )
 
 
 def test_a_trace_shows_the_end_of_the_text(cli):
@@ -219,7 +275,9 @@ def test_a_trace_shows_the_end_of_the_text(cli):
 def test_a_trace_is_refused_where_there_is_nothing_to_trace_or_no_place_for_it(cli):
     assert_refused(cli("--trace", "--json"), "--trace", "--json")
     assert_refused(cli("--trace", "--mode", "autoregressive"), "--trace", "autoregressive")
-    assert_refused(cli("--report", "x.html", "--mode", "autoregressive"), "--report", "autoregressive")
+    assert_refused(
+        cli("--report", "x.html", "--mode", "autoregressive"), "--report", "autoregressive"
+    )
     for value in ("yes", "1", ""):
         assert_refused(cli(f"--trace={value}"), "--trace", "expected")
         assert_refused(cli(f"--coupled={value}"), "--coupled", "expected")

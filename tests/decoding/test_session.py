@@ -1,15 +1,18 @@
-"""Several prompts in one run: each is what it is alone, in order, in a file that an interruption does not spoil."""
+"""Several prompts in one run: each is what it is alone, in order, in a file that an interruption
+does not spoil.
+"""
 
 import json
 from types import SimpleNamespace
 
 import pytest
+from test_main import CONFIG, as_json, cli, embedded, pair  # noqa: F401, the fixtures
 
 import main
-from experiments import batching, generation
-from experiments.generation import Lines
+from experiments.decoding import batching
+from experiments.decoding import session as generation
+from experiments.decoding.session import Lines
 from utils import InputError
-from test_main import CONFIG, as_json, cli, embedded, pair  # noqa: F401, the fixtures
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
@@ -27,7 +30,11 @@ def timeless(found):
     """Without what a clock says, at any depth; other fractions to six digits."""
     kept = {name: x for name, x in found.items() if name not in TIMES}
     return {
-        name: timeless(x) if isinstance(x, dict) else float(f"{x:.6g}") if isinstance(x, float) else x
+        name: timeless(x)
+        if isinstance(x, dict)
+        else float(f"{x:.6g}")
+        if isinstance(x, float)
+        else x
         for name, x in kept.items()
     }
 
@@ -36,10 +43,19 @@ def lines_of(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-KINDS = [[], ["--temperature=1"], ["--temperature=1", "--coupled"], ["--draft_model_size=ngram"], ["--target_model_size=ends"]]
+KINDS = [
+    [],
+    ["--temperature=1"],
+    ["--temperature=1", "--coupled"],
+    ["--draft_model_size=ngram"],
+    ["--target_model_size=ends"],
+]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, ["--mode=speculative", "--temperature=0.7", "--draft_confidence=0.1", "--top_p=0.9"]])
+@pytest.mark.parametrize(
+    "kind",
+    [*KINDS, ["--mode=speculative", "--temperature=0.7", "--draft_confidence=0.1", "--top_p=0.9"]],
+)
 def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):  # noqa: F811
     done = cli("--json", "--prompts", file, *SHORT, "--seed=5", *kind)
     assert done.code == 0
@@ -49,22 +65,39 @@ def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):  # noqa: F8
 
 
 def test_a_prompt_given_again_is_another(cli):  # noqa: F811
-    done = cli("--json", "--prompt=hello", "--prompt", "the end", "--prompt=hello", *SHORT, "--temperature=1")
+    done = cli(
+        "--json",
+        "--prompt=hello",
+        "--prompt",
+        "the end",
+        "--prompt=hello",
+        *SHORT,
+        "--temperature=1",
+    )
     first, second, third = lines_of(done.out)
-    assert [one["settings"]["prompt"] for one in (first, second, third)] == ["hello", "the end", "hello"]
+    assert [one["settings"]["prompt"] for one in (first, second, third)] == [
+        "hello",
+        "the end",
+        "hello",
+    ]
     assert first["autoregressive"]["text"] != third["autoregressive"]["text"]  # another seed
 
 
 def test_blocks_for_people_and_the_speed_of_all(cli, file):  # noqa: F811
     done = cli("--prompts", file, *SHORT)
     assert done.code == 0 and "Prompt 7 of 7\n-------------\n" in done.out
-    assert done.out.count("Text = hello again") == 2 and done.out.count("The two texts are identical.") == 7
+    assert (
+        done.out.count("Text = hello again") == 2
+        and done.out.count("The two texts are identical.") == 7
+    )
     assert "\nAutoregressive, 3 prompts at a time: 84 tokens in " in done.out
 
 
 def test_at_most_batch_size_texts_share_a_pass(cli, file, monkeypatch):  # noqa: F811
     shared, serve = [], batching.serve
-    monkeypatch.setattr(batching, "serve", lambda requests: shared.append(len(requests)) or serve(requests))
+    monkeypatch.setattr(
+        batching, "serve", lambda requests: shared.append(len(requests)) or serve(requests)
+    )
     assert cli("--prompts", file, *SHORT).code == 0
     assert max(shared) == 3
 
@@ -82,12 +115,16 @@ def test_an_interrupted_run_goes_on(cli, file, tmp_path, monkeypatch):  # noqa: 
     out.rename(partial)
     partial.write_text("".join(whole[:2]) + whole[2][:100])
     texts, run = [], generation.Generation.run
-    monkeypatch.setattr(generation.Generation, "run", lambda self, *a: texts.append(a[1]) or run(self, *a))
+    monkeypatch.setattr(
+        generation.Generation, "run", lambda self, *a: texts.append(a[1]) or run(self, *a)
+    )
     assert cli("--prompts", file, "--out", out, *SHORT).code == 0
     assert len(texts) == 2 * 5 and not partial.exists()
     again = out.read_text().splitlines(keepends=True)
     assert again[:2] == whole[:2]
-    assert [timeless(json.loads(line)) for line in again] == [timeless(json.loads(line)) for line in whole]
+    assert [timeless(json.loads(line)) for line in again] == [
+        timeless(json.loads(line)) for line in whole
+    ]
 
 
 def test_what_is_there_is_not_lost(cli, file, tmp_path):  # noqa: F811
@@ -98,7 +135,9 @@ def test_what_is_there_is_not_lost(cli, file, tmp_path):  # noqa: F811
     assert done.code == 2 and "is there already" in done.err and out.read_text() == before
     out.rename(partial)
     done = cli("--prompts", file, "--out", out, *SHORT, "--K=2")
-    assert done.code == 2 and "other settings or prompts" in done.err and partial.read_text() == before
+    assert (
+        done.code == 2 and "other settings or prompts" in done.err and partial.read_text() == before
+    )
 
 
 @pytest.mark.parametrize("damage", ["{}\n", "x\n", "[1]\n", '{"settings": 3}\n'])
@@ -142,7 +181,13 @@ def test_adaptive_k_leaves_the_greedy_text_as_it_is(as_json):  # noqa: F811
 @pytest.fixture
 def throughput(pair, capsys):  # noqa: F811
     def call(*arguments):
-        where = [f"--models_dir={pair}", "--kernels=plain", "--batch_size=1,3", "--n_tokens_to_generate=6", "--repeats=1"]
+        where = [
+            f"--models_dir={pair}",
+            "--kernels=plain",
+            "--batch_size=1,3",
+            "--n_tokens_to_generate=6",
+            "--repeats=1",
+        ]
         code = main.main(["throughput", *where, *arguments])
         return SimpleNamespace(code=code, **dict(zip(("out", "err"), capsys.readouterr())))
 
@@ -157,7 +202,10 @@ def test_throughput_of_both_decoders(throughput):
     assert "checkpoint weights, synthetic acceptance 0.8" in table and len(table.splitlines()) == 6
 
 
-@pytest.mark.parametrize("flag", ["--batch_size=0", "--batch_size=1,x", "--K=0", "--n_tokens_to_generate=999", "--weights=my"])
+@pytest.mark.parametrize(
+    "flag",
+    ["--batch_size=0", "--batch_size=1,x", "--K=0", "--n_tokens_to_generate=999", "--weights=my"],
+)
 def test_throughput_of_nothing(throughput, flag):
     done = throughput(flag)
     assert done.code == 2 and done.err.count("\n") == 1 and flag.partition("=")[0] in done.err

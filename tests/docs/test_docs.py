@@ -1,4 +1,6 @@
-"""The pages for readers: links lead somewhere, functions and tests that are named exist, numbers are what the formulas give."""
+"""The pages for readers: links lead somewhere, functions and tests that are named exist, numbers
+are what the formulas give.
+"""
 
 import ast
 import json
@@ -9,14 +11,21 @@ import numpy as np
 import pytest
 
 import sampling
-from experiments.enumeration import law
-from experiments.mistakes import MISTAKES, made
-from experiments.running import speculation
-from experiments.theory import speedup, tokens_per_round
+from experiments.decoding.running import speculation
+from experiments.measuring.theory import speedup, tokens_per_round
+from experiments.proving.enumeration import law
+from experiments.proving.mistakes import MISTAKES, made
 from sampling import Filter, NeuralDrafter, residual, speculative, verify
 
 ROOT = Path(sampling.__file__).resolve().parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("models/*.md"), *ROOT.glob("docs/*.ipynb")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("models/*.md"),
+        *ROOT.glob("docs/*.ipynb"),
+    ]
+)
 RULE = (ROOT / "docs" / "rule.md").read_text(encoding="utf-8")
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
@@ -46,7 +55,9 @@ def test_links_lead_somewhere(page):
         assert file.exists(), f"{page.name}: {target}"
         if anchor:
             headings = re.findall(r"(?m)^#+ (.+)$", file.read_text(encoding="utf-8"))
-            assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings], target
+            assert anchor in [
+                re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+            ], target
 
 
 @pages
@@ -96,13 +107,21 @@ def one_token(p, q):
 
 def test_the_example():
     p, q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
-    assert np.minimum(p, q).sum() == pytest.approx(0.4) and residual(p, q) == pytest.approx([0, 0, 1])
+    assert np.minimum(p, q).sum() == pytest.approx(0.4) and residual(p, q) == pytest.approx(
+        [0, 0, 1]
+    )
     assert one_token(p, q) == pytest.approx({0: 0.1, 1: 0.2, 2: 0.7})
     with made(MISTAKES["resample-from-p"]):
         assert one_token(p, q) == pytest.approx({0: 0.16, 1: 0.32, 2: 0.52})
     M = (p / q).max()
     assert M == pytest.approx(7)
-    says("0.1 + 0.2 + 0.1 = 0.4", "0.1 + 0.6 = 0.7", "(0.16, 0.32, 0.52)", f"= {M:.0f}", f"accepts {1 / M:.3f} of its draws")
+    says(
+        "0.1 + 0.2 + 0.1 = 0.4",
+        "0.1 + 0.6 = 0.7",
+        "(0.16, 0.32, 0.52)",
+        f"= {M:.0f}",
+        f"accepts {1 / M:.3f} of its draws",
+    )
 
 
 def test_speculation_never_accepts_less_than_the_textbook_method():
@@ -112,7 +131,9 @@ def test_speculation_never_accepts_less_than_the_textbook_method():
 
 
 class Constant:
-    """A model whose distribution is the same everywhere, so that acceptance is independent from place to place."""
+    """A model whose distribution is the same everywhere, so that acceptance is independent from
+    place to place.
+    """
 
     def __init__(self, p):
         self.logits, self.config = np.log(p), type("Config", (), {"n_vocab": len(p), "n_ctx": 99})
@@ -135,22 +156,38 @@ def test_expected_tokens_of_a_round(K):
         next(rounds)  # the prefill
         return speculation([next(rounds)])["tokens_per_target_pass"]
 
-    assert sum(n * mass for n, mass in law(first_round).items()) == pytest.approx(tokens_per_round(a, K))
+    assert sum(n * mass for n, mass in law(first_round).items()) == pytest.approx(
+        tokens_per_round(a, K)
+    )
 
 
 def test_the_speedups():
-    says("At a = 0.8 and K = 4 that is 3.36", "it is 5.", "with a = 0.3, c = 0.25, v = 1.3, still K = 4, it gives 0.62")
-    says("- v = 1.15 gives 2.17", "- v = 2.5, five rows that cost two and a half times one, gives 1.16")
-    assert tokens_per_round(0.8, 4) == pytest.approx(3.36, abs=0.005) and tokens_per_round(0.8, 10**3) == pytest.approx(5)
+    says(
+        "At a = 0.8 and K = 4 that is 3.36",
+        "it is 5.",
+        "with a = 0.3, c = 0.25, v = 1.3, still K = 4, it gives 0.62",
+    )
+    says(
+        "- v = 1.15 gives 2.17",
+        "- v = 2.5, five rows that cost two and a half times one, gives 1.16",
+    )
+    assert tokens_per_round(0.8, 4) == pytest.approx(3.36, abs=0.005) and tokens_per_round(
+        0.8, 10**3
+    ) == pytest.approx(5)
     assert tokens_per_round(0.8, 4) == pytest.approx((1 - 0.8**5) / (1 - 0.8))
     assert speedup(0.3, 4, 0.25, 1.3) == pytest.approx(0.62, abs=0.005)
     assert speedup(0.8, 4, 0.1, 1.15) == pytest.approx(2.17, abs=0.005)
     assert speedup(0.8, 4, 0.1, 2.5) == pytest.approx(1.16, abs=0.005)
-    for a, c, v in ((0.5, 0.2, 1.2), (0.5, 0.2, 1.31), (0.5, 0.6, 1.0)):  # one draft pays exactly if a > c + v - 1
+    for a, c, v in ((0.5, 0.2, 1.2), (0.5, 0.2, 1.31), (0.5, 0.6, 1.0)):
+        # one draft pays exactly if a > c + v - 1
         assert (speedup(a, 1, c, v) > 1) == (a > c + v - 1)
 
 
 def test_the_lengths_of_the_five_files():
-    rows = re.findall(r"\| \[(\w+\.py)\]\(\1\) \| (\d+) \|", (ROOT / "README.md").read_text(encoding="utf-8"))
+    rows = re.findall(
+        r"\| \[(\w+\.py)\]\(\1\) \| (\d+) \|", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
     assert len(rows) == 5
-    assert {name: int(n) for name, n in rows} == {name: len((ROOT / name).read_text().splitlines()) for name, _ in rows}
+    assert {name: int(n) for name, n in rows} == {
+        name: len((ROOT / name).read_text().splitlines()) for name, _ in rows
+    }

@@ -1,4 +1,6 @@
-"""The museum of mistakes: each is a change of the right code that an existing test catches, and the right code has none."""
+"""The museum of mistakes: each is a change of the right code that an existing test catches, and the
+right code has none.
+"""
 
 import dataclasses
 import json
@@ -6,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from toys import TINY, tiny_model, write_checkpoint
 
 import gpt2
 import main
 import sampling
-from experiments import mistakes
-from experiments.enumeration import law
-from experiments.mistakes import MISTAKES, Mistake, changed, distance, made
+from experiments.proving import mistakes
+from experiments.proving.enumeration import law
+from experiments.proving.mistakes import MISTAKES, Mistake, changed, distance, made
 from sampling import Filter
-from toys import TINY, tiny_model, write_checkpoint
 
 ROOT = Path(main.__file__).resolve().parent
 EXACT = 1e-12
@@ -43,19 +45,25 @@ def cli(capsys):
 
 @each
 def test_is_caught_by_the_test_it_names(name):
-    """That test passes when the suite runs it on the right code; here it runs with the mistake made."""
+    """That test passes when the suite runs it on the right code; here it runs with the mistake
+    made.
+    """
     with made(MISTAKES[name]):
         found = pytest.main([str(ROOT / MISTAKES[name].caught_by), "-x", "-p", "no:cacheprovider"])
     assert found == pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.mark.parametrize("setting", {mistake.setting for mistake in MISTAKES.values()}, ids=str)
+@pytest.mark.parametrize(
+    "setting", dict.fromkeys(mistake.setting for mistake in MISTAKES.values()), ids=str
+)
 def test_the_right_code_has_distance_0(setting):
     assert distance(setting) < EXACT
 
 
 def test_one_distance_by_hand():
-    """Resampling from p: what was rejected comes back, x gets min(p, q) + P(rejected) p instead of p."""
+    """Resampling from p: what was rejected comes back, x gets min(p, q) + P(rejected) p instead of
+    p.
+    """
     p, q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
 
     def token():
@@ -117,7 +125,9 @@ def test_the_table_and_its_json(cli):
     code, out, err = cli("mistakes", "--json")
     rows = json.loads(out, parse_constant=pytest.fail)["mistakes"]
     assert (code, err, out.count("\n")) == (0, "", 1)
-    assert [row["name"] for row in rows] == list(MISTAKES) and all(list(row) == KEYS for row in rows)
+    assert [row["name"] for row in rows] == list(MISTAKES) and all(
+        list(row) == KEYS for row in rows
+    )
     for row in rows:
         mistake, first = MISTAKES[row["name"]], row["first_difference"]
         assert (row["seen_in"], row["caught_by"]) == (mistake.seen_in, mistake.caught_by)
@@ -143,13 +153,18 @@ def test_generation_with_a_mistake(cli, name):
     assert wrong["settings"]["mistake"] == name
     assert wrong["autoregressive"]["token_ids"] == right["autoregressive"]["token_ids"]
     assert right["identical"] and not wrong["identical"]
-    assert wrong["difference"]["verdict"] == "bug" and wrong["difference"]["position"] == row["first_difference"]
+    assert (
+        wrong["difference"]["verdict"] == "bug"
+        and wrong["difference"]["position"] == row["first_difference"]
+    )
 
 
 @embedded
 def test_a_mistake_that_only_costs(cli):
     arguments = ["--kernels", "plain", "--json"]
-    right, wrong = (json.loads(cli(*arguments, *more)[1]) for more in ((), ("--mistake", "draft-one-behind")))
+    right, wrong = (
+        json.loads(cli(*arguments, *more)[1]) for more in ((), ("--mistake", "draft-one-behind"))
+    )
     assert wrong["identical"]
     assert wrong["speculative"]["acceptance_rate"] < right["speculative"]["acceptance_rate"]
 
@@ -157,7 +172,11 @@ def test_a_mistake_that_only_costs(cli):
 @embedded
 def test_a_mistake_that_makes_the_program_fail_is_one_line(cli):
     code, out, err = cli("--kernels", "plain", "--json", "--mistake", "divide-by-temperature-0")
-    assert (code, out, err.count("\n")) == (2, "", 1) and "makes the program fail" in err and "try another" in err
+    assert (
+        (code, out, err.count("\n")) == (2, "", 1)
+        and "makes the program fail" in err
+        and "try another" in err
+    )
 
 
 @pytest.mark.parametrize("arguments", [["mistakes", "no such"], ["--mistake", "no such"]])
@@ -176,7 +195,11 @@ def test_a_context_that_is_too_short_is_refused(cli, tmp_path):
     write_checkpoint(tmp_path / "short", dataclasses.replace(TINY, n_ctx=10))
     where = "--models_dir", tmp_path, "--target_model_size=short", "--draft_model_size=short"
     code, out, err = cli("mistakes", *where)
-    assert (code, out, err.count("\n")) == (2, "", 1) and "a context of 10 tokens: expected more than" in err
+    assert (code, out, err.count("\n")) == (
+        2,
+        "",
+        1,
+    ) and "a context of 10 tokens: expected more than" in err
 
 
 def test_a_crash_is_an_outcome():

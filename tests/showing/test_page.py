@@ -1,4 +1,6 @@
-"""--report: the data in the page, how the file is written, and the page itself in a headless browser."""
+"""--report: the data in the page, how the file is written, and the page itself in a headless
+browser.
+"""
 
 # ruff: noqa: F401, F811 (fixtures)
 
@@ -9,11 +11,11 @@ import shlex
 import shutil
 
 import pytest
+from test_main import PROMPT, ROOT, as_json, assert_refused, cli, embedded, pair
 
 import main
-from experiments import report
-from experiments.outputs import whole
-from test_main import PROMPT, ROOT, as_json, assert_refused, cli, embedded, pair
+from experiments.data.files import whole
+from experiments.showing import page as report
 from utils import load_encoder
 
 NASTY = "</script><img src=x>é\n\u2028&lt;"  # 30 tokens
@@ -22,7 +24,9 @@ NASTY = "</script><img src=x>é\n\u2028&lt;"  # 30 tokens
 def data_of(path):
     """The JSON in a page."""
     page = path.read_text(encoding="utf-8")
-    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    (found,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
     return json.loads(found, parse_constant=pytest.fail)
 
 
@@ -61,11 +65,15 @@ def test_the_data_are_those_of_the_run(written, pair, arguments):
     assert [token for row in data["rounds"] for token in row["tokens"]] == one["token_ids"]
     assert sum(row["accepted"] for row in data["rounds"]) == one["accepted"]
     assert data["prompt"] == load_encoder(pair / "7M").decode(result["prompt_token_ids"])
-    text = "".join(shown for row in data["rounds"] for shown in row["shown"]).removesuffix("<|endoftext|>")
+    text = "".join(shown for row in data["rounds"] for shown in row["shown"]).removesuffix(
+        "<|endoftext|>"
+    )
     assert text == one["text"]
     assert data["figures"] == one and data["speedup"] == result["speedup"]
     for row in data["rounds"]:
-        tokens = {*row["draft"], *row["tokens"]} | {x for likely in row["likely"] for x, _, _ in likely}
+        tokens = {*row["draft"], *row["tokens"]} | {
+            x for likely in row["likely"] for x, _, _ in likely
+        }
         assert {str(token) for token in tokens} <= data["words"].keys()
         if not data["coupled"]:
             for i, (u, p, q) in enumerate(zip(row["coins"], row["p"], row["q"])):
@@ -73,7 +81,9 @@ def test_the_data_are_those_of_the_run(written, pair, arguments):
             assert (row["residual"] is not None) == (row["accepted"] < row["examined"])
 
 
-@pytest.mark.parametrize("arguments", [RUNS["sampled"], RUNS["coupled"], RUNS["ngram"], RUNS["nasty"]])
+@pytest.mark.parametrize(
+    "arguments", [RUNS["sampled"], RUNS["coupled"], RUNS["ngram"], RUNS["nasty"]]
+)
 def test_the_command_reproduces_the_run(written, cli, pair, monkeypatch, arguments):
     path, result = written(*arguments)
     words = shlex.split(data_of(path)["command"])
@@ -84,22 +94,48 @@ def test_the_command_reproduces_the_run(written, cli, pair, monkeypatch, argumen
 
 
 def test_a_prompt_from_a_pipe_is_in_the_command():
-    settings = {"prompt": "it's\ntext", "K": 4, "stream": True, "trace": False, "stop": "", "top_p": 0.5}
-    assert shlex.split(report.command(settings))[2:] == ["--prompt", "it's\ntext", "--K", "4", "--stream", "--top_p", "0.5"]
+    settings = {
+        "prompt": "it's\ntext",
+        "K": 4,
+        "stream": True,
+        "trace": False,
+        "stop": "",
+        "top_p": 0.5,
+    }
+    assert shlex.split(report.command(settings))[2:] == [
+        "--prompt",
+        "it's\ntext",
+        "--K",
+        "4",
+        "--stream",
+        "--top_p",
+        "0.5",
+    ]
 
 
 def test_a_page_asks_for_nothing(written):
     path, _ = written(*RUNS["nasty"])
     page = path.read_text(encoding="utf-8")
     assert "<img" not in page and page.count("</script>") == 2 and "DATA<" not in page
-    assert "default-src 'none'" in page and not re.search(r"(?i)(src|href)\s*=\s*[\"']?(https?:)?//|@import|url\(", page)
+    assert "default-src 'none'" in page and not re.search(
+        r"(?i)(src|href)\s*=\s*[\"']?(https?:)?//|@import|url\(", page
+    )
     assert report.PAGE.read_text(encoding="utf-8").count("DATA") == 1
 
 
 @embedded
 def test_a_page_of_200_tokens_is_small(as_json, tmp_path):
     path = tmp_path / "report.html"
-    arguments = ["--report", path, "--n_tokens_to_generate", 200, "--temperature", 0.8, "--mode", "speculative"]
+    arguments = [
+        "--report",
+        path,
+        "--n_tokens_to_generate",
+        200,
+        "--temperature",
+        0.8,
+        "--mode",
+        "speculative",
+    ]
     result = as_json(*arguments, models_dir=ROOT / "models")
     assert len(result["speculative"]["token_ids"]) == 200 and path.stat().st_size < 500_000
 
@@ -132,7 +168,11 @@ def test_a_page_is_written_whole_or_not_at_all(cli, tmp_path, monkeypatch):
 def test_the_program_says_where_the_report_is(cli, tmp_path):
     path = tmp_path / "x.html"
     done = cli("--report", path, "--n_tokens_to_generate", 5)
-    assert (done.code, done.err) == (0, "") and done.out.endswith(f"Report: {path}\n") and [*tmp_path.iterdir()] == [path]
+    assert (
+        (done.code, done.err) == (0, "")
+        and done.out.endswith(f"Report: {path}\n")
+        and [*tmp_path.iterdir()] == [path]
+    )
 
 
 # ---------------------------------------------------------------- the page in a browser
@@ -147,8 +187,14 @@ def browser():
         pytest.skip("no browser: Playwright is not installed (requirements-browser.txt)")
     names = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
     found = next(filter(None, map(shutil.which, names)), None)
-    arguments = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
-    arguments += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # Chromium refuses root otherwise
+    arguments = [
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+    ]
+    # Chromium refuses root otherwise
+    arguments += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         try:
             running = playwright.chromium.launch(executable_path=found, args=arguments)
@@ -160,7 +206,9 @@ def browser():
 
 @pytest.fixture
 def opened(browser, written):
-    """A function (*arguments, **page options) -> the page of such a run; it must ask for nothing and have no errors."""
+    """A function (*arguments, **page options) -> the page of such a run; it must ask for nothing
+    and have no errors.
+    """
     pages, wrong = [], []
 
     def call(*arguments, **options):
@@ -170,7 +218,9 @@ def opened(browser, written):
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(dialog.message))
-        page.on("request", lambda request: request.url == path.as_uri() or wrong.append(request.url))
+        page.on(
+            "request", lambda request: request.url == path.as_uri() or wrong.append(request.url)
+        )
         page.goto(path.as_uri())
         return page, result
 
@@ -186,7 +236,9 @@ def test_every_decision_of_every_run_opens(opened, arguments):
     page, result = opened(*arguments)
     data = json.loads(page.locator("#data").text_content())
     chips = page.locator("#rounds button")
-    assert chips.count() == sum(len(row["draft"]) + (len(row["tokens"]) > row["accepted"]) for row in data["rounds"])
+    assert chips.count() == sum(
+        len(row["draft"]) + (len(row["tokens"]) > row["accepted"]) for row in data["rounds"]
+    )
     assert page.locator("#text button").count() == len(result["speculative"]["token_ids"])
     for i in range(0, chips.count(), 5):
         chips.nth(i).click()
@@ -203,32 +255,45 @@ def test_every_decision_of_every_run_opens(opened, arguments):
 def test_a_click_on_a_token_opens_its_numbers(opened):
     page, _ = opened(*RUNS["sampled"])
     data = json.loads(page.locator("#data").text_content())
-    r, row = next((r, row) for r, row in enumerate(data["rounds"]) if 0 < row["accepted"] < row["examined"])
+    r, row = next(
+        (r, row) for r, row in enumerate(data["rounds"]) if 0 < row["accepted"] < row["examined"]
+    )
     shown = lambda x: page.evaluate("x => number(x)", x)
     chips = page.locator(".round").nth(r).locator("button")
     for i, verdict in ((0, "accepted draft"), (row["accepted"], "rejected draft")):
         chips.nth(i).click()
         numbers = page.locator("#numbers dd").all_inner_texts()
-        assert numbers == [shown(x) for x in (row["p"][i], row["q"][i], row["p"][i] / row["q"][i], row["coins"][i])]
+        assert numbers == [
+            shown(x) for x in (row["p"][i], row["q"][i], row["p"][i] / row["q"][i], row["coins"][i])
+        ]
         assert page.locator(".verdict").inner_text() == verdict
         assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
         assert page.locator("#residual").count() == (verdict == "rejected draft")
     masses = [text.split()[0] for text in page.locator("#residual td.number").all_inner_texts()]
     assert masses == [shown(mass) for _, mass in row["residual"]]
     chips.last.click()  # the correction: the same residual, and the token that came out of it
-    assert page.locator(".verdict").inner_text() == "correction" and "drawn" in page.locator("#residual").inner_text()
+    assert (
+        page.locator(".verdict").inner_text() == "correction"
+        and "drawn" in page.locator("#residual").inner_text()
+    )
     token = page.locator("#text button.correction").first
     token.click()
-    assert token.get_attribute("aria-pressed") == "true" and page.locator(".verdict").inner_text() == "correction"
+    assert (
+        token.get_attribute("aria-pressed") == "true"
+        and page.locator(".verdict").inner_text() == "correction"
+    )
 
 
 @pytest.mark.browser
 def test_the_keyboard_reaches_everything(opened):
     page, _ = opened(*RUNS["sampled"])
     heading = lambda: page.locator("#h-panel").inner_text()
-    focused = lambda: page.evaluate("document.activeElement.closest('#text, #rounds, #panel, #command, #copy')?.id")
+    focused = lambda: page.evaluate(
+        "document.activeElement.closest('#text, #rounds, #panel, #command, #copy')?.id"
+    )
     for group in ("text", "rounds"):
-        assert page.locator(f'#{group} button[tabindex="0"]').count() == 1  # one stop of the tab key for all its tokens
+        # one stop of the tab key for all its tokens
+        assert page.locator(f'#{group} button[tabindex="0"]').count() == 1
         page.locator(f'#{group} button[tabindex="0"]').focus()
         page.keyboard.press("Home")
         first = heading()
@@ -282,16 +347,24 @@ CONTRAST = """() => {
 @pytest.mark.parametrize("width", [1280, 380])
 def test_everybody_can_read_it(opened, scheme, width):
     """Contrast (WCAG 2.1, 1.4.3), names, headings, one language, no sideways scrolling."""
-    page, _ = opened(*RUNS["sampled"], color_scheme=scheme, viewport={"width": width, "height": 800})
+    page, _ = opened(
+        *RUNS["sampled"], color_scheme=scheme, viewport={"width": width, "height": 800}
+    )
     for kind in ("draft", "rejected", "unexamined", "correction"):
         page.locator(f"#rounds button.{kind}").first.click()
         assert page.evaluate(CONTRAST) == []
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(x => x < 100)")
+    dark = page.evaluate(
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(x => x < 100)"
+    )
     assert dark == (scheme == "dark")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.documentElement.lang") == "en" and page.title()
     assert page.locator("h1").count() == 1 and page.locator("main").count() == 1
-    assert page.evaluate("[...document.querySelectorAll('button')].every(b => b.ariaLabel || b.textContent.trim())")
-    labels = page.evaluate("[...document.querySelectorAll('[aria-labelledby]')].map(e => e.getAttribute('aria-labelledby'))")
+    assert page.evaluate(
+        "[...document.querySelectorAll('button')].every(b => b.ariaLabel || b.textContent.trim())"
+    )
+    labels = page.evaluate(
+        "[...document.querySelectorAll('[aria-labelledby]')].map(e => e.getAttribute('aria-labelledby'))"
+    )
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert set(labels) <= set(ids) and len(set(ids)) == len(ids)

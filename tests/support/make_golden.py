@@ -1,10 +1,11 @@
-"""Make golden.npz: what transformers' GPT2LMHeadModel computes, for test_gpt2.py to compare with where there is none.
+"""Make golden.npz: what transformers' GPT2LMHeadModel computes, for test_gpt2.py to compare with
+where there is none.
 
     pip install torch transformers
-    python tests/make_golden.py
+    python tests/support/make_golden.py
 
-The weights are drawn, not stored: `recipe` is how, for both sides. transformers runs in float64, so that all of the
-test's tolerance is left to the rounding of the float32 code under test.
+The weights are drawn, not stored: `recipe` is how, for both sides. transformers runs in float64, so
+that all of the test's tolerance is left to the rounding of the float32 code under test.
 """
 
 import math
@@ -15,20 +16,27 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the script is run by hand, from anywhere
+# the script is run by hand, from anywhere
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gpt2 import Config  # noqa: E402
 from utils import SIZES  # noqa: E402
 
 GOLDEN = Path(__file__).with_name("golden.npz")
-CONFIGS = {"tiny": Config(n_vocab=259, n_ctx=24, n_embd=24, n_head=3, n_layer=2), "124M": SIZES["124M"]}  # d_head 8, 64
+# d_head 8, 64
+CONFIGS = {
+    "tiny": Config(n_vocab=259, n_ctx=24, n_embd=24, n_head=3, n_layer=2),
+    "124M": SIZES["124M"],
+}
 
 
 def recipe(config, dtype=np.float32, seed=0):
-    """`read(name)` for utils.build_model: random weights, each tensor drawn by itself, whatever the order.
+    """`read(name)` for utils.build_model: random weights, each tensor drawn by itself, whatever the
+    order.
 
-    Uniform, wide enough for logits with a standard deviation of 2 (wider, and float32 rounding grows faster than what a
-    mistake does to them); layer norm weights lie around 1. Drawn as float32, so that all dtypes hold the same numbers.
+    Uniform, wide enough for logits with a standard deviation of 2 (wider, and float32 rounding
+    grows faster than what a mistake does to them); layer norm weights lie around 1. Drawn as
+    float32, so that all dtypes hold the same numbers.
     """
     shapes = config.shapes()
 
@@ -50,11 +58,18 @@ def reference(config, read, dtype):
     import transformers
 
     shape = {"n_embd": config.n_embd, "n_head": config.n_head, "n_layer": config.n_layer}
-    shape |= {"vocab_size": config.n_vocab, "n_positions": config.n_ctx, "layer_norm_epsilon": config.epsilon}
+    shape |= {
+        "vocab_size": config.n_vocab,
+        "n_positions": config.n_ctx,
+        "layer_norm_epsilon": config.epsilon,
+    }
     shape |= {"bos_token_id": None, "eos_token_id": None}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)).eval()
     model.to(getattr(torch, np.dtype(dtype).name))
-    weights = {f"transformer.{name}": torch.from_numpy(read(name).astype(dtype)) for name in config.shapes()}
+    weights = {
+        f"transformer.{name}": torch.from_numpy(read(name).astype(dtype))
+        for name in config.shapes()
+    }
     unknown = model.load_state_dict(weights, strict=False)
     assert not unknown.unexpected_keys and unknown.missing_keys == ["lm_head.weight"], unknown
     assert model.lm_head.weight is model.transformer.wte.weight
@@ -83,9 +98,14 @@ def main():
         best = np.sort(logits, axis=-1)
         lead = (best[..., -1] - best[..., -2]).min()
         assert lead > 5e-4, "a near-tie: rounding would decide the argmax; draw other ids"
-        print(f"{name}: standard deviation of the logits {logits.std():.2f}, smallest lead {lead:.4f}")
+        print(
+            f"{name}: standard deviation of the logits {logits.std():.2f}, smallest lead {lead:.4f}"
+        )
         found = {"first_draws": recipe(config)("wte.weight")[0, :4], "ids": ids.astype(np.int32)}
-        found |= {"columns": columns.astype(np.int32), "logits": logits[..., columns].astype(np.float32)}
+        found |= {
+            "columns": columns.astype(np.int32),
+            "logits": logits[..., columns].astype(np.float32),
+        }
         found |= {"argmax": logits.argmax(axis=-1).astype(np.int32), "logsumexp": logsumexp(logits)}
         golden |= {f"{name}_{key}": value for key, value in found.items()}
     np.savez_compressed(GOLDEN, **golden)

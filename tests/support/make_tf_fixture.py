@@ -1,8 +1,9 @@
-"""Write a GPT-2 as OpenAI stores it, with TensorFlow itself: model.ckpt.index and model.ckpt.data-00000-of-00001.
+"""Write a GPT-2 as OpenAI stores it, with TensorFlow itself: model.ckpt.index and
+model.ckpt.data-00000-of-00001.
 
-    pip install -r requirements-tensorflow.txt
-    python tests/make_tf_fixture.py                          # makes tests/tf_checkpoint again, as it is committed
-    python tests/make_tf_fixture.py weights.npz FOLDER       # {name as in Config.shapes(): array}, into FOLDER
+pip install -r requirements-tensorflow.txt
+python tests/support/make_tf_fixture.py                          # makes tests/support/tf_checkpoint again, as it is committed
+python tests/support/make_tf_fixture.py weights.npz FOLDER       # {name as in Config.shapes(): array}, into FOLDER
 """
 
 import json
@@ -13,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 FOLDER = Path(__file__).with_name("tf_checkpoint")
-SHAPE = {"n_vocab": 259, "n_ctx": 4, "n_embd": 4, "n_head": 2, "n_layer": 1}  # 259: the vocabulary of toys.py
+# 259: the vocabulary of toys.py
+SHAPE = {"n_vocab": 259, "n_ctx": 4, "n_embd": 4, "n_head": 2, "n_layer": 1}
 
 
 def openai_name(name):
@@ -25,7 +27,9 @@ def openai_name(name):
 
 
 def write(folder, arrays):
-    """Store {name: array} in OpenAI's names and shapes: matrices of the blocks as convolutions [1, n_in, n_out]."""
+    """Store {name: array} in OpenAI's names and shapes: matrices of the blocks as convolutions [1,
+    n_in, n_out].
+    """
     import tensorflow
 
     names = {openai_name(name): array[None] if name.endswith("weight") and array.ndim == 2 and name[0] == "h" else array
@@ -33,18 +37,22 @@ def write(folder, arrays):
     folder.mkdir(parents=True, exist_ok=True)
     tensors = [tensorflow.constant(array) for array in names.values()]
     tensorflow.raw_ops.SaveV2(
-        prefix=str(folder / "model.ckpt"), tensor_names=list(names), shape_and_slices=[""] * len(names), tensors=tensors
+        prefix=str(folder / "model.ckpt"),
+        tensor_names=list(names),
+        shape_and_slices=[""] * len(names),
+        tensors=tensors,
     )
 
 
 def main(arguments):
-    sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+    sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
     if arguments:
         weights, folder = map(Path, arguments)
         with np.load(weights) as arrays:
             return write(folder, dict(arrays))
-    from gpt2 import Config
     from toys import random_tensors, tiny_vocabulary
+
+    from gpt2 import Config
 
     write(FOLDER, random_tensors(Config(**SHAPE)))
     vocabulary, merges = tiny_vocabulary()

@@ -1,8 +1,10 @@
-"""Arrays that refuse what a GPU's arrays would refuse: they stand in for CuPy where there is no GPU.
+"""Arrays that refuse what a GPU's arrays would refuse: they stand in for CuPy where there is no
+GPU.
 
-An `Array` wraps a NumPy array and supports what gpt2.py uses, no more. NumPy's functions, arrays and scalars do not mix
-with it; float(), int(), bool() and iteration, each a hidden wait for the device, are refused. Every floating-point
-result must have the dtype of the weights. Each refusal is a TypeError.
+An `Array` wraps a NumPy array and supports what gpt2.py uses, no more. NumPy's functions, arrays
+and scalars do not mix with it; float(), int(), bool() and iteration, each a hidden wait for the
+device, are refused. Every floating-point result must have the dtype of the weights. Each refusal is
+a TypeError.
 """
 
 import operator
@@ -21,7 +23,9 @@ def refuse(what):
 
 
 def operation(apply):
-    """A binary operator between arrays of one module, or an array and a Python number (no subclass: no np.float64)."""
+    """A binary operator between arrays of one module, or an array and a Python number (no subclass:
+    no np.float64).
+    """
     return lambda x, y: x.module.result(apply(x.data, x.module.operand(y)))
 
 
@@ -75,17 +79,25 @@ class Array:
     def max(self, axis, keepdims=False):
         return self.module.result(self.data.max(axis=axis, keepdims=keepdims))
 
-    # NumPy asks for these before it takes an array for its own; without them np.sum(x) would quietly call x.sum()
+    # NumPy asks for these before it takes an array for its own; without them np.sum(x) would
+    # quietly call x.sum()
     __array_ufunc__ = None
     __array__, __array_function__ = refuse("a NumPy copy"), refuse("a NumPy function")
-    __bool__, __float__, __int__, __index__ = refuse("bool()"), refuse("float()"), refuse("int()"), refuse("int()")
+    __bool__, __float__, __int__, __index__ = (
+        refuse("bool()"),
+        refuse("float()"),
+        refuse("int()"),
+        refuse("int()"),
+    )
     __iter__, __contains__, __eq__ = refuse("iteration"), refuse("iteration"), refuse("comparison")
     __hash__ = None
 
 
 @dataclass
 class Module:
-    """The array module, a Backend's xp. `dtype` is the one float dtype there may be; `seen` counts results by dtype."""
+    """The array module, a Backend's xp. `dtype` is the one float dtype there may be; `seen` counts
+    results by dtype.
+    """
 
     dtype: np.dtype
     seen: dict = field(default_factory=dict)
@@ -93,7 +105,9 @@ class Module:
     def result(self, data):
         data = np.asarray(data)
         if data.dtype.kind not in "fi" or (data.dtype.kind == "f" and data.dtype != self.dtype):
-            raise TypeError(f"a result of dtype {data.dtype}; the weights are {np.dtype(self.dtype)}")
+            raise TypeError(
+                f"a result of dtype {data.dtype}; the weights are {np.dtype(self.dtype)}"
+            )
         self.seen[data.dtype.name] = self.seen.get(data.dtype.name, 0) + 1
         return Array(data, self)
 
@@ -116,7 +130,8 @@ class Module:
         return key
 
     def empty(self, shape, dtype):
-        return self.result(np.full(shape, np.nan, dtype))  # whatever memory holds; NaN shows if it is ever read
+        # whatever memory holds; NaN shows if it is ever read
+        return self.result(np.full(shape, np.nan, dtype))
 
     def full(self, shape, value, dtype):
         return self.result(np.full(shape, self.operand(value), dtype))
@@ -145,4 +160,6 @@ class Module:
 def backend(dtype):
     """A Backend whose arrays are strict and of one float dtype."""
     xp = Module(dtype)
-    return utils.Backend("strict", xp, xp.asarray, xp.to_host, lambda config, dtype: xp.asarray, lambda: None)
+    return utils.Backend(
+        "strict", xp, xp.asarray, xp.to_host, lambda config, dtype: xp.asarray, lambda: None
+    )

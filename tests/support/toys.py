@@ -27,11 +27,15 @@ def tiny_vocabulary():
 def random_tensors(config, seed=0, dtype=np.float32):
     """{name: array} for every parameter of a model."""
     rng = np.random.default_rng(seed)
-    return {name: (0.1 * rng.standard_normal(shape)).astype(dtype) for name, shape in config.shapes().items()}
+    return {
+        name: (0.1 * rng.standard_normal(shape)).astype(dtype)
+        for name, shape in config.shapes().items()
+    }
 
 
 def write_safetensors(path, tensors):
-    """Store {name: array} as safetensors: written from the format's description, not with the code under test.
+    """Store {name: array} as safetensors: written from the format's description, not with the code
+    under test.
 
     An array of dtype uint16 is stored as bfloat16.
     """
@@ -46,11 +50,20 @@ def write_safetensors(path, tensors):
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def write_checkpoint(folder, config=TINY, tensors=None, names=("config.json", "vocab.json", "merges.txt")):
+def write_checkpoint(
+    folder, config=TINY, tensors=None, names=("config.json", "vocab.json", "merges.txt")
+):
     """A whole checkpoint folder, in Hugging Face's file names or, with other `names`, in OpenAI's."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_safetensors(folder / "model.safetensors", random_tensors(config) if tensors is None else tensors)
-    shape = {"n_ctx": config.n_ctx, "n_embd": config.n_embd, "n_head": config.n_head, "n_layer": config.n_layer}
+    write_safetensors(
+        folder / "model.safetensors", random_tensors(config) if tensors is None else tensors
+    )
+    shape = {
+        "n_ctx": config.n_ctx,
+        "n_embd": config.n_embd,
+        "n_head": config.n_head,
+        "n_layer": config.n_layer,
+    }
     vocabulary, merges = tiny_vocabulary()
     (folder / names[0]).write_text(json.dumps(shape | {"n_vocab": config.n_vocab}))
     (folder / names[1]).write_text(json.dumps(vocabulary))
@@ -59,7 +72,9 @@ def write_checkpoint(folder, config=TINY, tensors=None, names=("config.json", "v
 
 
 def write_pair(folder, config):
-    """A models folder: a target 7M, a draft 0.7M that often agrees with it, and one with other words."""
+    """A models folder: a target 7M, a draft 0.7M that often agrees with it, and one with other
+    words.
+    """
     target = {name: 3 * tensor for name, tensor in random_tensors(config, 1).items()}
     noise = random_tensors(config, 2)
     write_checkpoint(folder / "7M", config, target)
