@@ -1,0 +1,112 @@
+"""The rooms: imports between them go one way, lazy imports included, and never in a circle."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# from the ground up: a module may import from its own room and from the floors below
+FLOORS = [
+    ["backends", "gpt2", "encoder", "sampling"],
+    ["checkpoints"],
+    ["utils"],
+    ["experiments.data"],
+    ["experiments.decoding"],
+    ["experiments.cli", "experiments.showing", "experiments.measuring", "experiments.proving"],
+    ["experiments.commands", "experiments.training", "exercises"],
+    ["main"],
+]
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+MOST_MODULES = 9  # in a folder; commands/ has a file for each command
+
+
+def modules():
+    """{name: its file} of every module that is no test."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[0].startswith(".") or parts[0] == "tests":
+            continue
+        found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name):
+    """The modules of this project that a module imports, wherever in its code it does so."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            # from experiments.showing import plots: a name may be a module itself
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (submodules & MODULES.keys()) or {node.module}
+    return found & MODULES.keys() - {name}
+
+
+def room(name):
+    """The longest name in FLOORS that a module's name begins with."""
+    parts = name.split(".")
+    return next((r for r in (".".join(parts[:2]), parts[0]) if r in FLOOR), None)
+
+
+IMPORTS = {name: imports(name) for name in MODULES}
+EDGES = [(name, other) for name, others in IMPORTS.items() for other in sorted(others)]
+
+
+def test_every_module_is_in_a_room():
+    assert [name for name in MODULES if not room(name) and name != "experiments"] == []
+
+
+# what still goes the wrong way; remove a line here with the import it names
+UPWARD = {
+    ("backends.memory", "checkpoints.formats.tensor"),
+    ("checkpoints.doctor", "utils"),
+    ("checkpoints.download", "utils"),
+    ("experiments.commands.advise", "experiments.commands.profile"),
+    ("experiments.decoding.adaptive_k", "experiments.commands.profile"),
+    ("experiments.decoding.recorder", "experiments.commands.profile"),
+    ("experiments.decoding.session", "experiments.proving.mistakes"),
+    ("experiments.measuring.runner", "experiments.commands.profile"),
+}
+WITH_LOGIC = {"checkpoints"}  # folders whose __init__.py still holds some
+
+
+def test_imports_go_down():
+    wrong = {
+        (name, other)
+        for name, other in EDGES
+        if room(name) != room(other) and FLOOR[room(name)] <= FLOOR[room(other)]
+    }
+    assert wrong - UPWARD == set()
+
+
+def test_there_is_no_circle():
+    below = {name: {o for o in IMPORTS[name] if (name, o) not in UPWARD} for name in MODULES}
+    TopologicalSorter(below).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_command_imports_another():
+    commands = [name for name in MODULES if room(name) == "experiments.commands"]
+    wrong = {(name, other) for name, other in EDGES if name in commands and other in commands}
+    assert wrong - UPWARD == set()
+
+
+FOLDERS = sorted({path.parent for path in MODULES.values()} - {ROOT})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_folder_is_small_and_its_init_holds_no_logic(folder):
+    inside = [path for path in MODULES.values() if path.parent == folder]
+    inits = [path for path in inside if path.name == "__init__.py"]
+    assert folder.name == "commands" or len(inside) - len(inits) <= MOST_MODULES
+    if folder.name in WITH_LOGIC:
+        return
+    for path in inits:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            assert isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign)), path
