@@ -68,12 +68,14 @@ class KVCache:
 
     Allocated once, for the whole text. `length` is the only record of how far the model has read:
     setting it back forgets what came after, and costs nothing. k, v: [n_layer, n_head, n_positions,
-    d_head]
+    d_head]; hidden, the output of the last block, for drafts that grow on the model: [n_positions,
+    n_embd]
     """
 
     def __init__(self, config, xp, dtype, n_positions):
         shape = (config.n_layer, config.n_head, n_positions, config.n_embd // config.n_head)
         self.k, self.v, self.length = xp.empty(shape, dtype=dtype), xp.empty(shape, dtype=dtype), 0
+        self.hidden = xp.empty((n_positions, config.n_embd), dtype=dtype)
 
     def write(self, layer, start, k, v):  # [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
         """Keys and values of the positions from start on; returns all up to them."""
@@ -176,8 +178,10 @@ def forward(ids, positions, spans, wanted, params, config, backend):
             backend=backend,
         )
         x = x + mlp(layer_norm(x, **block["ln_2"], epsilon=config.epsilon), **block["mlp"], xp=xp)
+    first = 0
     for span in spans:
-        span.cache.length = span.start + span.n_new
+        span.cache.length = end = span.start + span.n_new
+        span.cache.hidden[span.start : end] = x[first : (first := first + span.n_new)]
     x = xp.concatenate([x[rows] for rows in wanted])
     # the embedding, transposed
     return layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]

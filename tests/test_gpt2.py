@@ -248,6 +248,22 @@ def test_a_draft_rolled_back_was_never_read(data):
 
 @fast
 @given(st.data())
+def test_the_cache_keeps_the_last_hidden_state_of_every_position(data):
+    """The final layer norm and the output head turn them into the logits, whatever was rolled back."""
+    model = data.draw(any_model)
+    ids, cache = data.draw(texts(model)), model.new_cache()
+    for token in ids:
+        feed(model, [token], cache)
+        if draft := data.draw(texts(model, 0, model.config.n_ctx - cache.length)):
+            feed(model, draft, cache)
+            cache.length -= len(draft)
+    norm, hidden = model.params["ln_f"], cache.hidden[: len(ids)]
+    normed = gpt2.layer_norm(hidden, **norm, epsilon=model.config.epsilon)
+    assert_same(normed @ model.params["head"], fresh(model, ids))
+
+
+@fast
+@given(st.data())
 def test_texts_read_together_are_read_alone(data):
     """Any number of texts in a pass, each with its own past, draft to forget, new ids and rows
     asked for.
