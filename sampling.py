@@ -106,7 +106,7 @@ def keep_top_p(p, top_p):  # [n_vocab], in place
     p /= p.sum()
 
 
-def draw(p, rng, block=256):  # [n_vocab] -> token
+def sample(p, rng, block=256):  # [n_vocab] -> token
     """A token drawn from p, by inverting the cumulative distribution. Never one of probability 0.
 
     First the block of tokens, then the token in it: adding up 50,257 numbers one after the other
@@ -157,9 +157,9 @@ def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number a
     """
     for i, token in enumerate(draft):
         if not toss(p[i, token] / q[i, token], rng):
-            return i, draw(residual(p[i], q[i]), rng)  # the correction
+            return i, sample(residual(p[i], q[i]), rng)  # the correction
     # all accepted: the target's last row is a token for free, the bonus
-    return len(draft), draw(p[len(draft)], rng)
+    return len(draft), sample(p[len(draft)], rng)
 
 
 # ---------------------------------------------------------------- drafters
@@ -191,7 +191,7 @@ class NeuralDrafter:
             if self.confidence and 1 / np.exp(logits - logits.max()).sum() < self.confidence:
                 break
             q.append(self.filter(logits))
-            draft.append(draw(q[-1][0], self.rng))
+            draft.append(sample(q[-1][0], self.rng))
         return draft, np.concatenate(q)
 
 
@@ -269,7 +269,7 @@ def never(generated):
     return False
 
 
-def stop_at(encoder, stop=None):
+def stop_condition(encoder, stop=None):
     """An `ended` for the loops: at <|endoftext|>, or with the token that completes the string
     `stop`.
     """
@@ -284,7 +284,7 @@ def stop_at(encoder, stop=None):
     return ended
 
 
-def start(target, ids, n_tokens):
+def prefill(target, ids, n_tokens):
     """What both loops begin with: the text so far, the length to stop at, and a cache that has read
     all but its last id.
     """
@@ -300,11 +300,11 @@ def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
     """Yield Rounds of one token each, n_tokens in all, fewer where the context is full or
     ended(generated ids) is true.
     """
-    text, length, cache = start(target, ids, n_tokens)
+    text, length, cache = prefill(target, ids, n_tokens)
     yield Round([])
     while len(text) < length:
         p = filter(target.read(text, cache))
-        text.append(draw(p[0], rng))
+        text.append(sample(p[0], rng))
         yield Round(text[-1:])
         if ended(text[len(ids) :]):
             return
@@ -324,7 +324,7 @@ def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never):
         raise ValueError(
             f"draft and target have vocabularies of {drafter.n_vocab} and {target.config.n_vocab} tokens"
         )
-    text, length, cache = start(target, ids, n_tokens)
+    text, length, cache = prefill(target, ids, n_tokens)
     drafter.prefill(text[:-1])
     yield (last := Round([]))
     while len(text) < length:

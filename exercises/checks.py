@@ -95,7 +95,7 @@ def check_speedup_5(answer):
 
 def check_one_token_6(answer):
     for p, q in PAIRS:
-        outcomes = every_branch(lambda choices: tuple(answer(p, q, choices.draw, choices.toss)))
+        outcomes = every_branch(lambda choices: tuple(answer(p, q, choices.sample, choices.toss)))
         same_law(
             marginal(outcomes, lambda outcome: outcome[0]),
             as_law(p),
@@ -116,7 +116,7 @@ def check_verify_7(answer):
             np.flatnonzero(q[0]).tolist(), np.flatnonzero(q[1]).tolist()
         ):
             outcomes = every_branch(
-                lambda choices: tuple(answer(list(draft), q, p, choices.draw, choices.toss))
+                lambda choices: tuple(answer(list(draft), q, p, choices.sample, choices.toss))
             )
             for (n, token), probability in outcomes.items():
                 text = [*draft[:n], token]
@@ -134,13 +134,13 @@ def check_verify_7(answer):
         same_law(found, expected, "two drafts and the token after them")
     sure = np.eye(3)
     outcomes = every_branch(
-        lambda choices: tuple(answer([0, 1], sure[:2], sure, choices.draw, choices.toss))
+        lambda choices: tuple(answer([0, 1], sure[:2], sure, choices.sample, choices.toss))
     )
     assert outcomes == {(2, 2): 1.0}, (
         f"drafts that are certain and right: expected 2 accepted, then token 2, not {outcomes}"
     )
     outcomes = every_branch(
-        lambda choices: tuple(answer([], sure[:0], sure[1:2], choices.draw, choices.toss))
+        lambda choices: tuple(answer([], sure[:0], sure[1:2], choices.sample, choices.toss))
     )
     assert outcomes == {(0, 1): 1.0}, f"no draft at all: expected a token from p[0], not {outcomes}"
 
@@ -197,7 +197,7 @@ def check_speculative_9(answer):
 
         def run(choices):
             return tuple(
-                answer(target, draft, list(prompt), n_tokens, K, choices.draw, choices.toss, end)
+                answer(target, draft, list(prompt), n_tokens, K, choices.sample, choices.toss, end)
             )
 
         found = every_branch(run)
@@ -212,7 +212,9 @@ def check_speculative_9(answer):
         return np.eye(3)[len(ids) % 3]
 
     text = every_branch(
-        lambda choices: tuple(answer(counted, counted, [0], 6, 2, choices.draw, choices.toss, None))
+        lambda choices: tuple(
+            answer(counted, counted, [0], 6, 2, choices.sample, choices.toss, None)
+        )
     )
     assert text == {(1, 2, 0, 1, 2, 0): 1.0}, (
         f"with a model that counts, expected 1, 2, 0, 1, 2, 0, not {text}"
@@ -226,7 +228,7 @@ def check_speculative_9(answer):
 
 def check_two_drafts_10(answer):
     for p, q in PAIRS:
-        outcomes = every_branch(lambda choices: tuple(answer(p, q, choices.draw, choices.toss)))
+        outcomes = every_branch(lambda choices: tuple(answer(p, q, choices.sample, choices.toss)))
         same_law(
             marginal(outcomes, lambda outcome: outcome[0]),
             as_law(p),

@@ -4,9 +4,9 @@ gives hints.
     python -m pytest exercises            # all ten; -k 3 for the third alone
 
 p is the target's distribution, q the draft's, both arrays [n_vocab] that sum to 1. Where a choice
-is to be made, it is made with `draw(p)`, which returns a token drawn from p, or `toss(r)`, which is
-True with probability r (of 1 and above: always). You are given both, and must not bring chance of
-your own: the checks take every branch, and know the exact law of what you return.
+is to be made, it is made with `sample(p)`, which returns a token sampled from p, or `toss(r)`,
+which is True with probability r (of 1 and above: always). You are given both, and must not bring
+chance of your own: the checks take every branch, and know the exact law of what you return.
 """
 
 
@@ -48,14 +48,14 @@ def speedup_5(a, K, c, v):
     raise NotImplementedError
 
 
-def one_token_6(p, q, draw, toss):
+def one_token_6(p, q, sample, toss):
     """Draw a draft from q, accept it or replace it: (the token, whether it is the draft). The
     token's law is p.
     """
     raise NotImplementedError
 
 
-def verify_7(draft, q, p, draw, toss):
+def verify_7(draft, q, p, sample, toss):
     """Verify k drafted tokens: (how many are accepted, the token after them). q: [k, n_vocab], p:
     [k + 1, n_vocab].
 
@@ -76,7 +76,7 @@ def catch_up_8(ids, cache, n_last, forward):
     raise NotImplementedError
 
 
-def speculative_9(target, draft_model, ids, n_tokens, K, draw, toss, end):
+def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
     """The text after ids, a list of n_tokens tokens, by speculative decoding; shorter where the
     token `end` comes first.
 
@@ -87,7 +87,7 @@ def speculative_9(target, draft_model, ids, n_tokens, K, draw, toss, end):
     raise NotImplementedError
 
 
-def two_drafts_10(p, q, draw, toss):
+def two_drafts_10(p, q, sample, toss):
     """Two drafts for one place, both drawn from q on their own: a second try before the
     replacement.
 

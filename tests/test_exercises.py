@@ -22,33 +22,33 @@ ROOT = Path(sampling.__file__).resolve().parent
 
 
 def with_choices(function):
-    """The function, with the chance of the exercise (draw, toss) in place of the project's."""
+    """The function, with the chance of the exercise (sample, toss) in place of the project's."""
 
-    def call(*arguments, draw, toss, **named):
+    def call(*arguments, sample, toss, **named):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sampling, "draw", lambda p, rng: draw(p))
+            patch.setattr(sampling, "sample", lambda p, rng: sample(p))
             patch.setattr(sampling, "toss", lambda r, rng: toss(r))
             return function(*arguments, **named)
 
     return call
 
 
-def verify(draft, q, p, draw, toss):
-    return with_choices(sampling.verify)(draft, q, p, None, draw=draw, toss=toss)
+def verify(draft, q, p, sample, toss):
+    return with_choices(sampling.verify)(draft, q, p, None, sample=sample, toss=toss)
 
 
-def one_token(p, q, draw, toss):
-    token = draw(q)
-    n, last = verify([token], q[None], np.stack([p, p]), draw, toss)
+def one_token(p, q, sample, toss):
+    token = sample(q)
+    n, last = verify([token], q[None], np.stack([p, p]), sample, toss)
     return (token, True) if n else (last, False)
 
 
-def two_drafts(p, q, draw, toss, second=residual):
+def two_drafts(p, q, sample, toss, second=residual):
     for row in (p, second(p, q)):
-        token = draw(q)
+        token = sample(q)
         if toss(row[token] / q[token]):
             return token, True
-    return draw(residual(row, q)), False
+    return sample(residual(row, q)), False
 
 
 def catch_up(ids, cache, n_last, forward):
@@ -71,7 +71,7 @@ def catch_up(ids, cache, n_last, forward):
         return model.read(ids, Cache(), n_last)
 
 
-def loop(target, draft_model, ids, n_tokens, K, draw, toss, end):
+def loop(target, draft_model, ids, n_tokens, K, sample, toss, end):
     """speculative and NeuralDrafter themselves, around models without caches."""
 
     def model(distribution):
@@ -94,7 +94,7 @@ def loop(target, draft_model, ids, n_tokens, K, draw, toss, end):
         rounds = speculative(model(target), drafter, ids, n_tokens, K, filter, None, ended)
         return [token for one in rounds for token in one.tokens]
 
-    return with_choices(run)(draw=draw, toss=toss)
+    return with_choices(run)(sample=sample, toss=toss)
 
 
 def speedup(a, K, c, v):
@@ -124,17 +124,17 @@ RIGHT = {
 
 
 def changed_verify(change):
-    def answer(draft, q, p, draw, toss):
-        n, token = verify(draft, q, p, draw, toss)
-        return change(draft, n, token, q, p, draw)
+    def answer(draft, q, p, sample, toss):
+        n, token = verify(draft, q, p, sample, toss)
+        return change(draft, n, token, q, p, sample)
 
     return answer
 
 
-def no_drafting(target, draft_model, ids, n_tokens, K, draw, toss, end):
+def no_drafting(target, draft_model, ids, n_tokens, K, sample, toss, end):
     text = list(ids)
     while len(text) < len(ids) + n_tokens and (len(text) == len(ids) or text[-1] != end):
-        text.append(draw(target(text)))
+        text.append(sample(target(text)))
     return text[len(ids) :]
 
 
@@ -163,27 +163,32 @@ WRONG = [
     ("speedup_5", lambda a, K, c, v: (1 - a ** (K + 1)) / (1 - a) / (K * c + v) if a < 1 else 0.0),
     ("speedup_5", lambda a, K, c, v: (1 + a * K) / (K * c + v)),
     ("speedup_5", lambda a, K, c, v: speedup(a, K, c, 1)),
-    ("one_token_6", lambda p, q, draw, toss: (draw(p), True)),
-    ("one_token_6", lambda p, q, draw, toss: (draw(q), True)),
+    ("one_token_6", lambda p, q, sample, toss: (sample(p), True)),
+    ("one_token_6", lambda p, q, sample, toss: (sample(q), True)),
     (
         "one_token_6",
-        lambda p, q, draw, toss: (x, True) if toss(p[x := draw(q)] / q[x]) else (draw(p), False),
+        lambda p, q, sample, toss: (
+            (x, True) if toss(p[x := sample(q)] / q[x]) else (sample(p), False)
+        ),
     ),
-    ("verify_7", lambda draft, q, p, draw, toss: (0, draw(p[0]))),
+    ("verify_7", lambda draft, q, p, sample, toss: (0, sample(p[0]))),
     (
         "verify_7",
         changed_verify(
-            lambda draft, n, token, q, p, draw: (n, token if n < len(draft) else draw(p[-2]))
+            lambda draft, n, token, q, p, sample: (n, token if n < len(draft) else sample(p[-2]))
         ),
     ),
-    ("verify_7", changed_verify(lambda draft, n, token, q, p, draw: (n, draw(p[n])))),
+    ("verify_7", changed_verify(lambda draft, n, token, q, p, sample: (n, sample(p[n])))),
     ("catch_up_8", whole_text),
     ("catch_up_8", nothing_forgotten),
     ("speculative_9", no_drafting),
     ("speculative_9", lambda *arguments: loop(*arguments[:-1], None)),
     ("speculative_9", lambda target, draft, ids, n, *rest: loop(target, draft, ids, n + 1, *rest)),
     ("two_drafts_10", one_token),
-    ("two_drafts_10", lambda p, q, draw, toss: two_drafts(p, q, draw, toss, second=lambda p, q: p)),
+    (
+        "two_drafts_10",
+        lambda p, q, sample, toss: two_drafts(p, q, sample, toss, second=lambda p, q: p),
+    ),
 ]
 
 

@@ -15,10 +15,10 @@ from sampling import (
     NGramDrafter,
     Round,
     autoregressive,
-    draw,
     residual,
+    sample,
     speculative,
-    stop_at,
+    stop_condition,
     toss,
     verify,
 )
@@ -154,7 +154,7 @@ LARGEST = 1 - 2.0**-53  # the largest number a generator returns
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any))
-def test_draw_inverts_the_cumulative_distribution(weights):
+def test_sample_inverts_the_cumulative_distribution(weights):
     """The u that give token i fill an interval of length p(i): checked at both of its ends, and at
     the ends of [0, 1).
     """
@@ -162,16 +162,16 @@ def test_draw_inverts_the_cumulative_distribution(weights):
     edges = np.concatenate([[0], p.cumsum()])
     for i in np.flatnonzero(p):
         low, high = edges[i], edges[i + 1]
-        assert draw(p, Fixed(low + 1e-9 * p[i])) == i == draw(p, Fixed(high - 1e-9 * p[i]))
-    assert p[draw(p, Fixed(0.0))] > 0 and p[draw(p, Fixed(LARGEST))] > 0
+        assert sample(p, Fixed(low + 1e-9 * p[i])) == i == sample(p, Fixed(high - 1e-9 * p[i]))
+    assert p[sample(p, Fixed(0.0))] > 0 and p[sample(p, Fixed(LARGEST))] > 0
 
 
 @given(st.integers(0, 2**32))
-def test_draw_never_leaves_the_vocabulary_whatever_the_rounding(seed):
+def test_sample_never_leaves_the_vocabulary_whatever_the_rounding(seed):
     p = generator(seed).random(1000) ** 8
     p /= p.sum() * (1 + 1e-9)  # a sum that is not quite 1
     p[-3:] = 0
-    assert p[draw(p, Fixed(LARGEST))] > 0
+    assert p[sample(p, Fixed(LARGEST))] > 0
 
 
 def test_toss_is_certain_at_the_ends():
@@ -286,16 +286,16 @@ def test_token_zero_is_a_token_like_any_other():
     assert tokens(rounds) == [0] * 6 == tokens(run_alone(6, target=certain))
 
 
-def test_stop_at_end_of_text_or_string():
+def test_stop_condition_at_end_of_text_or_string():
     encoder = Encoder(*tiny_vocabulary())
     ids = encoder.encode("once the éx")
-    ended = stop_at(encoder, "the é")
+    ended = stop_condition(encoder, "the é")
     assert [ended(ids[:n]) for n in range(1, len(ids) + 1)].index(True) == len(
         encoder.encode("once the é")
     ) - 1
-    assert ended([5, encoder.end_of_text]) and not stop_at(encoder)(ids)
+    assert ended([5, encoder.end_of_text]) and not stop_condition(encoder)(ids)
     long_token = encoder.encode("the")  # one token that holds the string, and more
-    assert len(long_token) == 1 and stop_at(encoder, "h")(long_token)
+    assert len(long_token) == 1 and stop_condition(encoder, "h")(long_token)
 
 
 @pytest.mark.parametrize("K", [0, -1])

@@ -14,7 +14,7 @@ from experiments.decoding.gumbel import Noisy
 from experiments.decoding.recorder import Trace, Watch
 from experiments.decoding.running import decode, speculation, streaming, timed_run
 from experiments.decoding.settings import check_settings, prompt_ids, token_ids
-from sampling import Filter, stop_at
+from sampling import Filter, stop_condition
 from utils import InputError
 
 DECODERS = {
@@ -108,7 +108,7 @@ class Console:
             self.values["K"],
             self.values["seed"],
             self.filter,
-            stop_at(self.encoder, self.values["stop"]),
+            stop_condition(self.encoder, self.values["stop"]),
         )
         if decoder in ("speculative", "ngram"):
             draft = self.draft if decoder == "speculative" else None

@@ -18,7 +18,7 @@ from tqdm import tqdm
 import gpt2
 from backends.blas import N_THREADS
 from experiments.cli.validators import check_choice, check_numbers
-from sampling import Filter, NGramDrafter, draw
+from sampling import Filter, NGramDrafter, sample
 from utils import (
     MODELS_DIR,
     SIZES,
@@ -183,7 +183,7 @@ def breakdown(model, repeats):
     for name, filter in (("greedy choice", Filter(0.0)), ("sampled choice", Filter(1.0))):
         rng = np.random.default_rng(0)
         clock.seconds[name] = repeats * median_seconds(
-            lambda: draw(filter(logits)[0], rng), repeats
+            lambda: sample(filter(logits)[0], rng), repeats
         )
     return {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
 

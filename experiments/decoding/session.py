@@ -15,7 +15,7 @@ from experiments.decoding.gumbel import Noisy
 from experiments.decoding.recorder import Watch
 from experiments.decoding.running import compare, decode, speculation, timed_run
 from experiments.decoding.settings import check_settings, prompt_ids, token_ids
-from sampling import Filter, stop_at
+from sampling import Filter, stop_condition
 from utils import InputError
 
 # times the batch size: so many prompts go through one decoder before the other has its turn
@@ -36,7 +36,7 @@ class Generation:
         )
         self.target, self.draft, self.encoder = pair
         token_ids("stop", given.stop, self.encoder)  # refuses what is no text
-        self.ended, self.decode = stop_at(self.encoder, given.stop), decode
+        self.ended, self.decode = stop_condition(self.encoder, given.stop), decode
         adapts = given.K == "auto" and "speculative" in self.decoders
         self.costs = round_costs(self.target, self.draft, self.filter) if adapts else None
         if given.mistake:

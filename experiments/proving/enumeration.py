@@ -1,7 +1,7 @@
 """The exact law of a decoding loop: every text it can end in, with its probability, computed
 without sampling.
 
-Every random choice the code makes is a draw or a toss. Replacing the two by a chooser that takes
+Every random choice the code makes is a sample or a toss. Replacing the two by a chooser that takes
 each branch in turn, and multiplies its probability, runs the real loop through every possible
 history. What comes out can be compared with the target's own law, computed by the chain rule: no
 statistics, an error of 1e-12 at most. Feasible for a vocabulary of three tokens and a text of four;
@@ -34,8 +34,8 @@ class Branches:
         self.probability *= p[options[taken]]
         return options[taken]
 
-    def draw(self, p, rng=None):
-        """Stands in for sampling.draw."""
+    def sample(self, p, rng=None):
+        """Stands in for sampling.sample."""
         return self.choose(p)
 
     def toss(self, probability, rng=None):
@@ -59,19 +59,19 @@ def every_branch(run):
 
 
 def law(run):
-    """{outcome: probability} of run() -> outcome over every draw and toss in it that is given None
+    """{outcome: probability} of run() -> outcome over every sample and toss in it that is given None
     for a generator.
 
     Code that brings a generator of its own has made that choice itself, and makes it here as well.
     """
-    real = {"draw": sampling.draw, "toss": sampling.toss}
+    real = {"sample": sampling.sample, "toss": sampling.toss}
 
     def once(branches):
         def choice(name):
             chosen = getattr(branches, name)
             return lambda p, rng: chosen(p) if rng is None else real[name](p, rng)
 
-        with patch.multiple(sampling, draw=choice("draw"), toss=choice("toss")):
+        with patch.multiple(sampling, sample=choice("sample"), toss=choice("toss")):
             return run()
 
     return every_branch(once)

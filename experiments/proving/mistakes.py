@@ -135,7 +135,7 @@ read, propose, verify, loop = (
 LAW = "tests/test_exact.py::test_law_of_the_loop_with_tables"
 CACHES = "tests/test_exact.py::test_law_of_the_loop_with_real_models_and_caches"
 # for what is appended and never forgotten
-ROOM = {sampling.start: [("target.new_cache(length)", "target.new_cache()")]}
+ROOM = {sampling.prefill: [("target.new_cache(length)", "target.new_cache()")]}
 PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 MISTAKES = {
@@ -147,10 +147,10 @@ MISTAKES = {
             Filter.__call__: [
                 ("one_hot(logits.argmax(axis=-1), logits.shape[-1])", "Filter(1.0)(logits)")
             ],
-            propose: [("draw(q[-1][0], self.rng)", "int(q[-1].argmax())")],
+            propose: [("sample(q[-1][0], self.rng)", "int(q[-1].argmax())")],
             verify: [
-                ("draw(residual(p[i], q[i]), rng)", "int(residual(p[i], q[i]).argmax())"),
-                ("draw(p[len(draft)], rng)", "int(p[len(draft)].argmax())"),
+                ("sample(residual(p[i], q[i]), rng)", "int(residual(p[i], q[i]).argmax())"),
+                ("sample(p[len(draft)], rng)", "int(p[len(draft)].argmax())"),
             ],
         },
         Setting(Filter(0.0)),
@@ -159,13 +159,13 @@ MISTAKES = {
         "the draft proposes its likeliest token, and calls the softmax it did not draw from q",
         "transformers #32867",
         LAW,
-        {propose: [("draw(q[-1][0], self.rng)", "int(q[-1].argmax())")]},
+        {propose: [("sample(q[-1][0], self.rng)", "int(q[-1].argmax())")]},
     ),
     "resample-from-p": Mistake(
-        "a rejected token is replaced by a draw from p instead of from norm(max(0, p - q))",
+        "a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
         "romsto, n-gram path",
         LAW,
-        {verify: [("draw(residual(p[i], q[i]), rng)", "draw(p[i], rng)")]},
+        {verify: [("sample(residual(p[i], q[i]), rng)", "sample(p[i], rng)")]},
     ),
     "filter-on-draft-only": Mistake(
         "the draft's temperature, top-k and top-p never reach the target",
@@ -189,7 +189,7 @@ MISTAKES = {
         {
             propose: [
                 ("self.filter(logits)", "Filter(1.0)(logits)"),
-                ("draw(q[-1][0], self.rng)", "draw(self.filter(logits)[0], self.rng)"),
+                ("sample(q[-1][0], self.rng)", "sample(self.filter(logits)[0], self.rng)"),
             ]
         },
         Setting(Filter(0.7)),
@@ -283,8 +283,8 @@ MISTAKES = {
         {
             verify: [
                 (
-                    "len(draft), draw(p[len(draft)], rng)",
-                    "(len(draft) - 1, draft[-1]) if draft else (0, draw(p[0], rng))",
+                    "len(draft), sample(p[len(draft)], rng)",
+                    "(len(draft) - 1, draft[-1]) if draft else (0, sample(p[0], rng))",
                 )
             ]
         },
@@ -294,7 +294,7 @@ MISTAKES = {
         "after a full accept the bonus token comes from the row of the last draft",
         "several",
         LAW,
-        {verify: [("draw(p[len(draft)], rng)", "draw(p[len(draft) - 1], rng)")]},
+        {verify: [("sample(p[len(draft)], rng)", "sample(p[len(draft) - 1], rng)")]},
     ),
     "first-draft-unverified": Mistake(
         "verification begins with the second draft",
@@ -321,7 +321,7 @@ MISTAKES = {
         "exllamav2 #274; vLLM #5342",
         "tests/test_sampling.py::test_the_context_ends_the_text",
         {
-            sampling.start: [
+            sampling.prefill: [
                 ("min(len(ids) + n_tokens, target.config.n_ctx)", "len(ids) + n_tokens")
             ]
         },
@@ -402,7 +402,7 @@ def first_difference(target, draft, encoder, mistake, known):
             4,
             filter,
             SEED,
-            sampling.stop_at(encoder, setting.stop),
+            sampling.stop_condition(encoder, setting.stop),
         )
         key = filter, setting.prompt, setting.stop, setting.full
         right = known[key] = known.get(key) or text_of(decode("speculative", *arguments))

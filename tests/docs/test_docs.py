@@ -98,7 +98,7 @@ def one_token(p, q):
     """{token: probability} of a draft from q, verified."""
 
     def run():
-        token = sampling.draw(q, None)
+        token = sampling.sample(q, None)
         n, last = verify([token], q[None], np.stack([p, p]), None)
         return token if n else last
 

@@ -67,7 +67,7 @@ def test_one_distance_by_hand():
     p, q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
 
     def token():
-        draft = sampling.draw(q, None)
+        draft = sampling.sample(q, None)
         n, last = sampling.verify([draft], q[None], np.stack([p, p]), None)
         return draft if n else last
 
@@ -139,8 +139,8 @@ def test_the_table_and_its_json(cli):
     for row in rows[:3]:
         shown = next(line for line in out.splitlines() if line.startswith(row["name"]))
         assert shown.split()[1:3] == [f"{row['total_variation']:.4f}", str(row["first_difference"])]
-    assert "-            return i, draw(residual(p[i], q[i]), rng)" in out
-    assert "+            return i, draw(p[i], rng)" in out
+    assert "-            return i, sample(residual(p[i], q[i]), rng)" in out
+    assert "+            return i, sample(p[i], rng)" in out
 
 
 @embedded
