@@ -2,13 +2,10 @@
 both.
 """
 
-import json
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import utils
-from experiments.data.files import whole
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
 from experiments.decoding.batching import decode_together
 from experiments.decoding.gumbel import Noisy
@@ -162,39 +159,3 @@ class Generation:
             runs = zip(*(together(decoder, every[wave]) for decoder in self.decoders))
             for text, (ids, seed), one in zip(texts[wave], every[wave], runs):
                 yield self.summary(text, ids, seed, dict(zip(self.decoders, one)))
-
-
-class Lines:
-    """JSON lines that are written one by one to FILE.partial, which becomes FILE when all are
-    there.
-
-    A run that was interrupted goes on after the whole lines of its partial file; the last may be
-    cut. Raises InputError for a partial file of another run.
-    """
-
-    def __init__(self, out, expected):
-        self.path, self.partial = Path(out), Path(f"{out}.partial")
-        self.done = []
-        if self.partial.exists():
-            try:
-                self.done = [
-                    json.loads(line)
-                    for line in self.partial.read_text(encoding="utf-8").split("\n")[:-1]
-                ]
-                same = [one["settings"] for one in self.done] == expected[: len(self.done)]
-            except (ValueError, KeyError, TypeError):
-                raise InputError(f"{self.partial}: is damaged; delete it") from None
-            if not same:
-                raise InputError(
-                    f"{self.partial}: is of a run with other settings or prompts; delete it, or give the same"
-                )
-        with whole(self.partial) as part:
-            part.write_text("".join(json.dumps(one) + "\n" for one in self.done), encoding="utf-8")
-        self.file = self.partial.open("a", encoding="utf-8")
-
-    def add(self, one):
-        print(json.dumps(one), file=self.file, flush=True)
-
-    def close(self):
-        self.file.close()
-        self.partial.replace(self.path)

@@ -1,11 +1,12 @@
 """What generate prints for people: a block for each decoder, and what the two have in common."""
 
 import json as json_format
+from contextlib import nullcontext
 
 from tqdm import tqdm
 
+from experiments.data.lines import Lines
 from experiments.decoding.gumbel import WHY_LOWER
-from experiments.decoding.session import Lines
 
 
 def title(text):
@@ -58,38 +59,42 @@ def show_comparison(results):
         )
 
 
+def show_one_of_many(run, i, texts, results):
+    """The blocks of text i, for people."""
+    print(title(f"Prompt {i + 1} of {len(texts)}"))
+    for decoder in run.decoders:
+        print(title(f"{decoder.capitalize()} Decode"))
+        show_run(results[decoder], f"Text = {run.encoder.decode(results['prompt_token_ids'])}")
+    show_comparison(results)
+    print()
+
+
 def show_together(run, texts, batch_size, out, json):
     """Several prompts: a line of JSON each, on stdout or in a file, or blocks for people; and the
     speed of all together.
     """
     run.ids_of(texts)  # refused before anything is written
-    lines = Lines(out, [run.settings_of(text, i) for i, text in enumerate(texts)]) if out else None
-    n_done = len(lines.done) if lines else 0
-    bar = tqdm(
-        total=len(texts),
-        initial=n_done,
-        unit=" prompts",
-        leave=False,
-        disable=None if out else True,
-    )
-    for i, results in enumerate(run.run_together(texts, batch_size, n_done), n_done):
-        bar.update()
-        if out:
-            lines.add(results)
-        if json:
-            print(json_format.dumps(results), flush=True)
-        elif not out:
-            print(title(f"Prompt {i + 1} of {len(texts)}"))
-            for decoder in run.decoders:
-                print(title(f"{decoder.capitalize()} Decode"))
-                show_run(
-                    results[decoder], f"Text = {run.encoder.decode(results['prompt_token_ids'])}"
-                )
-            show_comparison(results)
-            print()
-    bar.close()
-    if out:
-        lines.close()
+    settings = [run.settings_of(text, i) for i, text in enumerate(texts)]
+    with Lines(out, expected=settings) if out else nullcontext() as lines:
+        n_done = len(lines.done) if lines else 0
+        bar = tqdm(
+            total=len(texts),
+            initial=n_done,
+            unit=" prompts",
+            leave=False,
+            disable=None if out else True,
+        )
+        for i, results in enumerate(run.run_together(texts, batch_size, n_done), n_done):
+            bar.update()
+            if lines:
+                lines.add(results)
+            if json:
+                print(json_format.dumps(results), flush=True)
+            elif not out:
+                show_one_of_many(run, i, texts, results)
+        bar.close()
+        if lines:
+            lines.close()
     if not json:
         for decoder, (n_tokens, seconds) in run.totals.items() if n_done < len(texts) else ():
             how = f"{n_tokens} tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s"

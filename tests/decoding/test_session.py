@@ -11,8 +11,6 @@ from test_main import CONFIG, as_json, cli, embedded, pair  # noqa: F401, the fi
 import main
 from experiments.decoding import batching
 from experiments.decoding import session as generation
-from experiments.decoding.session import Lines
-from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
@@ -138,13 +136,6 @@ def test_what_is_there_is_not_lost(cli, file, tmp_path):  # noqa: F811
     assert (
         done.code == 2 and "other settings or prompts" in done.err and partial.read_text() == before
     )
-
-
-@pytest.mark.parametrize("damage", ["{}\n", "x\n", "[1]\n", '{"settings": 3}\n'])
-def test_a_damaged_partial_file_is_refused(tmp_path, damage):
-    (tmp_path / "found.jsonl.partial").write_text(damage)
-    with pytest.raises(InputError, match="found.jsonl.partial"):
-        Lines(str(tmp_path / "found.jsonl"), [{"prompt": "a"}])
 
 
 @pytest.mark.parametrize(

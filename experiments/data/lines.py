@@ -1,0 +1,170 @@
+"""Files of JSON lines that are written line by line, and that an interrupted run goes on with.
+
+Lines are appended to FILE.partial, which becomes FILE when all are there. While a run writes the
+partial file it holds a lock on it: one file, one writer. The lock ends with its process, also when
+that is killed.
+"""
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+from experiments.data.files import whole
+from utils import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+    import msvcrt
+
+LOCKED_BYTE = 0x7FFFFFF0  # for Windows, which locks bytes: one beyond the end of the file
+DAMAGED = (ValueError, KeyError, TypeError, RecursionError)  # what a damaged line raises
+
+
+def lock(file):
+    """Lock an open file until it is closed. Raises BlockingIOError or PermissionError if another
+    process, or another open file of this one, has the lock.
+    """
+    if fcntl:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    else:
+        file.seek(LOCKED_BYTE)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        file.seek(0)
+
+
+def not_json(text):
+    raise ValueError(f"{text} is not JSON")
+
+
+def finite(text):
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text} is too large")
+    return value
+
+
+def load_json(text):
+    """The value of a JSON text, by the standard: no NaN, no Infinity.
+
+    Raises ValueError, also for text that is nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=not_json, parse_float=finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+class Lines:
+    """The lines of FILE, of which `done` were there already: whole lines of an interrupted run.
+
+    header: a first line that says what the run is; it is not among `done`.
+    expected: for lines without a header, what each must have under "settings", in order.
+
+    Raises InputError for a partial file that is another run's, is damaged, or is being written.
+    Leaving the block gives the file free; `close` before that lets FILE appear.
+    """
+
+    def __init__(self, path, header=None, expected=None):
+        self.path, self.partial = Path(path), Path(f"{path}.partial")
+        self.header = json.loads(json.dumps(header))
+        self.file = self.open()
+        try:
+            self.done, self.end = self.read(expected)
+            self.is_empty = not self.done
+        except BaseException:
+            self.file.close()
+            raise
+
+    def open(self):
+        """The partial file, open and locked."""
+        try:
+            file = self.partial.open("a+b")
+        except OSError as error:
+            raise InputError(f"{self.partial}: cannot be written ({error.strerror})") from None
+        try:
+            lock(file)
+            # the run before may have renamed the file after it was opened here
+            if os.path.samestat(os.fstat(file.fileno()), self.partial.stat()):
+                return file
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            pass
+        file.close()
+        raise InputError(
+            f"{self.partial}: is being written by another run; "
+            "wait for its end, or give another name"
+        )
+
+    def read(self, expected):
+        """The whole lines after the header, and where they end: the last line may be cut."""
+        self.file.seek(0)
+        data = self.file.read()
+        end = data.rfind(b"\n") + 1
+        try:
+            if data and not data.startswith(b"{"):
+                raise ValueError("not a line of ours, whole or cut")
+            found = [load_json(line) for line in data[:end].decode("utf-8").split("\n")[:-1]]
+            if self.header is None:
+                same = [line["settings"] for line in found] == expected[: len(found)]
+            else:
+                same = found[:1] in ([], [self.header])
+                found = found[1:]
+        except DAMAGED:
+            raise InputError(f"{self.partial}: is damaged; delete it") from None
+        if not same:
+            raise InputError(
+                f"{self.partial}: is of a run with other settings or prompts; "
+                "delete it, or give the same"
+            )
+        return found, end
+
+    def add(self, value):
+        """Append a line."""
+        if self.end is not None:
+            # cut off half a line before the first one is added
+            self.file.truncate(self.end)
+            if self.end == 0 and self.header is not None:
+                self.write(self.header)
+            self.end = None
+        self.write(value)
+        self.is_empty = False
+
+    def write(self, value):
+        self.file.write(json.dumps(value).encode() + b"\n")
+        self.file.flush()
+
+    def close(self):
+        """Let FILE appear, compressed if its name ends in .gz. Raises InputError if it is there."""
+        if os.path.lexists(self.path):
+            raise InputError(
+                f"{self.path}: appeared while this run wrote {self.partial}, which is complete; "
+                "rename that"
+            )
+        if self.path.suffix == ".gz":
+            self.file.seek(0)
+            with whole(self.path) as part, gzip.open(part, "wb") as packed:
+                shutil.copyfileobj(self.file, packed)
+            self.discard()
+            return
+        if fcntl is None:
+            self.file.close()  # Windows renames no open file
+        self.partial.replace(self.path)
+        self.file.close()
+
+    def discard(self):
+        """Delete the partial file."""
+        if fcntl is None:
+            self.file.close()  # Windows deletes no open file
+        self.partial.unlink(missing_ok=True)
+        self.file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.is_empty and not self.file.closed:
+            self.discard()  # nothing to go on with
+        self.file.close()

@@ -1,0 +1,158 @@
+"""Files of JSON lines: what is kept, what is refused, and that one file has one writer."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.data.lines import Lines, load_json
+from utils import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = {"seed": 1, "Ks": (1, 2)}  # a tuple comes back from JSON as a list
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "found.jsonl"
+
+
+def partial_of(path):
+    return path.with_name(f"{path.name}.partial")
+
+
+def written(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_lines_become_the_file_at_the_end(path):
+    with Lines(path, HEADER) as lines:
+        lines.add([1])
+        assert not path.exists() and written(partial_of(path)) == [{"seed": 1, "Ks": [1, 2]}, [1]]
+        lines.add([2])
+        lines.close()
+    assert written(path)[1:] == [[1], [2]] and [*path.parent.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("cut", range(0, 40))
+def test_a_run_goes_on_after_the_whole_lines(path, cut):
+    """Cut at every byte: what is whole stays, the rest comes again."""
+    whole = b'{"seed": 1, "Ks": [1, 2]}\n["a"]\n["b"]\n'
+    partial_of(path).write_bytes(whole[:cut])
+    with Lines(path, HEADER) as lines:
+        assert lines.done == [["a"], ["b"]][: max(0, whole[:cut].count(b"\n") - 1)]
+        for value in [["a"], ["b"]][len(lines.done) :]:
+            lines.add(value)
+        lines.close()
+    assert path.read_bytes() == whole
+
+
+def test_lines_without_a_header_are_known_by_their_settings(path):
+    expected = [{"prompt": text} for text in "abc"]
+    partial_of(path).write_text('{"settings": {"prompt": "a"}}\n{"settings": {"pro')
+    with Lines(path, expected=expected) as lines:
+        assert lines.done == [{"settings": expected[0]}]
+    with pytest.raises(InputError, match="other settings or prompts"):
+        Lines(path, expected=expected[1:])
+    assert partial_of(path).exists()
+
+
+def test_a_compressed_file(tmp_path):
+    path = tmp_path / "log.jsonl.gz"
+    with Lines(path, HEADER) as lines:
+        lines.add("é")
+        lines.close()
+    assert gzip.decompress(path.read_bytes()).splitlines()[1:] == [b'"\\u00e9"']
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{}\n", "x\n", "[1]\n", '{"settings": 3}\n', "x", '{"settings": NaN}\n', "[" * 200_000 + "\n"],
+)
+@pytest.mark.parametrize("how", [{"header": HEADER}, {"expected": [{"prompt": "a"}]}])
+def test_what_is_not_ours_is_refused_and_left_as_it_is(path, damage, how):
+    partial_of(path).write_text(damage)
+    with pytest.raises(InputError, match="found.jsonl.partial"):
+        Lines(path, **how)
+    assert partial_of(path).read_text() == damage and not path.exists()
+
+
+def test_a_run_that_wrote_nothing_leaves_nothing(path):
+    with pytest.raises(ZeroDivisionError), Lines(path, HEADER):
+        1 / 0
+    assert [*path.parent.iterdir()] == []
+
+
+def test_a_run_that_failed_leaves_its_lines(path):
+    with pytest.raises(ZeroDivisionError), Lines(path, HEADER) as lines:
+        lines.add(1)
+        1 / 0
+    assert written(partial_of(path))[1:] == [1] and not path.exists()
+
+
+def test_one_file_has_one_writer(path):
+    with Lines(path, HEADER) as first:
+        first.add(1)
+        with pytest.raises(InputError, match="being written by another run"):
+            Lines(path, HEADER)
+        first.add(2)
+        first.close()
+    assert written(path)[1:] == [1, 2]
+
+
+def test_the_lock_ends_with_its_process(path):
+    """The second process is refused while the first lives, and goes on when it was killed."""
+    program = f"""
+from experiments.data.lines import Lines
+lines = Lines({str(path)!r}, {{"seed": 1}})
+lines.add(1)
+print("ready", flush=True)
+input()
+"""
+    command = [sys.executable, "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": ROOT}
+    with subprocess.Popen(command, **pipes) as first:
+        assert first.stdout.readline().strip() == b"ready"
+        with pytest.raises(InputError, match="being written by another run"):
+            Lines(path, {"seed": 1})
+        first.kill()
+        first.wait()
+    with Lines(path, {"seed": 1}) as lines:
+        assert lines.done == [1]
+
+
+def test_a_file_that_was_finished_meanwhile_is_not_written_again(path, monkeypatch):
+    """The second run opens the partial file just before the first one renames it."""
+    from experiments.data import lines as module
+
+    with Lines(path, HEADER) as first:
+        first.add(1)
+        lock = module.lock
+
+        def late(file):
+            first.close()
+            return lock(file)
+
+        monkeypatch.setattr(module, "lock", late)
+        with pytest.raises(InputError, match="being written by another run"):
+            Lines(path, HEADER)
+    assert written(path)[1:] == [1] and [*path.parent.iterdir()] == [path]
+
+
+def test_what_appeared_meanwhile_is_not_overwritten(path):
+    with Lines(path, HEADER) as lines:
+        lines.add(1)
+        path.write_text("mine")
+        with pytest.raises(InputError, match="appeared"):
+            lines.close()
+    assert path.read_text() == "mine" and written(partial_of(path))[1:] == [1]
+
+
+@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "1e999", "[" * 200_000, "x", ""])
+def test_json_by_the_standard(text):
+    with pytest.raises(ValueError):
+        load_json(text)
