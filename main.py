@@ -124,12 +124,13 @@ def generate(
     mistakes, download, check
     """
     settings = locals()
-    from experiments.decoding.recorder import Trace, Watch
+    from experiments.decoding.recorder import Watch
     from experiments.decoding.running import streaming
     from experiments.decoding.session import Generation
     from experiments.decoding.settings import choose_texts, parse_K
     from experiments.showing.page import write_report
     from experiments.showing.text import show_comparison, show_run, show_together, title
+    from experiments.showing.trace import Trace
 
     texts = choose_texts(**settings)
     # and what does not change a text is no setting of it

@@ -70,7 +70,6 @@ UPWARD = {
     ("checkpoints.download", "utils"),
     ("experiments.commands.advise", "experiments.commands.profile"),
     ("experiments.decoding.adaptive_k", "experiments.commands.profile"),
-    ("experiments.decoding.recorder", "experiments.commands.profile"),
     ("experiments.decoding.session", "experiments.proving.mistakes"),
     ("experiments.measuring.runner", "experiments.commands.profile"),
 }

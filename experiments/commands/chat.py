@@ -11,9 +11,10 @@ import sys
 import utils
 from experiments.cli.flags import parse
 from experiments.decoding.gumbel import Noisy
-from experiments.decoding.recorder import Trace, Watch
+from experiments.decoding.recorder import Watch
 from experiments.decoding.running import decode, speculation, streaming, timed_run
 from experiments.decoding.settings import check_settings, prompt_ids, token_ids
+from experiments.showing.trace import Trace
 from sampling import Filter, stop_condition
 from utils import InputError
 

@@ -1,40 +1,136 @@
-"""Watching speculative decoding from outside: every number of every round, without a line of the
-loop changed.
+"""Watching speculative decoding from outside: every number of every round, without a change to
+the loop.
 
-All that the loop uses is passed in, so all of it can be listened to: the drafter (its drafts and
-q), the filter of the target's logits (p), the random numbers of the rule (its coins u) and the
-clock around each. `Watch` keeps what it hears as one note a round; the trace in the terminal and
-the report in the browser (experiments/showing/page.py) show its notes.
+The loop is handed all that it uses: the models (their passes are timed), the filter (its results
+are p and q), the random numbers (the coins u of the rule). `Watch` listens to each of them and
+keeps one `Note` a round. The trace in the terminal (experiments/showing/trace.py) and the page in
+the browser (experiments/showing/page.py) show its notes.
 """
 
-import os
-import sys
 import time
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.commands.profile import Clock
 from experiments.decoding.gumbel import Noisy
 from experiments.decoding.running import drafter_of
-from sampling import Filter, residual, speculative
+from sampling import Filter, Round, residual, speculative
 
 N_LIKELY = 4  # candidates a note keeps of each distribution
 
 
+@dataclass
+class Note:
+    """The numbers of one round; those of a draft stand at its index.
+
+    draft       the drafted tokens
+    p, q        their probabilities; with `coupled`, before the noise
+    overlap     sum of min(p, q): the probability that the token rule accepts there
+    coins       u of each examined draft, accepted where u < p / q; none where `coupled`
+    numbers     which of the run's random numbers each coin is, counted from 0
+    likely      for each token of the text, [(token, p, q)] of the likeliest; q is None where
+                nothing was drafted
+    residual    after a rejection, [(token, probability)] of the likeliest replacements
+    seconds     of drafting, of the target's pass, and of the rest: the rule, the filter, the loop
+    passes      seconds of each pass of the draft
+    """
+
+    round: Round
+    draft: list
+    p: list
+    q: list
+    overlap: list
+    coins: list
+    numbers: list
+    likely: list
+    residual: list | None
+    seconds: dict
+    passes: list
+
+
 class Tap:
-    """A function whose results are kept until somebody takes them."""
+    """A function whose results are kept until they are taken."""
 
     def __init__(self, function):
-        self.function, self.results = function, []
+        self.function = function
+        self.results = []
 
     def __call__(self, *arguments):
-        self.results.append(self.function(*arguments))
-        return self.results[-1]
+        result = self.function(*arguments)
+        self.results.append(result)
+        return result
 
     def take(self):
         results, self.results = self.results, []
         return results
+
+
+class TimedModel:
+    """A model that keeps the seconds of each pass until they are taken."""
+
+    def __init__(self, model):
+        self.model = model
+        self.config = model.config
+        self.new_cache = model.new_cache
+        self.seconds = []
+
+    def read(self, ids, cache, n_last=1):
+        begin = time.perf_counter()
+        logits = self.model.read(ids, cache, n_last)
+        self.seconds.append(time.perf_counter() - begin)
+        return logits
+
+    def take(self):
+        seconds, self.seconds = self.seconds, []
+        return seconds
+
+
+class WatchedDrafter:
+    """A drafter that keeps what it proposed last, and how long that took."""
+
+    def __init__(self, drafter):
+        self.drafter = drafter
+        self.n_vocab = drafter.n_vocab
+        self.prefill = drafter.prefill
+
+    def propose(self, ids, k):
+        begin = time.perf_counter()
+        self.draft, self.q = self.drafter.propose(ids, k)
+        self.seconds = time.perf_counter() - begin
+        return self.draft, self.q
+
+
+class Numbers:
+    """The random numbers of a run, in order; `forced`, {index: number}, replaces some of them."""
+
+    def __init__(self, seed, forced=None):
+        self.rng = np.random.default_rng(seed)
+        self.forced = forced or {}
+        self.n_taken = 0
+
+    def random(self):
+        number = self.rng.random()
+        number = self.forced.get(self.n_taken, number)
+        self.n_taken += 1
+        return number
+
+
+class Coins:
+    """The same random numbers for the rule, which remembers those it took: (index, number)."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+        self.tossed = []
+
+    def random(self):
+        index = self.numbers.n_taken
+        number = self.numbers.random()
+        self.tossed.append((index, number))
+        return number
+
+    def take(self):
+        tossed, self.tossed = self.tossed, []
+        return tossed
 
 
 def likeliest(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
@@ -43,168 +139,107 @@ def likeliest(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
     return [int(token) for token in top[np.argsort(-p[top], kind="stable")] if p[token] > 0]
 
 
+def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q)]
+    """The likeliest tokens of p and of q, and these tokens too, in the order of p."""
+    shown = {*likeliest(p), *tokens}
+    if q is not None:
+        shown.update(likeliest(q))
+    rows = [(x, float(p[x]), None if q is None else float(q[x])) for x in shown]
+    return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
+
+
+def residual_rows(p, q, token):  # [n_vocab], [n_vocab] -> [(token, probability)]
+    """The likeliest replacements of a rejected draft, and the one that was sampled."""
+    rest = residual(p, q)
+    shown = dict.fromkeys([*likeliest(rest), token])
+    return [(x, float(rest[x])) for x in shown]
+
+
 class Watch:
-    """Runs the speculative loop and keeps a note of each of its rounds after the prefill, in
-    `notes`:
+    """Runs the speculative loop and keeps a Note of each round after the prefill in `notes`.
 
-    round       the Round itself
-    draft       the drafted tokens
-    p, q        their probabilities; those of the distributions themselves, where `coupled` puts noise on top
-    overlap     sum of min(p, q) at each: the probability that the usual rule accepts there
-    coins       u of each that was examined, accepted where u < p / q; none where `coupled`
-    likely      for each token of the text: [(token, p, q)] of the likeliest; q is None where nothing was drafted
-    residual    after a rejection, [(token, probability)] of the likeliest replacements; none where `coupled`
-    seconds     of the draft, of the target, and of the rest, the rule, the filter and the loop around them
-
-    coupled: draft and target share the noise of each position (experiments/decoding/gumbel.py).
+    coupled: draft and target share the noise of each position (experiments/decoding/gumbel.py)
+    forced: {index: number}, random numbers to use in place of the seed's
     """
 
-    def __init__(self, coupled=False):
-        self.coupled, self.notes, self.aside = coupled, [], 0.0
+    def __init__(self, coupled=False, forced=None):
+        self.coupled = coupled
+        self.forced = forced
+        self.notes = []
+        self.aside = 0.0
 
     def clock(self):
         """A time.perf_counter that stands still while notes are taken."""
         return time.perf_counter() - self.aside
 
     def decode(self, target, draft, ids, n_tokens, K, filter, seed, ended, confidence=0.0):
-        """The rounds of the speculative loop, as experiments.decoding.running.decode yields them."""
-        self.notes, timing, rng = [], Clock(), np.random.default_rng(seed)
-        p, q, coins = Tap(filter), Tap(filter), Tap(rng.random)
-        of_target, of_draft = p, q
+        """Yield the rounds of the speculative loop."""
+        self.notes = []
+        numbers = Numbers(seed, self.forced)
+        coins, of_target, of_draft = Coins(numbers), Tap(filter), Tap(filter)
+        target = timed_target = TimedModel(target)
+        draft = timed_draft = TimedModel(draft) if draft else None
+        p_filter, q_filter = of_target, of_draft
         if self.coupled:
-            target, draft = Noisy(target, p, seed), draft and Noisy(draft, q, seed)
-            of_target = of_draft = Filter()
-        drafter = drafter_of(target, draft, of_draft, rng, confidence)
-        proposals = Tap(timing.timed("draft", drafter.propose))
-        rounds = speculative(
-            SimpleNamespace(
-                config=target.config,
-                new_cache=target.new_cache,
-                read=timing.timed("target", target.read),
-            ),
-            SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=proposals),
-            *(ids, n_tokens, K, of_target, SimpleNamespace(random=coins), ended),
-        )
+            # the filter moves below the noise, and what lies above it is greedy
+            target = Noisy(target, of_target, seed)
+            draft = Noisy(draft, of_draft, seed) if draft else None
+            p_filter = q_filter = Filter()
+        drafter = WatchedDrafter(drafter_of(target, draft, q_filter, numbers, confidence))
+        taps = [tap for tap in (coins, of_target, of_draft, timed_target, timed_draft) if tap]
+        rounds = speculative(target, drafter, ids, n_tokens, K, p_filter, coins, ended)
         yield next(rounds)  # the prefill
-        taps, begin = (p, q, coins, proposals), self.start(timing, p, q)
-        for one in rounds:
+        while True:
+            for tap in taps:  # forget what belongs to the round before
+                tap.take()
+            begin = time.perf_counter()
+            one = next(rounds, None)
             end = time.perf_counter()
-            heard = [tap.take() for tap in taps]
-            self.notes.append(self.note(one, *heard, end - begin, dict(timing.seconds)))
+            if one is None:
+                return
+            passes = timed_draft.take() if timed_draft else []
+            seconds = {"draft": sum(passes) if timed_draft else drafter.seconds}
+            seconds["target"] = sum(timed_target.take())
+            seconds["rule"] = end - begin - sum(seconds.values())
+            p = np.concatenate(of_target.take())
+            heard = of_draft.take()
+            q = np.concatenate(heard) if heard else drafter.q
+            self.notes.append(self.note(one, drafter.draft, p, q, coins.take(), seconds, passes))
             self.aside += time.perf_counter() - end
             yield one
-            begin = self.start(timing)
 
-    @staticmethod
-    def start(timing, *taps):
-        """Forget what belongs to the round before; the time."""
-        for tap in taps:
-            tap.take()
-        timing.seconds.clear()
-        return time.perf_counter()
-
-    def note(self, one, p, q, coins, proposals, total, seconds):
-        ((draft, q_drawn),) = proposals
-        p, q = np.concatenate(p), np.concatenate(q) if q else q_drawn
+    def note(self, one, draft, p, q, tossed, seconds, passes):
+        draft = [int(token) for token in draft]
         places = np.arange(len(draft))
-        note = SimpleNamespace(
-            round=one, draft=[int(token) for token in draft], residual=None, likely=[]
-        )
-        note.p, note.q = p[places, draft].tolist(), q[places, draft].tolist()
-        note.overlap = np.minimum(p[:-1], q).sum(axis=-1).tolist()
-        note.coins = [] if self.coupled else coins[: one.examined]
+        # the first numbers of the rule are its coins; the next one chooses the target's own token
+        tossed = [] if self.coupled else tossed[: one.examined]
+        likely = []
         for i, token in enumerate(one.tokens):
             drafted = i < len(draft)
-            shown = {
-                *likeliest(p[i]),
-                *(likeliest(q[i]) if drafted else ()),
-                *note.draft[i : i + 1],
-                int(token),
-            }
-            rows = [(x, float(p[i, x]), float(q[i, x]) if drafted else None) for x in shown]
-            note.likely.append(sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0])))
-        if one.accepted < one.examined and not self.coupled:
-            rest = residual(p[one.accepted], q[one.accepted])
-            shown = dict.fromkeys([*likeliest(rest), int(one.tokens[-1])])
-            note.residual = [(x, float(rest[x])) for x in shown]
-        note.seconds = seconds | {"rule": total - sum(seconds.values())}
-        return note
+            tokens = {int(token), draft[i]} if drafted else {int(token)}
+            likely.append(likely_rows(p[i], q[i] if drafted else None, *tokens))
+        replacements, i = None, one.accepted
+        if i < one.examined and not self.coupled:
+            replacements = residual_rows(p[i], q[i], int(one.tokens[-1]))
+        return Note(
+            round=one,
+            draft=draft,
+            p=p[places, draft].tolist(),
+            q=q[places, draft].tolist(),
+            overlap=np.minimum(p[:-1], q).sum(axis=-1).tolist(),
+            coins=[number for _, number in tossed],
+            numbers=[index for index, _ in tossed],
+            likely=likely,
+            residual=replacements,
+            seconds=seconds,
+            passes=passes,
+        )
 
     def usual_acceptance_rate(self):
-        """What the usual rule is expected to accept of the drafts that were examined here; None
-        where none was.
+        """The share of the examined drafts that the token rule is expected to accept; None where
+        nothing was examined.
         """
-        overlaps = [
-            overlap for note in self.notes for overlap in note.overlap[: note.round.examined]
-        ]
+        overlaps = []
+        for note in self.notes:
+            overlaps += note.overlap[: note.round.examined]
         return sum(overlaps) / len(overlaps) if overlaps else None
-
-
-# ---------------------------------------------------------------- the trace in the terminal
-
-MARKS = {"draft": ("", "|"), "correction": ("[", "]"), "bonus": ("(", ")"), "target": ("{", "}")}
-# as in ESC [ ... m
-COLOURS = {"draft": "32", "correction": "1;31", "bonus": "1;34", "target": "1;33", "aside": "2"}
-
-
-def in_colour(stream):
-    """Whether to colour what goes there: a terminal that can, and a user who has not set NO_COLOR
-    (no-color.org).
-    """
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def printable(text):
-    r"""Text on one line: a line break as \n, and whatever else a terminal would obey, as Python
-    spells it.
-
-    >>> print(printable("é\n\x1b[2J"))
-    é\n\x1b[2J
-    """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-class Trace:
-    """A `show` of timed_run: each round of a watched run on a line, every token in the marks of
-    where it came from.
-    """
-
-    def __init__(self, watch, encoder, out=None):
-        self.watch, self.encoder, self.out = watch, encoder, out or sys.stdout
-        self.coloured, self.decode, self.n_rounds = (
-            in_colour(self.out),
-            encoder.incremental_decoder(),
-            0,
-        )
-        names = {
-            "draft": "accepted draft",
-            "correction": "correction",
-            "bonus": "bonus",
-            "target": "target alone",
-        }
-        legend = "  ".join(self.marked(name, source) for source, name in names.items())
-        print(f"round  accepted  text    {legend}", file=self.out, flush=True)
-
-    def paint(self, text, kind):
-        return f"\x1b[{COLOURS[kind]}m{text}\x1b[0m" if self.coloured else text
-
-    def marked(self, text, source):
-        return self.paint(text.join(MARKS[source]), source)
-
-    def __call__(self, one=None):
-        """Show the Round that has just been watched; None ends the text."""
-        if one is None:
-            # bytes of a character that was never finished
-            rest = printable(self.decode([], final=True))
-            line = " " * 17 + rest if rest else None
-        else:
-            self.n_rounds += 1
-            pieces = [
-                self.marked(printable(self.decode([token])), source)
-                for token, source in zip(one.tokens, one.sources)
-            ]
-            line = f"{self.n_rounds:>5}  {f'{one.accepted}/{one.examined}':>8}  " + "".join(pieces)
-            for token in self.watch.notes[-1].draft[one.accepted : one.examined]:
-                line += self.paint(f'  not "{printable(self.encoder.decode([token]))}"', "aside")
-        if line:
-            print(line, file=self.out, flush=True)

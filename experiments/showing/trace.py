@@ -1,0 +1,79 @@
+"""The trace in the terminal: a line for each round, every token marked by where it came from."""
+
+import os
+import sys
+
+MARKS = {"draft": ("", "|"), "correction": ("[", "]"), "bonus": ("(", ")"), "target": ("{", "}")}
+NAMES = {
+    "draft": "accepted draft",
+    "correction": "correction",
+    "bonus": "bonus",
+    "target": "target alone",
+}
+# as in ESC [ ... m
+COLOURS = {"draft": "32", "correction": "1;31", "bonus": "1;34", "target": "1;33", "aside": "2"}
+INDENT = " " * 17  # the width of a round's number and counts
+
+
+def in_colour(stream):
+    """Whether to colour what goes there: a terminal that can, and a user who has not set NO_COLOR
+    (no-color.org).
+    """
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def printable(text):
+    r"""Text on one line: a line break as \n, and whatever else a terminal would obey, as Python
+    spells it.
+
+    >>> print(printable("é\n\x1b[2J"))
+    é\n\x1b[2J
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+class Trace:
+    """A `show` of timed_run that prints each round of a watched run as it comes.
+
+    watch: the recorder.Watch whose newest note belongs to the round that is shown
+    """
+
+    def __init__(self, watch, encoder, out=None):
+        self.watch = watch
+        self.encoder = encoder
+        self.out = out or sys.stdout
+        self.coloured = in_colour(self.out)
+        self.decode = encoder.incremental_decoder()
+        self.n_rounds = 0
+        legend = "  ".join(self.marked(name, source) for source, name in NAMES.items())
+        self.print(f"round  accepted  text    {legend}")
+
+    def print(self, line):
+        print(line, file=self.out, flush=True)
+
+    def paint(self, text, kind):
+        return f"\x1b[{COLOURS[kind]}m{text}\x1b[0m" if self.coloured else text
+
+    def marked(self, text, source):
+        before, after = MARKS[source]
+        return self.paint(before + text + after, source)
+
+    def __call__(self, one=None):
+        """Show the Round that has just been watched; None ends the text."""
+        if one is not None:
+            self.n_rounds += 1
+            self.print(self.line(one))
+            return
+        # the bytes of a character that was never finished
+        rest = printable(self.decode([], final=True))
+        if rest:
+            self.print(INDENT + rest)
+
+    def line(self, one):
+        line = f"{self.n_rounds:>5}  {f'{one.accepted}/{one.examined}':>8}  "
+        for token, source in zip(one.tokens, one.sources):
+            line += self.marked(printable(self.decode([token])), source)
+        for token in self.watch.notes[-1].draft[one.accepted : one.examined]:
+            rejected = printable(self.encoder.decode([token]))
+            line += self.paint(f'  not "{rejected}"', "aside")
+        return line
