@@ -34,7 +34,7 @@ COMMANDS = {  # in which module; imported when asked for
     "replay": "experiments.commands.replay",
     "advise": "experiments.commands.advise",
     "throughput": "experiments.commands.throughput",
-    "mistakes": "experiments.proving.mistakes",
+    "mistakes": "experiments.commands.mistakes",
     "download": "checkpoints.download",
     "check": "checkpoints.doctor",
 }

@@ -1,12 +1,11 @@
 """The exact law of a decoding loop: every text it can end in, with its probability, computed
 without sampling.
 
-Every random choice the code makes is a sample or a toss. Replacing the two by a chooser that takes
-each branch in turn, and multiplies its probability, runs the real loop through every possible
-history. What comes out can be compared with the target's own law, computed by the chain rule: no
-statistics, an error of 1e-12 at most. Feasible for a vocabulary of three tokens and a text of four;
-the proofs (tests/test_exact.py) and the museum of mistakes (experiments/proving/mistakes.py) share
-it.
+Every random choice in the code is a call of sampling.sample or sampling.toss. A chooser in their
+place takes each branch in turn and multiplies its probability, so the real loop runs through every
+possible history. The result is compared with the target's own law, computed by the chain rule: no
+statistics, an error of 1e-12 at most. It is feasible for a vocabulary of three tokens and a text of
+four. The proofs (tests/test_exact.py) and the museum of mistakes share it.
 """
 
 from collections import defaultdict
@@ -18,18 +17,23 @@ import sampling
 
 
 class Branches:
-    """Takes the choices of a script, then the first possible one each time; `trail` remembers what
-    else there was.
+    """One run through a tree of choices: takes those of a script, then the first possible one each
+    time.
+
+    trail: (which option was taken, how many there were) for each choice
+    probability: that of all the choices together
     """
 
     def __init__(self, script):
         self.script, self.trail, self.probability = script, [], 1.0
 
     def choose(self, p):
+        """An index of p with a probability above 0."""
         options = [i for i, mass in enumerate(p) if mass > 0]
         if not options:
             raise ValueError("nothing to choose: no option has a probability above 0")
-        taken = self.script[len(self.trail)] if len(self.trail) < len(self.script) else 0
+        n_chosen = len(self.trail)
+        taken = self.script[n_chosen] if n_chosen < len(self.script) else 0
         self.trail.append((taken, len(options)))
         self.probability *= p[options[taken]]
         return options[taken]
@@ -40,7 +44,20 @@ class Branches:
 
     def toss(self, probability, rng=None):
         """Stands in for sampling.toss."""
-        return self.choose([1 - min(probability, 1), min(probability, 1)]) == 1
+        heads = min(probability, 1)
+        return self.choose([1 - heads, heads]) == 1
+
+
+def next_script(trail):
+    """The choices that lead to the branch after this one, in the order of a depth-first search;
+    None after the last.
+    """
+    # the last choice that has an option left takes it; those after it begin anew
+    for n_kept in reversed(range(len(trail))):
+        taken, n_options = trail[n_kept]
+        if taken + 1 < n_options:
+            return [earlier for earlier, _ in trail[:n_kept]] + [taken + 1]
+    return None
 
 
 def every_branch(run):
@@ -50,31 +67,31 @@ def every_branch(run):
     outcomes, script = defaultdict(float), []
     while script is not None:
         branches = Branches(script)
-        outcomes[run(branches)] += branches.probability
-        trail = branches.trail
-        while trail and trail[-1][0] + 1 == trail[-1][1]:
-            trail.pop()
-        script = [taken for taken, _ in trail[:-1]] + [trail[-1][0] + 1] if trail else None
+        outcome = run(branches)
+        outcomes[outcome] += branches.probability
+        script = next_script(branches.trail)
     return dict(outcomes)
 
 
 def law(run):
-    """{outcome: probability} of run() -> outcome over every sample and toss in it that is given None
-    for a generator.
+    """{outcome: probability} of run() -> outcome, over every sample and toss that is given None for
+    a generator.
 
-    Code that brings a generator of its own has made that choice itself, and makes it here as well.
+    Code that brings a generator of its own makes its own choice, here as well.
     """
-    real = {"sample": sampling.sample, "toss": sampling.toss}
+    real_sample, real_toss = sampling.sample, sampling.toss
 
-    def once(branches):
-        def choice(name):
-            chosen = getattr(branches, name)
-            return lambda p, rng: chosen(p) if rng is None else real[name](p, rng)
+    def one_branch(branches):
+        def sample(p, rng):
+            return branches.sample(p) if rng is None else real_sample(p, rng)
 
-        with patch.multiple(sampling, sample=choice("sample"), toss=choice("toss")):
+        def toss(probability, rng):
+            return branches.toss(probability) if rng is None else real_toss(probability, rng)
+
+        with patch.multiple(sampling, sample=sample, toss=toss):
             return run()
 
-    return every_branch(once)
+    return every_branch(one_branch)
 
 
 def chain_rule(target, ids, n_tokens, filter, ended=sampling.never):
@@ -100,10 +117,5 @@ def total_variation(first, second):
     """Half the sum of all differences of two laws {outcome: probability}: 0 for equal ones, 1 for
     disjoint ones.
     """
-    return (
-        sum(
-            abs(first.get(outcome, 0.0) - second.get(outcome, 0.0))
-            for outcome in first.keys() | second.keys()
-        )
-        / 2
-    )
+    outcomes = first.keys() | second.keys()
+    return sum(abs(first.get(one, 0.0) - second.get(one, 0.0)) for one in outcomes) / 2

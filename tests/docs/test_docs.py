@@ -14,7 +14,8 @@ import sampling
 from experiments.decoding.running import speculation
 from experiments.measuring.theory import speedup, tokens_per_round
 from experiments.proving.enumeration import law
-from experiments.proving.mistakes import MISTAKES, made
+from experiments.proving.mistakes import MISTAKES
+from experiments.proving.patching import made
 from sampling import Filter, NeuralDrafter, residual, speculative, verify
 
 ROOT = Path(sampling.__file__).resolve().parent

@@ -13,9 +13,10 @@ from toys import TINY, tiny_model, write_checkpoint
 import gpt2
 import main
 import sampling
-from experiments.proving import mistakes
+from experiments.proving.distance import N_TOKENS, distance, text_of
 from experiments.proving.enumeration import law
-from experiments.proving.mistakes import MISTAKES, Mistake, changed, distance, made
+from experiments.proving.mistakes import MISTAKES, Mistake
+from experiments.proving.patching import changed, made
 from sampling import Filter
 
 ROOT = Path(main.__file__).resolve().parent
@@ -102,7 +103,7 @@ def test_is_a_small_difference(name):
 def test_code_that_moved_is_noticed():
     for piece in ("no such code", "draft"):  # neither none nor several
         with pytest.raises(LookupError, match="expected once"):
-            with made(Mistake("", "", "", {sampling.verify: [(piece, "")]})):
+            with made(Mistake("", "", "", {sampling.verify: {piece: ""}})):
                 pass
 
 
@@ -131,7 +132,7 @@ def test_the_table_and_its_json(cli):
     for row in rows:
         mistake, first = MISTAKES[row["name"]], row["first_difference"]
         assert (row["seen_in"], row["caught_by"]) == (mistake.seen_in, mistake.caught_by)
-        assert (first is None) if mistake.cost else 0 <= first <= mistakes.N_TOKENS
+        assert (first is None) if mistake.cost else 0 <= first <= N_TOKENS
         far = row["total_variation"]  # 0 only where a mistake costs something else
         assert far < EXACT if mistake.cost else 0.001 < far <= 1 + EXACT
     code, out, err = cli("mistakes", *list(MISTAKES)[:3])
@@ -207,6 +208,6 @@ def test_a_crash_is_an_outcome():
         yield sampling.Round([1, 2])
         raise IndexError
 
-    assert mistakes.text_of(rounds()) == (1, 2, "IndexError")
-    assert mistakes.text_of([sampling.Round([3])]) == (3,)
+    assert text_of(rounds()) == (1, 2, "IndexError")
+    assert text_of([sampling.Round([3])]) == (3,)
     assert Filter(0.0) == MISTAKES["greedy-ratio"].setting.filter  # shows at temperature 0 only

@@ -1,0 +1,96 @@
+"""python main.py mistakes: the museum of ways to get speculative decoding wrong, and how wrong each
+is.
+"""
+
+import difflib
+import json as json_format
+import textwrap
+
+from tqdm import tqdm
+
+from experiments.proving.distance import Pair, distance
+from experiments.proving.mistakes import MISTAKES, find
+from experiments.proving.patching import changed
+from utils import MODELS_DIR, InputError, get_backend, load_pair
+
+
+def show_changes(mistake):
+    """Print the mistake as a diff of the functions it is made in."""
+    for function, pieces in mistake.changes.items():
+        right, wrong, _ = changed(function, pieces)
+        diff = difflib.unified_diff(right.splitlines(), wrong.splitlines(), lineterm="", n=1)
+        lines = list(diff)[2:]  # without the names of two files
+        print(f"    {function.__module__}.py, {function.__qualname__}")
+        print(textwrap.indent("\n".join(lines), "    "))
+
+
+def show_cost(mistake, pair):
+    """Print what a mistake costs whose law is right."""
+    right, wrong = pair.tokens_per_pass(mistake)
+    figures = f"; {wrong:.2f} tokens per target pass, not {right:.2f}" if wrong != right else ""
+    print(f"    {mistake.cost}{figures}")
+
+
+def row_of(name, mistake, pair):
+    """What the JSON object says of a mistake."""
+    return {
+        "name": name,
+        "seen_in": mistake.seen_in,
+        "total_variation": distance(mistake.setting, mistake),
+        "first_difference": pair.first_difference(mistake),
+        "caught_by": mistake.caught_by,
+    }
+
+
+def require_context(target, draft, encoder):
+    """Raises InputError for models whose context a prompt of the museum does not fit in."""
+    n_ctx = min(target.config.n_ctx, draft.config.n_ctx)
+    longest = max(len(encoder.encode(mistake.setting.prompt)) for mistake in MISTAKES.values())
+    if n_ctx <= longest:
+        raise InputError(
+            f"a context of {n_ctx} tokens: expected more than {longest}, "
+            "the longest prompt of a mistake"
+        )
+
+
+def mistakes(
+    *names, target_model_size="7M", draft_model_size="0.7M", models_dir=MODELS_DIR, json=False
+):
+    """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
+    which test catches it.
+
+    Without names a table of all; with names those, and the lines of code they change. Distance is
+    the total variation distance from the target's law of whole texts, computed exactly on a toy
+    pair: 0 is right, 1 has nothing in common. Wrong from is the first token, counted from 0, in
+    which a text of 60 tokens by the pair of models leaves the right one.
+
+    Args:
+        target_model_size: a size in models_dir, or a folder
+        draft_model_size: a size in models_dir, or a folder
+        models_dir: where the folders of the sizes are
+        json: print one JSON object and nothing else
+    """
+    if draft_model_size == "ngram":
+        raise InputError(
+            "--draft_model_size 'ngram': expected a model; some mistakes are a neural draft's"
+        )
+    chosen = {name: find(name) for name in names or MISTAKES}
+    arrays = get_backend(kernels="plain")
+    target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, arrays)
+    require_context(target, draft, encoder)
+    pair = Pair(target, draft, encoder)
+    bar = tqdm(chosen.items(), desc="mistakes", leave=False, disable=None)
+    rows = [row_of(name, mistake, pair) for name, mistake in bar]
+    if json:
+        print(json_format.dumps({"mistakes": rows}))
+        return
+    print(f"{'mistake':<24} {'distance':>8} {'wrong from':>11}  seen in")
+    for row, mistake in zip(rows, chosen.values()):
+        first = "-" if row["first_difference"] is None else row["first_difference"]
+        print(f"{row['name']:<24} {row['total_variation']:>8.4f} {first:>11}  {row['seen_in']}")
+        print(f"    {mistake.what}")
+        if mistake.cost:
+            show_cost(mistake, pair)
+        print(f"    caught by {row['caught_by']}")
+        if names:
+            show_changes(mistake)

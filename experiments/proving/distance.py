@@ -1,0 +1,125 @@
+"""How wrong a mistake is: the distance of its law on a toy pair, and where a text by a real pair
+leaves the right one.
+
+The distance is computed, not sampled: every branch of the real loop on two GPT-2s with three
+tokens, against the chain rule of the target alone.
+"""
+
+from contextlib import nullcontext
+
+import numpy as np
+
+import gpt2
+import sampling
+from experiments.decoding.running import decode, speculation
+from experiments.proving.enumeration import chain_rule, law, total_variation
+from experiments.proving.mistakes import ERRORS
+from experiments.proving.patching import made
+from sampling import Filter
+from utils import get_backend, random_model
+
+# the texts of a real pair: as main.py generates them
+N_TOKENS, K, SEED = 60, 4, 123
+GREEDY = Filter(0.0)
+
+TOY_PROMPT = [1, 0]
+TOY_END = 2
+
+
+def text_of(rounds):
+    """The tokens of rounds; if an error ends them, its name comes last: a crash is an outcome as
+    well.
+    """
+    tokens = []
+    try:
+        for one in rounds:
+            tokens += [int(token) for token in one.tokens]
+    except ERRORS as error:
+        tokens.append(type(error).__name__)
+    return tuple(tokens)
+
+
+def toy_ended(generated):
+    """The end of a text on the toy, where a setting has one."""
+    return generated[-1] == TOY_END
+
+
+def distance(setting, mistake=None):
+    """Total variation distance between the law of the speculative loop and the target's own, on the
+    toy.
+
+    The toy: two GPT-2s of two layers and three tokens. The law is that of whole texts, so that a
+    wrong length counts too.
+    """
+    room = 2 if setting.full else 4
+    config = gpt2.Config(3, len(TOY_PROMPT) + room, n_embd=4, n_head=2, n_layer=2)
+    arrays = get_backend(kernels="plain")
+    target = random_model(config, arrays, np.float64, seed=1, scale=0.8)
+    draft = random_model(config, arrays, np.float64, seed=2, scale=0.8)
+    n_tokens, k = setting.toy
+    filter, ended = setting.filter, toy_ended if setting.stop else sampling.never
+    right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
+
+    def run():
+        drafter = sampling.NeuralDrafter(draft, filter, None)
+        rounds = sampling.speculative(target, drafter, TOY_PROMPT, n_tokens, k, filter, None, ended)
+        return text_of(rounds)
+
+    with made(mistake) if mistake else nullcontext():
+        return total_variation(law(run), right)
+
+
+class Pair:
+    """A real target and draft, whose right texts are kept to compare with."""
+
+    def __init__(self, target, draft, encoder):
+        self.target, self.draft, self.encoder = target, draft, encoder
+        self.right_texts = {}
+
+    def prompt_ids(self, setting):
+        ids = self.encoder.encode(setting.prompt)
+        if setting.full:
+            # repeat the prompt until the context has room for two tokens
+            n = self.target.config.n_ctx - 2
+            ids = (ids * n)[-n:]
+        return ids
+
+    def rounds(self, setting, filter):
+        """The rounds of a speculative text in this setting, but with another filter."""
+        ids, ended = self.prompt_ids(setting), sampling.stop_condition(self.encoder, setting.stop)
+        return decode("speculative", self.target, self.draft, ids, N_TOKENS, K, filter, SEED, ended)
+
+    def right_text(self, setting, filter):
+        key = filter, setting.prompt, setting.stop, setting.full
+        if key not in self.right_texts:
+            self.right_texts[key] = text_of(self.rounds(setting, filter))
+        return self.right_texts[key]
+
+    def first_difference(self, mistake):
+        """The first token in which a text with the mistake leaves the text of the right code, seed
+        and all else equal; None if it does not within 60 tokens.
+
+        At temperature 0 if it shows there, otherwise in the mistake's own setting. A mistake whose
+        law is right is asked at temperature 0 only: elsewhere its text may differ and not be wrong.
+        """
+        setting = mistake.setting
+        filters = [GREEDY] if mistake.cost else [GREEDY, setting.filter]
+        for filter in filters:
+            right = self.right_text(setting, filter)
+            with made(mistake):
+                wrong = text_of(self.rounds(setting, filter))
+            if wrong != right:
+                differ = [i for i, (a, b) in enumerate(zip(right, wrong)) if a != b]
+                return differ[0] if differ else min(len(right), len(wrong))
+        return None
+
+    def tokens_per_pass(self, mistake):
+        """Tokens per target pass at temperature 0, right and with the mistake."""
+        right = self.greedy_tokens_per_pass(mistake.setting)
+        with made(mistake):
+            wrong = self.greedy_tokens_per_pass(mistake.setting)
+        return right, wrong
+
+    def greedy_tokens_per_pass(self, setting):
+        _, *rounds = self.rounds(setting, GREEDY)  # without the prefill
+        return speculation(rounds)["tokens_per_target_pass"]
