@@ -23,7 +23,7 @@ from experiments.cli.validators import (
     parse_probability,
 )
 from experiments.commands.profile import PAST, drafting_seconds, time_rows
-from experiments.data.files import machine
+from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
 from experiments.decoding.running import clocked, speculation
 from experiments.measuring import runner as measuring

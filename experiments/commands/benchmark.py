@@ -21,7 +21,8 @@ from experiments.cli.validators import (
     parse_list,
     parse_probability,
 )
-from experiments.data.files import check_output, machine, whole
+from experiments.data.files import check_output, whole
+from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
 from experiments.measuring import runner as measuring
 from experiments.measuring.referee import row_of

@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.cli.validators import check_choice, check_numbers, parse_list, parse_probability
-from experiments.data.files import machine
+from experiments.data.machine import machine
 from experiments.decoding.batching import decode_together
 from experiments.decoding.running import clocked
 from experiments.measuring import runner as measuring

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from experiments.data.files import whole
+from experiments.data.reading import load_json
 from utils import InputError
 
 try:
@@ -21,7 +22,7 @@ except ImportError:  # Windows
     import msvcrt
 
 LOCKED_BYTE = 0x7FFFFFF0  # for Windows, which locks bytes: one beyond the end of the file
-DAMAGED = (ValueError, KeyError, TypeError, RecursionError)  # what a damaged line raises
+DAMAGED = (ValueError, KeyError, TypeError)  # what a damaged line raises
 
 
 def lock(file):
@@ -34,28 +35,6 @@ def lock(file):
         file.seek(LOCKED_BYTE)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         file.seek(0)
-
-
-def not_json(text):
-    raise ValueError(f"{text} is not JSON")
-
-
-def finite(text):
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text} is too large")
-    return value
-
-
-def load_json(text):
-    """The value of a JSON text, by the standard: no NaN, no Infinity.
-
-    Raises ValueError, also for text that is nested too deeply.
-    """
-    try:
-        return json.loads(text, parse_constant=not_json, parse_float=finite)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
 
 
 class Lines:

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.data.files import whole
-from experiments.data.prompts import parse_json, read_lines
+from experiments.data.reading import parse_json, read_lines
 from sampling import Filter
 from utils import InputError
 

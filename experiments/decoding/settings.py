@@ -3,7 +3,6 @@ one line.
 """
 
 import sys
-from pathlib import Path
 
 from experiments.data.files import check_output
 from experiments.data.prompts import read_prompts
@@ -38,9 +37,7 @@ def choose_texts(
     if not 1 <= batch_size <= 1000:
         raise InputError(f"--batch_size {batch_size}: expected 1 to 1000")
     if out:
-        check_output("out", out, (".jsonl",))
-        if Path(out).exists():
-            raise InputError(f"--out {out!r}: is there already; delete it or give another name")
+        check_output("out", out, (".jsonl",), new=True)
     if mistake and (trace or report or coupled):
         raise InputError(
             "--mistake with --trace, --report or --coupled: expected it alone, they watch the right code"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.data.lines import Lines, load_json
+from experiments.data.lines import Lines
 from utils import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,9 +150,3 @@ def test_what_appeared_meanwhile_is_not_overwritten(path):
         with pytest.raises(InputError, match="appeared"):
             lines.close()
     assert path.read_text() == "mine" and written(partial_of(path))[1:] == [1]
-
-
-@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "1e999", "[" * 200_000, "x", ""])
-def test_json_by_the_standard(text):
-    with pytest.raises(ValueError):
-        load_json(text)

@@ -13,7 +13,10 @@ from experiments.data.prompts import STORIES, choose_prompts, read_prompts
 from utils import InputError
 
 SHARED = Path(utils.__file__).resolve().parent.parent / "shared" / "prompts"
-HELLASWAG = "A man sits on a roof. he\n3\nis using wrap.\nis ripping tiles off.\nholds a cube.\nstarts pulling.\n"
+HELLASWAG = (
+    "A man sits on a roof. he\n3\n"
+    "is using wrap.\nis ripping tiles off.\nholds a cube.\nstarts pulling.\n"
+)
 
 
 def lines(*records):
@@ -29,6 +32,8 @@ FORMS = {
         lines({"instruction": "one", "input": ""}, {"instruction": "two", "input": "x"}),
         ["one", "two\nx"],
     ),
+    "alpaca_without_input.jsonl": (lines({"instruction": "one", "input": None}), ["one"]),
+    "gsm8k.jsonl": (lines({"question": "one?", "answer": "1"}), ["one?"]),
     "humaneval.jsonl": (
         lines({"task_id": 0, "prompt": "one\n  two\n", "test": ""}),
         ["one\n  two\n"],
@@ -67,7 +72,16 @@ def test_forms(tmp_path, name, pack, ending):
     [
         ("a.jsonl", lines({"text": "one"}) + '{"text": "tw\n', "line 2"),
         ("a.jsonl", lines({"text": "one"}) + "\n" + lines({"text": ""}), "line 3"),
-        ("a.jsonl", lines({"question": "one"}), "question"),
+        ("a.jsonl", lines({"answer": "one"}), "'answer'"),
+        ("a.jsonl", lines({"\x1b[31m": "one"}), "'\\x1b[31m'"),
+        ("a.jsonl", lines(dict.fromkeys(range(500))), "and 490 more"),
+        ("a.jsonl", lines({"instruction": None}), "its instruction is NoneType"),
+        ("a.jsonl", lines({"instruction": None, "input": "x"}), "its instruction is NoneType"),
+        ("a.jsonl", lines({"instruction": 5, "input": "x"}), "its instruction is int"),
+        ("a.jsonl", lines({"instruction": "x", "input": 5}), "its input is int"),
+        ("a.jsonl", lines({"turns": [None]}), "its turns is NoneType"),
+        ("a.jsonl", lines({"question": None}), "its question is NoneType"),
+        ("a.jsonl", '{"text": NaN}\n', "NaN"),
         ("a.jsonl", lines({"prompt": 3}), "int"),
         ("a.jsonl", lines({"turns": []}), "line 1"),
         ("a.jsonl", lines(7), "line 1"),
@@ -117,7 +131,7 @@ def test_published_sets(name, count, begin):
     assert len(prompts) == count and prompts[0].startswith(begin)
 
 
-def test_long_prompts_are_passed_over_and_counted(tmp_path):
+def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):
     encoder = utils.load_encoder(write_checkpoint(tmp_path / "7M", TINY))
     path = tmp_path / "prompts.txt"
     path.write_text("four\nlonger\nten letter\nfive5\nsix6six\n")
@@ -129,6 +143,12 @@ def test_long_prompts_are_passed_over_and_counted(tmp_path):
         [encoder.encode(text) for text in ("four", "longer", "five5")],
         2,
     )
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"note: {path}: skipped 2 prompts of more than 5 tokens: number 2, 3",
+        f"note: {path}: skipped 2 prompts of more than 6 tokens: number 3, 5",
+    ]
     with pytest.raises(InputError, match="all 5 prompts are longer than the 3 tokens"):
         choose_prompts(path, 2, encoder, 3)
-    assert len(choose_prompts("", 0, encoder, 999)[0]) == len(STORIES)
+    assert len(choose_prompts("", 0, encoder, 999)[0]) == len(read_prompts(STORIES)) == 16
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,35 @@
+"""The machine that figures were measured on."""
+
+import datetime
+import os
+import platform
+import re
+from pathlib import Path
+
+import numpy as np
+
+from backends.blas import N_THREADS
+
+
+def processor():
+    """The name of the processor."""
+    try:
+        names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def machine():
+    """What the figures depend on beside the settings."""
+    return {
+        "cpu": processor(),
+        "threads": N_THREADS,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE"),
+        "load_average_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "kernels": {},
+    }

@@ -1,0 +1,75 @@
+"""Reading what people give: unpacked, of a size that fits, text in UTF-8 and JSON by the standard.
+Every refusal is an InputError of one line that names the place.
+"""
+
+import bz2
+import gzip
+import json
+import zlib
+from pathlib import Path
+
+from utils import InputError
+
+MOST_BYTES = 256 << 20  # of a file, unpacked
+
+
+def not_json(text):
+    raise ValueError(f"{text} is not JSON")
+
+
+def finite(text):
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return value
+
+
+def load_json(text):
+    """The value of a JSON text, by the standard: no NaN, no Infinity.
+
+    Raises ValueError, also for text that is nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=not_json, parse_float=finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_json(text, where):
+    """The value of a JSON text. Raises InputError that begins with `where`."""
+    try:
+        return load_json(text)
+    except ValueError as error:
+        raise InputError(f"{where}: expected JSON ({str(error).splitlines()[0]})") from None
+
+
+def read_bytes(path, most=MOST_BYTES):
+    """The content of a file, unpacked where its name ends in .gz or .bz2. Raises InputError."""
+    path = Path(path)
+    open_file = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
+    try:
+        with open_file(path, "rb") as file:
+            # one byte more than may be: an endless file shows itself without being read to the end
+            data = file.read(most + 1)
+    except OSError as error:
+        what = error.strerror or f"is damaged or no {path.suffix} file"
+        raise InputError(f"{path}: {what}; expected a file") from None
+    except (EOFError, ValueError, zlib.error):
+        raise InputError(f"{path}: is truncated or damaged; fetch it again") from None
+    if len(data) > most:
+        raise InputError(
+            f"{path}: is longer than {most >> 20} MiB unpacked; expected a smaller file"
+        )
+    return data
+
+
+def read_lines(path, most=MOST_BYTES):
+    """The lines of a text file. Raises InputError that names the line that is not UTF-8."""
+    data = read_bytes(path, most)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}, line {line}: is not UTF-8; convert the file first") from None
+    # not splitlines: JSON strings may hold U+2028
+    return [line.removesuffix("\r") for line in text.split("\n")]

@@ -1,0 +1,65 @@
+"""Files that commands write: what is refused before the work begins."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from experiments.data.files import check_output, whole
+from utils import InputError
+
+
+def test_a_new_file_beside_others(tmp_path):
+    (tmp_path / "a.json").write_text("mine")
+    check_output("out", tmp_path / "b.json", (".json",), new=True)
+    check_output("out", tmp_path / "a.json", (".json",))
+    assert [*tmp_path.iterdir()] == [tmp_path / "a.json"]
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("a.txt", "ends in .json or .csv"),
+        ("", "ends in .json"),
+        (".json/", "ends in .json"),
+        ("b.json/", "ends in .json"),
+        ("b.json/.", "ends in .json"),
+        ("x" * 300 + ".json", "cannot be written"),
+        ("x" * 250 + ".json", "cannot be written"),
+        ("missing/b.json", "cannot be written"),
+        ("a.json/b.json", "cannot be written"),
+        ("folder.json", "folder.json"),
+    ],
+)
+@pytest.mark.parametrize("new", [False, True])
+def test_what_cannot_be_written(tmp_path, name, message, new):
+    (tmp_path / "a.json").write_text("mine")
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(InputError) as error:
+        check_output("out", f"{tmp_path}/{name}", (".json", ".csv"), new)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", "folder.json"}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self"), reason="needs /proc")
+def test_a_folder_that_takes_no_files():
+    with pytest.raises(InputError, match="/proc/x.jsonl.*cannot be written"):
+        check_output("out", "/proc/x.jsonl", (".jsonl",))
+
+
+def test_what_is_there_is_not_overwritten(tmp_path):
+    (tmp_path / "a.json").write_text("mine")
+    (tmp_path / "link.json").symlink_to("nowhere")
+    for name in ("a.json", "link.json"):
+        with pytest.raises(InputError, match="is there already"):
+            check_output("out", tmp_path / name, (".json",), new=True)
+    assert (tmp_path / "a.json").read_text() == "mine"
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = Path(tmp_path / "a.json")
+    path.write_text("before")
+    with pytest.raises(ZeroDivisionError), whole(path) as temporary:
+        temporary.write_text("half")
+        1 / 0
+    assert path.read_text() == "before" and [*tmp_path.iterdir()] == [path]
