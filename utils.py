@@ -15,9 +15,8 @@ from typing import Any, Callable
 import numpy as np
 
 import checkpoints
-from backends import autotune as trials
-from backends import memory
-from backends.tiles import alone, share
+from backends import autotune, memory
+from backends.threads import alone, share
 from checkpoints import InputError, first_of, read_config, read_json
 from encoder import Encoder
 from gpt2 import Config, Model
@@ -73,10 +72,10 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
     if name == "numpy":
         try:
-            kernel = trials.kernel_named(kernels)
+            kernel = autotune.kernel_named(kernels)
         except ValueError as error:
             raise InputError(str(error)) from None
-        plan = partial(trials.plan, kernel=kernel, exact=exact)
+        plan = partial(autotune.plan, kernel=kernel, exact=exact)
         threads = alone if kernel and kernel.threads[-1] == 1 else share
         return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact)
     if exact:

@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.tiles import ALL, MANY, THREADS, Kernel, Tiles, one_memory, parts_of
+from backends.threads import THREADS
+from backends.tiles import ALL, MANY, Kernel, Tiles, one_memory, parts_of
 
 WIDTHS = (64, 128)  # of the tiles to try
 # row counts to try (decode, verify, prefill), and rows at a time for each

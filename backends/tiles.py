@@ -20,13 +20,11 @@ What is best depends on the machine; backends/autotune.py finds out.
 """
 
 import math
-import threading
 from dataclasses import dataclass
-from queue import SimpleQueue
 
 import numpy as np
 
-from backends.blas import N_THREADS
+from backends.threads import THREADS
 
 # numbers in a tile: times 9 rows, less than the 10^6 products up to which OpenBLAS does not pack
 TILE = 110_000
@@ -34,60 +32,7 @@ MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
-LONG = 64  # rows, from which on what comes between the products is worth sharing, too
 AHEAD = 300_000  # weights that a thread has multiplied by a few rows before another, asleep, begins
-
-
-class Threads:
-    """Threads that wait for work. One needs 20 to 100 microseconds to wake up, in which a core
-    reads 1 to 3 MB.
-    """
-
-    def __init__(self, n):
-        self.inboxes = [SimpleQueue() for _ in range(n)]
-        for inbox in self.inboxes:
-            threading.Thread(target=self._serve, args=(inbox,), daemon=True).start()
-
-    def _serve(self, inbox):
-        while True:
-            function, a, b, done = inbox.get()
-            try:
-                function(a, b)
-                done.put(None)
-            except BaseException as error:
-                done.put(error)
-            del function, done  # the arrays may be large, and the next call far away
-
-    def share(self, function, n, n_threads, ahead=0):
-        """function(a, b) on n_threads threads, whose ranges a to b together are 0 to n.
-
-        The thread that shares begins at once, and so is given `ahead` more than the others.
-        """
-        n_threads, ahead, done = min(n_threads, 1 + len(self.inboxes)), min(ahead, n), SimpleQueue()
-        cuts = [0, *(n - (n - ahead) * i // n_threads for i in range(n_threads - 1, -1, -1))]
-        for inbox, a, b in zip(self.inboxes, cuts[1:], cuts[2:]):
-            inbox.put((function, a, b, done))
-        try:
-            function(0, cuts[1])
-        finally:  # nobody writes any more, whatever happened
-            errors = [done.get() for _ in range(n_threads - 1)]
-        for error in filter(None, errors):
-            raise error
-
-
-THREADS = Threads(N_THREADS - 1)
-
-
-def alone(function, n, n_rows):
-    """function(0, n)."""
-    function(0, n)
-
-
-def share(function, n, n_rows):
-    """function(a, b) for ranges that together are 0 to n, on all threads where a pass over so many
-    rows is long.
-    """
-    THREADS.share(function, n, N_THREADS if n_rows >= LONG else 1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,135 @@
+"""Which kernel a model is given: what the clock says, and what the user says."""
+
+import types
+
+import numpy as np
+import pytest
+
+import utils
+from backends import autotune, tiles
+from gpt2 import Config
+from utils import InputError
+
+
+def test_every_kernel_gives_the_same_logits():
+    """A whole model, on each candidate the machine might choose and on its own choice."""
+    config, ids = Config(300, 32, 128, 4, 2), list(range(12))
+    logits = {}
+    for kernels in ("plain", "64x1", "64x2", "128x2", "256x1", "auto"):
+        model = utils.random_model(config, utils.get_backend("numpy", kernels), scale=0.1)
+        logits[kernels] = model.read(ids, model.new_cache(), n_last=5)
+        assert logits[kernels].dtype == np.float32
+    for kernels, rows in logits.items():
+        assert np.allclose(rows, logits["plain"], atol=1e-4), kernels
+
+
+def choice(monkeypatch, seconds, shape=(64, 512), exact=False):
+    """The kernel for a weight of that shape where `seconds(width, n_threads, n_rows, together)`
+    stands in for the clock.
+    """
+
+    def trial(shape, transposed, scratch, width, n_threads, n_rows, together):
+        return seconds(width, n_threads, n_rows, together)
+
+    monkeypatch.setattr(autotune, "trial", trial)
+    monkeypatch.setattr(autotune, "N_THREADS", 2)
+    config = types.SimpleNamespace(shapes=lambda: {"h.0.w": shape, "wte.weight": shape[::-1]})
+    w = autotune.plan(config, np.float32, exact=exact)(np.ones(shape, np.float32))
+    return w.kernel if isinstance(w, tiles.Tiles) else "plain"
+
+
+def test_plain_stays_where_plain_wins_or_nearly(monkeypatch):
+    assert choice(monkeypatch, lambda width, *_: 0.98 if width < 512 else 1.0) == "plain"
+    assert choice(monkeypatch, lambda width, *_: 0.90 if width < 512 else 1.0) != "plain"
+
+
+def test_tiles_win_where_a_few_rows_are_dear_in_one_piece(monkeypatch):
+    kernel = choice(
+        monkeypatch, lambda width, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512
+    )
+    assert kernel.width == 64 and kernel.threads == (1, 1, 1) and kernel.together[0] == 1
+
+
+def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
+    few = lambda n_rows: n_rows == 9  # noqa: E731
+    kernel = choice(
+        monkeypatch,
+        lambda width, n_threads, n_rows, _: width * (2 if n_threads > 1 and few(n_rows) else 3),
+    )
+    assert kernel.threads == (1, 2, 1)
+    kernel = choice(
+        monkeypatch,
+        lambda width, n_threads, n_rows, _: width * (4 if n_threads > 1 and few(n_rows) else 3),
+    )
+    assert kernel.threads == (1, 1, 1)
+
+
+def test_rows_are_taken_together_as_is_fastest(monkeypatch):
+    """One row is padded where two are faster; few go one by one where BLAS packs; many at once
+    where packing pays.
+    """
+    one_by_one = lambda width, n_threads, n_rows, together: width + together  # noqa: E731
+    assert choice(monkeypatch, one_by_one).together == (1, 1, 8)
+    at_once = lambda width, n_threads, n_rows, together: width / min(together, 60)  # noqa: E731
+    assert choice(monkeypatch, at_once).together == (2, 9, tiles.ALL)
+    assert choice(monkeypatch, at_once, exact=True).together == (1, 1, 1)
+    hardly = lambda width, n_threads, n_rows, together: width - 0.01 * together  # noqa: E731
+    assert choice(monkeypatch, hardly).together == (1, 9, tiles.ALL)
+
+
+def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
+    calls = iter(range(10**6))
+    per_round = 2 * sum(1 for _ in autotune.candidates(512, False))  # two weights
+
+    def seconds(width, n_threads, n_rows, together):
+        # the second round speaks for the wrong one
+        return width if next(calls) // per_round != 1 else 1000 - width
+
+    assert choice(monkeypatch, seconds).width == 64
+
+
+def test_a_weight_larger_than_the_memory_for_trials():
+    for transposed in (False, True):
+        for one in autotune.candidates(1000, False):
+            assert autotune.trial((64, 1000), transposed, np.ones(64 * 300, np.float32), *one) > 0
+
+
+def test_the_smallest_model_is_measured():
+    model = utils.random_model(Config(2, 1, 2, 1, 1), utils.get_backend())
+    assert model.read([1], model.new_cache()).shape == (1, 2)
+
+
+def test_tiles_are_small_enough_for_nine_rows():
+    for config in utils.SIZES.values():
+        for n_in in (config.n_embd, 4 * config.n_embd):
+            for width in autotune.WIDTHS:
+                n_parts = tiles.parts_of(n_in, width)
+                assert n_in % n_parts == 0 and 9 * width * n_in // n_parts < 1e6
+
+
+@pytest.mark.parametrize("kernels", ["plain", "64x2", "128x1", "100x1", "auto"])
+@pytest.mark.parametrize("shape", [(48, 100), (256, 1024), (3072, 768), (768, 300)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, shape, transposed):
+    rng = np.random.default_rng(0)
+    w = (
+        rng.standard_normal(shape[::-1]).astype(np.float32).T
+        if transposed
+        else rng.standard_normal(shape, np.float32)
+    )
+    x = rng.standard_normal((21, shape[0]), np.float32)
+    config = types.SimpleNamespace(shapes=lambda: {"h.0.w": shape, "wte.weight": shape[::-1]})
+    product = autotune.plan(config, np.float32, autotune.kernel_named(kernels), exact=True)(w)
+    together = x @ product
+    assert np.allclose(together, x @ w, atol=1e-3)
+    for first, n in ((0, 1), (20, 1), (3, 2), (5, 5), (2, 9), (4, 17)):
+        assert np.array_equal(x[first : first + n] @ product, together[first : first + n]), (
+            first,
+            n,
+        )
+
+
+@pytest.mark.parametrize("kernels", ["fast", "64", "64x0", "0x2", "64x", "x2", "-1x2", "64x2x2"])
+def test_kernels_that_make_no_sense(kernels):
+    with pytest.raises(InputError, match="expected auto, plain, or WIDTHxTHREADS"):
+        utils.get_backend("numpy", kernels)

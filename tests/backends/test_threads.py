@@ -1,0 +1,113 @@
+"""Work that is shared: all of it is done, errors arrive, and a forked process shares as well."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends import threads
+
+ROOT = Path(__file__).resolve().parents[2]
+POOLS = {n: threads.Threads(n) for n in (3, 5)}
+
+
+def test_an_error_in_a_thread_reaches_the_caller():
+    done = []
+
+    def broken(a, b):
+        done.append((a, b))
+        if b == 4:
+            raise ValueError("broken")
+
+    if threads.N_THREADS > 1:
+        with pytest.raises(ValueError, match="broken"):
+            threads.THREADS.share(broken, 4, 2)
+        assert sorted(done) == [(0, 2), (2, 4)]
+    threads.THREADS.share(broken, 3, 2)  # and leaves nothing behind
+    assert sorted(done)[-1][1] in (3, 4)
+
+
+def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
+    done = []
+
+    def broken(a, b):
+        if a == 0:
+            raise KeyboardInterrupt
+        time.sleep(0.1)
+        done.append((a, b))
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.THREADS.share(broken, 4, 2)
+    assert done == ([(2, 4)] if threads.N_THREADS > 1 else [])
+
+
+@given(n=st.integers(0, 40), n_threads=st.integers(1, 4), ahead=st.integers(0, 60))
+def test_threads_share_all_of_the_work_and_the_first_is_ahead(n, n_threads, ahead):
+    done = []
+    threads.THREADS.share(lambda a, b: done.append((a, b)), n, n_threads, ahead)
+    done.sort(key=lambda part: (part[1], part[0]))
+    assert [k for a, b in done for k in range(a, b)] == list(range(n))
+    assert done[0][1] - done[0][0] >= min(ahead, n)
+
+
+@pytest.mark.parametrize("n_threads", [3, 5])
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(0, 40), ahead=st.integers(0, 60))
+def test_more_than_two_threads_have_equal_ranges_but_for_the_first(n_threads, n, ahead):
+    done = []
+    POOLS[n_threads].share(lambda a, b: done.append((a, b)), n, n_threads, ahead)
+    done.sort(key=lambda part: (part[1], part[0]))
+    assert len(done) == n_threads
+    assert [k for a, b in done for k in range(a, b)] == list(range(n))
+    ahead = min(ahead, n)
+    equal = [b - a for a, b in done]
+    equal[0] -= ahead
+    assert sum(equal) == n - ahead and max(equal) - min(equal) <= 1
+
+
+def test_threads_beyond_those_there_are_get_no_range():
+    done = []
+    threads.Threads(3).share(lambda a, b: done.append((a, b)), 9, 99)
+    assert sorted(done) == [(0, 3), (3, 6), (6, 9)]
+
+
+FORK = """
+import os, signal
+from backends.threads import Threads
+
+def add(n):
+    done = []
+    threads.share(lambda a, b: done.append((a, b)), n, 3)
+    return sorted(done) == [(0, n // 3), (n // 3, 2 * n // 3), (2 * n // 3, n)]
+
+threads = Threads(3)
+if {shared_before}:
+    assert add(6)
+child = os.fork()
+if child == 0:
+    signal.alarm(10)  # ends a process that waits for ever
+    grandchild = os.fork()
+    if grandchild == 0:
+        signal.alarm(10)
+        os._exit(not add(9))
+    os._exit(not add(9) or os.waitpid(grandchild, 0)[1] != 0)
+raise SystemExit(os.waitpid(child, 0)[1] != 0 or not add(12))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("shared_before", [False, True])
+def test_a_forked_process_has_threads_of_its_own(shared_before):
+    """multiprocessing forks on Linux up to Python 3.13, and so do servers that import first."""
+    code = FORK.format(shared_before=shared_before)
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
+
+
+def test_imports_begin_no_threads():
+    code = "import threading, utils; raise SystemExit(threading.active_count() - 1)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
