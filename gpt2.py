@@ -83,6 +83,11 @@ class KVCache:
         self.k[layer][:, start:end], self.v[layer][:, start:end] = k, v
         return self.k[layer][:, :end], self.v[layer][:, :end]
 
+    def advance(self, start, hidden):  # [n_new, n_embd]
+        """The positions from start on have been read, with these outputs of the last block."""
+        self.length = start + hidden.shape[0]
+        self.hidden[start : self.length] = hidden
+
 
 @dataclass(frozen=True, eq=False)
 class Span:
@@ -153,20 +158,14 @@ def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):
     return linear(heads.reshape(n_rows, n_embd), **c_proj)
 
 
-def forward(ids, positions, spans, wanted, params, config, backend):
-    # [n_rows], [n_rows] -> [n_wanted, n_vocab]
-    """One pass over new positions: writes them to their caches, returns the logits of the wanted
-    slices of rows.
-
-    The logits of a position score the token that follows it. Only the rows asked for are multiplied
-    by the output head: for 512 rows of a prompt all of them would be 103 MB that nobody reads.
-    """
-    xp, x = backend.xp, params["wte"][ids] + params["wpe"][positions]
+def run_blocks(x, spans, blocks, config, backend):  # [n_rows, n_embd] -> [n_rows, n_embd]
+    """All blocks, one after the other; keys and values of the new positions go to their caches."""
     longest = max(span.n_new for span in spans)
-    mask = (
-        xp.triu(xp.full((longest, longest), -math.inf, dtype=x.dtype), k=1) if longest > 1 else None
-    )
-    for layer, block in enumerate(params["blocks"]):
+    mask = None
+    if longest > 1:
+        above = backend.xp.full((longest, longest), -math.inf, dtype=x.dtype)
+        mask = backend.xp.triu(above, k=1)
+    for layer, block in enumerate(blocks):
         h = layer_norm(x, **block["ln_1"], epsilon=config.epsilon)
         x = x + attention(
             h,
@@ -177,14 +176,33 @@ def forward(ids, positions, spans, wanted, params, config, backend):
             mask=mask,
             backend=backend,
         )
-        x = x + mlp(layer_norm(x, **block["ln_2"], epsilon=config.epsilon), **block["mlp"], xp=xp)
+        h = layer_norm(x, **block["ln_2"], epsilon=config.epsilon)
+        x = x + mlp(h, **block["mlp"], xp=backend.xp)
+    return x
+
+
+def finish(x, spans, wanted, params, config, xp):  # [n_rows, n_embd] -> [n_wanted, n_vocab]
+    """Mark the new positions as read, and compute the logits of the wanted slices of rows."""
     first = 0
     for span in spans:
-        span.cache.length = end = span.start + span.n_new
-        span.cache.hidden[span.start : end] = x[first : (first := first + span.n_new)]
+        span.cache.advance(span.start, x[first : first + span.n_new])
+        first += span.n_new
     x = xp.concatenate([x[rows] for rows in wanted])
     # the embedding, transposed
     return layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]
+
+
+def forward(ids, positions, spans, wanted, params, config, backend):
+    # [n_rows], [n_rows] -> [n_wanted, n_vocab]
+    """One pass over new positions: writes them to their caches, returns the logits of the wanted
+    slices of rows.
+
+    The logits of a position score the token that follows it. Only the rows asked for are multiplied
+    by the output head: for 512 rows of a prompt all of them would be 103 MB that nobody reads.
+    """
+    x = params["wte"][ids] + params["wpe"][positions]
+    x = run_blocks(x, spans, params["blocks"], config, backend)
+    return finish(x, spans, wanted, params, config, backend.xp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +253,8 @@ class Model:
         if not spans:  # a prefill that has been done
             return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
         ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
-        logits = forward(ids, positions, spans, wanted, self.params, self.config, self.backend)
-        logits = self.backend.to_host(logits)
+        logits = self.backend.to_host(self.forward(ids, positions, spans, wanted))
         return [logits[end - n_last : end] for n_last, end in zip(n_lasts, accumulate(n_lasts))]
+
+    def forward(self, ids, positions, spans, wanted):  # -> [n_wanted, n_vocab]
+        return forward(ids, positions, spans, wanted, self.params, self.config, self.backend)
