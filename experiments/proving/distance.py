@@ -44,9 +44,9 @@ def toy_ended(generated):
     return generated[-1] == TOY_END
 
 
-def distance(setting, mistake=None):
-    """Total variation distance between the law of the speculative loop and the target's own, on the
-    toy.
+def toy_laws(setting, mistake=None):
+    """The law of the speculative loop and the target's own, on the toy: two times
+    {text: probability}.
 
     The toy: two GPT-2s of two layers and three tokens. The law is that of whole texts, so that a
     wrong length counts too.
@@ -66,7 +66,12 @@ def distance(setting, mistake=None):
         return text_of(rounds)
 
     with made(mistake) if mistake else nullcontext():
-        return total_variation(law(run), right)
+        return law(run), right
+
+
+def distance(setting, mistake=None):
+    """Total variation distance between the two laws of toy_laws."""
+    return total_variation(*toy_laws(setting, mistake))
 
 
 class Pair:
