@@ -35,8 +35,8 @@ COMMANDS = {  # in which module; imported when asked for
     "advise": "experiments.commands.advise",
     "throughput": "experiments.commands.throughput",
     "mistakes": "experiments.commands.mistakes",
-    "download": "checkpoints.download",
-    "check": "checkpoints.doctor",
+    "download": "experiments.commands.download",
+    "check": "experiments.commands.check",
 }
 
 

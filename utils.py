@@ -1,44 +1,39 @@
 """What main needs before it can run: a model and an encoder from a checkpoint folder, on the array
 backend of choice.
 
-What such a folder holds, and where it may be, is said in checkpoints/__init__.py, behind which the
-file formats are.
+The folders themselves, their file formats and downloads, are behind checkpoints/__init__.py.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
 
-import checkpoints
 from backends import autotune, memory
 from backends.threads import alone, share
-from checkpoints import InputError, first_of, read_config, read_json
-from encoder import Encoder
-from gpt2 import Config, Model
 
-MODELS_DIR = os.environ.get("GPT2_MODELS_DIR") or str(Path(__file__).resolve().parent / "models")
-
-SIZES = {
-    "82M": Config(50257, 1024, 768, 12, 6),
-    "124M": Config(50257, 1024, 768, 12, 12),
-    "355M": Config(50257, 1024, 1024, 16, 24),
-    "774M": Config(50257, 1024, 1280, 20, 36),
-    "1558M": Config(50257, 1024, 1600, 25, 48),
-}
-
+# some of these only for those who import them from here
+from checkpoints import (  # noqa: F401
+    MODELS_DIR,
+    SIZES,
+    InputError,
+    find_folder,
+    load_encoder,
+    open_weights,
+    read_config,
+    read_json,
+    require_vocabulary,
+)
+from gpt2 import Model
 
 # ---------------------------------------------------------------- backends
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Where arrays live and how they are multiplied; everything that differs between NumPy and
-    CuPy.
+    """Where arrays live and how they are multiplied: all that differs between NumPy and CuPy.
 
     xp is the array module; asarray and to_host move arrays there and back to NumPy; plan(config,
     dtype) returns a function that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast;
@@ -58,26 +53,37 @@ class Backend:
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
-    """The backend of that name, "numpy" or "cupy". Raises InputError if there is none or it cannot
-    run here.
+    """The backend of that name, "numpy" or "cupy". Raises InputError if it cannot run here.
 
     kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2"
     is tiles 64 columns wide on 2 threads. exact, for NumPy: a position's logits are the same to the
     last bit however many are computed together. dtype, for CuPy: "float16" halves the weights and
     multiplies in float16.
     """
-    if name not in ("numpy", "cupy"):
-        raise InputError(f"backend {name!r}: expected numpy or cupy")
-    if dtype not in (("float32",) if name == "numpy" else ("float32", "float16")):
-        raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
     if name == "numpy":
-        try:
-            kernel = autotune.kernel_named(kernels)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-        plan = partial(autotune.plan, kernel=kernel, exact=exact)
-        threads = alone if kernel and kernel.threads[-1] == 1 else share
-        return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact)
+        return numpy_backend(kernels, exact, dtype)
+    if name == "cupy":
+        return cupy_backend(exact, dtype)
+    raise InputError(f"backend {name!r}: expected numpy or cupy")
+
+
+def numpy_backend(kernels, exact, dtype):
+    if dtype != "float32":
+        raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
+    try:
+        kernel = autotune.kernel_named(kernels)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    plan = partial(autotune.plan, kernel=kernel, exact=exact)
+    one_thread = kernel and kernel.threads[-1] == 1
+    threads = alone if one_thread else share
+    # NumPy is done when a call returns: there is nothing to wait for
+    return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact)
+
+
+def cupy_backend(exact, dtype):
+    if dtype not in ("float32", "float16"):
+        raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
     if exact:
         raise InputError(
             "exact: expected --backend numpy; what cuBLAS computes for a row depends on the others"
@@ -102,112 +108,85 @@ def kernels_of(model):
     return {"x".join(map(str, w.shape)): str(getattr(w, "kernel", "plain")) for w in weights}
 
 
+# ---------------------------------------------------------------- memory
+
+
+def require_memory(configs, backend, dtype=np.float32, n_texts=1):
+    """Raises InputError if models of these shapes, and their caches for n_texts texts, do not fit
+    into this machine's memory together.
+    """
+    weights = sum(memory.weights_bytes(config, dtype) for config in configs)
+    caches = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
+    require_bytes(weights + caches, backend, "the weights", "use a smaller model")
+
+
+def require_caches(configs, backend, n_texts, dtype=np.float32):
+    """Raises InputError if models that are loaded cannot read so many texts at a time: each text
+    has a cache of its own.
+    """
+    caches = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
+    require_bytes(caches, backend, f"{n_texts} texts together", "use a smaller --batch_size")
+
+
+def require_bytes(needed, backend, what, advice):
+    if backend.name != "numpy":
+        return  # on a GPU, plan sees to that
+    try:
+        memory.require(needed, what)
+    except MemoryError as error:
+        raise InputError(f"{error}; {advice}, or close other programs") from None
+
+
 # ---------------------------------------------------------------- models
 
 
 def build_model(config, read, backend, dtype):
-    """A Model from `read(name) -> array of dtype`, which is asked once for each of config.shapes()."""
+    """A Model from `read(name) -> array of dtype`, which is called once for each name in
+    config.shapes().
+    """
     try:
-        weight, tree = backend.plan(config, dtype), {}
+        lay_out = backend.plan(config, dtype)
     except MemoryError as error:
         raise InputError(f"{error}; choose a smaller model or --backend numpy") from None
+    # "h.0.attn.c_attn.weight" becomes tree["h"]["0"]["attn"]["c_attn"]["weight"]
+    tree = {}
     for name, shape in config.shapes().items():
         *path, leaf = name.split(".")
         branch = tree
         for part in path:
             branch = branch.setdefault(part, {})
-        matrix = len(shape) == 2 and path[0] == "h"
-        branch[leaf] = (weight if matrix else backend.asarray)(read(name))
+        in_block = path[0] == "h"
+        store = lay_out if in_block and len(shape) == 2 else backend.asarray
+        branch[leaf] = store(read(name))
     wte = tree["wte"]["weight"]
-    blocks = [tree["h"][str(i)] for i in range(config.n_layer)]
-    params = {"wte": wte, "wpe": tree["wpe"]["weight"], "blocks": blocks, "ln_f": tree["ln_f"]}
-    return Model(config, params | {"head": weight(wte.T)}, backend)  # one array in two roles
+    params = {
+        "wte": wte,
+        "wpe": tree["wpe"]["weight"],
+        "blocks": [tree["h"][str(i)] for i in range(config.n_layer)],
+        "ln_f": tree["ln_f"],
+        "head": lay_out(wte.T),  # the embedding again, transposed: one array in two roles
+    }
+    return Model(config, params, backend)
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """A Model of that shape with random weights: to measure and test with, its text means nothing."""
-    rng, shapes = np.random.default_rng(seed), config.shapes()
+    """A Model with random weights: to measure and test with, as its text means nothing."""
     require_memory([config], backend, dtype)
+    rng = np.random.default_rng(seed)
+    shapes = config.shapes()
 
     def read(name):
         noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
+        # layer norms scale by about one
         return noise + dtype(1) if re.search(r"ln_\w+\.weight", name) else noise
 
     return build_model(config, read, backend, dtype)
 
 
-def find_folder(size, models_dir=MODELS_DIR, download=False):
-    """The folder of a model given by size or path, or in Hugging Face's cache; fetched first with
-    `download`.
-
-    Somebody at a terminal is asked instead. Raises InputError that says what is there and what to
-    do.
-    """
-    folder = checkpoints.locate(size, models_dir)
-    if folder and (folder != Path(models_dir) / size or not checkpoints.missing_files(folder)):
-        return folder
-    if checkpoints.repository(size) and (found := checkpoints.cached(size)):
-        return found
-    if checkpoints.repository(size):
-        from checkpoints.download import fetch_if_wanted  # only then, as requests is slow to import
-
-        if fetched := fetch_if_wanted(size, models_dir, download):
-            return fetched
-    if folder and size not in checkpoints.REPOSITORIES:
-        return folder  # whoever reads it says what it lacks
-    there = sorted(path.parent.name for path in Path(models_dir).glob("*/model.safetensors"))
-    state = f"there are {', '.join(there)}" if there else "there are none"
-    state = (
-        f"it is incomplete: {folder} lacks {', '.join(checkpoints.missing_files(folder))}"
-        if folder
-        else state
-    )
-    hint = (
-        f"use --download or python main.py download {size}"
-        if size in checkpoints.REPOSITORIES
-        else "put its folder there"
-    )
-    raise InputError(
-        f"no model {size!r} in {models_dir} ({state}): {hint}, or give a folder's path"
-    )
-
-
-def load_encoder(folder):
-    """The Encoder of a checkpoint folder. Raises InputError for files that are missing or do not
-    belong together.
-    """
-    vocabulary = read_json(first_of(folder, "vocab.json", "encoder.json"))
-    path = first_of(folder, "merges.txt", "vocab.bpe")
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-        merges = [
-            tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")
-        ]
-        return Encoder(vocabulary, merges)
-    except ValueError as error:
-        raise InputError(
-            f"{path}: {error}; expected the vocabulary and merges of one tokenizer"
-        ) from None
-
-
-def require_vocabulary(folder, config, encoder):
-    """Raises InputError if a model and the vocabulary beside it do not have as many tokens."""
-    if (n := config.n_vocab) != encoder.n_vocab:
-        raise InputError(
-            f"{folder}: the model has {n} tokens, its vocabulary {encoder.n_vocab}; use the files of one model"
-        )
-
-
-def require_memory(configs, backend, dtype=np.float32):
-    """Raises InputError if models of these shapes do not fit into this machine's memory together."""
-    if backend.name == "numpy":  # on a GPU, plan sees to that
-        memory.require(configs, dtype)
-
-
 def load_model(folder, backend, dtype=np.float32):
     """The Model of a checkpoint folder, its parameters of one dtype. Raises InputError."""
     config = read_config(folder)
-    tensors = checkpoints.open_weights(folder, config)
+    tensors = open_weights(folder, config)
     require_memory([config], backend, dtype)
     return build_model(config, lambda name: tensors[name].read(dtype), backend, dtype)
 
@@ -218,16 +197,21 @@ def load_pair(target_size, draft_size, models_dir, backend, download=False):
     Raises InputError, also for a draft and a target with different vocabularies: token 17 must mean
     the same to both.
     """
-    sizes = [target_size] + ([draft_size] if draft_size not in (None, "ngram") else [])
+    sizes = [target_size]
+    if draft_size not in (None, "ngram"):
+        sizes.append(draft_size)
     folders = [find_folder(size, models_dir, download) for size in sizes]
-    encoder, configs = load_encoder(folders[0]), []
+    encoder = load_encoder(folders[0])
     if any(load_encoder(folder) != encoder for folder in folders[1:]):
         raise InputError(
-            f"draft {draft_size} and target {target_size} have different vocabularies: they cannot pair"
+            f"draft {draft_size} and target {target_size} have different vocabularies: "
+            "they cannot pair"
         )
-    for folder in folders:  # before any weight is read
-        configs.append(read_config(folder))
-        require_vocabulary(folder, configs[-1], encoder)
+    # refuse what does not fit before any weight is read
+    configs = [read_config(folder) for folder in folders]
+    for folder, config in zip(folders, configs):
+        require_vocabulary(folder, config, encoder)
     require_memory(configs, backend)
     models = [load_model(folder, backend) for folder in folders]
-    return models[0], models[1] if models[1:] else None, encoder
+    draft = models[1] if len(models) == 2 else None
+    return models[0], draft, encoder

@@ -1,29 +1,21 @@
-"""python main.py check SIZE_OR_PATH: what is in a checkpoint folder, and whether it is well.
+"""What is in a checkpoint folder, and whether it is well.
 
 Every examination goes on where the one before found something, so that one run names all that is
 wrong; what it finds are lines for people, each with the file it is about and what to do.
 """
 
-import json as json_format
+import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-import checkpoints
 from checkpoints.download import RECORD, read_record, wrong_checksums
-from utils import (
-    MODELS_DIR,
-    SIZES,
-    InputError,
-    find_folder,
-    get_backend,
-    load_encoder,
-    load_model,
-    require_vocabulary,
-)
+from checkpoints.errors import InputError
+from checkpoints.folder import missing_files, open_weights, read_config
+from checkpoints.registry import SIZES
+from checkpoints.vocabulary import load_encoder, require_vocabulary
 
 # of OpenAI's 124M: prompts, the five best next tokens, their logits
 GOLDEN = Path(__file__).with_name("golden_124M.json")
@@ -122,16 +114,13 @@ def examine_tensor(name, tensor):
     return found
 
 
-def examine_logits(folder):
+def examine_logits(folder, load_model):
     """What each golden prompt gives: the five likeliest words, and the largest difference from the
     golden logits.
     """
-    model, encoder, rows = (
-        load_model(folder, get_backend("numpy", "plain")),
-        load_encoder(folder),
-        [],
-    )
-    for golden in json_format.loads(GOLDEN.read_text()):
+    model, encoder = load_model(folder), load_encoder(folder)
+    rows = []
+    for golden in json.loads(GOLDEN.read_text()):
         logits = model.read(golden["ids"], model.new_cache())[0]
         difference = float(abs(logits[golden["top"]] - golden["logits"]).max())
         words = [encoder.decode([i]) for i in np.argsort(-logits)[:5]]
@@ -148,11 +137,14 @@ def is_named_124M(folder):
     )
 
 
-def examine(folder, against=None):
-    """Everything the command reports of a folder, as one object."""
+def examine(folder, load_model, against=None):
+    """Everything there is to report of a folder, as one object that JSON can hold.
+
+    load_model(folder) gives the model to compare with OpenAI's 124M; `against` is the folder of
+    another model that is to have the same vocabulary.
+    """
     problems = [
-        f"{folder}: has no {name}; a model folder needs it"
-        for name in checkpoints.missing_files(folder)
+        f"{folder}: has no {name}; a model folder needs it" for name in missing_files(folder)
     ]
     report = {
         "folder": str(folder),
@@ -165,7 +157,7 @@ def examine(folder, against=None):
     problems += examine_files(folder)
     encoder = attempt(problems, examine_vocabulary, folder)
     report["vocabulary"] = encoder and encoder.n_vocab
-    config = attempt(problems, checkpoints.read_config, folder)
+    config = attempt(problems, read_config, folder)
     if config:
         report |= {
             "config": vars(config),
@@ -173,13 +165,13 @@ def examine(folder, against=None):
         }
         if encoder:
             attempt(problems, require_vocabulary, folder, config, encoder)
-        tensors = attempt(problems, checkpoints.open_weights, folder, config) or {}
+        tensors = attempt(problems, open_weights, folder, config) or {}
         for name in tqdm(tensors, desc="tensors", leave=False, disable=None):
             report["tensors"].append(examine_tensor(name, tensors[name]))
         problems += [found["problem"] for found in report["tensors"] if found["problem"]]
         if tensors and not problems and config == SIZES["124M"]:
             tolerance = max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
-            report["golden"] = attempt(problems, examine_logits, folder)
+            report["golden"] = attempt(problems, examine_logits, folder, load_model)
             right = report["golden"] and all(
                 row["difference"] <= tolerance for row in report["golden"]
             )
@@ -194,75 +186,3 @@ def examine(folder, against=None):
         if encoder and other and not report["pairs"]:
             problems.append(f"{folder} and {against} have different vocabularies: they cannot pair")
     return report | {"problems": problems, "well": not problems}
-
-
-def show(report):
-    """The same for people."""
-    print(f"{report['folder']}\nfrom {report['origin']}")
-    if report["config"]:
-        shape = ", ".join(f"{name} {value}" for name, value in report["config"].items())
-        print(f"shape: {shape}" + (f" (that of {report['size']})" if report["size"] else ""))
-    if report["vocabulary"]:
-        print(f"vocabulary: {report['vocabulary']} tokens, gives texts back")
-    if report["tensors"]:
-        print(
-            f"\n{'tensor':<24} {'shape':<14} {'stored as':<10} {'checksum':<12} {'mean':>9} {'spread':>9}"
-        )
-    for found in report["tensors"]:
-        figures = [
-            "-" if found[name] is None else f"{found[name]:.4f}" for name in ("mean", "deviation")
-        ]
-        shape = " x ".join(map(str, found["shape"]))
-        print(
-            f"{found['name']:<24} {shape:<14} {found['dtype']:<10} {found['checksum']:<12} {figures[0]:>9} {figures[1]:>9}"
-        )
-    for row in report["golden"] or ():
-        print(f"\n{row['prompt']!r} goes on with {', '.join(map(repr, row['top_five']))}", end="")
-        print(f"; its golden logits are {row['difference']:.2g} away", end="")
-    if report["golden"]:
-        print(
-            "\n\nThese are"
-            + ("" if report["is_openai_124M"] else " not")
-            + " the weights of OpenAI's 124M."
-        )
-    if "pairs" in report and report["pairs"]:
-        print("\nThe two can pair: they have one vocabulary.")
-    n = len(report["problems"])
-    print("\nAll is well." if report["well"] else f"\n{n} problem{'s' if n > 1 else ''}:")
-    for problem in report["problems"]:
-        print(f"  {problem}")
-
-
-def check(*size_or_path, models_dir=MODELS_DIR, against="", json=False):
-    """Examine a checkpoint: its files, tensors, checksums, vocabulary, and for OpenAI's 124M what
-    it predicts.
-
-    Give a size in models_dir, or a folder. The exit code is 0 when all is well, 1 when something is
-    not.
-
-    Args:
-        models_dir: where the folders of the sizes are
-        against: another size or folder: could the two be draft and target?
-        json: print one JSON object and nothing else
-    """
-    if len(size_or_path) != 1:
-        raise InputError(
-            f"check: expected one size or folder, not {len(size_or_path)}; for a pair, use check A --against B"
-        )
-    folders = [
-        folder_of(size, models_dir) for size in (*size_or_path, *([against] if against else []))
-    ]
-    report = examine(*folders)
-    if json:
-        print(json_format.dumps(report))
-    else:
-        show(report)
-    if not report["well"]:
-        sys.exit(1)
-
-
-def folder_of(size, models_dir):
-    """The folder of a model, also one that is incomplete: saying what it lacks is what the
-    examination is for.
-    """
-    return checkpoints.locate(size, models_dir) or find_folder(size, models_dir)

@@ -1,5 +1,4 @@
-"""python main.py download 124M 355M: checkpoints from OpenAI or Hugging Face, over connections that
-break.
+"""Downloads of checkpoints from OpenAI or Hugging Face, over connections that break.
 
 A file arrives as NAME.part and is renamed when it is whole: of the size the server states, with the
 checksum it states, and sound by what the file itself says (JSON that parses, a header that fits the
@@ -15,7 +14,6 @@ import contextlib
 import email.utils
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -26,11 +24,11 @@ from pathlib import Path
 import requests
 from tqdm import tqdm
 
-import checkpoints
-from checkpoints import REPOSITORIES, InputError, read_json
-from checkpoints.formats import safetensors
-from checkpoints.formats import tf_checkpoint as tensorflow
-from utils import MODELS_DIR, SIZES
+from checkpoints.errors import InputError
+from checkpoints.files import read_json
+from checkpoints.folder import missing_files
+from checkpoints.formats import safetensors, tf_checkpoint
+from checkpoints.registry import REPOSITORIES, gigabytes, repository
 
 try:
     import fcntl
@@ -242,9 +240,9 @@ def check_whole(part, name, said):
         elif name.endswith(".safetensors"):
             safetensors.read_table(part)
         elif name.endswith(".index"):
-            tensorflow.read_entries(part.read_bytes())
+            tf_checkpoint.read_entries(part.read_bytes())
         elif name == DATA:
-            for tensor in tensorflow.read_table(
+            for tensor in tf_checkpoint.read_table(
                 part.with_name("model.ckpt.index"), data=part
             ).values():
                 tensor.verify()
@@ -330,7 +328,7 @@ def from_openai(size, get):
 
 
 def from_hugging_face(size, get):
-    base = f"{(os.environ.get('HF_ENDPOINT') or HUGGING_FACE).rstrip('/')}/{checkpoints.repository(size)}/resolve/main"
+    base = f"{(os.environ.get('HF_ENDPOINT') or HUGGING_FACE).rstrip('/')}/{repository(size)}/resolve/main"
     for name in ("config.json", "vocab.json", "merges.txt"):
         get(f"{base}/{name}", name)
     try:
@@ -386,7 +384,7 @@ def fetch_model(size, models_dir, source="auto", **options):
         locked(folder),
         tqdm(unit="B", unit_scale=True, unit_divisor=1000, leave=False, disable=None) as bar,
     ):
-        if not checkpoints.missing_files(folder):
+        if not missing_files(folder):
             return folder
         record = read_record(folder)
 
@@ -414,13 +412,6 @@ def fetch_model(size, models_dir, source="auto", **options):
     return folder
 
 
-def gigabytes(size):
-    """How large a download is, in words: the float32 weights; other repositories do not say before."""
-    if size not in SIZES:
-        return "size unknown"
-    return f"{4 * sum(map(math.prod, SIZES[size].shapes().values())) / 1e9:.1f} GB"
-
-
 def fetch_if_wanted(size, models_dir, download):
     """Fetch a model if `download` says so, or the person at the terminal. Returns its folder, or
     None.
@@ -435,40 +426,3 @@ def fetch_if_wanted(size, models_dir, download):
         print(f"download {size} ({gigabytes(size)})? [y/N] ", end="", file=sys.stderr, flush=True)
         download = sys.stdin.readline().strip().lower() in ("y", "yes")
     return fetch_model(size, models_dir) if download else None
-
-
-def download(*sizes, models_dir=MODELS_DIR, source="auto"):
-    """Fetch models: from OpenAI or Hugging Face, or not at all where Hugging Face's cache on this
-    machine has them.
-
-    Give sizes (82M, 124M, 355M, 774M, 1558M) or Hugging Face repositories of GPT-2s (owner/name).
-    What was begun before goes on; a mirror is set by the environment variables GPT2_OPENAI_ENDPOINT
-    and HF_ENDPOINT.
-
-    Args:
-        models_dir: where the folders of the sizes are
-        source: auto, which is OpenAI and then Hugging Face, or openai, or huggingface
-    """
-    if not sizes:
-        raise InputError(
-            f"download: expected sizes, of {', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name"
-        )
-    if source not in ("auto", *SOURCES):
-        raise InputError(f"--source {source!r}: expected auto, {' or '.join(SOURCES)}")
-    for size in sizes:
-        if not checkpoints.repository(size):
-            raise InputError(
-                f"download {size!r}: expected one of {', '.join(REPOSITORIES)}, or a repository as owner/name"
-            )
-    for size in sizes:
-        if (
-            checkpoints.missing_files(Path(models_dir) / size)
-            and source == "auto"
-            and (found := checkpoints.cached(size))
-        ):
-            print(f"{size}: in Hugging Face's cache, {found}")
-            continue
-        folder = fetch_model(size, models_dir, source)
-        print(
-            f"{size}: {folder}, {sum(path.stat().st_size for path in folder.iterdir()) / 1e9:.2f} GB"
-        )

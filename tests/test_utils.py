@@ -306,8 +306,8 @@ DAMAGED_HEADERS = {  # what is wrong: (what the message names, how to get there)
     "a negative shape": ("wte.weight", with_entry("wte.weight", shape=[-259, -8])),
     "a dtype that is a list": ("header", with_entry("wte.weight", dtype=["F32"])),
     "a dtype of another width": ("wte.weight", with_entry("wte.weight", dtype="F16")),
-    "an unknown dtype": ("wte.weight is I32", with_entry("wte.weight", dtype="I32")),
-    "no dtype": ("wte.weight is None", with_entry("wte.weight", dtype=None)),
+    "an unread dtype": ("wte.weight is I32", with_entry("wte.weight", dtype="I32")),
+    "no dtype": ("'wte.weight' is None", with_entry("wte.weight", dtype=None)),
     "offsets past the end": (
         "wte.weight",
         with_entry("wte.weight", data_offsets=[10**30, 10**30 + 259 * 8 * 4]),

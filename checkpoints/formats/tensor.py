@@ -1,50 +1,25 @@
-"""What every checkpoint comes down to, whatever its format: files, and named tensors that lie in
-them.
-"""
+"""What every checkpoint comes down to, whatever its format: named tensors that lie in files."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from checkpoints.errors import InputError
 from checkpoints.formats.crc32c import crc32c
 
 # as they are stored
 DTYPES = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
-
-
-class InputError(ValueError):
-    """Something the user gave cannot be used. The message is one line: what it was, what was
-    expected, what to do.
-    """
-
-
-def read_json(path, kind=dict):
-    """The JSON value in a file, which must be of the given kind. Raises InputError."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({str(error).splitlines()[0]})") from None
-    if not isinstance(value, kind):
-        raise InputError(f"{path}: expected a JSON {'object' if kind is dict else kind.__name__}")
-    return value
-
-
-def first_of(folder, *names):
-    """The first of these files that is in the folder. Raises InputError if none is."""
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise InputError(f"{folder}: has no {' or '.join(names)}; a model folder needs one")
+MOST_AXES = 32  # of a shape in a file; more only serve to make a product of sizes huge
+ROWS = 1024  # compared at a time
 
 
 @dataclass(frozen=True)
 class Tensor:
     """Where an array lies: numbers of `dtype` from byte `offset` of a file on.
 
-    dtype is one of DTYPES, or what the file calls one that is none of them: such a tensor may be
-    there, and is not read. crc32c is the checksum that the file states of its bytes, or None.
+    dtype is one of DTYPES, or another name for a tensor that may be there but cannot be read.
+    crc32c is the checksum that the file states of its bytes, or None.
     """
 
     path: Path
@@ -73,9 +48,7 @@ class Tensor:
         """The tensor as an array of `dtype`, in memory. Raises InputError for one that holds NaN or
         infinity.
         """
-        array = self.stored()
-        if self.dtype == "bfloat16":  # the upper half of a float32
-            array = (array.astype(np.uint32) << 16).view(np.float32)
+        array = numbers(self.stored(), self.dtype)
         with np.errstate(over="ignore"):
             array = np.array(array, dtype=dtype, order="C", subok=False)
         if array.size and not np.isfinite([array.min(), array.max()]).all():
@@ -90,5 +63,23 @@ class Tensor:
         """
         if self.crc32c is not None and crc32c(self.stored()) != self.crc32c:
             raise InputError(
-                f"{self.path}: the bytes of {self.name} do not match their checksum; fetch the file again"
+                f"{self.path}: the bytes of {self.name} do not match their checksum; "
+                "fetch the file again"
             )
+
+
+def numbers(array, dtype):
+    """Stored numbers as NumPy can compute with them: bfloat16 is the upper half of a float32."""
+    if dtype == "bfloat16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array
+
+
+def same_numbers(a, b):
+    """Whether two tensors of one shape hold the same numbers, however each stores them."""
+    rows_a, rows_b = a.stored(), b.stored()
+    for first in range(0, len(rows_a), ROWS):  # a copy of some rows at a time
+        rows = slice(first, first + ROWS)
+        if not np.array_equal(numbers(rows_a[rows], a.dtype), numbers(rows_b[rows], b.dtype)):
+            return False
+    return True

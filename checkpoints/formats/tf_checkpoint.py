@@ -20,8 +20,9 @@ import re
 
 import numpy as np
 
+from checkpoints.errors import InputError
 from checkpoints.formats.crc32c import crc32c
-from checkpoints.formats.tensor import DTYPES, InputError, Tensor
+from checkpoints.formats.tensor import DTYPES, Tensor
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48

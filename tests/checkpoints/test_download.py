@@ -25,7 +25,8 @@ from tqdm import tqdm
 import main
 import utils
 from checkpoints import download
-from checkpoints.formats import tf_checkpoint as tensorflow
+from checkpoints.formats import tf_checkpoint
+from checkpoints.registry import gigabytes
 from gpt2 import Config
 
 CONTENT = bytes(np.random.default_rng(0).integers(256, size=9000, dtype=np.uint8))
@@ -641,7 +642,7 @@ def test_at_a_terminal_it_asks(sources, capsys, tmp_path, monkeypatch, answer, w
         assert not wanted
     out, err = capsys.readouterr()
     assert "download 124M (0.5 GB)? [y/N]" in err and out == ""
-    assert download.gigabytes("355M") == "1.4 GB"
+    assert gigabytes("355M") == "1.4 GB"
 
 
 @pytest.mark.parametrize("name", ["models--openai-community--gpt2", "models--gpt2"])
@@ -694,7 +695,7 @@ def test_two_processes_fetch_a_file_once(sources, tmp_path):
     ends = [process.communicate(timeout=60) for process in processes]
     assert all(process.returncode == 0 for process in processes), ends
     assert len(sources.requests) == len(download.OPENAI_FILES) + 1  # the one that went on
-    assert tensorflow.read_table(tmp_path / "m" / "124M" / "model.ckpt.index")
+    assert tf_checkpoint.read_table(tmp_path / "m" / "124M" / "model.ckpt.index")
     assert (tmp_path / "m" / "124M" / download.DATA).read_bytes() == (
         FOLDER / download.DATA
     ).read_bytes()

@@ -21,6 +21,7 @@ import main
 import utils
 from backends import memory
 from checkpoints import doctor
+from checkpoints.folder import weights_path
 from encoder import Encoder
 from gpt2 import Config
 from sampling import Filter, autoregressive
@@ -97,7 +98,7 @@ def test_a_pickle_is_never_opened(folder, name, monkeypatch):
 def test_a_folder_of_safetensors_comes_before_openais(folder):
     for path in TF.glob("model.ckpt.*"):
         shutil.copy(path, folder)
-    assert checkpoints.weights_path(folder).name == "model.safetensors"
+    assert weights_path(folder).name == "model.safetensors"
 
 
 # ---------------------------------------------------------------- memory
@@ -163,12 +164,28 @@ def test_how_much_memory_there_is(tmp_path, monkeypatch, machine):
 
 def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 7e9)
-    with pytest.raises(
-        utils.InputError,
-        match=r"need 6\.8 GB of memory|need 7\.\d GB of memory, 7\.0 GB are available",
-    ):
-        memory.require([utils.SIZES["1558M"], utils.SIZES["124M"]], np.float32)
-    memory.require([utils.SIZES["774M"]], np.float32)
+    with pytest.raises(utils.InputError, match=r"need 7\.\d GB of memory, 7\.0 GB are available"):
+        utils.require_memory([utils.SIZES["1558M"], utils.SIZES["124M"]], NUMPY)
+    utils.require_memory([utils.SIZES["774M"]], NUMPY)
+
+
+@pytest.mark.parametrize("n_texts", [3000, 10**22, 10**400])
+def test_texts_together_are_weighed_by_their_caches(monkeypatch, n_texts):
+    config = utils.SIZES["124M"]  # a cache of 75 MB
+    monkeypatch.setattr(memory, "available", lambda: 7e9)
+    utils.require_caches([config], NUMPY, 90)
+    utils.require_memory([config], NUMPY, n_texts=80)
+    with pytest.raises(utils.InputError, match="7.0 GB are available; use a smaller --batch_size"):
+        utils.require_caches([config], NUMPY, n_texts)
+    with pytest.raises(utils.InputError, match="7.0 GB are available; use a smaller model"):
+        utils.require_memory([config], NUMPY, n_texts=n_texts)
+
+
+def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 6e9)
+    monkeypatch.setattr(np.random, "default_rng", None)
+    with pytest.raises(utils.InputError, match=r"need 6\.\d GB of memory, 6\.0 GB are available"):
+        utils.random_model(utils.SIZES["1558M"], NUMPY)
 
 
 def test_a_pair_is_weighed_together(folder, tmp_path, monkeypatch):

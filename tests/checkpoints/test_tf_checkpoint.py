@@ -20,7 +20,7 @@ from toys import NUMPY, random_tensors, write_checkpoint
 
 import checkpoints
 import utils
-from checkpoints.formats import tf_checkpoint as tensorflow
+from checkpoints.formats import tf_checkpoint
 from checkpoints.formats.crc32c import crc32c
 from gpt2 import Config
 
@@ -117,7 +117,7 @@ def test_every_byte_of_the_index(folder, seed):
             if outcome(folder) is None:
                 harmless.add(i)
     footer = len(raw) - 48
-    (offset, size), _ = tensorflow.varints(raw, footer, 2)
+    (offset, size), _ = tf_checkpoint.varints(raw, footer, 2)
     assert harmless <= {*range(offset, offset + size + 5), *range(footer, footer + 40)}
 
 
@@ -154,14 +154,14 @@ def test_every_truncation_of_the_data(folder):
         with path.open("r+b") as file:
             file.truncate(length)
         with pytest.raises(utils.InputError, match="truncated"):
-            tensorflow.read_table(folder / INDEX)
+            tf_checkpoint.read_table(folder / INDEX)
 
 
 @given(raw=st.binary(max_size=300))
 def test_bytes_that_are_no_table(raw):
-    for ending in (b"", tensorflow.MAGIC.to_bytes(8, "little")):
+    for ending in (b"", tf_checkpoint.MAGIC.to_bytes(8, "little")):
         with pytest.raises((ValueError, IndexError)):
-            tensorflow.read_entries(raw + ending)
+            tf_checkpoint.read_entries(raw + ending)
 
 
 # ---------------------------------------------------------------- indexes as they could be, written here
@@ -197,7 +197,7 @@ def table(entries, compression=b"\0"):
         data = data[:-5] + compression + masked(data[:-5] + compression)
     index = block([(entries[-1][0], varint(0) + varint(len(data) - 5))])
     footer = varint(0) + varint(0) + varint(len(data)) + varint(len(index) - 5)
-    return data + index + footer.ljust(40, b"\0") + tensorflow.MAGIC.to_bytes(8, "little")
+    return data + index + footer.ljust(40, b"\0") + tf_checkpoint.MAGIC.to_bytes(8, "little")
 
 
 def entry(dtype=1, shape=(4,), shard=0, offset=0, size=16, more=b""):
@@ -240,13 +240,13 @@ def test_an_index_that_cannot_be_right(folder, said):
     for i in range("00002" in said):
         shutil.copy(folder / DATA, folder / "model.ckpt.data-00000-of-00002")
     with pytest.raises(utils.InputError, match=re.escape(said)):
-        tensorflow.read_table(folder / INDEX)
+        tf_checkpoint.read_table(folder / INDEX)
 
 
 def test_a_compressed_table(folder):
     (folder / INDEX).write_bytes(table([HEADER, (G, entry())], compression=b"\1"))
     with pytest.raises(utils.InputError, match="compressed"):
-        tensorflow.read_table(folder / INDEX)
+        tf_checkpoint.read_table(folder / INDEX)
 
 
 def test_other_tensors_may_be_there_but_are_no_gpt2(folder):
@@ -254,7 +254,7 @@ def test_other_tensors_may_be_there_but_are_no_gpt2(folder):
     (folder / INDEX).write_bytes(
         table([HEADER, (b"global_step", entry(dtype=9, shape=(), size=8)), (G, entry(offset=8))])
     )
-    found = tensorflow.read_table(folder / INDEX)
+    found = tf_checkpoint.read_table(folder / INDEX)
     assert found["ln_f.weight"].shape == (4,)
     with pytest.raises(utils.InputError, match="type 9; expected"):
         found["global_step.weight"].read(np.float32)
@@ -273,7 +273,9 @@ def test_dtypes(folder, dtype, code):
     (folder / DATA).write_bytes(raw.tobytes())
     (folder / INDEX).write_bytes(table([HEADER, (G, entry(dtype=code, size=raw.nbytes))]))
     np.testing.assert_array_equal(
-        tensorflow.read_table(folder / INDEX)["ln_f.weight"].read(np.float32), expected, strict=True
+        tf_checkpoint.read_table(folder / INDEX)["ln_f.weight"].read(np.float32),
+        expected,
+        strict=True,
     )
 
 

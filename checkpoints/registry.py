@@ -1,0 +1,43 @@
+"""The models this project knows by name: their shapes, where they are published, where they lie."""
+
+import math
+import os
+import re
+from pathlib import Path
+
+from gpt2 import Config
+
+MODELS_DIR = os.environ.get("GPT2_MODELS_DIR") or str(
+    Path(__file__).resolve().parents[1] / "models"
+)
+
+SIZES = {
+    "82M": Config(50257, 1024, 768, 12, 6),
+    "124M": Config(50257, 1024, 768, 12, 12),
+    "355M": Config(50257, 1024, 1024, 16, 24),
+    "774M": Config(50257, 1024, 1280, 20, 36),
+    "1558M": Config(50257, 1024, 1600, 25, 48),
+}
+
+REPOSITORIES = {  # on Hugging Face
+    "82M": "distilbert/distilgpt2",
+    "124M": "openai-community/gpt2",
+    "355M": "openai-community/gpt2-medium",
+    "774M": "openai-community/gpt2-large",
+    "1558M": "openai-community/gpt2-xl",
+}
+
+
+def repository(size):
+    """The Hugging Face repository of a size, or "owner/name" itself; None for what is neither."""
+    if size in REPOSITORIES:
+        return REPOSITORIES[size]
+    return size if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", size, re.ASCII) else None
+
+
+def gigabytes(size):
+    """The size of a download in words: that of the float32 weights, where the shape is known."""
+    if size not in SIZES:
+        return "size unknown"
+    n_weights = sum(math.prod(shape) for shape in SIZES[size].shapes().values())
+    return f"{4 * n_weights / 1e9:.1f} GB"

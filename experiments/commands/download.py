@@ -1,0 +1,43 @@
+"""python main.py download 124M 355M: fetch models from OpenAI or Hugging Face."""
+
+from pathlib import Path
+
+from checkpoints.download import SOURCES, fetch_model
+from checkpoints.folder import missing_files
+from checkpoints.registry import REPOSITORIES, repository
+from checkpoints.search import cached
+from utils import MODELS_DIR, InputError
+
+
+def download(*sizes, models_dir=MODELS_DIR, source="auto"):
+    """Fetch models: from OpenAI or Hugging Face, or not at all where Hugging Face's cache on this
+    machine has them.
+
+    Give sizes (82M, 124M, 355M, 774M, 1558M) or Hugging Face repositories of GPT-2s (owner/name).
+    An interrupted download continues where it stopped; the environment variables
+    GPT2_OPENAI_ENDPOINT and HF_ENDPOINT set a mirror.
+
+    Args:
+        models_dir: where the folders of the sizes are
+        source: auto, which is OpenAI and then Hugging Face, or openai, or huggingface
+    """
+    known = ", ".join(REPOSITORIES)
+    if not sizes:
+        raise InputError(
+            f"download: expected sizes, of {known}, or Hugging Face repositories as owner/name"
+        )
+    if source not in ("auto", *SOURCES):
+        raise InputError(f"--source {source!r}: expected auto, {' or '.join(SOURCES)}")
+    for size in sizes:
+        if not repository(size):
+            raise InputError(
+                f"download {size!r}: expected one of {known}, or a repository as owner/name"
+            )
+    for size in sizes:
+        wanted = missing_files(Path(models_dir) / size) and source == "auto"
+        if wanted and (found := cached(size)):
+            print(f"{size}: in Hugging Face's cache, {found}")
+            continue
+        folder = fetch_model(size, models_dir, source)
+        n_bytes = sum(path.stat().st_size for path in folder.iterdir())
+        print(f"{size}: {folder}, {n_bytes / 1e9:.2f} GB")
