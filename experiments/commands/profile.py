@@ -62,18 +62,27 @@ def median_seconds(run, repeats, synchronize=lambda: None):
 
 
 def streaming_reads(n_bytes):
-    """Ways to read memory that the caches cannot hold, {name: function}: three, on one thread and
-    on all.
+    """Ways to read memory that the caches cannot hold, {name: function}; the fastest is the limit.
+
+    Each reduces an array to a few numbers, on one thread and on all: no product of a model can
+    read its weights faster. NumPy asks the system for huge pages behind so large an array.
     """
     memory, vector = np.ones((n_bytes // 4096, 1024), np.float32), np.ones(1024, np.float32)
-    reads = (np.max, lambda share: share @ vector, lambda share: share.ravel() @ share.ravel())
+    reads = {
+        "max": np.max,
+        "product": lambda part: part @ vector,
+        "or": lambda part: np.bitwise_or.reduce(part.view(np.int64), axis=None),
+    }
     pool = ThreadPoolExecutor(N_THREADS)
 
-    def run(read, shares):
-        return lambda: list(pool.map(read, shares))
+    def run(read, parts):
+        return lambda: list(pool.map(read, parts))
 
-    ways = itertools.product(reads, ([memory], np.array_split(memory, N_THREADS)))
-    return {f"stream {i}": run(*way) for i, way in enumerate(ways)}
+    ways = itertools.product(reads, {1, N_THREADS})
+    return {
+        f"{name}, {n_threads} threads": run(reads[name], np.array_split(memory, n_threads))
+        for name, n_threads in ways
+    }
 
 
 def bytes_of_a_pass(model):
