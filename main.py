@@ -1,8 +1,9 @@
-"""The command line: python main.py writes a text twice, autoregressively and speculatively, and
-compares.
+"""The command line: python main.py continues a prompt twice, autoregressively and speculatively,
+and compares the two.
 
-This file parses, calls and prints; the algorithm lives in sampling.py. A value that cannot be used
-ends the program with one line on stderr and exit code 2.
+`generate` shows the job from top to bottom: load the pair of models, decode both ways, compare. The
+algorithm is in sampling.py; the other commands are in experiments/commands. A value that cannot be
+used ends the program with one line on stderr and exit code 2.
 """
 
 import importlib
@@ -10,22 +11,29 @@ import json as json_format
 import signal
 import sys
 
+VERSION = "1.0.0"
+
 if __name__ == "__main__":
     # until there is something to interrupt, Ctrl-C just ends the program
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, so it comes before NumPy
-
 try:
-    import utils
-    from experiments.cli.flags import call, exit_code, script
+    # isort: off
+    import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
+    from experiments.cli.exit_codes import exit_code, script
+    from experiments.cli.flags import call
+    from experiments.cli.texts import DEFAULT, check_job, choose_texts
+    from experiments.decoding.settings import Settings
 except ModuleNotFoundError as missing:
-    print(
-        f"error: {missing.name} is not installed: pip install -r requirements.txt", file=sys.stderr
-    )
+    if missing.name.split(".")[0] in ("backends", "experiments"):
+        hint = "Python does not look beside main.py: unset PYTHONSAFEPATH, leave out -P"
+    else:
+        hint = "pip install -r requirements.txt"
+    print(f"error: {missing.name} is not installed: {hint}", file=sys.stderr)
     sys.exit(2)
 
-COMMANDS = {  # in which module; imported when asked for
+# {command: its module}, imported when asked for
+COMMANDS = {
     "generate": __name__,
     "chat": "experiments.commands.chat",
     "profile": "experiments.commands.profile",
@@ -40,145 +48,117 @@ COMMANDS = {  # in which module; imported when asked for
 }
 
 
-# flags that are no setting of a text
-HOW = ("prompts", "download", "batch_size", "out", "verbose", "json")
-
-
 def generate(
-    prompt=("Once upon a time",),
+    settings: Settings,
+    prompt=DEFAULT,
     prompts="",
-    n_tokens_to_generate=60,
-    draft_model_size="0.7M",
-    target_model_size="7M",
-    models_dir=utils.MODELS_DIR,
+    prompt_ids="",
     download=False,
-    K="4",
-    draft_confidence=0.0,
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    coupled=False,
-    seed=123,
-    stop="",
-    mode="both",
-    mistake="",
     batch_size=8,
     out="",
-    stream=False,
-    trace=False,
-    report="",
-    backend="numpy",
-    dtype="float32",
-    kernels="auto",
-    exact=False,
     verbose=False,
     json=False,
 ):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
-    Args:
+    Text:
         prompt: the text to continue, or - for standard input; <|endoftext|> in it is ordinary text;
             may be given again
         prompts: a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; also
-            .gz and .bz2
-        n_tokens_to_generate: how many tokens, unless <|endoftext|>, the stop string or the end of
-            the context comes first
-        draft_model_size: a size in models_dir, a folder, or ngram, which looks up what followed in
-            the text itself
-        target_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
+            .gz and .bz2. Prompts that are too long are skipped, and named on stderr
+        prompt_ids: the prompt as token ids, such as 1,2,3
+
+    Models:
         download: fetch what is missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face repository
             as owner/name
-        K: how many tokens are drafted in a round; auto chooses anew each round, from acceptance and
-            what one text's rounds cost
-        draft_confidence: end a draft where its model gives no token as much probability
-        temperature: 0 is greedy decoding
-        top_k: sample from this many of the likeliest tokens; 0 is all
-        top_p: sample from the fewest likeliest tokens that reach this probability
-        coupled: draft and target share the noise of each position, so that the two texts are the
-            same at any temperature
-        seed: of the random draws; with several prompts, of the first, and one more for each after
-            it. The same seed gives the
-            same text, but with K auto, which depends on what passes take
-        stop: end with the token that completes this string
-        mode: both, autoregressive or speculative
-        mistake: one of the museum's (python main.py mistakes) for the speculative decoder to make
-        batch_size: of several prompts, how many are decoded together
+
+    Output:
         out: write the JSON objects of several prompts to this file, a line each; goes on where an
             interrupted run ended
-        stream: print the text while it is written
-        trace: print the speculative text round by round, each token marked by where it came from;
-            not with json
-        report: write the speculative run to this .html file, with the numbers of every decision, to
-            look at in a browser
-        backend: numpy or cupy
-        dtype: float32, or float16 with cupy
-        kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64
-            columns on 2 threads
-        exact: let no bit of a logit depend on how many tokens share a pass, so that greedy texts
-            are identical even at a tie
-        verbose: say on stderr which kernels were chosen
         json: print one JSON object and nothing else; a line each for several prompts
+        verbose: say on stderr which kernels were chosen
+
+    Machine:
+        batch_size: of several prompts, how many are decoded together
+
+    Examples:
+        python main.py --prompt "Once upon a time" --K 4 --trace
+        python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
     Other commands, each with --help: chat, profile, benchmark, record, replay, advise, throughput,
-    mistakes, download, check
+    mistakes, download, check.
     """
-    settings = locals()
-    from experiments.decoding.recorder import Watch
-    from experiments.decoding.running import streaming
-    from experiments.decoding.session import Generation
-    from experiments.decoding.settings import choose_texts, parse_K
+    from experiments.decoding.decoders import decode
+    from experiments.decoding.session import Session, load_models
+    from experiments.proving.mistakes import committing
     from experiments.showing.page import write_report
-    from experiments.showing.text import show_comparison, show_run, show_together, title
-    from experiments.showing.trace import Trace
+    from experiments.showing.text import (
+        new_show,
+        note_room,
+        show_comparison,
+        show_run,
+        show_together,
+        title,
+    )
 
-    texts = choose_texts(**settings)
-    # and what does not change a text is no setting of it
-    own = {"K": parse_K(K), "prompt": texts[0]}
-    settings = {name: own.get(name, value) for name, value in settings.items() if name not in HOW}
-    run = Generation(settings, json, download)
+    check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json)
+    texts = choose_texts(prompt, prompts)
+
+    # load the pair of models
+    if settings.mistake:
+        decode = committing(settings.mistake, decode)
+    session = Session(settings, load_models(settings, download), decode)
     if verbose:
-        print(*run.kernels(), sep="\n", file=sys.stderr)
-    if len(texts) > 1 or prompts or out:
-        return show_together(run, texts, batch_size, out, json)
-    text, watch = texts[0], Watch(coupled) if trace or report or coupled else None
-    runs, ids = {}, run.prompt_ids(text)
-    for decoder in run.decoders:
-        # warm-up: new memory is slow the first time
-        list(run.rounds(decoder, ids, seed, watch, n_tokens=2))
-        traced, begin, show = (
-            trace and decoder == "speculative",
-            f"Text = {run.encoder.decode(ids)}",
-            None,
-        )
-        if not json:
-            print(title(f"{decoder.capitalize()} Decode"))
-            show = (
-                Trace(watch, run.encoder)
-                if traced
-                else streaming(run.encoder, begin)
-                if stream
-                else None
-            )
-        runs[decoder] = run.run(decoder, ids, seed, show, watch)
-        if not json:
-            show_run(runs[decoder], "" if stream and not traced else begin)
-    results = run.summary(text, ids, seed, runs)
-    if report:
-        write_report(report, results["settings"], ids, watch.notes, results, run.encoder)
-    if json:
-        print(json_format.dumps(results))
+        print(*session.kernels(), sep="\n", file=sys.stderr)
+    if prompt_ids:
+        chosen = [session.prompt_of_ids(prompt_ids)]
     else:
-        show_comparison(results)
-        print(f"Report: {report}\n" if report else "", end="")
+        chosen = session.prompts(texts, file=prompts)
+    for one in chosen:
+        note_room(one, settings.n_tokens_to_generate, session.target.config.n_ctx)
+    if prompts or out or len(chosen) > 1:
+        return show_together(session, chosen, batch_size, out, json)
+
+    # decode both ways
+    (prompt,) = chosen
+    results, watch = {}, session.new_watch()
+    for decoder in settings.decoders:
+        session.warm_up(decoder, prompt)
+        if json:
+            results[decoder] = session.run(decoder, prompt, None, watch)
+            continue
+        print(title(f"{decoder.capitalize()} Decode"))
+        show = new_show(session, decoder, prompt, watch)
+        results[decoder] = session.run(decoder, prompt, show, watch)
+        show_run(session, prompt, results[decoder], show)
+
+    # compare the texts and their times
+    summary = session.summary(prompt, results)
+    if settings.report:
+        page = (summary["settings"], prompt.ids, watch.notes, summary, session.encoder)
+        write_report(settings.report, *page)
+    if json:
+        print(json_format.dumps(summary))
+    else:
+        show_comparison(summary)
+        if settings.report:
+            print(f"Report: {settings.report}")
+
+
+def run(arguments):
+    """Run one command; without its name, generate."""
+    if arguments == ["--version"]:
+        print(VERSION)
+        return
+    name = "generate"
+    if arguments and arguments[0] in COMMANDS:
+        name, *arguments = arguments
+    call(getattr(importlib.import_module(COMMANDS[name]), name), arguments)
 
 
 def main(arguments):
-    """Run one command; without its name, generate. Returns the exit code."""
-    name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "generate"
-    return exit_code(
-        lambda: call(getattr(importlib.import_module(COMMANDS[name]), name), arguments)
-    )
+    """Run one command. Returns the exit code."""
+    return exit_code(lambda: run(arguments))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ ENVIRONMENT = {
 END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 FLAGS = [*flags_of(main.generate)]
-SWITCHES = [name for name, default in flags_of(main.generate).items() if isinstance(default, bool)]
+SWITCHES = [
+    name for name, flag in flags_of(main.generate).items() if isinstance(flag.default, bool)
+]
 PROMPT = "hello there"  # 9 tokens
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}

@@ -1,47 +1,74 @@
 """From the words of a command line to the arguments of a function.
 
-A command is a function. Its keyword parameters are its flags: the default gives the type, and the
-line of the docstring that begins with the name is the help. A flag whose default is a tuple may be
-given several times; `*names` takes words without a flag. Fire makes the call; what it would guess
-(123, None or [1, 2] as Python values, a prompt as several) is settled here before.
+A command is a function, its keyword parameters are its flags, and the default of each gives the
+type. A parameter annotated with a dataclass, `settings: Settings`, stands for all fields of that
+class. A flag whose default is a tuple may be given several times; `*names` takes words without a
+flag. Fire makes the call; what it would guess (123, None or [1, 2] as Python values, a prompt as
+several) is settled here before.
 """
 
+import dataclasses
 import inspect
 import json
-import os
-import re
-import signal
-import sys
-from functools import partial
+from dataclasses import dataclass
+from typing import Any, Callable
 
 import fire
 
+from experiments.cli.help import usage
+from experiments.decoding.settings import SettingError
 from utils import InputError
 
 
-def parse(name, default, text):
-    """A value from the command line, as the type of the flag's default. Raises InputError."""
-    try:
-        if isinstance(default, tuple):
-            return tuple(json.loads(text))
-        return (
-            {"True": True, "False": False}[text]
-            if isinstance(default, bool)
-            else type(default)(text)
-        )
-    except (ValueError, KeyError):
-        expected = {bool: "no value", int: "one whole number", float: "one number"}[type(default)]
-        raise InputError(f"--{name} {text!r}: expected {expected}") from None
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a command: its name, its default, and how to read its value if not by type."""
+
+    name: str
+    default: Any
+    reader: Callable = None
+
+    def parse(self, text):
+        """The value of a text. Raises SettingError."""
+        if self.reader:
+            return self.reader(text)
+        kind = type(self.default)
+        try:
+            if kind is tuple:
+                return tuple(json.loads(text))
+            if kind is bool:
+                return {"True": True, "False": False}[text]
+            return kind(text)
+        except (ValueError, KeyError):
+            expected = {bool: "no value", int: "one whole number", float: "one number"}[kind]
+            raise SettingError(self.name, f"{text!r}: expected {expected}") from None
+
+
+def parameters_of(command):
+    return inspect.signature(command).parameters.values()
+
+
+def field_flags(kind):
+    """The Flags of a dataclass."""
+    return [
+        Flag(field.name, field.default, field.metadata.get("parse"))
+        for field in dataclasses.fields(kind)
+    ]
 
 
 def flags_of(command):
-    """{flag: default} of a function."""
-    parameters = inspect.signature(command).parameters.values()
-    return {
-        parameter.name: parameter.default
-        for parameter in parameters
-        if parameter.kind != parameter.VAR_POSITIONAL
-    }
+    """{name: Flag} of a function."""
+    flags = []
+    for parameter in parameters_of(command):
+        if dataclasses.is_dataclass(parameter.annotation):
+            flags += field_flags(parameter.annotation)
+        elif parameter.kind != parameter.VAR_POSITIONAL:
+            flags.append(Flag(parameter.name, parameter.default))
+    return {flag.name: flag for flag in flags}
+
+
+def takes_words(command):
+    return any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters_of(command))
 
 
 def joined(command, words):
@@ -51,24 +78,20 @@ def joined(command, words):
     None where one of them asks for help.
     """
     flags, rest, plain, found = flags_of(command), list(words), [], []
-    several = {name: [] for name, default in flags.items() if isinstance(default, tuple)}
-    takes_words = any(
-        p.kind == p.VAR_POSITIONAL for p in inspect.signature(command).parameters.values()
-    )
+    several = {name: [] for name, flag in flags.items() if isinstance(flag.default, tuple)}
     while rest:
-        flag, equals, value = rest.pop(0).partition("=")
-        name = flag.removeprefix("--").replace("-", "_")
-        if flag in ("--help", "-h"):
+        word, equals, value = rest.pop(0).partition("=")
+        name = word.removeprefix("--").replace("-", "_")
+        if word in ("--help", "-h"):
             return None
-        if takes_words and not flag.startswith("-"):
-            plain.append(flag + equals + value)
+        if takes_words(command) and not word.startswith("-"):
+            plain.append(word + equals + value)
             continue
-        if not flag.startswith("--") or name not in flags:
-            what = "flag" if flag.startswith("-") else "argument"
-            raise InputError(
-                f"unknown {what} {flag!r}: expected {', '.join('--' + name for name in flags)}"
-            )
-        if not equals and isinstance(flags[name], bool):
+        if not word.startswith("--") or name not in flags:
+            what = "flag" if word.startswith("-") else "argument"
+            expected = ", ".join(f"--{name}" for name in flags)
+            raise InputError(f"unknown {what} {word!r}: expected {expected}")
+        if not equals and isinstance(flags[name].default, bool):
             value = "True"
         elif not equals:
             if not rest:
@@ -78,23 +101,32 @@ def joined(command, words):
             several[name].append(value)
         else:
             found.append(f"--{name}={value}")
-    return (
-        plain
-        + found
-        + [f"--{name}={json.dumps(values)}" for name, values in several.items() if values]
-    )
+    lists = [f"--{name}={json.dumps(values)}" for name, values in several.items() if values]
+    return plain + found + lists
 
 
-def usage(command):
-    """The help text: the function's docstring, its arguments as flags with their defaults."""
-    flags = flags_of(command)
-    value = lambda name: (
-        " ".join(map(repr, flags[name])) if isinstance(flags[name], tuple) else repr(flags[name])
-    )
-    line = lambda found: (
-        f"    --{found[1]} (default {value(found[1])}):" if found[1] in flags else found[0]
-    )
-    return re.sub(r"(?m)^    (\w+):", line, inspect.getdoc(command))
+def flattened(command):
+    """The command as a function of its flags alone, which makes its dataclasses out of them."""
+    kinds = {
+        parameter.name: parameter.annotation
+        for parameter in parameters_of(command)
+        if dataclasses.is_dataclass(parameter.annotation)
+    }
+
+    def run(*words, **given):
+        for name, kind in kinds.items():
+            fields = [field.name for field in dataclasses.fields(kind) if field.name in given]
+            given[name] = kind(**{field: given.pop(field) for field in fields})
+        return command(*words, **given)
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=flag.default)
+        for name, flag in flags_of(command).items()
+    ]
+    if takes_words(command):
+        parameters.insert(0, inspect.Parameter("words", inspect.Parameter.VAR_POSITIONAL))
+    run.__signature__ = inspect.Signature(parameters)
+    return run
 
 
 def call(command, words):
@@ -104,40 +136,9 @@ def call(command, words):
     """
     words = joined(command, words)
     if words is None:
-        return print(usage(command))
-    for name, default in flags_of(command).items():
-        command = fire.decorators.SetParseFn(partial(parse, name, default), name)(command)
-    fire.Fire(fire.decorators.SetParseFn(str)(command), words, name="main.py")
-
-
-def exit_code(run):
-    """Of a program that is run(): 0, or 2 with one line on stderr for what its user can put right."""
-    try:
-        run()
-        sys.stdout.flush()
-        return 0
-    except (InputError, MemoryError) as error:
-        print("error:", "\\n".join(str(error).splitlines()), file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as missing:
-        print(
-            f"error: {missing.name} is not installed: pip install -r requirements.txt",
-            file=sys.stderr,
-        )
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        # nobody reads our output any more, or its disk is full; leave nothing to be flushed later
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            print(f"error: {error}", file=sys.stderr)
-        return 141 if isinstance(error, BrokenPipeError) else 1
-
-
-def script(main):
-    """End this program with the exit code that main() returns."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed it
-    sys.stdout.reconfigure(errors="replace")
-    sys.exit(main())
+        print(usage(command, flags_of(command)))
+        return
+    run = fire.decorators.SetParseFn(str)(flattened(command))
+    for name, flag in flags_of(command).items():
+        run = fire.decorators.SetParseFn(flag.parse, name)(run)
+    fire.Fire(run, words, name="main.py")

@@ -25,7 +25,9 @@ from experiments.cli.validators import (
 from experiments.commands.profile import PAST, drafting_seconds, time_rows
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
-from experiments.decoding.running import clocked, speculation
+from experiments.decoding.decoders import NGRAM
+from experiments.decoding.metrics import speculation
+from experiments.decoding.timing import clocked
 from experiments.measuring import runner as measuring
 from experiments.measuring.latency import read_rows
 from experiments.measuring.referee import drafting_share, interval, ratio
@@ -329,7 +331,7 @@ def advise(
         found = advice_of(a, c[name], v)
         shapes = (
             weigh_shapes(target, draft, arrays, found["speedup"]["speedup"], v, repeats)
-            if draft
+            if draft != NGRAM
             else []
         )
         result["advice"][name] = found | {"shapes": shapes}

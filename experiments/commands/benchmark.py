@@ -24,6 +24,7 @@ from experiments.cli.validators import (
 from experiments.data.files import check_output, whole
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
+from experiments.decoding.decoders import NGRAM
 from experiments.measuring import runner as measuring
 from experiments.measuring.referee import row_of
 from utils import MODELS_DIR, InputError, get_backend, kernels_of
@@ -203,7 +204,8 @@ def run_all(settings, drafts, Ks, filters, acceptance, partial):
             size, drafts, settings["models_dir"], settings["weights"], arrays
         )
         for name, model in [(size, target), *models.items()]:
-            result["machine"]["kernels"] |= {name: kernels_of(model)} if model else {}
+            if model != NGRAM:
+                result["machine"]["kernels"][name] = kernels_of(model)
         longest = target.config.n_ctx - n_tokens
         prompts, n_skipped = choose_prompts(
             settings["prompts"], settings["n_prompts"], encoder, longest

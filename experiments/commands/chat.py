@@ -9,14 +9,17 @@ import shlex
 import sys
 
 import utils
-from experiments.cli.flags import parse
-from experiments.decoding.gumbel import Noisy
+from experiments.cli.exit_codes import print_error
+from experiments.cli.flags import field_flags
+from experiments.decoding.decoders import NGRAM
 from experiments.decoding.recorder import Watch
-from experiments.decoding.running import decode, speculation, streaming, timed_run
-from experiments.decoding.settings import check_settings, prompt_ids, token_ids
+from experiments.decoding.session import Prompt, Session, load_models
+from experiments.decoding.settings import SettingError, Settings
+from experiments.showing.text import Stream, note_room
 from experiments.showing.trace import Trace
-from sampling import Filter, stop_condition
 from utils import InputError
+
+FLAGS = {flag.name: flag for flag in field_flags(Settings)}
 
 DECODERS = {
     "speculative": "the draft model proposes, the target checks",
@@ -38,6 +41,9 @@ VALUES = {
     "seed": "of the random draws",
     "stop": r"end with the token that completes this; \n is a line break, nothing turns it off",
 }
+# what the console calls a setting by a shorter name
+SETTINGS = {"length": "n_tokens_to_generate"}
+NAMES = {setting: name for name, setting in SETTINGS.items()}
 ACTIONS = {
     "settings": "show all of the above",
     "reload": "read the models again, or others: /reload TARGET DRAFT",
@@ -72,52 +78,43 @@ def help_text():
 
 
 class Console:
-    """One session: the models, the settings that its commands change, and what it has generated."""
+    """The settings that its commands change, the models, and what was generated so far."""
 
-    def __init__(self, models, backend, switches, values):
-        self.models, self.backend, self.switches, self.values = models, backend, switches, values
+    def __init__(self, settings):
+        self.switches = {decoder: decoder == "speculative" for decoder in DECODERS}
         self.totals, self.running = {}, True
-        self.filter = self.checked(values)
-        self.load(models)
-        token_ids("stop", values["stop"], self.encoder)
+        self.load(settings)
 
-    @staticmethod
-    def checked(values):
-        """The Filter of these values. Raises InputError."""
-        return check_settings(n_tokens_to_generate=values["length"], **values)
-
-    def load(self, models):
-        """Read the models of these sizes. Raises InputError, and then all is as it was."""
-        self.target, self.draft, self.encoder = utils.load_pair(**models, backend=self.backend)
-        self.models = models
-        if not self.draft:
+    def load(self, settings):
+        """Read the models of these settings. Raises InputError, and then all is as it was."""
+        session = Session(settings, load_models(settings))
+        self.session = session
+        if session.draft == NGRAM:
             lost = self.switches["speculative"] or self.switches["draft"]
-            self.switches |= {
-                "speculative": False,
-                "draft": False,
-                "ngram": lost or self.switches["ngram"],
-            }
-        for decoder in DECODERS if self.draft else ("target", "ngram"):
-            # new memory is slow the first time
-            list(self.rounds(decoder, [self.encoder.end_of_text], 2, Watch()))
-        print("target {target_size}, draft {draft_size}".format(**models), file=sys.stderr)
+            ngram = lost or self.switches["ngram"]
+            self.switches |= {"speculative": False, "draft": False, "ngram": ngram}
+        prompt = Prompt(1, "", [session.encoder.end_of_text or 0], settings.seed)
+        for decoder in DECODERS if self.has_draft else ("target", "ngram"):
+            loop, models = self.how(decoder)
+            session.warm_up(loop, prompt, **models)
+        target, draft = settings.target_model_size, settings.draft_model_size
+        print(f"target {target}, draft {draft}", file=sys.stderr)
+
+    @property
+    def has_draft(self):
+        return self.session.draft != NGRAM
 
     # ------------------------------------------------------------ prompts
 
-    def rounds(self, decoder, ids, n_tokens, watch):
-        K, seed, filter, ended = (
-            self.values["K"],
-            self.values["seed"],
-            self.filter,
-            stop_condition(self.encoder, self.values["stop"]),
-        )
-        if decoder in ("speculative", "ngram"):
-            draft = self.draft if decoder == "speculative" else None
-            return watch.decode(self.target, draft, ids, n_tokens, K, filter, seed, ended)
-        model = self.target if decoder == "target" else self.draft
-        if watch.coupled:
-            model, filter = Noisy(model, filter, seed), Filter()
-        return decode("autoregressive", model, None, ids, n_tokens, K, filter, seed, ended)
+    def how(self, decoder):
+        """(which loop, with which models) a decoder of the console is."""
+        target, draft = self.session.target, self.session.draft
+        return {
+            "speculative": ("speculative", {"target": target, "draft": draft}),
+            "target": ("autoregressive", {"target": target}),
+            "draft": ("autoregressive", {"target": draft}),
+            "ngram": ("speculative", {"target": target, "draft": NGRAM}),
+        }[decoder]
 
     def prompt(self, text):
         """Continue a text with every decoder that is on."""
@@ -125,31 +122,44 @@ class Console:
         if not on:
             raise InputError("no decoder is on: try /target on")
         for decoder in on:
-            n_ctx = (self.draft if decoder == "draft" else self.target).config.n_ctx
-            ids = prompt_ids(text, self.encoder, n_ctx, self.values["length"])
-            begin, watch = self.encoder.decode(ids), Watch(self.switches["coupled"])
-            traced = self.switches["trace"] and decoder in ("speculative", "ngram")
-            if len(on) > 1:
-                print(f"[{decoder}]")
-            show = Trace(watch, self.encoder) if traced else streaming(self.encoder, begin)
-            rounds = self.rounds(decoder, ids, self.values["length"], watch)
-            done, result = timed_run(rounds, self.values["length"], self.encoder, show, watch.clock)
-            if traced:
-                print(begin + result["text"])
-            self.count(decoder, done, result)
+            self.continue_with(decoder, text, with_title=len(on) > 1)
 
-    def count(self, decoder, done, result):
+    def continue_with(self, decoder, text, with_title):
+        session, settings = self.session, self.session.settings
+        loop, models = self.how(decoder)
+        n_ctx = models["target"].config.n_ctx
+        prompt = session.prompt(text, n_ctx=n_ctx)
+        note_room(prompt, settings.n_tokens_to_generate, n_ctx)
+        if with_title:
+            print(f"[{decoder}]")
+        watch = Watch(settings.coupled) if loop == "speculative" else None
+        traced = settings.trace and loop == "speculative"
+        begin = session.encoder.decode(prompt.ids)
+        show = Trace(watch, session.encoder) if traced else Stream(session.encoder, begin)
+        result = session.run(loop, prompt, show, watch, **models)
+        if traced:
+            print(begin + result["text"])
+        self.count(decoder, result)
+
+    def count(self, decoder, result):
         """Add a text to the statistics, and say what it was."""
-        counts = speculation(done)
-        found = {"texts": 1, "tokens": len(result["token_ids"]), "seconds": result["seconds"]}
-        found |= {name: counts[name] for name in ("rounds", "examined", "accepted")}
+        n_tokens = len(result["token_ids"])
+        found = {
+            "texts": 1,
+            "tokens": n_tokens,
+            "seconds": result["seconds"],
+            "rounds": result.get("rounds", n_tokens),
+            "examined": result.get("examined", 0),
+            "accepted": result.get("accepted", 0),
+        }
         total = self.totals.setdefault(decoder, dict.fromkeys(found, 0))
         for name, value in found.items():
             total[name] += value
-        line = f"{decoder}: {found['tokens']} tokens in {found['seconds']:.2f} s, {result['tokens_per_second']:.1f} tokens/s"
-        if decoder in ("speculative", "ngram"):
+        line = f"{decoder}: {n_tokens} tokens in {result['seconds']:.2f} s"
+        line += f", {result['tokens_per_second']:.1f} tokens/s"
+        if "examined" in result:
             line += f", {found['accepted']} of {found['examined']} examined drafts accepted"
-            line += f", {counts['tokens_per_target_pass']:.2f} tokens per target pass"
+            line += f", {result['tokens_per_target_pass']:.2f} tokens per target pass"
         print(line, file=sys.stderr)
 
     # ------------------------------------------------------------ commands
@@ -180,38 +190,48 @@ class Console:
             raise InputError(
                 f"{name} {word!r}: expected on or off, or nothing, which turns it over"
             )
-        on = word == "on" or not word and not self.switches[name]
-        if on and name in ("speculative", "draft") and not self.draft:
+        on = word == "on" or not word and not self.is_on(name)
+        if on and name in ("speculative", "draft") and not self.has_draft:
             raise InputError(
-                f"{name}: there is no draft model; try /reload {self.models['target_size']} and a draft's size"
+                f"{name}: there is no draft model; try /reload {self.session.settings.target_model_size} "
+                "and a draft's size"
             )
-        self.switches[name] = on
+        if name in DECODERS:
+            self.switches[name] = on
+        else:
+            self.set(name, on)
         print(f"{name} {'on' if on else 'off'}")
 
+    def is_on(self, name):
+        return self.switches[name] if name in DECODERS else getattr(self.session.settings, name)
+
+    def value(self, name):
+        return getattr(self.session.settings, SETTINGS.get(name, name))
+
     def change(self, name, word):
-        if word or name == "stop":
-            value = (
-                word.replace(r"\n", "\n")
-                if name == "stop"
-                else parse(name, self.values[name], word)
-            )
-            token_ids(name, str(value), self.encoder)
-            changed = self.values | {name: value}
-            self.filter, self.values = self.checked(changed), changed
-        print(f"{name} {self.values[name]!r}")
+        if name == "stop":
+            self.set("stop", word.replace(r"\n", "\n"))
+        elif word:
+            setting = SETTINGS.get(name, name)
+            self.set(setting, FLAGS[setting].parse(word))
+        print(f"{name} {self.value(name)!r}")
+
+    def set(self, setting, value):
+        """Change one setting. Raises InputError, and then all is as it was."""
+        self.session = self.session.changed(**{setting: value})
 
     def reload(self, words):
         try:
-            sizes = dict(zip(("target_size", "draft_size"), shlex.split(words)))
+            sizes = dict(zip(("target_model_size", "draft_model_size"), shlex.split(words)))
         except ValueError:
             raise InputError(f"reload {words!r}: expected a second quotation mark") from None
-        self.load(self.models | sizes)
+        self.load(self.session.settings.replace(**sizes))
 
     def settings(self):
-        for name, on in self.switches.items():
-            print(f"{name} {'on' if on else 'off'}")
-        for name, value in self.values.items():
-            print(f"{name} {value!r}")
+        for name in SWITCHES:
+            print(f"{name} {'on' if self.is_on(name) else 'off'}")
+        for name in VALUES:
+            print(f"{name} {self.value(name)!r}")
 
     def stats(self):
         print(f"{'':<12}{'texts':>6}{'tokens':>8}{'tokens/s':>10}{'accepted':>10}{'per pass':>10}")
@@ -284,39 +304,33 @@ def chat(
         raise InputError("standard input is closed: give prompts through a pipe, or use a terminal")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     sys.stdin.reconfigure(encoding=None if interactive else "utf-8", errors="surrogateescape")
-    values = {
-        "K": K,
-        "length": n_tokens_to_generate,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-    }
-    switches = dict.fromkeys(DECODERS, False) | {
-        "speculative": True,
-        "trace": trace,
-        "coupled": coupled,
-    }
-    models = {
-        "target_size": target_model_size,
-        "draft_size": draft_model_size,
-        "models_dir": models_dir,
-    }
-    console = Console(
-        models, utils.get_backend(backend, kernels), switches, values | {"seed": seed, "stop": stop}
+    settings = Settings(
+        draft_model_size=draft_model_size,
+        target_model_size=target_model_size,
+        models_dir=models_dir,
+        K=K,
+        n_tokens_to_generate=n_tokens_to_generate,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        stop=stop,
+        trace=trace,
+        coupled=coupled,
+        backend=backend,
+        kernels=kernels,
     )
+    console = Console(settings)
     if interactive:
         edit_lines()
         print("Type a prompt, or /help.")
     while console.running:
         try:
             console.obey(input("> " if interactive else ""))
+        except SettingError as error:
+            print_error(f"{NAMES.get(error.name, error.name)} {error.problem}")
         except InputError as error:
-            line = (
-                "\\n".join(str(error).splitlines())
-                .removeprefix("--")
-                .replace("n_tokens_to_generate", "length")
-            )
-            print("error:", line, file=sys.stderr)
+            print_error(error)
         except (EOFError, KeyboardInterrupt) as end:
             console.running = isinstance(end, KeyboardInterrupt)
             if interactive:

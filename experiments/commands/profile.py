@@ -18,6 +18,8 @@ from tqdm import tqdm
 import gpt2
 from backends.blas import N_THREADS
 from experiments.cli.validators import check_choice, check_numbers
+from experiments.decoding.decoders import NGRAM
+from experiments.decoding.timing import Clock
 from sampling import Filter, NGramDrafter, sample
 from utils import (
     MODELS_DIR,
@@ -121,33 +123,14 @@ def prefill_seconds(model, n_tokens, repeats):
 
 
 def drafting_seconds(target, draft, repeats):
-    """Median seconds of drafting one token: a pass of the draft or, where that is None, the look-up
-    of n-grams in a text.
+    """Median seconds of drafting one token: a pass of the draft or, where that is NGRAM, the
+    look-up of n-grams in a text.
     """
-    if draft:
+    if draft != NGRAM:
         return time_rows(draft, [1], repeats)[1]
     # a text that repeats itself
     drafter, ids = NGramDrafter(target.config.n_vocab), [i % 7 for i in range(PAST)]
     return median_seconds(lambda: drafter.propose(ids, 4), repeats) / 4
-
-
-class Clock:
-    """Times calls by part; what a call inside another takes counts for the inner part only."""
-
-    def __init__(self):
-        self.seconds, self.inner = defaultdict(float), [0.0]
-
-    def timed(self, part, function):
-        def call(*arguments, **named):
-            self.inner.append(0.0)
-            begin = time.perf_counter()
-            result = function(*arguments, **named)
-            elapsed = time.perf_counter() - begin
-            self.seconds[part] += elapsed - self.inner.pop()
-            self.inner[-1] += elapsed
-            return result
-
-        return call
 
 
 class TimedWeight:

@@ -27,7 +27,7 @@ from experiments.cli.validators import check_numbers, parse_filters, parse_K, pa
 from experiments.data.files import check_output
 from experiments.data.prompts import choose_prompts
 from experiments.data.recordings import probabilities, read_log, write_log
-from experiments.decoding.running import decode
+from experiments.decoding.decoders import NGRAM, decode
 from experiments.measuring.latency import Latency
 from experiments.measuring.referee import counts_of, interval, ratio
 from experiments.measuring.runner import load_draft
@@ -105,7 +105,14 @@ def record(
                 return seen[-1][None]
 
             rounds = decode(
-                "autoregressive", target, None, ids, n_tokens_to_generate, 0, watched, [seed, i, 0]
+                "autoregressive",
+                target,
+                None,
+                ids,
+                n_tokens_to_generate,
+                K=0,
+                filter=watched,
+                seed=[seed, i, 0],
             )
             tokens = [int(token) for one in rounds for token in one.tokens]
             add(
@@ -175,9 +182,9 @@ def acceptance_of(draft, text, filter):
 
 def drafters_of(draft, log, seed):
     """(a function from a text's number to its drafter, expected acceptance or None) for one draft;
-    None is n-grams.
+    draft is a model or NGRAM.
     """
-    if draft is None:
+    if draft == NGRAM:
         return lambda i: NGramDrafter(log.n_vocab), None
     if log.filter.greedy:
         return lambda i: NeuralDrafter(draft, log.filter, None), None

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from experiments.cli.validators import check_choice, check_numbers, parse_list, parse_probability
 from experiments.data.machine import machine
 from experiments.decoding.batching import decode_together
-from experiments.decoding.running import clocked
+from experiments.decoding.timing import clocked
 from experiments.measuring import runner as measuring
 from sampling import Filter
 from utils import MODELS_DIR, InputError, get_backend, kernels_of

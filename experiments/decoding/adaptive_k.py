@@ -17,13 +17,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from tqdm import tqdm
 
-from experiments.commands.profile import PAST
-from experiments.decoding.running import drafter_of
+from experiments.decoding.decoders import NGRAM, drafter_of
 from sampling import verify
 
 MAX_K = 8
 # rounds that are timed; a straight line through those with drafts takes out the noise
 TRIED = (0, 1, 2, 4, 8)
+PAST = 64  # tokens in the cache before the rounds that are timed
 BUDGET = 1.0  # seconds for all of that, unless two rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 # the least speed for which to draft: asking for a draft costs a little, too, where none is found
@@ -37,8 +37,8 @@ COSTS = WeakKeyDictionary()
 
 
 def round_costs(target, draft, filter):
-    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. Without a
-    draft n-grams are looked up.
+    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. draft is a
+    Model or NGRAM.
     """
     known = COSTS.setdefault(target, {})
     if (draft, filter) not in known:
@@ -52,7 +52,9 @@ def measured_costs(target, draft, filter):
     """
     rng, seconds = np.random.default_rng(0), {K: [] for K in TRIED}
     drafter, cache = drafter_of(target, draft, filter, rng), target.new_cache()
-    n_ctx = min(model.config.n_ctx for model in (target, draft or target))
+    n_ctx = target.config.n_ctx
+    if draft != NGRAM:
+        n_ctx = min(n_ctx, draft.config.n_ctx)
     ids = [0] * max(1, min(PAST, n_ctx - MAX_K))  # a text that repeats itself, for the look-up
 
     def one_round(K):
@@ -66,7 +68,7 @@ def measured_costs(target, draft, filter):
     while not seconds[0] or time.perf_counter() < begin + BUDGET:
         for K in tqdm((*TRIED, *TRIED), desc="costs of K", delay=1, leave=False, disable=None):
             # not counted: as most rounds before are, as n-grams seldom find anything
-            one_round(K if draft else 0)
+            one_round(0 if draft == NGRAM else K)
             seconds[K].append(one_round(K))
     # a disturbed round is slow, none is too fast
     plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)

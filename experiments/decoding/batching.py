@@ -13,6 +13,8 @@ ready.
 import threading
 from queue import SimpleQueue
 
+from experiments.decoding.decoders import NGRAM
+
 
 class Request:
     """A read that a text's loop waits for: which text, which of the models, what to read, and where
@@ -58,15 +60,19 @@ def serve(requests):
 def decode_together(tasks, models, batch_size):
     """Yield what the tasks return, in their order; batch_size of them run at a time.
 
-    tasks: functions of the models, which are given to them as BatchedModels (a None stays None). Of
-    models that texts wait for, the last is served first. What a task raises is raised here and ends
+    tasks: functions of the models, which are given to them as BatchedModels (a draft that is no
+    model, NGRAM or None, stays what it is). Of models that texts wait for, the last is served
+    first. What a task raises is raised here and ends
     the others. Memory: at most batch_size times the caches that a task makes.
     """
     inbox, waiting, finished, n_started, n_yielded = SimpleQueue(), [], {}, 0, 0
 
+    def stand_in(i, model):
+        return model if model in (None, NGRAM) else BatchedModel(i, model, inbox)
+
     def run(i):
         try:
-            inbox.put((i, tasks[i](*(model and BatchedModel(i, model, inbox) for model in models))))
+            inbox.put((i, tasks[i](*(stand_in(i, model) for model in models))))
         except Exception as error:
             inbox.put((i, error))
 

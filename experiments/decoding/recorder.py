@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.decoding.decoders import NGRAM, drafter_of
 from experiments.decoding.gumbel import Noisy
-from experiments.decoding.running import drafter_of
 from sampling import Filter, Round, residual, speculative
 
 N_LIKELY = 4  # candidates a note keeps of each distribution
@@ -178,12 +178,14 @@ class Watch:
         numbers = Numbers(seed, self.forced)
         coins, of_target, of_draft = Coins(numbers), Tap(filter), Tap(filter)
         target = timed_target = TimedModel(target)
-        draft = timed_draft = TimedModel(draft) if draft else None
+        timed_draft = None
+        if draft != NGRAM:
+            draft = timed_draft = TimedModel(draft)
         p_filter, q_filter = of_target, of_draft
         if self.coupled:
             # the filter moves below the noise, and what lies above it is greedy
             target = Noisy(target, of_target, seed)
-            draft = Noisy(draft, of_draft, seed) if draft else None
+            draft = draft if draft == NGRAM else Noisy(draft, of_draft, seed)
             p_filter = q_filter = Filter()
         drafter = WatchedDrafter(drafter_of(target, draft, q_filter, numbers, confidence))
         taps = [tap for tap in (coins, of_target, of_draft, timed_target, timed_draft) if tap]

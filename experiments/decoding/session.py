@@ -1,17 +1,21 @@
-"""What python main.py does with its settings: one prompt, or many together, through one decoder or
-both.
-"""
+"""A run: its models and settings, and what is decoded with them, one prompt or many together."""
 
 import time
-from types import SimpleNamespace
+from dataclasses import dataclass
+from typing import Any
 
 import utils
+from encoder import Encoder
+from experiments.data.prompts import fitting, note_skipped
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
 from experiments.decoding.batching import decode_together
+from experiments.decoding.decoders import NGRAM, decode
 from experiments.decoding.gumbel import Noisy
+from experiments.decoding.metrics import compare, speculation
 from experiments.decoding.recorder import Watch
-from experiments.decoding.running import compare, decode, speculation, timed_run
-from experiments.decoding.settings import check_settings, prompt_ids, token_ids
+from experiments.decoding.settings import AUTO, SettingError
+from experiments.decoding.timing import timed_run
+from gpt2 import Model
 from sampling import Filter, stop_condition
 from utils import InputError
 
@@ -19,143 +23,242 @@ from utils import InputError
 WAVE = 8
 
 
-class Generation:
-    """The models and settings of a run: all that is the same for every prompt. Raises InputError."""
+@dataclass(frozen=True)
+class Models:
+    """What decodes: a target, its draft (a Model, NGRAM, or None where nothing speculates) and the
+    vocabulary of both.
+    """
 
-    def __init__(self, settings, json=False, download=False):
-        self.settings, self.filter = settings, check_settings(**settings, json=json)
-        self.given = given = SimpleNamespace(**settings)
-        self.decoders = ("autoregressive", "speculative") if given.mode == "both" else (given.mode,)
-        arrays = utils.get_backend(given.backend, given.kernels, given.exact, given.dtype)
-        draft_size = given.draft_model_size if "speculative" in self.decoders else None
-        pair = utils.load_pair(
-            given.target_model_size, draft_size, given.models_dir, arrays, download
-        )
-        self.target, self.draft, self.encoder = pair
-        token_ids("stop", given.stop, self.encoder)  # refuses what is no text
-        self.ended, self.decode = stop_condition(self.encoder, given.stop), decode
-        adapts = given.K == "auto" and "speculative" in self.decoders
-        self.costs = round_costs(self.target, self.draft, self.filter) if adapts else None
-        if given.mistake:
-            from experiments.proving.mistakes import committing
+    target: Model
+    draft: Any
+    encoder: Encoder
 
-            self.decode = committing(given.mistake, decode)
+
+def load_models(settings, download=False):
+    """The Models of these settings. Raises InputError."""
+    backend = utils.get_backend(settings.backend, settings.kernels, settings.exact, settings.dtype)
+    draft_size = settings.draft_model_size if settings.speculates else None
+    target, draft, encoder = utils.load_pair(
+        settings.target_model_size, draft_size, settings.models_dir, backend, download
+    )
+    return Models(target, NGRAM if draft_size == NGRAM else draft, encoder)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A text to continue. text is None where token ids were given."""
+
+    number: int  # among the prompts of a run, from 1
+    text: str | None
+    ids: list
+    seed: int
+
+
+class Session:
+    """Settings and models: all that is the same for every prompt. Raises InputError.
+
+    decode is experiments.decoding.decoders.decode, or one that does the same in another way.
+    """
+
+    def __init__(self, settings, models, decode=decode):
+        self.settings, self.models, self.decode = settings, models, decode
+        self.target, self.draft, self.encoder = models.target, models.draft, models.encoder
+        self.token_ids("stop", settings.stop)  # refuses what is no text
+        self.ended = stop_condition(self.encoder, settings.stop)
+
+    def changed(self, **settings):
+        """The same models with other settings. Raises InputError."""
+        return Session(self.settings.replace(**settings), self.models, self.decode)
+
+    # ------------------------------------------------------------ prompts
+
+    def token_ids(self, name, text):
+        """The ids of a text that was given as a setting of that name. Raises SettingError."""
+        try:
+            return self.encoder.encode(text)
+        except ValueError as error:
+            raise SettingError(name, f"cannot be used: {error}") from None
+
+    def prompt(self, text, number=1, n_ctx=None):
+        """The Prompt of a text; an empty one starts from <|endoftext|>. Raises InputError if it
+        leaves no room in the context.
+
+        number: its place among several prompts, each with its own seed. n_ctx: the context it must
+        fit into, the target's unless another model continues it.
+        """
+        ids = self.token_ids("prompt", text) or [self.encoder.end_of_text]
+        return self.prompt_of(ids, text, number, n_ctx or self.target.config.n_ctx)
+
+    def prompt_of(self, ids, text, number, n_ctx):
+        if len(ids) >= n_ctx:
+            raise InputError(
+                f"the prompt has {len(ids)} tokens: expected at most {n_ctx - 1}, the context less "
+                "one; shorten it"
+            )
+        return Prompt(number, text, ids, self.settings.seed + number - 1)
+
+    def prompts(self, texts, file=""):
+        """The Prompts of several texts. Raises InputError that says which cannot be used.
+
+        file: where they are from, if not from the command line. Of a file, those that are too long
+        are skipped, and named on stderr.
+        """
+        if file:
+            return self.prompts_of_file(texts, file)
+        found = []
+        for number, text in enumerate(texts, 1):
+            try:
+                found.append(self.prompt(text, number))
+            except InputError as error:
+                if len(texts) == 1:
+                    raise
+                raise InputError(f"prompt {number} of {len(texts)}: {error}") from None
+        return found
+
+    def prompts_of_file(self, texts, file):
+        longest = self.target.config.n_ctx - 1
+        fits, skipped = fitting(texts, lambda text: self.token_ids("prompt", text), longest)
+        if not fits:
+            raise InputError(
+                f"{file}: all {len(skipped)} prompts have more than {longest} tokens, the context "
+                "less one; shorten them"
+            )
+        note_skipped(file, skipped, longest)
+        return [
+            Prompt(number, texts[number - 1], ids, self.settings.seed + number - 1)
+            for number, ids in fits
+        ]
+
+    def prompt_of_ids(self, text):
+        """The Prompt of token ids, written "1,2,3". Raises InputError."""
+        n_vocab = self.encoder.n_vocab
+        expected = f"expected token ids, 0 to {n_vocab - 1}, separated by commas"
+        try:
+            ids = [int(part) for part in text.split(",")]
+        except ValueError:
+            raise SettingError("prompt_ids", f"{text!r}: {expected}") from None
+        for token in ids:
+            if not 0 <= token < n_vocab:
+                raise SettingError("prompt_ids", f"{token}: {expected}")
+        return self.prompt_of(ids, None, 1, self.target.config.n_ctx)
+
+    def new_watch(self):
+        """A Watch where the settings ask for one, else None."""
+        return Watch(self.settings.coupled) if self.settings.watched else None
+
+    # ------------------------------------------------------------ one prompt
+
+    def sampled_from(self, target, seed):
+        """(model, filter) that a text is sampled from: with shared noise, greedily from noisy
+        logits.
+        """
+        filter = self.settings.sampling
+        if self.settings.coupled:
+            return Noisy(target, filter, seed), Filter()
+        return target, filter
+
+    def rounds(self, decoder, prompt, watch=None, target=None, draft=None, n_tokens=None):
+        """The rounds of one decoder after a prompt, watched where there is a Watch.
+
+        target and draft may take the place of the session's.
+        """
+        settings = self.settings
+        target, draft = target or self.target, draft or self.draft
+        n_tokens = n_tokens or settings.n_tokens_to_generate
+        how = {
+            "K": self.new_K(draft) if decoder == "speculative" else None,
+            "seed": prompt.seed,
+            "ended": self.ended,
+            "confidence": settings.draft_confidence,
+        }
+        if watch and decoder == "speculative":
+            filter = settings.sampling
+            return watch.decode(target, draft, prompt.ids, n_tokens, filter=filter, **how)
+        target, filter = self.sampled_from(target, prompt.seed)
+        return self.decode(decoder, target, draft, prompt.ids, n_tokens, filter=filter, **how)
+
+    def new_K(self, draft):
+        """K of one text: a number, or what chooses one each round."""
+        if self.settings.K != AUTO:
+            return self.settings.K
+        # not of a stand-in, which is new for each text
+        draft = NGRAM if draft == NGRAM else self.draft
+        return AdaptiveK(round_costs(self.target, draft, self.settings.sampling))
+
+    def warm_up(self, decoder, prompt, **models):
+        """Decode two tokens, as new memory is slow the first time."""
+        list(self.rounds(decoder, prompt, self.new_watch(), n_tokens=2, **models))
+
+    def run(self, decoder, prompt, show=None, watch=None, progress=True, **models):
+        """What the JSON object says of one decoder's run. show is called with each Round, and with
+        None at the end.
+        """
+        clock = watch.clock if watch else time.perf_counter
+        rounds = self.rounds(decoder, prompt, watch, **models)
+        n_tokens = self.settings.n_tokens_to_generate
+        done, result = timed_run(rounds, n_tokens, self.encoder, show, clock, progress)
+        if decoder == "speculative":
+            result |= speculation(done)
+            if self.settings.coupled:
+                result["usual_acceptance_rate"] = watch.usual_acceptance_rate()
+        return result
+
+    def summary(self, prompt, runs):
+        """The JSON object of a prompt, from {decoder: result}."""
+        model, filter = self.sampled_from(self.target, prompt.seed)
+        one, two = runs.get("autoregressive"), runs.get("speculative")
+        return {
+            "settings": self.settings.as_json(prompt.text, prompt.seed),
+            "prompt_token_ids": prompt.ids,
+            "autoregressive": one,
+            "speculative": two,
+            **compare(one, two, model, prompt.ids, filter),
+        }
 
     def kernels(self):
         """A line for each shape of weight: how it is multiplied."""
-        models = (("target", self.target), ("draft", self.draft))
-        return [
-            f"{role} {shape}: {how}"
-            for role, model in models
-            if model
-            for shape, how in utils.kernels_of(model).items()
-        ]
+        lines = []
+        for role, model in (("target", self.target), ("draft", self.draft)):
+            if isinstance(model, Model):
+                lines += [
+                    f"{role} {shape}: {how}" for shape, how in utils.kernels_of(model).items()
+                ]
+        return lines
 
-    def prompt_ids(self, text):
-        return prompt_ids(
-            text, self.encoder, self.target.config.n_ctx, self.given.n_tokens_to_generate
-        )
+    # ------------------------------------------------------------ many prompts
 
-    def ids_of(self, texts):
-        """The ids of several prompts. Raises InputError that says which cannot be used."""
-        found = []
-        for i, text in enumerate(texts, 1):
-            try:
-                found.append(self.prompt_ids(text))
-            except InputError as error:
-                raise InputError(f"prompt {i} of {len(texts)}: {error}") from None
-        return found
-
-    def sampled_from(self, target, seed):
-        """(model, filter) that the texts are drawn from: with shared noise, greedily from noisy
-        logits.
-        """
-        return (
-            (Noisy(target, self.filter, seed), Filter())
-            if self.given.coupled
-            else (target, self.filter)
-        )
-
-    def rounds(self, decoder, ids, seed, watch=None, models=None, n_tokens=None):
-        """The rounds of one decoder after these ids, watched where there is a Watch."""
-        given, (target, draft) = self.given, models or (self.target, self.draft)
-        K = AdaptiveK(self.costs) if self.costs else given.K
-        limits = {"ended": self.ended, "confidence": given.draft_confidence}
-        n_tokens = n_tokens or given.n_tokens_to_generate
-        if watch and decoder == "speculative":
-            return watch.decode(target, draft, ids, n_tokens, K, self.filter, seed, **limits)
-        model, filter = self.sampled_from(target, seed)
-        return self.decode(decoder, model, draft, ids, n_tokens, K, filter, seed, **limits)
-
-    def run(self, decoder, ids, seed, show=None, watch=None, models=None):
-        """What the JSON object says of one decoder's run. show is called with each Round, and
-        without one at the end.
-        """
-        clock = {"clock": watch.clock} if watch else {}
-        rounds = self.rounds(decoder, ids, seed, watch, models)
-        done, result = timed_run(
-            rounds, self.given.n_tokens_to_generate, self.encoder, show, **clock
-        )
-        result |= speculation(done) if decoder == "speculative" else {}
-        if self.given.coupled and decoder == "speculative":
-            result["usual_acceptance_rate"] = watch.usual_acceptance_rate()
-        return result
-
-    def settings_of(self, text, i):
-        """The settings that give text i alone: each has its own seed."""
-        return self.settings | {"prompt": text, "seed": self.given.seed + i}
-
-    def summary(self, text, ids, seed, runs):
-        """The JSON object of a prompt, from {decoder: run}."""
-        settings = self.settings | {"prompt": text, "seed": seed}
-        found = {decoder: runs.get(decoder) for decoder in ("autoregressive", "speculative")}
-        model, filter = self.sampled_from(self.target, seed)
-        return {
-            "settings": settings,
-            "prompt_token_ids": ids,
-            **found,
-            **compare(*found.values(), model, ids, filter),
-        }
-
-    def run_together(self, texts, batch_size, first=0):
-        """Yield the JSON object of each text from the first on, in their order; batch_size of them
-        are decoded at a time.
+    def run_together(self, prompts, batch_size):
+        """Yield the JSON object of each Prompt, in their order; batch_size of them are decoded at a
+        time.
 
         Each is what it would be alone. Its seconds are those in which its neighbours were decoded
         as well; the tokens and seconds of all together are kept in `totals`.
         """
-        self.totals = {decoder: (0, 0.0) for decoder in self.decoders}
+        self.totals = {decoder: (0, 0.0) for decoder in self.settings.decoders}
+        for decoder in self.settings.decoders:
+            if prompts:
+                self.warm_up(decoder, prompts[0])
+        for begin in range(0, len(prompts), WAVE * batch_size):
+            wave = prompts[begin : begin + WAVE * batch_size]
+            runs = [self.decode_wave(decoder, wave, batch_size) for decoder in self.totals]
+            for prompt, *results in zip(wave, *runs):
+                yield self.summary(prompt, dict(zip(self.totals, results)))
 
-        def task(decoder, ids, seed):
-            watch = Watch(coupled=True) if self.given.coupled else None
-            return lambda *models: self.run(
-                decoder, ids, seed, lambda one=None: None, watch, models
-            )
+    def decode_wave(self, decoder, prompts, batch_size):
+        """The results of one decoder for these prompts; adds to `totals`."""
 
-        def together(decoder, prompts):
-            n_tokens, seconds = self.totals[decoder]
-            begin = time.perf_counter()
-            runs = list(
-                decode_together(
-                    [task(decoder, *one) for one in prompts], [self.target, self.draft], batch_size
-                )
-            )
-            n_tokens += sum(len(one["token_ids"]) for one in runs)
-            self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
-            return runs
+        def task(prompt):
+            def run(target, draft):
+                watch = self.new_watch()
+                models = {"target": target, "draft": draft}
+                return self.run(decoder, prompt, None, watch, progress=False, **models)
 
-        every = [(ids, self.given.seed + i) for i, ids in enumerate(self.ids_of(texts))]
-        for decoder in self.decoders:  # warm-up: new memory is slow the first time
-            list(
-                self.rounds(
-                    decoder,
-                    *every[0],
-                    Watch(self.given.coupled) if self.given.coupled else None,
-                    n_tokens=2,
-                )
-            )
-        for begin in range(first, len(texts), WAVE * batch_size):
-            wave = slice(begin, begin + WAVE * batch_size)
-            runs = zip(*(together(decoder, every[wave]) for decoder in self.decoders))
-            for text, (ids, seed), one in zip(texts[wave], every[wave], runs):
-                yield self.summary(text, ids, seed, dict(zip(self.decoders, one)))
+            return run
+
+        begin = time.perf_counter()
+        tasks = [task(prompt) for prompt in prompts]
+        results = list(decode_together(tasks, [self.target, self.draft], batch_size))
+        n_tokens, seconds = self.totals[decoder]
+        n_tokens += sum(len(one["token_ids"]) for one in results)
+        self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
+        return results

@@ -1,134 +1,178 @@
-"""What the user gave, checked: settings, and texts as token ids. Every refusal is an InputError of
-one line.
-"""
+"""What a run is: its settings, checked once, in one place."""
 
-import sys
+import dataclasses
+from dataclasses import dataclass, field
 
-from experiments.data.files import check_output
-from experiments.data.prompts import read_prompts
+import utils
 from sampling import Filter
 from utils import InputError
 
-ONCE = ("Once upon a time",)  # the prompt where none is given
+AUTO = "auto"  # a K that is chosen anew each round
+MODES = ("both", "autoregressive", "speculative")
+VERIFICATIONS = ("token",)
 
 
-def read_prompt(prompt):
-    """The prompt itself, or standard input for "-", without its last line break."""
-    if prompt != "-":
-        return prompt
-    if sys.stdin is None:
-        raise InputError("--prompt -: standard input is closed; give the text after --prompt")
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"standard input: byte {error.start} is not UTF-8; convert the text first"
-        ) from None
+class SettingError(InputError):
+    """A setting that cannot be used. The message names it as the flag it has on the command line;
+    whoever calls it something else has the name and the problem apart.
+    """
 
-
-def choose_texts(
-    prompt, prompts, batch_size, stream, trace, report, mistake, coupled, out, **others
-):
-    """The texts to continue. Raises InputError for flags that cannot go together."""
-    if prompts and prompt != ONCE:
-        raise InputError(f"--prompts {prompts!r} with --prompt: expected one of the two")
-    if prompt.count("-") > 1:
-        raise InputError("--prompt - twice: standard input can be read once")
-    if not 1 <= batch_size <= 1000:
-        raise InputError(f"--batch_size {batch_size}: expected 1 to 1000")
-    if out:
-        check_output("out", out, (".jsonl",), new=True)
-    if mistake and (trace or report or coupled):
-        raise InputError(
-            "--mistake with --trace, --report or --coupled: expected it alone, they watch the right code"
-        )
-    texts = read_prompts(prompts) if prompts else [read_prompt(text) for text in prompt]
-    for name, value in (
-        ("stream", stream),
-        ("trace", trace),
-        ("report", report),
-        ("mistake", mistake),
-    ):
-        if value and (len(texts) > 1 or prompts or out):
-            raise InputError(
-                f"--{name} with several prompts: expected one; give a single --prompt, without --out"
-            )
-    return texts
+    def __init__(self, name, problem):
+        super().__init__(f"--{name} {problem}")
+        self.name, self.problem = name, problem
 
 
 def parse_K(text):
-    """A number of drafts, or "auto". Raises InputError."""
+    """A number of drafts, or "auto". Raises SettingError."""
+    if text == AUTO:
+        return AUTO
     try:
-        return text if text == "auto" else int(text)
+        return int(text)
     except ValueError:
-        raise InputError(f"--K {text!r}: expected one whole number, or auto") from None
+        raise SettingError("K", f"{text!r}: expected one whole number, or auto") from None
 
 
-def check_settings(
-    K,
-    n_tokens_to_generate,
-    seed,
-    temperature,
-    top_k,
-    top_p,
-    mode="both",
-    draft_confidence=0.0,
-    coupled=False,
-    trace=False,
-    report="",
-    json=False,
-    **others,
-):
-    """The Filter of these settings. Raises InputError for one that makes no sense."""
-    least = {
-        "K": (1 if K == "auto" else K, 1),
-        "n_tokens_to_generate": (n_tokens_to_generate, 1),
-        "seed": (seed, 0),
-    }
-    for name, (value, bound) in least.items():
-        if value < bound:
-            raise InputError(f"--{name} {value}: expected {bound} or more")
-    if not 0 <= draft_confidence <= 1:
-        raise InputError(f"--draft_confidence {draft_confidence}: expected a probability, 0 to 1")
-    if draft_confidence and coupled:
-        raise InputError(
-            "--draft_confidence with --coupled: expected one of the two, as noise hides what the draft is sure of"
-        )
-    if mode not in ("both", "autoregressive", "speculative"):
-        raise InputError(f"--mode {mode!r}: expected both, autoregressive or speculative")
-    if trace and json:
-        raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
-    for name, value in (("trace", trace), ("report", report)):
-        if value and mode == "autoregressive":
-            raise InputError(
-                f"--{name} with --mode autoregressive: expected --mode both or speculative, which it is about"
-            )
-    if report:
-        check_output("report", report, (".html",))
-    try:
-        return Filter(temperature, top_k, top_p)
-    except ValueError as error:
-        raise InputError(f"--{error}") from None
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides what a run does, its prompt apart. The field names are the flags of
+    `generate` and the keys of "settings" in its JSON object. Raises SettingError, one line, for a
+    value that makes no sense.
 
+    Text:
+        n_tokens_to_generate: how many tokens, unless <|endoftext|>, the stop string or the end of
+            the context comes first
+        stop: end with the token that completes this string
+        mode: both, autoregressive or speculative
 
-def token_ids(name, text, encoder):
-    try:
-        return encoder.encode(text)
-    except ValueError as error:
-        raise InputError(f"--{name}: {error}") from None
+    Models:
+        target_model_size: a size in models_dir, or a folder
+        draft_model_size: a size in models_dir, a folder, or ngram, which looks up what followed in
+            the text itself
+        models_dir: where the folders of the sizes are
 
+    Speculation:
+        K: how many tokens are drafted in a round; auto chooses anew each round, from acceptance and
+            what one text's rounds cost
+        verification: the accept/reject rule: token
+        draft_confidence: end a draft where its model gives no token as much probability
+        coupled: draft and target share the noise of each position, so that the two texts are the
+            same at any temperature
+        mistake: a known way to get speculative decoding wrong, for the speculative decoder to make;
+            python main.py mistakes lists them, measures how wrong each is, and shows its lines
 
-def prompt_ids(text, encoder, n_ctx, n_tokens):
-    """The prompt as token ids; an empty one starts from <|endoftext|>. Raises InputError if it does
-    not fit.
+    Sampling:
+        temperature: 0 is greedy decoding
+        top_k: sample from this many of the likeliest tokens; 0 is all
+        top_p: sample from the fewest likeliest tokens that reach this probability
+        seed: of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the
+            same text, except with --K auto, which depends on what passes take
+
+    Output:
+        stream: print the text while it is written
+        trace: print the speculative text round by round, each token marked by where it came from;
+            not with --json
+        report: write the speculative run to this .html file, with the numbers of every decision, to
+            look at in a browser
+
+    Machine:
+        backend: numpy or cupy
+        dtype: float32, or float16 with cupy
+        kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64
+            columns on 2 threads
+        exact: let no bit of a logit depend on how many tokens share a pass, so that greedy texts
+            are identical even at a tie
     """
-    ids = token_ids("prompt", text, encoder) or [encoder.end_of_text]
-    if len(ids) >= n_ctx:
-        raise InputError(
-            f"the prompt has {len(ids)} tokens: expected at most {n_ctx - 1}, the context less one; shorten it"
-        )
-    if len(ids) + n_tokens > n_ctx:
-        print(
-            f"note: the context ends after {n_ctx - len(ids)} of {n_tokens} tokens", file=sys.stderr
-        )
-    return ids
+
+    n_tokens_to_generate: int = 60
+    draft_model_size: str = "0.7M"
+    target_model_size: str = "7M"
+    models_dir: str = utils.MODELS_DIR
+    K: int | str = field(default=4, metadata={"parse": parse_K})
+    verification: str = "token"
+    draft_confidence: float = 0.0
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    coupled: bool = False
+    seed: int = 123
+    stop: str = ""
+    mode: str = "both"
+    mistake: str = ""
+    stream: bool = False
+    trace: bool = False
+    report: str = ""
+    backend: str = "numpy"
+    dtype: str = "float32"
+    kernels: str = "auto"
+    exact: bool = False
+
+    def __post_init__(self):
+        self.check_ranges()
+        self.check_combinations()
+
+    def check_ranges(self):
+        if self.K != AUTO and self.K < 1:
+            raise SettingError("K", f"{self.K}: expected 1 or more")
+        if self.n_tokens_to_generate < 1:
+            n = self.n_tokens_to_generate
+            raise SettingError("n_tokens_to_generate", f"{n}: expected 1 or more")
+        if self.seed < 0:
+            raise SettingError("seed", f"{self.seed}: expected 0 or more")
+        if not 0 <= self.draft_confidence <= 1:
+            problem = f"{self.draft_confidence}: expected a probability, 0 to 1"
+            raise SettingError("draft_confidence", problem)
+        for name, choices in (("mode", MODES), ("verification", VERIFICATIONS)):
+            value = getattr(self, name)
+            if value not in choices:
+                *others, last = choices
+                expected = f"{', '.join(others)} or {last}" if others else last
+                raise SettingError(name, f"{value!r}: expected {expected}")
+        self.sampling  # a Filter checks its own three
+
+    def check_combinations(self):
+        if self.draft_confidence and self.coupled:
+            problem = "with --coupled: expected one of the two, as noise hides what the draft knows"
+            raise SettingError("draft_confidence", problem)
+        if self.mistake and (self.trace or self.report or self.coupled):
+            problem = (
+                "with --trace, --report or --coupled: expected it alone, they watch right code"
+            )
+            raise SettingError("mistake", problem)
+        for name in ("trace", "report"):
+            if getattr(self, name) and self.mode == "autoregressive":
+                problem = "with --mode autoregressive: expected --mode both or speculative"
+                raise SettingError(name, problem)
+
+    @property
+    def sampling(self):
+        """The sampling parameters as the Filter of draft and target. Raises SettingError."""
+        try:
+            return Filter(self.temperature, self.top_k, self.top_p)
+        except ValueError as error:
+            name, problem = str(error).split(" ", 1)
+            raise SettingError(name, problem) from None
+
+    @property
+    def decoders(self):
+        """The decoders that run, in order."""
+        return ("autoregressive", "speculative") if self.mode == "both" else (self.mode,)
+
+    @property
+    def speculates(self):
+        return "speculative" in self.decoders
+
+    @property
+    def watched(self):
+        """Whether the numbers of every round are kept: to be shown, or to compare two rules."""
+        return bool(self.trace or self.report or self.coupled)
+
+    def replace(self, **changes):
+        """The same settings but for these."""
+        return dataclasses.replace(self, **changes)
+
+    def as_json(self, prompt, seed):
+        """The "settings" of a JSON object: those that give the text of one prompt alone."""
+        settings = {"prompt": prompt} | dataclasses.asdict(self) | {"seed": seed}
+        if self.verification == "token":  # the usual rule goes without saying
+            del settings["verification"]
+        return settings

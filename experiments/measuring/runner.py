@@ -14,9 +14,10 @@ from types import SimpleNamespace
 import numpy as np
 
 import utils
-from experiments.commands.profile import Clock
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
-from experiments.decoding.running import clocked, decode, explain_difference
+from experiments.decoding.decoders import NGRAM, decode
+from experiments.decoding.metrics import explain_difference
+from experiments.decoding.timing import Clock, clocked
 from sampling import toss
 from utils import SIZES, InputError
 
@@ -24,11 +25,11 @@ N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
 
 
 def load_draft(size, models_dir, arrays, tokenizer, other):
-    """The model of a draft by size or path, None for "ngram". Raises InputError if its tokenizer
+    """The model of a draft by size or path, or NGRAM. Raises InputError if its tokenizer
     has another fingerprint.
     """
-    if size == "ngram":
-        return None
+    if size == NGRAM:
+        return NGRAM
     folder = utils.find_folder(size, models_dir)
     encoder, n_vocab = utils.load_encoder(folder), utils.read_config(folder).n_vocab
     if encoder.fingerprint != tokenizer:
@@ -40,7 +41,7 @@ def load_draft(size, models_dir, arrays, tokenizer, other):
 
 
 def load(target_size, draft_sizes, models_dir, weights, arrays):
-    """(target, {draft size: model, None for ngram}, encoder). Raises InputError.
+    """(target, {draft size: model or NGRAM}, encoder). Raises InputError.
 
     With random weights, a size without a folder is one of utils.SIZES, and prompts are cut by the
     embedded tokenizer.
@@ -65,12 +66,12 @@ def load(target_size, draft_sizes, models_dir, weights, arrays):
         embedded if target_size in SIZES else utils.find_folder(target_size, models_dir)
     )
     for i, size in enumerate(draft_sizes, 1):
-        if size != "ngram" and (n_vocab := config_of(size).n_vocab) != config.n_vocab:
+        if size != NGRAM and (n_vocab := config_of(size).n_vocab) != config.n_vocab:
             raise InputError(
                 f"draft {size} has {n_vocab} tokens, target {target_size} {config.n_vocab}: they cannot pair"
             )
         drafts[size] = (
-            None if size == "ngram" else utils.random_model(config_of(size), arrays, seed=i)
+            NGRAM if size == NGRAM else utils.random_model(config_of(size), arrays, seed=i)
         )
     return utils.random_model(config, arrays), drafts, encoder
 
@@ -118,9 +119,9 @@ def rounds_of(
         draft,
         ids,
         n_tokens,
-        K,
-        filter,
-        seed,
+        K=K,
+        filter=filter,
+        seed=seed,
         wrap=wrap_all,
     )
 
@@ -166,7 +167,9 @@ def observed(
         ), filter
 
     K = AdaptiveK(round_costs(target, draft, filter)) if K == "auto" else K
-    target, draft = watched(target, "verify"), draft and watched(draft, "draft")
+    target = watched(target, "verify")
+    if draft not in (None, NGRAM):
+        draft = watched(draft, "draft")
     target.read = recorded(target.read, passes, len)
     return (
         rounds_of(

@@ -11,7 +11,8 @@ import numpy as np
 
 import gpt2
 import sampling
-from experiments.decoding.running import decode, speculation
+from experiments.decoding.decoders import decode
+from experiments.decoding.metrics import speculation
 from experiments.proving.enumeration import chain_rule, law, total_variation
 from experiments.proving.mistakes import ERRORS
 from experiments.proving.patching import made
@@ -92,7 +93,8 @@ class Pair:
     def rounds(self, setting, filter):
         """The rounds of a speculative text in this setting, but with another filter."""
         ids, ended = self.prompt_ids(setting), sampling.stop_condition(self.encoder, setting.stop)
-        return decode("speculative", self.target, self.draft, ids, N_TOKENS, K, filter, SEED, ended)
+        sampled = {"K": K, "filter": filter, "seed": SEED, "ended": ended}
+        return decode("speculative", self.target, self.draft, ids, N_TOKENS, **sampled)
 
     def right_text(self, setting, filter):
         key = filter, setting.prompt, setting.stop, setting.full

@@ -279,7 +279,7 @@ def find(name):
 
 
 def committing(name, decode):
-    """`decode` (experiments/decoding/running.py) with the mistake of that name in its speculative
+    """`decode` (experiments/decoding/decoders.py) with the mistake of that name in its speculative
     rounds.
 
     Its autoregressive rounds stay right, so that there is something to compare with. Raises

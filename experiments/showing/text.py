@@ -1,27 +1,67 @@
 """What generate prints for people: a block for each decoder, and what the two have in common."""
 
 import json as json_format
+import sys
 from contextlib import nullcontext
 
 from tqdm import tqdm
 
 from experiments.data.lines import Lines
 from experiments.decoding.gumbel import WHY_LOWER
+from experiments.decoding.timing import visible
+from experiments.showing.trace import Trace
 
 
 def title(text):
     return f"{text}\n{'-' * len(text)}"
 
 
-def show_run(result, begin):
-    """A decoder's block below its title. begin is what stands before the text, "" where the text
-    was streamed.
+def begin_of(session, prompt):
+    """How a text is shown to begin."""
+    return f"Text = {session.encoder.decode(prompt.ids)}"
+
+
+def note_room(prompt, n_tokens, n_ctx):
+    """Say on stderr where the context ends a text early."""
+    room = n_ctx - len(prompt.ids)
+    if room < n_tokens:
+        print(f"note: the context ends after {room} of {n_tokens} tokens", file=sys.stderr)
+
+
+class Stream:
+    """A `show` of timed_run that prints the text as it comes, after what it begins with, and a line
+    break at the end.
     """
-    print(
-        "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill,".format(**result), end=" "
-    )
-    print("{tokens_per_second:.1f} tokens/s".format(**result))
-    print(f"{begin}{result['text']}\n" if begin else "")
+
+    def __init__(self, encoder, begin):
+        self.encoder = encoder
+        self.decode = encoder.incremental_decoder()
+        print(begin, end="", flush=True)
+
+    def __call__(self, one):
+        if one is None:
+            print(self.decode([], final=True), flush=True)
+        else:
+            print(self.decode(visible(one.tokens, self.encoder)), end="", flush=True)
+
+
+def new_show(session, decoder, prompt, watch):
+    """What shows a text while it is written, as the settings say; None where nothing does."""
+    if session.settings.trace and decoder == "speculative":
+        return Trace(watch, session.encoder)
+    if session.settings.stream:
+        return Stream(session.encoder, begin_of(session, prompt))
+    return None
+
+
+def show_run(session, prompt, result, show=None):
+    """A decoder's block below its title; the text is left out if `show` has streamed it."""
+    times = "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill, "
+    print((times + "{tokens_per_second:.1f} tokens/s").format(**result))
+    if isinstance(show, Stream):
+        print()
+    else:
+        print(f"{begin_of(session, prompt)}{result['text']}\n")
 
 
 def show_comparison(results):
@@ -59,44 +99,47 @@ def show_comparison(results):
         )
 
 
-def show_one_of_many(run, i, texts, results):
-    """The blocks of text i, for people."""
-    print(title(f"Prompt {i + 1} of {len(texts)}"))
-    for decoder in run.decoders:
+def show_one_of_many(session, prompt, n_prompts, results):
+    """The blocks of one of several prompts."""
+    print(title(f"Prompt {prompt.number} of {n_prompts}"))
+    for decoder in session.settings.decoders:
         print(title(f"{decoder.capitalize()} Decode"))
-        show_run(results[decoder], f"Text = {run.encoder.decode(results['prompt_token_ids'])}")
+        show_run(session, prompt, results[decoder])
     show_comparison(results)
     print()
 
 
-def show_together(run, texts, batch_size, out, json):
+def show_together(session, prompts, batch_size, out, json):
     """Several prompts: a line of JSON each, on stdout or in a file, or blocks for people; and the
     speed of all together.
     """
-    run.ids_of(texts)  # refused before anything is written
-    settings = [run.settings_of(text, i) for i, text in enumerate(texts)]
+    settings = [session.settings.as_json(prompt.text, prompt.seed) for prompt in prompts]
     with Lines(out, expected=settings) if out else nullcontext() as lines:
         n_done = len(lines.done) if lines else 0
-        bar = tqdm(
-            total=len(texts),
-            initial=n_done,
-            unit=" prompts",
-            leave=False,
-            disable=None if out else True,
-        )
-        for i, results in enumerate(run.run_together(texts, batch_size, n_done), n_done):
+        hidden = None if out else True
+        bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
+        rest = prompts[n_done:]
+        for results, prompt in zip(session.run_together(rest, batch_size), rest):
             bar.update()
             if lines:
                 lines.add(results)
             if json:
                 print(json_format.dumps(results), flush=True)
             elif not out:
-                show_one_of_many(run, i, texts, results)
+                show_one_of_many(session, prompt, prompts[-1].number, results)
         bar.close()
         if lines:
             lines.close()
     if not json:
-        for decoder, (n_tokens, seconds) in run.totals.items() if n_done < len(texts) else ():
-            how = f"{n_tokens} tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s"
-            print(f"{decoder.capitalize()}, {batch_size} prompts at a time: {how}")
-        print(f"Written: {out}\n" if out else "", end="")
+        if rest:
+            show_totals(session.totals, batch_size)
+        if out:
+            print(f"Written: {out}")
+
+
+def show_totals(totals, batch_size):
+    """The speed of all texts together, for each decoder."""
+    for decoder, (n_tokens, seconds) in totals.items():
+        speed = f"{n_tokens / seconds:.1f} tokens/s"
+        line = f"{n_tokens} tokens in {seconds:.2f}s with prefill, {speed}"
+        print(f"{decoder.capitalize()}, {batch_size} prompts at a time: {line}")

@@ -3,6 +3,8 @@
 import os
 import sys
 
+from experiments.data.printable import printable
+
 MARKS = {"draft": ("", "|"), "correction": ("[", "]"), "bonus": ("(", ")"), "target": ("{", "}")}
 NAMES = {
     "draft": "accepted draft",
@@ -20,16 +22,6 @@ def in_colour(stream):
     (no-color.org).
     """
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def printable(text):
-    r"""Text on one line: a line break as \n, and whatever else a terminal would obey, as Python
-    spells it.
-
-    >>> print(printable("é\n\x1b[2J"))
-    é\n\x1b[2J
-    """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Trace:

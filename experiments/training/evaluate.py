@@ -22,10 +22,11 @@ import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
-from experiments.cli.flags import call, exit_code, script  # noqa: E402
+from experiments.cli.exit_codes import exit_code, script  # noqa: E402
+from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.validators import check_numbers, parse_K  # noqa: E402
 from experiments.data.corpus import documents  # noqa: E402
-from experiments.decoding.running import clocked  # noqa: E402
+from experiments.decoding.timing import clocked  # noqa: E402
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative  # noqa: E402
 from utils import InputError  # noqa: E402
 

@@ -30,10 +30,11 @@ import checkpoints  # noqa: E402
 import utils  # noqa: E402
 from backends.blas import N_THREADS  # noqa: E402
 from encoder import END_OF_TEXT  # noqa: E402
-from experiments.cli.flags import call, exit_code, script  # noqa: E402
+from experiments.cli.exit_codes import exit_code, script  # noqa: E402
+from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.validators import check_choice, check_numbers  # noqa: E402
 from experiments.data.prompts import choose_prompts  # noqa: E402
-from experiments.decoding.running import decode  # noqa: E402
+from experiments.decoding.decoders import decode  # noqa: E402
 from sampling import Filter  # noqa: E402
 from utils import InputError  # noqa: E402
 
@@ -53,7 +54,7 @@ class Ours:
         self.cache = self.model.new_cache()
 
     def generate(self, ids, n, decoder="autoregressive"):
-        rounds = decode(decoder, self.model, self.draft, ids, n, self.K, Filter(), 0)
+        rounds = decode(decoder, self.model, self.draft, ids, n, K=self.K, filter=Filter(), seed=0)
         return [int(token) for one in rounds for token in one.tokens]
 
     def ways(self):

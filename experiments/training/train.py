@@ -47,7 +47,8 @@ sys.path.insert(0, str(ROOT))
 
 import utils  # noqa: E402
 from encoder import END_OF_TEXT  # noqa: E402
-from experiments.cli.flags import call, exit_code, script  # noqa: E402
+from experiments.cli.exit_codes import exit_code, script  # noqa: E402
+from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.validators import check_numbers  # noqa: E402
 from experiments.data import corpus as corpora  # noqa: E402
 

@@ -16,7 +16,7 @@ from toys import TINY, tiny_model, write_pair
 import main
 from experiments.cli.validators import parse_K
 from experiments.commands.benchmark import markdown
-from experiments.decoding.running import clocked
+from experiments.decoding.timing import clocked
 from experiments.measuring import referee, theory
 from experiments.measuring import runner as measuring
 from experiments.showing import plots

@@ -11,6 +11,7 @@ from toys import tiny_model
 
 from experiments.decoding import adaptive_k as adaptive
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, round_costs
+from experiments.decoding.decoders import NGRAM
 from experiments.measuring.theory import speedup, tokens_per_round
 from sampling import Filter, NeuralDrafter, Round, speculative
 
@@ -200,7 +201,7 @@ def test_free_drafts_and_free_verification_ask_for_the_most():
 
 
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
-@pytest.mark.parametrize("draft", [tiny_model(1), None], ids=["model", "ngram"])
+@pytest.mark.parametrize("draft", [tiny_model(1), NGRAM], ids=["model", "ngram"])
 def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
     """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round
     by 10 in any case.
@@ -219,9 +220,9 @@ def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
         return now[0]
 
     monkeypatch.setattr(adaptive.time, "perf_counter", time)
-    draft = draft and clocked(draft, 0.1)
+    draft = draft if draft == NGRAM else clocked(draft, 0.1)
     costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter)
-    each = 1.1 if draft else 1
+    each = 1 if draft == NGRAM else 1.1
     assert costs == pytest.approx([(6 + K * each) / 6 for K in range(MAX_K + 1)])
 
 
@@ -232,5 +233,5 @@ def test_costs_are_measured_once_for_each_filter():
         costs is round_costs(target, draft, Filter()) and len(costs) == MAX_K + 1 and costs[0] == 1
     )
     assert costs is not round_costs(target, draft, Filter(1.0)) and costs is not round_costs(
-        target, None, Filter()
+        target, NGRAM, Filter()
     )

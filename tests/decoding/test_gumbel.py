@@ -21,9 +21,10 @@ from test_main import PROMPT, as_json, cli, pair
 from toys import tiny_model
 
 from experiments.decoding import gumbel as coupling
+from experiments.decoding.decoders import NGRAM, decode
 from experiments.decoding.gumbel import Noisy, noise
+from experiments.decoding.metrics import compare
 from experiments.decoding.recorder import Watch
-from experiments.decoding.running import compare, decode
 from gpt2 import Config
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
 
@@ -313,7 +314,9 @@ def test_coupled_texts_that_differ_are_explained(zeros):
     same.
     """
     target = Noisy(TableModel(1, zeros=zeros), FILTERS["all"], 3)
-    first = list(tokens_of(decode("autoregressive", target, None, [0], 5, 1, GREEDY, 0)))
+    first = list(
+        tokens_of(decode("autoregressive", target, None, [0], 5, K=1, filter=GREEDY, seed=0))
+    )
     wrong = [first[0], 1 - min(first[1], 1), *first[2:]]
     results = [{"token_ids": ids, "tokens_per_second": 1.0} for ids in (first, wrong)]
     found = compare(*results, target, [0], GREEDY)["difference"]

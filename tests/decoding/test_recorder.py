@@ -15,8 +15,8 @@ from test_exact import FILTERS, TableModel, at_eos, never, tokens_of
 from test_main import PROMPT, as_json, assert_refused, cli, pair
 
 import sampling
+from experiments.decoding.decoders import NGRAM, decode
 from experiments.decoding.recorder import Watch, likeliest
-from experiments.decoding.running import decode
 from sampling import Round
 from utils import load_encoder
 
@@ -46,7 +46,7 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
     """
     target, draft = (
         TableModel(tables[0], zeros=True),
-        None if tables[1] is None else TableModel(tables[1]),
+        NGRAM if tables[1] is None else TableModel(tables[1]),
     )
     text, tossed = [0, 1, 0], []
     with pytest.MonkeyPatch.context() as patch:
@@ -57,7 +57,9 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
             lambda r, rng: tossed.append((float(r), toss(r, rng))) or tossed[-1][1],
         )
         rounds, notes = watched(target, draft, text, 12, K, filter, seed, ended)
-    plain = decode("speculative", target, draft, text, 12, K, filter, seed, ended)
+    plain = decode(
+        "speculative", target, draft, text, 12, K=K, filter=filter, seed=seed, ended=ended
+    )
     assert rounds == list(plain)[1:]  # to be watched changes nothing
     row = lambda model, ids: filter(model.read(ids, model.new_cache()))[0]
     expected = []
@@ -65,7 +67,7 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
         assert len(note.draft) == len(note.p) == len(note.q) == len(note.overlap) == one.drafted
         for i, token in enumerate(note.draft):
             p = row(target, text + note.draft[:i])
-            q = row(draft, text + note.draft[:i]) if draft else np.eye(3)[token]
+            q = row(draft, text + note.draft[:i]) if draft != NGRAM else np.eye(3)[token]
             assert (note.p[i], note.q[i]) == (p[token], q[token])
             assert note.overlap[i] == pytest.approx(np.minimum(p, q).sum())
         assert len(note.coins) == one.examined and len(note.likely) == len(one.tokens)
@@ -79,7 +81,7 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
             assert all((share is None) == (i >= one.drafted) for _, _, share in likely)
         if one.accepted < one.examined:
             i = one.accepted
-            q = row(draft, text + one.tokens[:i]) if draft else np.eye(3)[note.draft[i]]
+            q = row(draft, text + one.tokens[:i]) if draft != NGRAM else np.eye(3)[note.draft[i]]
             rest = sampling.residual(row(target, text + one.tokens[:i]), q)
             assert note.residual[0][0] == rest.argmax() and all(
                 mass == rest[x] for x, mass in note.residual
@@ -125,5 +127,7 @@ def test_the_clock_stands_still_while_notes_are_taken(monkeypatch):
 def test_a_second_run_forgets_the_first():
     watch = Watch()
     for n in (9, 3):
-        rounds = list(watch.decode(TableModel(1), None, [0, 1], n, 2, FILTERS["T=1"], 0, never))[1:]
+        rounds = list(watch.decode(TableModel(1), NGRAM, [0, 1], n, 2, FILTERS["T=1"], 0, never))[
+            1:
+        ]
         assert [note.round for note in watch.notes] == rounds and len(tokens_of(rounds)) == n

@@ -9,8 +9,7 @@ import pytest
 from test_main import CONFIG, as_json, cli, embedded, pair  # noqa: F401, the fixtures
 
 import main
-from experiments.decoding import batching
-from experiments.decoding import session as generation
+from experiments.decoding import batching, session
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
@@ -112,9 +111,9 @@ def test_an_interrupted_run_goes_on(cli, file, tmp_path, monkeypatch):  # noqa: 
     partial = tmp_path / "found.jsonl.partial"
     out.rename(partial)
     partial.write_text("".join(whole[:2]) + whole[2][:100])
-    texts, run = [], generation.Generation.run
+    texts, run = [], session.Session.run
     monkeypatch.setattr(
-        generation.Generation, "run", lambda self, *a: texts.append(a[1]) or run(self, *a)
+        session.Session, "run", lambda self, *a, **b: texts.append(a[1]) or run(self, *a, **b)
     )
     assert cli("--prompts", file, "--out", out, *SHORT).code == 0
     assert len(texts) == 2 * 5 and not partial.exists()

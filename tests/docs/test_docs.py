@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sampling
-from experiments.decoding.running import speculation
+from experiments.decoding.metrics import speculation
 from experiments.measuring.theory import speedup, tokens_per_round
 from experiments.proving.enumeration import law
 from experiments.proving.mistakes import MISTAKES

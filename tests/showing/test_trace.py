@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 from test_main import PROMPT, as_json, assert_refused, cli, pair
 
-from experiments.showing.trace import Trace, in_colour, printable
+from experiments.data.printable import printable
+from experiments.showing.trace import Trace, in_colour
 from sampling import Round
 from utils import load_encoder
 

@@ -1,0 +1,48 @@
+"""How a program ends: its exit code, its one line on stderr, and signals.
+
+0: done. 2: something its user can put right, said in one line. 130: interrupted by Ctrl-C. 141:
+nobody reads its output any more. 1: its output cannot be written, to a full disk for example.
+"""
+
+import os
+import signal
+import sys
+
+from experiments.data.printable import printable
+from utils import InputError
+
+
+def print_error(problem):
+    """One line on stderr, without a character that a terminal would obey."""
+    print("error:", printable(str(problem)), file=sys.stderr)
+
+
+def exit_code(run):
+    """Call run(), and return the exit code of the program."""
+    try:
+        run()
+        sys.stdout.flush()
+        return 0
+    except (InputError, MemoryError) as error:
+        print_error(error)
+        return 2
+    except ModuleNotFoundError as missing:
+        print_error(f"{missing.name} is not installed: pip install -r requirements.txt")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        # leave nothing in the buffer that Python would flush again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 141
+        print_error(error)
+        return 1
+
+
+def script(main):
+    """End this program with the exit code that main() returns."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed it
+    sys.stdout.reconfigure(errors="replace")
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The texts that generate continues: from flags, standard input or a file."""
+
+import sys
+
+from experiments.data.files import check_output
+from experiments.data.prompts import read_prompts
+from utils import InputError
+
+DEFAULT = ("Once upon a time",)
+MOST_TOGETHER = 1000  # prompts that are decoded together
+
+
+def read_prompt(prompt):
+    """The prompt itself, or standard input for "-", without its last line break."""
+    if prompt != "-":
+        return prompt
+    if sys.stdin is None:
+        raise InputError("--prompt -: standard input is closed; give the text after --prompt")
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"standard input: byte {error.start} is not UTF-8; convert the text first"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def choose_texts(prompt, prompts):
+    """The texts of --prompt, or of the file that --prompts names. Raises InputError."""
+    if prompt.count("-") > 1:
+        raise InputError("--prompt - twice: standard input can be read once")
+    if prompts:
+        return read_prompts(prompts)
+    return [read_prompt(text) for text in prompt]
+
+
+def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json):
+    """Raises InputError for flags of generate that cannot go together, before its work begins."""
+    sources = [("prompts", prompts), ("prompt_ids", prompt_ids)]
+    given = [f"--{name} {value!r}" for name, value in sources if value]
+    if prompt != DEFAULT:
+        given.append("--prompt")
+    if len(given) > 1:
+        raise InputError(f"{given[0]} with {given[1]}: expected one of the two")
+    if not 1 <= batch_size <= MOST_TOGETHER:
+        raise InputError(f"--batch_size {batch_size}: expected 1 to {MOST_TOGETHER}")
+    if settings.trace and json:
+        raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
+    if prompts or out or len(prompt) > 1:
+        for name in ("stream", "trace", "report", "mistake"):
+            if getattr(settings, name):
+                raise InputError(
+                    f"--{name} with several prompts: expected one; give a single --prompt, "
+                    "without --out"
+                )
+    if out:
+        check_output("out", out, (".jsonl",), new=True)
+    if settings.report:
+        check_output("report", settings.report, (".html",))
