@@ -12,7 +12,7 @@ FLOORS = [
     ["backends", "gpt2", "encoder", "sampling"],
     ["checkpoints"],
     ["utils"],
-    ["experiments.data"],
+    ["experiments.data", "experiments.drafting"],
     ["experiments.decoding"],
     ["experiments.cli", "experiments.showing", "experiments.measuring", "experiments.proving"],
     ["experiments.commands", "experiments.training", "exercises"],

@@ -1,0 +1,90 @@
+"""EAGLE: a draft of one block that reads the target's mind (Li et al. 2024, arXiv 2401.15077).
+
+A draft model sees the tokens of a text only. By the time it is asked, the target has read that text
+and knows far more: its last hidden state at a position holds what it expects to follow. EAGLE reads
+that hidden state beside the token that was chosen, and guesses the target's next hidden state:
+
+    hidden state before the token ─┐
+                                   ├─ fc ─ one block of GPT-2 ─ proj ─ the next hidden state
+    embedding of the token ────────┘                                   └ norm, head ─ logits
+
+Embeddings, final norm and output head are the target's own. For the second token of a draft the
+target has not been asked yet, so EAGLE goes on from its own guess; when the target has read the
+draft, its hidden states replace the guesses.
+
+The logits are those of a model like any other, one token at a time, so q is what the draft was
+sampled from and `verify` applies as it stands.
+"""
+
+from dataclasses import dataclass
+
+from gpt2 import Config, KVCache, Model, finish, layer_norm, linear, run_blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class EagleConfig(Config):
+    """The shape of the block, a GPT-2's of width n_embd, and the width of the target."""
+
+    n_hidden: int
+
+    @property
+    def n_places(self):
+        """How many tokens it can draft in a row: as many as there is room for."""
+        return self.n_ctx
+
+    def shapes(self):
+        """The parameters its file must hold: {name: shape}."""
+        block = {name: shape for name, shape in super().shapes().items() if name.startswith("h.")}
+        return {
+            "fc.weight": (2 * self.n_hidden, self.n_embd),
+            "fc.bias": (self.n_embd,),
+            **block,
+            "proj.weight": (self.n_embd, self.n_hidden),
+            "proj.bias": (self.n_hidden,),
+        }
+
+
+class EagleCache(KVCache):
+    """Keys and values of the block, and the hidden state before each position: the target's where
+    it has read the text, EAGLE's own guess after that. Before the first position there is none: 0.
+
+    hidden: [n_positions + 1, n_hidden], that before position i in row i
+    """
+
+    def __init__(self, config, xp, dtype, n_positions):
+        super().__init__(config, xp, dtype, n_positions)
+        self.hidden = xp.zeros((n_positions + 1, config.n_hidden), dtype)
+        self.n_text = 1  # so many positions follow a hidden state of the target, if they were read
+
+    def advance(self, start, hidden):  # [n_new, n_hidden]
+        self.length = start + hidden.shape[0]
+        self.hidden[start + 1 : self.length + 1] = hidden
+
+    def look(self, hidden, n_text):
+        """The target has read a text but for its last token: its hidden states replace guesses."""
+        # forget what was computed from guesses; the last position is read again in any case
+        self.length = start = min(self.length, self.n_text, n_text - 1)
+        first = max(start, 1)
+        self.hidden[first:n_text] = hidden[first - 1 : n_text - 1]
+        self.n_text = n_text
+
+
+@dataclass(frozen=True, eq=False)
+class Eagle(Model):
+    """EAGLE's weights, with its target's embeddings, final norm and output head beside them."""
+
+    def new_cache(self, n_positions=None):
+        dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
+        return EagleCache(self.config, self.backend.xp, dtype, n_positions)
+
+    def forward(self, ids, positions, spans, wanted):  # -> [n_wanted, n_vocab]
+        params, config, xp = self.params, self.config, self.backend.xp
+        # 1. the hidden state before each token, beside the token
+        before = [span.cache.hidden[span.start : span.start + span.n_new] for span in spans]
+        before = layer_norm(xp.concatenate(before), **params["ln_f"], epsilon=config.epsilon)
+        embedded = params["wte"][ids] + params["wpe"][positions]
+        x = linear(xp.concatenate([before, embedded], axis=1), **params["fc"])
+        # 2. one block, whose output is turned into a guess at the target's next hidden state
+        x = run_blocks(x, spans, params["blocks"], config, self.backend)
+        x = linear(x, **params["proj"])
+        return finish(x, spans, wanted, params, config, xp)

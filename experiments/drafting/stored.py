@@ -1,0 +1,98 @@
+"""Heads on disk: models/<target>/eagle.safetensors and medusa.safetensors, beside their target.
+
+A head makes sense of one target's hidden states and of no other's. Its file says which target that
+is, by the SHA-256 of the target's weights.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+
+from checkpoints.formats import safetensors
+from experiments.drafting.eagle import Eagle, EagleConfig
+from experiments.drafting.medusa import Medusa, MedusaConfig
+from utils import InputError
+
+HEADS = ("eagle", "medusa")  # what --draft_model_size calls them
+
+
+def fingerprint(folder):
+    """The SHA-256 of a target's weights. Raises InputError for a folder without that file."""
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        raise InputError(
+            f"{folder}: has no model.safetensors; a head grows on a target in one file"
+        )
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def is_head(draft):
+    """Whether a draft is a head, which needs to see its target."""
+    return isinstance(draft.config, (EagleConfig, MedusaConfig))
+
+
+def load_head(name, folder, target):
+    """The head of that name in the folder of its target, a Model. Raises InputError."""
+    path = folder / f"{name}.safetensors"
+    if not path.is_file():
+        raise InputError(
+            f"--draft_model_size {name}: there is no {path}; choose another draft, or train one: "
+            f"python experiments/training/train.py {name}"
+        )
+    table = safetensors.read_table(path)
+    notes = metadata(path)
+    if notes.get("target") != fingerprint(folder):
+        raise InputError(
+            f"{path}: was trained on another target than the model beside it; train it again with "
+            f"python experiments/training/train.py {name}"
+        )
+    config = config_of(name, target.config, table, notes)
+    if config is None or {key: tensor.shape for key, tensor in table.items()} != config.shapes():
+        raise InputError(f"{path}: does not hold the tensors of this head; fetch it again")
+    return build(config, lambda key: table[key].read(np.float32), target)
+
+
+def metadata(path):
+    """What a safetensors file, whose header has been checked, says of itself: {name: text}."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        found = json.loads(file.read(length)).get("__metadata__")
+    if not isinstance(found, dict):
+        return {}
+    return {name: str(text) for name, text in found.items()}
+
+
+def config_of(name, target, table, notes):
+    """The shape of a head from its file and its target's Config; None where they tell none."""
+    if name == "medusa":
+        n_places = len(table) // 4
+        return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
+    if "fc.bias" not in table or not notes.get("n_head", "").isdecimal():
+        return None
+    return EagleConfig(
+        n_vocab=target.n_vocab,
+        n_ctx=target.n_ctx,
+        n_embd=table["fc.bias"].shape[0],
+        n_head=int(notes["n_head"]),
+        n_layer=1,
+        epsilon=target.epsilon,
+        n_hidden=target.n_embd,
+    )
+
+
+def build(config, read, target):
+    """A head from `read(name) -> array`, asked once for each of config.shapes()."""
+    tree = {}
+    for name in config.shapes():
+        *path, leaf = name.split(".")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[leaf] = target.backend.asarray(read(name))
+    shared = {name: target.params[name] for name in ("wte", "wpe", "ln_f", "head")}
+    if isinstance(config, MedusaConfig):
+        heads = [tree["heads"][str(i)] for i in range(config.n_places)]
+        return Medusa(config, shared | {"heads": heads}, target.backend)
+    own = {"fc": tree["fc"], "blocks": [tree["h"]["0"]], "proj": tree["proj"]}
+    return Eagle(config, shared | own, target.backend)

@@ -1,0 +1,197 @@
+"""Drafts that grow on the target: what they read, and that the text keeps the target's law."""
+
+import numpy as np
+import pytest
+from heads import EAGLE, MEDUSA, toy_head
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import TINY, tiny_model
+
+from experiments.drafting.heads import HeadDrafter, SeenTarget
+from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
+from gpt2 import Config, gelu, layer_norm
+from sampling import Filter, never, speculative
+
+SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
+TARGET = tiny_model(1, SMALL, scale=0.8)
+FILTERS = {
+    "T=1": Filter(1.0),
+    "greedy": Filter(0.0),
+    "all": Filter(1.3, top_k=2, top_p=0.7),
+}
+
+
+def at_2(generated):
+    return generated[-1] == 2
+
+
+def rounds(target, head, ids, n_tokens, K, filter, rng=None, ended=never, confidence=0.0):
+    seen = SeenTarget(target)
+    drafter = HeadDrafter(head, seen, filter, rng, confidence)
+    return speculative(seen, drafter, ids, n_tokens, K, filter, rng, ended)
+
+
+def assert_exact(target, head, ids, n_tokens, K, filter, ended=never, confidence=0.0):
+    run = lambda: tokens_of(rounds(target, head, ids, n_tokens, K, filter, None, ended, confidence))
+    found, expected = law(run), chain_rule(target, ids, n_tokens, filter, ended)
+    assert found.keys() == expected.keys()
+    assert total_variation(found, expected) < 1e-12
+
+
+@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("K, ended", [(1, never), (2, at_2), (3, at_2)])
+def test_the_law_of_the_text_is_the_targets(kind, filter, K, ended):
+    n_tokens = 3 if K == 3 else 4
+    assert_exact(TARGET, toy_head(kind, TARGET), [1, 0], n_tokens, K, filter, ended)
+
+
+@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+def test_the_law_from_one_token_to_the_end_of_the_context(kind):
+    """Before the second token there is no hidden state to read, and after the last no room."""
+    config = Config(n_vocab=3, n_ctx=4, n_embd=4, n_head=2, n_layer=1)
+    target = tiny_model(3, config, scale=0.8)
+    assert_exact(target, toy_head(kind, target), [1], 9, 3, Filter(1.0))
+
+
+@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+@pytest.mark.parametrize("confidence", [0.4, 0.5])
+def test_the_law_of_drafts_that_end_where_the_head_is_unsure(kind, confidence):
+    head = toy_head(kind, TARGET)
+    drafted = set()
+    run = lambda: [
+        drafted.add(one.drafted)
+        for one in rounds(TARGET, head, [1, 0], 3, 2, Filter(1.0), None, never, confidence)
+    ]
+    law(lambda: len(run()))
+    assert len(drafted) > 1  # drafts of several lengths
+    assert_exact(TARGET, head, [1, 0], 3, 2, Filter(1.0), confidence=confidence)
+
+
+@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+def test_a_k_that_varies_keeps_the_law(kind):
+    """Also 0, after which the head has missed what the target read."""
+    ks = lambda: iter([2, 0, 1, 0]).__next__
+    head = toy_head(kind, TARGET)
+
+    def run():
+        k = ks()
+        return tokens_of(rounds(TARGET, head, [1, 0], 4, lambda last: k(), Filter(1.0)))
+
+    expected = chain_rule(TARGET, [1, 0], 4, Filter(1.0), never)
+    assert total_variation(law(run), expected) < 1e-12
+
+
+# ---------------------------------------------------------------- what a head reads
+
+
+def hidden_states(target, ids):
+    """The last hidden states of a text, read in one go."""
+    cache = target.new_cache()
+    target.read(ids, cache)
+    return cache.hidden[: len(ids)]
+
+
+def norm(x, part, config):
+    return layer_norm(x, **part, epsilon=config.epsilon)
+
+
+def eagle_by_hand(head, target, ids):
+    """The logits after ids, from the definition: every hidden state is the target's."""
+    p, config = head.params, head.config
+    before = np.vstack([np.zeros((1, config.n_hidden)), hidden_states(target, ids)[:-1]])
+    embedded = p["wte"][ids] + p["wpe"][: len(ids)]
+    x = np.hstack([norm(before, p["ln_f"], config), embedded]) @ p["fc"]["weight"] + p["fc"]["bias"]
+    (block,) = p["blocks"]
+    c_attn, c_proj = block["attn"]["c_attn"], block["attn"]["c_proj"]
+    parts = norm(x, block["ln_1"], config) @ c_attn["weight"] + c_attn["bias"]
+    q, k, v = np.split(parts, 3, axis=1)
+    d_head, heads = config.n_embd // config.n_head, []
+    for i in range(config.n_head):
+        columns = slice(i * d_head, (i + 1) * d_head)
+        scores = q[:, columns] @ k[:, columns].T / np.sqrt(d_head)
+        scores[np.triu_indices(len(ids), 1)] = -np.inf
+        weights = np.exp(scores)
+        heads.append(weights / weights.sum(axis=1, keepdims=True) @ v[:, columns])
+    x = x + np.hstack(heads) @ c_proj["weight"] + c_proj["bias"]
+    c_fc, c_proj = block["mlp"]["c_fc"], block["mlp"]["c_proj"]
+    x = x + (
+        gelu(norm(x, block["ln_2"], config) @ c_fc["weight"] + c_fc["bias"], np) @ c_proj["weight"]
+        + c_proj["bias"]
+    )
+    guess = x @ p["proj"]["weight"] + p["proj"]["bias"]
+    return norm(guess, p["ln_f"], config)[-1] @ p["head"]
+
+
+def medusa_by_hand(head, target, ids):
+    """The logits of all heads after ids, of which the target has not read the last."""
+    p, config = head.params, head.config
+    hidden = hidden_states(target, ids)[-2] if len(ids) > 1 else np.zeros(config.n_embd)
+    rows = []
+    for one in p["heads"]:
+        x = norm(hidden, p["ln_f"], config) @ one["c_fc"]["weight"] + one["c_fc"]["bias"]
+        x = hidden + gelu(x, np) @ one["c_proj"]["weight"] + one["c_proj"]["bias"]
+        rows.append(norm(x, p["ln_f"], config) @ p["head"])
+    return np.array(rows)
+
+
+def proposed(kind, target, head, ids, n_tokens, ks):
+    """[(text, draft, q)] of every round of a run."""
+    seen, found = SeenTarget(target), []
+    drafter = HeadDrafter(head, seen, Filter(1.0), np.random.default_rng(0))
+    propose, text = drafter.propose, list(ids)
+
+    def noted(ids, k):
+        draft, q = propose(ids, k)
+        found.append((list(ids), draft, q))
+        return draft, q
+
+    drafter.propose, k = noted, iter(ks)
+    rng = np.random.default_rng(1)
+    for one in speculative(seen, drafter, text, n_tokens, lambda last: next(k), Filter(1.0), rng):
+        pass
+    return found
+
+
+texts = st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=8)
+lengths = st.lists(st.integers(0, 4), min_size=20, max_size=20)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ids=texts, ks=lengths)
+def test_eagle_reads_the_targets_hidden_states_of_the_text(ids, ks):
+    """After any rounds before: what was guessed or rejected has left no trace."""
+    target = tiny_model(1)
+    head = toy_head(EAGLE, target)
+    for text, draft, q in proposed(EAGLE, target, head, ids, 12, ks):
+        if draft:
+            expected = Filter(1.0)(eagle_by_hand(head, target, text)[None])
+            assert abs(q[0] - expected).max() < 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(ids=texts, ks=lengths)
+def test_eagle_drafts_as_if_it_had_just_been_made(ids, ks):
+    """The whole q, which goes on from its own guesses."""
+    target = tiny_model(1)
+    head = toy_head(EAGLE, target)
+    for text, draft, q in proposed(EAGLE, target, head, ids, 12, ks):
+        seen = SeenTarget(target)
+        seen.read(text[:-1], seen.new_cache(), n_last=0)
+        cache = head.new_cache()
+        cache.look(seen.cache.hidden, len(text))
+        logits = [head.read(text + draft[:i], cache)[0] for i in range(len(draft))]
+        for row, expected in zip(q, logits):
+            assert abs(row - Filter(1.0)(expected[None])[0]).max() < 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(ids=texts, ks=lengths)
+def test_every_head_of_medusa_reads_the_last_hidden_state(ids, ks):
+    target = tiny_model(1)
+    head = toy_head(MEDUSA, target)
+    for text, draft, q in proposed(MEDUSA, target, head, ids, 12, ks):
+        assert len(draft) <= head.config.n_places
+        expected = Filter(1.0)(medusa_by_hand(head, target, text))
+        assert len(q) == len(draft)
+        assert np.allclose(q, expected[: len(q)], atol=1e-9)

@@ -1,0 +1,95 @@
+"""Heads on disk: read as they were written, and refused for a target they were not trained on."""
+
+import json
+
+import numpy as np
+import pytest
+from heads import EAGLE, MEDUSA, head_config, head_tensors
+from toys import NUMPY, TINY, write_checkpoint, write_safetensors
+
+import utils
+from experiments.drafting.stored import HEADS, fingerprint, load_head
+from utils import InputError
+
+
+def write_head(path, kind, folder, **notes):
+    """A head's file, with what it says of itself put in after the format's own library."""
+    write_safetensors(path, head_tensors(head_config(kind, TINY), scale=0.1))
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    header["__metadata__"] = {"target": fingerprint(folder), "n_head": "2"} | notes
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + length :])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = write_checkpoint(tmp_path / "7M")
+    for kind in HEADS:
+        write_head(folder / f"{kind}.safetensors", kind, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_is_read_as_it_was_written(folder, kind):
+    target = utils.load_model(folder, NUMPY)
+    head = load_head(kind, folder, target)
+    assert head.config == head_config(kind, TINY)
+    assert head.params["head"] is target.params["head"]
+    tensors = head_tensors(head_config(kind, TINY), scale=0.1)
+    if kind == EAGLE:
+        found, expected = head.params["blocks"][0]["mlp"], "h.0.mlp.c_fc.weight"
+    else:
+        found, expected = head.params["heads"][1], "heads.1.c_fc.weight"
+    assert np.array_equal(found["c_fc"]["weight"], tensors[expected].astype(np.float32))
+
+
+def refused(kind, folder, *words):
+    with pytest.raises(InputError) as error:
+        load_head(kind, folder, utils.load_model(folder, NUMPY))
+    for word in words:
+        assert word in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_of_another_target_is_refused(folder, kind):
+    """One weight in the middle of the target has changed, the embeddings have not."""
+    path = folder / "model.safetensors"
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    refused(kind, folder, f"{kind}.safetensors", "another target", "train")
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_that_is_not_there(folder, kind):
+    (folder / f"{kind}.safetensors").unlink()
+    refused(kind, folder, f"--draft_model_size {kind}", "train.py")
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_damaged_head(folder, kind):
+    other = EAGLE if kind == MEDUSA else MEDUSA
+    path = folder / f"{kind}.safetensors"
+    path.write_bytes((folder / f"{other}.safetensors").read_bytes())
+    refused(kind, folder, str(path), "tensors")
+    path.write_bytes(path.read_bytes()[:1000])
+    refused(kind, folder, str(path))
+
+
+def test_eagle_without_its_number_of_heads(folder):
+    write_head(folder / "eagle.safetensors", EAGLE, folder, n_head="two")
+    refused(EAGLE, folder, "eagle.safetensors", "tensors")
+
+
+def test_metadata_that_is_no_table(folder):
+    path = folder / "eagle.safetensors"
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    text = raw[8 : 8 + length].replace(b'"__metadata__": {', b'"__metadata__":[{', 1)
+    assert len(text) == length
+    end = text.index(b"}")
+    text = text[: end + 1] + b"]" + text[end + 1 :]
+    path.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + length :])
+    refused(EAGLE, folder, "eagle.safetensors")

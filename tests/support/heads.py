@@ -1,0 +1,35 @@
+"""Small heads with random weights."""
+
+import numpy as np
+
+from experiments.drafting.eagle import EagleConfig
+from experiments.drafting.medusa import MedusaConfig
+from experiments.drafting.stored import build
+
+EAGLE, MEDUSA = "eagle", "medusa"
+
+
+def head_config(kind, config):
+    """The shape of a small head for a target of that Config."""
+    if kind == MEDUSA:
+        return MedusaConfig(config.n_vocab, config.n_ctx, config.n_embd, 2, config.epsilon)
+    return EagleConfig(
+        n_vocab=config.n_vocab,
+        n_ctx=config.n_ctx,
+        n_embd=6,
+        n_head=2,
+        n_layer=1,
+        n_hidden=config.n_embd,
+    )
+
+
+def head_tensors(config, seed=5, scale=0.6):
+    """{name: array} for every parameter of a head."""
+    rng = np.random.default_rng(seed)
+    return {name: scale * rng.standard_normal(shape) for name, shape in config.shapes().items()}
+
+
+def toy_head(kind, target):
+    """A head that has something to say, for a target that is a small Model."""
+    config = head_config(kind, target.config)
+    return build(config, head_tensors(config).__getitem__, target)
