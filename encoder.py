@@ -78,30 +78,29 @@ class Encoder:
     vocabulary: {symbol: id}, merges: [(left symbol, right symbol)] in the order they were learned,
     both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). Raises ValueError if
     they do not belong together.
+
+    A vocabulary may lack bytes: `encode` then refuses a text that needs one. `end_of_text` is the
+    id of the token that ends a text: that of <|endoftext|>, else the one given, or None.
     """
 
-    def __init__(self, vocabulary, merges):
-        symbols = byte_symbols()
+    def __init__(self, vocabulary, merges, end_of_text=None):
         try:
-            self._byte_ids = {byte: vocabulary[symbol] for symbol, byte in symbols.items()}
             pairs = [(vocabulary[a], vocabulary[b], vocabulary[a + b]) for a, b in merges]
-            self.end_of_text = vocabulary[END_OF_TEXT]
         except KeyError as missing:
             raise ValueError(
-                f"the vocabulary lacks {missing.args[0]!r}, which bytes or merges need"
+                f"the vocabulary lacks {missing.args[0]!r}, which the merges need"
             ) from None
-        if any(type(i) is not int for i in vocabulary.values()) or {*vocabulary.values()} != {
-            *range(len(vocabulary))
-        }:
-            raise ValueError(f"the ids of the vocabulary are not 0 to {len(vocabulary) - 1}")
-        self._merges = {(a, b): (rank, joined) for rank, (a, b, joined) in enumerate(pairs)}
-        if odd := [s for s in vocabulary if s != END_OF_TEXT and not {*s} <= symbols.keys()]:
+        n, ids = len(vocabulary), vocabulary.values()
+        if any(type(i) is not int for i in ids) or {*ids} != {*range(n)}:
+            raise ValueError(f"the ids of the vocabulary are not 0 to {n - 1}")
+        symbols = byte_symbols()
+        if odd := [symbol for symbol in vocabulary if not {*symbol} <= symbols.keys()]:
             raise ValueError(f"the token {odd[0]!r} is not spelled in GPT-2's byte symbols")
-        self._bytes = {
-            i: bytes(symbols[c] for c in s) for s, i in vocabulary.items() if s != END_OF_TEXT
-        }
-        self._bytes[self.end_of_text] = END_OF_TEXT.encode()
-        self.n_vocab = len(vocabulary)
+        self._merges = {(a, b): (rank, joined) for rank, (a, b, joined) in enumerate(pairs)}
+        self._byte_ids = {byte: vocabulary[s] for s, byte in symbols.items() if s in vocabulary}
+        self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
+        self.end_of_text = vocabulary.get(END_OF_TEXT, end_of_text)
+        self.n_vocab = n
         self._encode_word = lru_cache(maxsize=65536)(self._encode_word)
 
     def __eq__(self, other):
@@ -117,11 +116,17 @@ class Encoder:
         ).hexdigest()[:16]
 
     def _encode_word(self, word):
-        return merge([self._byte_ids[byte] for byte in word.encode()], self._merges)
+        try:
+            ids = [self._byte_ids[byte] for byte in word.encode()]
+        except KeyError as missing:
+            raise ValueError(
+                f"the vocabulary has no token for the byte 0x{missing.args[0]:02x} of {word!r}"
+            ) from None
+        return merge(ids, self._merges)
 
     def encode(self, text, special=False):
         """Token ids of a text; O(n log n) in its length. Raises ValueError for a lone surrogate,
-        which is not text.
+        which is not text, and for a byte that the vocabulary lacks.
 
         `<|endoftext|>` inside the text is ordinary characters, unless `special` asks for its token.
         """
@@ -133,6 +138,7 @@ class Encoder:
                 f"the text has a lone surrogate ({bad}): expected valid Unicode"
             ) from None
         ids = []
+        special = special and self.end_of_text is not None
         for i, part in enumerate(text.split(END_OF_TEXT) if special else [text]):
             ids += [self.end_of_text] if i else []
             for word in WORD.findall(part):

@@ -10,7 +10,7 @@ import pytest
 import regex
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from toys import tiny_vocabulary
+from toys import renumbered, tiny_vocabulary
 
 import utils
 from encoder import END_OF_TEXT, Encoder, byte_symbols, merge
@@ -295,13 +295,36 @@ def test_a_megabyte_of_one_letter():
 # ---------------------------------------------------------------- vocabularies that do not fit
 
 
-def test_every_byte_and_every_merge_needs_its_token():
+def test_every_merge_needs_its_tokens():
     vocabulary, merges = tiny_vocabulary()
     assert set(vocabulary) == {*byte_symbols(), "th", "the", END_OF_TEXT}
-    for missing in vocabulary:
+    for missing in ("t", "h", "e", "th", "the"):
         with pytest.raises(ValueError) as refused:
-            Encoder({symbol: i for symbol, i in vocabulary.items() if symbol != missing}, merges)
+            Encoder(renumbered(vocabulary.keys() - {missing}), merges)
         assert repr(missing) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("symbol, byte", byte_symbols().items())
+def test_a_text_is_refused_only_if_it_needs_a_byte_that_the_vocabulary_lacks(symbol, byte):
+    encoder = Encoder(renumbered(byte_symbols().keys() - {symbol}), [])
+    one_byte = {chr(c): chr(c).encode() for c in range(0x800)}  # of one byte or two
+    for text, raw in one_byte.items():
+        if byte not in raw:
+            assert encoder.decode(encoder.encode(text)) == text
+            continue
+        with pytest.raises(ValueError, match=f"no token for the byte 0x{byte:02x} of"):
+            encoder.encode(text)
+
+
+def test_a_vocabulary_without_end_of_text():
+    proteins = {"M": 0, "K": 1, "V": 2, "[EOS]": 3}
+    without, named = Encoder(proteins, []), Encoder(proteins, [], end_of_text=3)
+    assert without.encode("MKV") == named.encode("MKV") == [0, 1, 2]
+    assert without.end_of_text is None and named.end_of_text == 3
+    assert named.decode([0, 3]) == "M[EOS]"
+    assert named.encode(f"M{END_OF_TEXT}K", special=True) == [0, 3, 1]
+    with pytest.raises(ValueError, match="0x3c"):  # "<": ordinary text
+        without.encode(f"M{END_OF_TEXT}K", special=True)
 
 
 @pytest.mark.parametrize("pair", [("q", "u"), ("the", "re"), ("zz", "a")])

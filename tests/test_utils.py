@@ -13,7 +13,14 @@ import sys
 import numpy as np
 import pytest
 import toys
-from toys import NUMPY, random_tensors, tiny_vocabulary, write_checkpoint, write_safetensors
+from toys import (
+    NUMPY,
+    random_tensors,
+    refusal,
+    tiny_vocabulary,
+    write_checkpoint,
+    write_safetensors,
+)
 
 import utils
 from checkpoints.formats.safetensors import read_table
@@ -64,15 +71,6 @@ def with_new_entry(name, **entry):
 def with_entry(name, **changes):
     """An edit of a JSON object of objects: `changes` made to the one of that name."""
     return lambda header: header | {name: header.get(name, {}) | changes}
-
-
-def refusal(function, *args):
-    """The message of the InputError that function(*args) must raise: one line."""
-    with pytest.raises(utils.InputError) as refused:
-        function(*args)
-    message = str(refused.value)
-    assert message and "\n" not in message
-    return message
 
 
 # ---------------------------------------------------------------- one model, stored in many ways
@@ -398,7 +396,7 @@ def test_every_changed_byte_of_the_header_loads_or_is_refused(smallest, change):
     assert refused > end // 2  # the rest: metadata, or the byte it was
 
 
-# ---------------------------------------------------------------- files that are missing or say something else
+# ---------------------------------------------------------------- missing files, and other ones
 
 
 @pytest.mark.parametrize(
@@ -488,39 +486,7 @@ def test_json_that_is_none(folder, name, raw):
     assert str(folder / name) in message and "JSON" in message
 
 
-# ---------------------------------------------------------------- vocabularies
-
-
-@pytest.mark.parametrize(
-    "raw, named",
-    [
-        (b"#version: 0.2\nt h\nq u\n", "'qu'"),
-        (b"#version: 0.2\nzz a\n", "'zz'"),
-        (b"t h e\n", "merges.txt"),
-        (b"the\n", "merges.txt"),
-        (b"\xff\n", "merges.txt"),
-    ],
-)
-def test_merges_that_do_not_fit(folder, raw, named):
-    (folder / "merges.txt").write_bytes(raw)
-    message = refusal(utils.load_encoder, folder)
-    assert str(folder / "merges.txt") in message and named in message
-
-
-@pytest.mark.parametrize(
-    "raw", [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
-)
-def test_merges_however_their_lines_end(folder, raw):
-    expected = utils.load_encoder(folder)
-    (folder / "merges.txt").write_bytes(raw)
-    assert utils.load_encoder(folder) == expected
-
-
-@pytest.mark.parametrize("missing", ["a", "Ġ", "the", "<|endoftext|>"])
-def test_a_vocabulary_that_lacks_a_token(folder, missing):
-    edit_json(folder / "vocab.json", without(missing))
-    message = refusal(utils.load_encoder, folder)
-    assert str(folder) in message and repr(missing) in message
+# ---------------------------------------------------------------- pairs
 
 
 def test_a_vocabulary_of_another_size_than_the_model(tmp_path):

