@@ -28,6 +28,7 @@ from experiments.data.prompts import choose_prompts
 from experiments.decoding.decoders import NGRAM
 from experiments.decoding.metrics import speculation
 from experiments.decoding.timing import clocked
+from experiments.drafting.stored import is_head
 from experiments.measuring import runner as measuring
 from experiments.measuring.latency import read_rows
 from experiments.measuring.referee import drafting_share, interval, ratio
@@ -331,7 +332,7 @@ def advise(
         found = advice_of(a, c[name], v)
         shapes = (
             weigh_shapes(target, draft, arrays, found["speedup"]["speedup"], v, repeats)
-            if draft != NGRAM
+            if draft != NGRAM and not is_head(draft)
             else []
         )
         result["advice"][name] = found | {"shapes": shapes}

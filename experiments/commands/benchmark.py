@@ -24,9 +24,9 @@ from experiments.cli.validators import (
 from experiments.data.files import check_output, whole
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
-from experiments.decoding.decoders import NGRAM
 from experiments.measuring import runner as measuring
 from experiments.measuring.referee import row_of
+from gpt2 import Model
 from utils import MODELS_DIR, InputError, get_backend, kernels_of
 
 # ---------------------------------------------------------------- files
@@ -204,7 +204,7 @@ def run_all(settings, drafts, Ks, filters, acceptance, partial):
             size, drafts, settings["models_dir"], settings["weights"], arrays
         )
         for name, model in [(size, target), *models.items()]:
-            if model != NGRAM:
+            if isinstance(model, Model):
                 result["machine"]["kernels"][name] = kernels_of(model)
         longest = target.config.n_ctx - n_tokens
         prompts, n_skipped = choose_prompts(

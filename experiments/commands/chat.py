@@ -15,6 +15,7 @@ from experiments.decoding.decoders import NGRAM
 from experiments.decoding.recorder import Watch
 from experiments.decoding.session import Prompt, Session, load_models
 from experiments.decoding.settings import SettingError, Settings
+from experiments.drafting.stored import is_head
 from experiments.showing.text import Stream, note_room
 from experiments.showing.trace import Trace
 from utils import InputError
@@ -89,20 +90,23 @@ class Console:
         """Read the models of these settings. Raises InputError, and then all is as it was."""
         session = Session(settings, load_models(settings))
         self.session = session
-        if session.draft == NGRAM:
-            lost = self.switches["speculative"] or self.switches["draft"]
-            ngram = lost or self.switches["ngram"]
-            self.switches |= {"speculative": False, "draft": False, "ngram": ngram}
+        lost = [name for name in DECODERS if self.switches[name] and not self.can(name)]
+        if lost:
+            self.switches |= dict.fromkeys(lost, False)
+            self.switches["speculative" if self.can("speculative") else "ngram"] = True
         prompt = Prompt(1, "", [session.encoder.end_of_text or 0], settings.seed)
-        for decoder in DECODERS if self.has_draft else ("target", "ngram"):
+        for decoder in filter(self.can, DECODERS):
             loop, models = self.how(decoder)
             session.warm_up(loop, prompt, **models)
         target, draft = settings.target_model_size, settings.draft_model_size
         print(f"target {target}, draft {draft}", file=sys.stderr)
 
-    @property
-    def has_draft(self):
-        return self.session.draft != NGRAM
+    def can(self, decoder):
+        """Whether the models are there for it. A head of the target cannot write alone."""
+        draft = self.session.draft
+        if decoder == "draft":
+            return draft != NGRAM and not is_head(draft)
+        return decoder != "speculative" or draft != NGRAM
 
     # ------------------------------------------------------------ prompts
 
@@ -191,7 +195,7 @@ class Console:
                 f"{name} {word!r}: expected on or off, or nothing, which turns it over"
             )
         on = word == "on" or not word and not self.is_on(name)
-        if on and name in ("speculative", "draft") and not self.has_draft:
+        if on and name in DECODERS and not self.can(name):
             raise InputError(
                 f"{name}: there is no draft model; try /reload {self.session.settings.target_model_size} "
                 "and a draft's size"

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from tqdm import tqdm
 
-from experiments.decoding.decoders import NGRAM, drafter_of
+from experiments.decoding.decoders import NGRAM, with_drafter
 from sampling import verify
 
 MAX_K = 8
@@ -51,7 +51,8 @@ def measured_costs(target, draft, filter):
     as it will in a text.
     """
     rng, seconds = np.random.default_rng(0), {K: [] for K in TRIED}
-    drafter, cache = drafter_of(target, draft, filter, rng), target.new_cache()
+    target, drafter = with_drafter(target, draft, filter, rng)
+    cache = target.new_cache()
     n_ctx = target.config.n_ctx
     if draft != NGRAM:
         n_ctx = min(n_ctx, draft.config.n_ctx)

@@ -2,19 +2,26 @@
 
 import numpy as np
 
+from experiments.drafting.heads import HeadDrafter, SeenTarget
+from experiments.drafting.stored import is_head
 from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, speculative
 
 # In place of a draft model: drafts are looked up in the text itself.
 NGRAM = "ngram"
 
 
-def drafter_of(target, draft, filter, rng, confidence=0.0):
-    """The drafter for a target. draft is a Model, or NGRAM."""
+def with_drafter(target, draft, filter, rng, confidence=0.0):
+    """(target, drafter) for the loop. draft is a Model, a head of the target (experiments/drafting)
+    or NGRAM. A head sees the target, and the loop is to read with the one it sees.
+    """
     if draft is None:
         raise ValueError("speculative decoding needs a draft: expected a model or NGRAM")
     if draft == NGRAM:
-        return NGramDrafter(target.config.n_vocab)
-    return NeuralDrafter(draft, filter, rng, confidence)
+        return target, NGramDrafter(target.config.n_vocab)
+    if is_head(draft):
+        target = SeenTarget(target)
+        return target, HeadDrafter(draft, target, filter, rng, confidence)
+    return target, NeuralDrafter(draft, filter, rng, confidence)
 
 
 def decode(
@@ -33,14 +40,14 @@ def decode(
 ):
     """The rounds of one decoder, "autoregressive" or "speculative".
 
-    draft is a Model or NGRAM; the autoregressive loop does not look at it. wrap(drafter, filter)
+    draft is as for with_drafter; the autoregressive loop does not look at it. wrap(drafter, filter)
     returns the drafter and filter that the loop uses in their place, a clock around them for
     example.
     """
     rng = np.random.default_rng(seed)
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, filter, rng, ended)
-    drafter = drafter_of(target, draft, filter, rng, confidence)
+    target, drafter = with_drafter(target, draft, filter, rng, confidence)
     if wrap:
         drafter, filter = wrap(drafter, filter)
     return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.decoding.decoders import NGRAM, drafter_of
+from experiments.decoding.decoders import NGRAM, with_drafter
 from experiments.decoding.gumbel import Noisy
 from sampling import Filter, Round, residual, speculative
 
@@ -187,7 +187,8 @@ class Watch:
             target = Noisy(target, of_target, seed)
             draft = draft if draft == NGRAM else Noisy(draft, of_draft, seed)
             p_filter = q_filter = Filter()
-        drafter = WatchedDrafter(drafter_of(target, draft, q_filter, numbers, confidence))
+        target, drafter = with_drafter(target, draft, q_filter, numbers, confidence)
+        drafter = WatchedDrafter(drafter)
         taps = [tap for tap in (coins, of_target, of_draft, timed_target, timed_draft) if tap]
         rounds = speculative(target, drafter, ids, n_tokens, K, p_filter, coins, ended)
         yield next(rounds)  # the prefill

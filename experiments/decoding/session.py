@@ -15,6 +15,7 @@ from experiments.decoding.metrics import compare, speculation
 from experiments.decoding.recorder import Watch
 from experiments.decoding.settings import AUTO, SettingError
 from experiments.decoding.timing import timed_run
+from experiments.drafting.stored import load_pair
 from gpt2 import Model
 from sampling import Filter, stop_condition
 from utils import InputError
@@ -25,8 +26,8 @@ WAVE = 8
 
 @dataclass(frozen=True)
 class Models:
-    """What decodes: a target, its draft (a Model, NGRAM, or None where nothing speculates) and the
-    vocabulary of both.
+    """What decodes: a target, its draft (a Model, a head of the target, NGRAM, or None where
+    nothing speculates) and the vocabulary of both.
     """
 
     target: Model
@@ -38,7 +39,7 @@ def load_models(settings, download=False):
     """The Models of these settings. Raises InputError."""
     backend = utils.get_backend(settings.backend, settings.kernels, settings.exact, settings.dtype)
     draft_size = settings.draft_model_size if settings.speculates else None
-    target, draft, encoder = utils.load_pair(
+    target, draft, encoder = load_pair(
         settings.target_model_size, draft_size, settings.models_dir, backend, download
     )
     return Models(target, NGRAM if draft_size == NGRAM else draft, encoder)

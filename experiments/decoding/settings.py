@@ -47,7 +47,7 @@ class Settings:
     Models:
         target_model_size: a size in models_dir, or a folder
         draft_model_size: a size in models_dir, a folder, or ngram, which looks up what followed in
-            the text itself
+            the text itself; eagle and medusa are drafts that grow on the target
         models_dir: where the folders of the sizes are
 
     Speculation:

@@ -9,6 +9,7 @@ import json
 
 import numpy as np
 
+import utils
 from checkpoints.formats import safetensors
 from experiments.drafting.eagle import Eagle, EagleConfig
 from experiments.drafting.medusa import Medusa, MedusaConfig
@@ -28,8 +29,17 @@ def fingerprint(folder):
 
 
 def is_head(draft):
-    """Whether a draft is a head, which needs to see its target."""
+    """Whether a draft, or what stands in for it, is a head, which needs to see its target."""
     return isinstance(draft.config, (EagleConfig, MedusaConfig))
+
+
+def load_pair(target_size, draft_size, models_dir, backend, download=False):
+    """(target, draft, encoder) as utils.load_pair gives them; draft_size may name a head, too."""
+    if draft_size not in HEADS:
+        return utils.load_pair(target_size, draft_size, models_dir, backend, download)
+    target, _, encoder = utils.load_pair(target_size, None, models_dir, backend, download)
+    folder = utils.find_folder(target_size, models_dir)
+    return target, load_head(draft_size, folder, target), encoder
 
 
 def load_head(name, folder, target):

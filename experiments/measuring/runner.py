@@ -18,6 +18,8 @@ from experiments.decoding.adaptive_k import AdaptiveK, round_costs
 from experiments.decoding.decoders import NGRAM, decode
 from experiments.decoding.metrics import explain_difference
 from experiments.decoding.timing import Clock, clocked
+from experiments.drafting.stored import HEADS, load_head
+from gpt2 import KVCache
 from sampling import toss
 from utils import SIZES, InputError
 
@@ -50,10 +52,14 @@ def load(target_size, draft_sizes, models_dir, weights, arrays):
         tokenizer = utils.load_encoder(utils.find_folder(target_size, models_dir)).fingerprint
         other = f"target {target_size}"
         drafts = {
-            size: load_draft(size, models_dir, arrays, tokenizer, other) for size in draft_sizes
+            size: load_draft(size, models_dir, arrays, tokenizer, other)
+            for size in draft_sizes
+            if size not in HEADS
         }
         target, _, encoder = utils.load_pair(target_size, None, models_dir, arrays)
-        return target, drafts, encoder
+        folder = utils.find_folder(target_size, models_dir)
+        heads = {size: load_head(size, folder, target) for size in draft_sizes if size in HEADS}
+        return target, drafts | heads, encoder
 
     def config_of(size):
         return (
@@ -153,7 +159,8 @@ def observed(
     def watched(model, part):
         def new_cache(*n_positions):
             cache = model.new_cache(*n_positions)
-            cache.write = timed("cache", cache.write)
+            if isinstance(cache, KVCache):
+                cache.write = timed("cache", cache.write)
             return cache
 
         return SimpleNamespace(
