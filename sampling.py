@@ -1,13 +1,13 @@
 """Autoregressive and speculative decoding: the reason for this project.
 
-Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318)
-lets a cheap draft propose K tokens and has the target score them all in one pass. An accept/reject
-rule then keeps the target's distribution exactly. Notation follows Leviathan et al.: p is the
-target's distribution, q is the draft's.
+In speculative decoding (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv
+2302.01318) a cheap draft model proposes K tokens, and the target model scores all of them in one
+pass. A rule that accepts or rejects each of them keeps the target's distribution exactly. Notation
+follows Leviathan et al.: p is the target's distribution, q is the draft's.
 
 Read `verify` first: it is the theorem. Then `speculative`, the loop around it, and `Filter`, where
-p and q come from. Everything here is NumPy on the host; randomness comes in as `rng`; nothing here
-prints or looks at a clock.
+p and q come from. All of it is NumPy on the host. Randomness comes in as `rng`, a NumPy generator;
+nothing here prints or looks at a clock.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,17 @@ import numpy as np
 
 # ---------------------------------------------------------------- from logits to tokens
 
+HOT = 10  # at higher temperatures float32 is too coarse to tell probabilities apart
+
 
 @dataclass(frozen=True)
 class Filter:
-    """Which distribution to sample from: temperature, then the top_k likeliest tokens, then the
-    nucleus of mass top_p.
+    """The sampling parameters: a temperature, then the top_k likeliest tokens, then the nucleus of
+    mass top_p.
 
-    Temperature 0 (or up to 1e-6) is greedy decoding; top_k None or 0 and top_p 1 keep every token.
-    One filter is applied to draft and target alike: speculative decoding is exact for whatever p it
-    is given, if q is what was drawn from. Raises ValueError for a temperature below 0, a top_k
-    below 0 or a top_p outside (0, 1].
+    Temperature 0 (or up to 1e-6) is greedy decoding. top_k None or 0 and top_p 1 keep every token.
+    The same filter is applied to draft and target, but it need not be: speculative decoding is
+    exact for any p and q, as long as q is what the draft was sampled from.
     """
 
     temperature: float = 0.0
@@ -45,55 +46,68 @@ class Filter:
         return self.temperature <= 1e-6
 
     def __call__(self, logits):  # [n, n_vocab] -> [n, n_vocab]
-        """Probabilities, float64, of each row of logits."""
+        """The probabilities of each row of logits, in float64."""
+        tokens, best = likeliest(logits)
         if self.greedy:
-            return one_hot(logits.argmax(axis=-1), logits.shape[-1])
-        with np.errstate(over="ignore"):
-            # a logit far below the best may be minus infinity: its probability is 0
-            p = np.exp((logits - logits.max(axis=-1, keepdims=True)) / self.temperature).astype(
-                np.float64
-            )
-        for row in p:
+            return one_hot(tokens, logits.shape[-1])
+        x = logits.astype(np.float64) if self.temperature > HOT else logits
+        with np.errstate(over="ignore"):  # far below the best: minus infinity, probability 0
+            # subtract the largest logit, so that exp cannot overflow; apply the temperature
+            x = x - best
+            x /= self.temperature
+        p = np.exp(x, out=x).astype(np.float64)
+        for row, row_logits in zip(p, logits):
             if self.top_k:
-                keep_top_k(row, self.top_k)
+                keep_top_k(row, row_logits, self.top_k)
             row /= row.sum()
             if self.top_p < 1:
                 keep_top_p(row, self.top_p)
         return p
 
 
+def likeliest(logits):  # [n, n_vocab] -> [n], [n, 1]
+    """The likeliest token of each row, and its logit. Raises FloatingPointError if that is not
+    finite: such logits have no distribution.
+    """
+    tokens = logits.argmax(axis=-1)  # NaN counts as the largest
+    best = logits[np.arange(len(tokens)), tokens][:, None]
+    if not np.isfinite(best).all():
+        raise FloatingPointError(
+            "the largest logit is NaN or infinite: expected a finite number; check the weights"
+        )
+    return tokens, best
+
+
 def one_hot(tokens, n_vocab):  # [n] -> [n, n_vocab]
-    """The distribution of a choice that leaves nothing to chance: all mass on one token."""
+    """Distributions without a choice: all mass on one token."""
     p = np.zeros((len(tokens), n_vocab))
     p[np.arange(len(tokens)), tokens] = 1
     return p
 
 
-def keep_likeliest(p, k, threshold):  # [n_vocab], in place
-    """Zero all but the k largest entries, the least of which is `threshold`; of equal ones those
-    with the lower id stay.
-    """
-    ties = np.flatnonzero(p == threshold)
-    keep = k - np.count_nonzero(p > threshold)
-    p *= p >= threshold
-    p[ties[keep:]] = 0
+def keep_best(p, scores, k, threshold):  # [n_vocab], [n_vocab], in place
+    """Zero p but for the k best scores, the least of them `threshold`. Of equals, low ids stay."""
+    ties = np.flatnonzero(scores == threshold)
+    n_ties_kept = k - np.count_nonzero(scores > threshold)
+    p *= scores >= threshold
+    p[ties[n_ties_kept:]] = 0
 
 
-def keep_top_k(p, k):  # [n_vocab], in place
-    """Zero all but the k largest entries."""
+def keep_top_k(p, logits, k):  # [n_vocab], [n_vocab], in place
+    """Zero p but for the k largest logits. (Different logits may round to the same p.)"""
     if k < len(p):
-        keep_likeliest(p, k, np.partition(p, -k)[-k])
+        keep_best(p, logits, k, np.partition(logits, -k)[-k])
 
 
 def keep_top_p(p, top_p):  # [n_vocab], in place
-    """Zero all but the nucleus, the fewest likeliest tokens that together reach top_p (Holtzman et
-    al. 2019), and rescale.
+    """Zero p but for its nucleus, and rescale: the fewest likeliest tokens that together reach
+    top_p (Holtzman et al. 2019).
 
-    No sorting: split the candidates into a larger and a smaller half and go on with the one in
-    which top_p is reached.
+    Sorting would be slow. Split the candidates for the last token of the nucleus into a larger and
+    a smaller half, and go on with the half in which top_p is reached.
     """
-    # k - 1 tokens, of that mass together, are likelier than all candidates
-    candidates, k, mass = p[p > 0], 1, 0.0
+    candidates = p[p > 0]
+    k, mass = 1, 0.0  # k - 1 tokens are likelier than all candidates; they have this mass
     while len(candidates) > 1:
         half = len(candidates) // 2
         candidates = np.partition(candidates, half)
@@ -101,20 +115,21 @@ def keep_top_p(p, top_p):  # [n_vocab], in place
         if mass + larger >= top_p:
             candidates = candidates[half:]
         else:
-            k, mass, candidates = k + len(candidates) - half, mass + larger, candidates[:half]
-    keep_likeliest(p, k, candidates[0])
+            k += len(candidates) - half
+            mass += larger
+            candidates = candidates[:half]
+    keep_best(p, p, k, candidates[0])
     p /= p.sum()
 
 
 def sample(p, rng, block=256):  # [n_vocab] -> token
-    """A token drawn from p, by inverting the cumulative distribution. Never one of probability 0.
+    """A token sampled from p, by inverting the cumulative distribution. Never one of probability 0.
 
-    First the block of tokens, then the token in it: adding up 50,257 numbers one after the other
-    would take longer.
+    Adding up 50,257 numbers in turn would be slow: find the block of tokens, then the token in it.
     """
-    likeliest = int(p.argmax())
-    if p[likeliest] == 1:  # nothing is left to chance: greedy decoding ends here
-        return likeliest
+    best = int(p.argmax())
+    if p[best] == 1:  # no choice: greedy decoding ends here
+        return best
     totals = np.add.reduceat(p, range(0, len(p), block)).cumsum()
     u = rng.random() * totals[-1]
     i = int(totals.searchsorted(u, side="right"))
@@ -125,7 +140,7 @@ def sample(p, rng, block=256):  # [n_vocab] -> token
 
 
 def toss(probability, rng):
-    """True with the given probability."""
+    """A biased coin: True with the given probability."""
     return rng.random() < probability
 
 
@@ -133,32 +148,29 @@ def toss(probability, rng):
 
 
 def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
-    """norm(max(0, p - q)): what a rejected token is replaced from; the part of p that drafting from
-    q leaves uncovered.
-    """
+    """norm(max(0, p - q)), the part of p that q leaves uncovered: it replaces a rejected token."""
     rest = np.maximum(p - q, 0)
     total = rest.sum()
-    # p <= q everywhere means p = q up to rounding: a rejection was a rounding error too, and p is
-    # the answer
+    # p <= q everywhere means p = q up to rounding. Then the rejection was rounding, too: keep p.
     return rest / total if total > 0 else p
 
 
 def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number accepted, next token
-    """Accept drafted tokens from the left, then draw one more token: Leviathan et al., algorithm 1.
+    """Accept drafted tokens from the left, then sample one more: Leviathan et al., algorithm 1.
 
-    draft[i] was drawn from q[i], and p[i] is the target's distribution at the same place. The
-    accepted tokens and the one after them are distributed exactly as if they had been drawn from p
-    one by one, because for every token x
+    draft[i] was sampled from q[i]; p[i] is the target's distribution at the same place. The tokens
+    that come out are distributed as if they had been sampled from p one by one. For every token x
 
-        q(x) min(1, p(x) / q(x))  +  P(rejected) norm(max(0, p - q))(x)  =  min(p(x), q(x)) + max(0,
-        p(x) - q(x))  =  p(x)
+        P(x is drafted and accepted)  =  q(x) min(1, p(x) / q(x))  =  min(p(x), q(x))
+        P(x replaces a rejected one)  =  P(rejected) residual(x)   =  max(0, p(x) - q(x))
 
-    A deterministic draft is no special case: its q is one-hot.
+    and the two add up to p(x). (P(rejected) is the sum of max(0, p - q), by which the residual was
+    divided.) A draft without a choice is no special case: its q is one-hot.
     """
     for i, token in enumerate(draft):
         if not toss(p[i, token] / q[i, token], rng):
             return i, sample(residual(p[i], q[i]), rng)  # the correction
-    # all accepted: the target's last row is a token for free, the bonus
+    # all are accepted: the target's last row gives a token for free, the bonus
     return len(draft), sample(p[len(draft)], rng)
 
 
@@ -166,11 +178,10 @@ def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number a
 
 
 class NeuralDrafter:
-    """Drafts with a smaller model: draws up to k tokens from it, one pass each.
+    """Drafts with a smaller model: samples up to k tokens from it, one pass each.
 
-    confidence: where the model gives no token as much probability, at temperature 1, no more is
-    drafted. The next token has not been drawn by then: to drop one because of what it is would
-    change its law, and with it the text's.
+    Drafting stops where no token has the probability `confidence`, at temperature 1: before the
+    next token is sampled, as discarding a token after seeing it would bias the text.
     """
 
     def __init__(self, model, filter, rng, confidence=0.0):
@@ -182,24 +193,30 @@ class NeuralDrafter:
             self.model.read(ids, self.cache, n_last=0)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens and the distribution each was drawn from; fewer than k where context or
-        confidence end.
+        """Drafted tokens, and the distribution that each was sampled from; fewer than k where the
+        context or the confidence ends.
         """
+        # forget the drafts that were rejected, in rounds without a draft as well
+        self.cache.length = min(self.cache.length, len(ids) - 1)
         draft, q = [], [np.empty((0, self.n_vocab))]
         for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
             logits = self.model.read(ids + draft, self.cache)
-            if self.confidence and 1 / np.exp(logits - logits.max()).sum() < self.confidence:
+            if self.confidence and highest_probability(logits) < self.confidence:
                 break
             q.append(self.filter(logits))
             draft.append(sample(q[-1][0], self.rng))
         return draft, np.concatenate(q)
 
 
-class NGramDrafter:
-    """Drafts by looking up where the last tokens occurred before, and proposing what followed there
-    (Saxena 2023).
+def highest_probability(logits):  # [1, n_vocab] -> number
+    """The probability of the likeliest token at temperature 1."""
+    _, best = likeliest(logits)
+    return 1 / np.exp(logits - best).sum()
 
-    Costs next to nothing, and pays where a text repeats itself: code, summaries, loops.
+
+class NGramDrafter:
+    """Drafts by prompt look-up (Saxena 2023): where did the last tokens occur before, and what
+    followed? Costs next to nothing, and pays where a text repeats itself: code, summaries, loops.
     """
 
     def __init__(self, n_vocab, max_n=3):
@@ -209,21 +226,30 @@ class NGramDrafter:
         pass
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Up to k tokens, one-hot q; none where nothing matches.
+        """Up to k tokens, and one-hot q; none where nothing matches.
 
-        The longest n-gram that matches decides; of its occurrences the latest that k tokens follow,
-        else the earliest.
+        The longest n-gram with a match decides. Of its matches take the latest that k tokens
+        follow, else the earliest.
         """
-        # a token, a character: nothing searches faster than str
-        text, draft = "".join(map(chr, ids if k else [])), []
+        draft = []
+        text = as_string(ids) if k else ""
         for n in range(min(self.max_n, len(text) - 1), 0, -1):
-            start = text.rfind(text[-n:], 0, max(0, len(ids) - k))
+            last = text[-n:]
+            start = text.rfind(last, 0, max(0, len(text) - k))
             if start < 0:
-                start = text.find(text[-n:], 0, len(ids) - 1)
+                start = text.find(last, 0, len(text) - 1)
             if start >= 0:
                 draft = ids[start + n : start + n + k]
                 break
         return draft, one_hot(draft, self.n_vocab)
+
+
+def as_string(ids):
+    """The ids as a string, one character each: nothing searches faster than str."""
+    try:
+        return "".join(map(chr, ids))
+    except ValueError:  # more ids than characters: some share one, and a match may be wrong
+        return "".join([chr(i % 0x110000) for i in ids])
 
 
 # ---------------------------------------------------------------- the two decoding loops
@@ -231,12 +257,11 @@ class NGramDrafter:
 
 @dataclass(frozen=True)
 class Round:
-    """What one target pass added to the text: the accepted drafts, then one token of the target's
-    own.
+    """What one pass of the target adds to the text: the accepted drafts, then one token of the
+    target's own.
 
-    The first round of a loop is the prefill, without tokens. The last may lack the target's token:
-    a text ends inside an accepted run where its end is. Acceptance rate, here and everywhere:
-    accepted / examined.
+    The first round of a loop is the prefill, without tokens. The last may lack the target's token,
+    if the text ends inside the accepted drafts. The acceptance rate is accepted / examined.
     """
 
     tokens: list
@@ -245,9 +270,7 @@ class Round:
 
     @property
     def examined(self):
-        """Drafts the rule looked at: up to the first rejection, or to the end of the text. The
-        bonus is none of them.
-        """
+        """The drafts that were decided on: up to the first rejection, or to the end of the text."""
         return min(self.drafted, len(self.tokens))
 
     @property
@@ -255,13 +278,12 @@ class Round:
         """Where each token came from: "draft", then "bonus", "correction", or "target" where
         nothing was drafted.
         """
-        last = (
-            "target"
-            if not self.drafted
-            else "bonus"
-            if self.accepted == self.drafted
-            else "correction"
-        )
+        if not self.drafted:
+            last = "target"
+        elif self.accepted == self.drafted:
+            last = "bonus"
+        else:
+            last = "correction"
         return (["draft"] * self.accepted + [last])[: len(self.tokens)]
 
 
@@ -270,9 +292,7 @@ def never(generated):
 
 
 def stop_condition(encoder, stop=None):
-    """An `ended` for the loops: at <|endoftext|>, or with the token that completes the string
-    `stop`.
-    """
+    """An `ended` for the loops: at <|endoftext|>, or where the string `stop` is complete."""
     # no token is shorter than a byte: the string cannot reach back further
     n_tail = len((stop or "").encode())
 
@@ -285,19 +305,18 @@ def stop_condition(encoder, stop=None):
 
 
 def prefill(target, ids, n_tokens):
-    """What both loops begin with: the text so far, the length to stop at, and a cache that has read
-    all but its last id.
-    """
-    if not 0 < len(ids) <= target.config.n_ctx:
-        raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {target.config.n_ctx}")
-    length = min(len(ids) + n_tokens, target.config.n_ctx)
+    """The text so far, the length to end at, and a cache that has read all but the last token."""
+    n_ctx = target.config.n_ctx
+    if not 0 < len(ids) <= n_ctx:
+        raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {n_ctx}")
+    length = min(len(ids) + n_tokens, n_ctx)
     cache = target.new_cache(length)
     target.read(ids[:-1], cache, n_last=0)
     return list(ids), length, cache
 
 
 def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
-    """Yield Rounds of one token each, n_tokens in all, fewer where the context is full or
+    """Yield Rounds of one token each: n_tokens in all, or fewer if the context is full or
     ended(generated ids) is true.
     """
     text, length, cache = prefill(target, ids, n_tokens)
@@ -311,37 +330,37 @@ def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
 
 
 def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never):
-    """Yield Rounds of 1 to K + 1 tokens: the same number of tokens as `autoregressive`, with the
-    same distribution.
+    """Yield Rounds of 1 to K + 1 tokens: as many tokens as `autoregressive` yields, with the same
+    distribution.
 
-    K is a number, or a function of the Round before that gives one, 0 to draft nothing: as long as
-    it cannot know what the next draws will be, the law is the same. Raises ValueError for K below 1
-    or a drafter with another vocabulary.
+    K is a number, or a function that gets the last Round and returns one, 0 to draft nothing. The
+    distribution stays the same, because K is chosen before the next tokens are sampled.
     """
     if not callable(K) and K < 1:
         raise ValueError(f"K = {K}: expected 1 or more")
     if drafter.n_vocab != target.config.n_vocab:
-        raise ValueError(
-            f"draft and target have vocabularies of {drafter.n_vocab} and {target.config.n_vocab} tokens"
-        )
+        sizes = f"{drafter.n_vocab} and {target.config.n_vocab} tokens"
+        raise ValueError(f"draft and target have vocabularies of {sizes}: expected the same")
     text, length, cache = prefill(target, ids, n_tokens)
     drafter.prefill(text[:-1])
-    yield (last := Round([]))
-    while len(text) < length:
-        # 1. the draft proposes, never more than the text has room for beside the target's own token
-        k = K(last) if callable(K) else K
+    last_round = Round([])
+    yield last_round
+    done = False
+    while len(text) < length and not done:
+        # 1. The draft proposes, and leaves room for the target's own token.
+        k = K(last_round) if callable(K) else K
         draft, q = drafter.propose(text, min(k, length - len(text) - 1))
-        # 2. the target scores all of it in one pass
+        # 2. The target scores all drafts in one pass.
         p = filter(target.read(text + draft, cache, n_last=len(draft) + 1))
-        # 3. accept from the left; one more token is the target's own
+        # 3. The rule accepts from the left, and adds a token of the target's own.
         n_accepted, token = verify(draft, q, p, rng)
-        # 4. keep them up to the end of the text; the next read forgets what was rejected
-        n_text = len(text)
+        # 4. The text keeps them up to its end. The next read forgets what was rejected.
+        n_before = len(text)
         for token in draft[:n_accepted] + [token]:
             text.append(token)
-            if done := ended(text[len(ids) :]):
+            done = ended(text[len(ids) :])
+            if done:
                 break
-        tokens = text[n_text:]
-        yield (last := Round(tokens, len(draft), min(n_accepted, len(tokens))))
-        if done:
-            return
+        tokens = text[n_before:]
+        last_round = Round(tokens, len(draft), min(n_accepted, len(tokens)))
+        yield last_round

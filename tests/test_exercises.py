@@ -82,7 +82,7 @@ def loop(target, draft_model, ids, n_tokens, K, sample, toss, end):
 
         return SimpleNamespace(
             config=SimpleNamespace(n_vocab=3, n_ctx=99),
-            new_cache=lambda *n_positions: None,
+            new_cache=lambda *n_positions: SimpleNamespace(length=0),
             read=read,
         )
 

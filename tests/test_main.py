@@ -88,6 +88,9 @@ def pair(tmp_path_factory):
     flat = {"wte.weight": np.zeros_like(target["wte.weight"])}
     write_checkpoint(folder / "flat", CONFIG, target | flat)
     write_checkpoint(folder / "no weights", CONFIG).joinpath("model.safetensors").unlink()
+    # finite weights whose products are not
+    huge = {"ln_f.bias": np.full_like(target["ln_f.bias"], 3e38)}
+    write_checkpoint(folder / "huge", CONFIG, target | huge)
     for name, change in (("other words", {"a": 65, "b": 64}), ("more words", {"ab": 259})):
         n_vocab = 259 + (name == "more words")
         path = (
@@ -415,6 +418,25 @@ def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, targe
     assert "identical" not in done.out and re.search(
         rf"differ from token 0\b.*\b{verdict}\b", done.out
     )
+
+
+@pytest.mark.parametrize("role", ["--target_model_size", "--draft_model_size"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["--temperature", 1],
+        ["--temperature", 0.8, "--top_k", 5, "--top_p", 0.9],
+        ["--temperature", 1, "--draft_confidence", 0.5],
+        ["--temperature", 1, "--coupled"],
+        ["--prompt", "there", "--batch_size", 2],
+        ["--trace"],
+    ],
+)
+def test_a_model_whose_logits_are_no_numbers_ends_in_one_line(cli, role, more):
+    done = cli(role, "huge", "--n_tokens_to_generate", 5, *more)
+    assert done.code == 2 and len(done.err.splitlines()) == 1
+    assert "error: the largest logit is NaN or infinite" in done.err
 
 
 # ---------------------------------------------------------------- where a text ends

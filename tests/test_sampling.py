@@ -120,6 +120,55 @@ def test_float32_logits_of_any_size_give_finite_probabilities():
         assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1) and p.dtype == np.float64
 
 
+HUGE = (11, 1e5, 1e9, 1e30, 1e39, 1e300)
+
+
+@pytest.mark.parametrize("temperature", (0.1, 1, 10, *HUGE))
+def test_top_k_keeps_the_largest_logits_at_any_temperature(temperature):
+    """Float32 rounds different logits to the same probability: they must decide, not it."""
+    logits = generator().normal(0, 3, (4, 1000)).astype(np.float32)
+    logits[:, 5] = -np.inf
+    assert (Filter(temperature, top_k=1)(logits).argmax(axis=1) == logits.argmax(axis=1)).all()
+    for row, p in zip(logits, Filter(temperature, top_k=7)(logits)):
+        assert set(np.flatnonzero(p)) == set(np.argsort(-row)[:7])
+
+
+def test_top_k_tells_the_smallest_differences_apart():
+    logits = np.array([[0, 1e-9, 3e-9, 2e-9]], dtype=np.float32)
+    assert Filter(1.0, top_k=1)(logits)[0].tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("temperature", (11, 1e5, 1e9))
+def test_the_nucleus_is_the_largest_logits_at_high_temperatures(temperature):
+    logits = generator().normal(0, 3, (1, 1000)).astype(np.float32)
+    p = Filter(temperature, top_p=0.5)(logits)[0]
+    n = np.count_nonzero(p)
+    assert set(np.flatnonzero(p)) == set(np.argsort(-logits[0])[:n]) and n < 510
+
+
+@pytest.mark.parametrize("temperature", HUGE)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.filterwarnings("error")
+def test_minus_infinity_has_probability_zero_at_any_temperature(temperature, dtype):
+    p = Filter(temperature)(np.array([[1, -np.inf, 2]], dtype=dtype))[0]
+    assert p[1] == 0 and np.allclose(p, [0.5, 0, 0.5], atol=0.05)
+
+
+@pytest.mark.parametrize("bad", [[np.nan, 1, 2], [1, np.inf, 2], [-np.inf] * 3, [np.nan] * 3])
+@pytest.mark.parametrize(
+    "filter",
+    [Filter(), Filter(1.0), Filter(1e9), Filter(0.7, top_k=2), Filter(1.0, top_p=0.5)],
+    ids=["greedy", "T=1", "hot", "top_k", "top_p"],
+)
+@pytest.mark.filterwarnings("error")
+def test_logits_without_a_distribution_raise(filter, bad):
+    logits = np.array([[3, 2, 1], bad], dtype=np.float32)
+    with pytest.raises(FloatingPointError, match="NaN or infinite: expected a finite number"):
+        filter(logits)
+    with pytest.raises(FloatingPointError, match="NaN or infinite"):
+        sampling.highest_probability(logits[1:])
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -200,7 +249,7 @@ def test_verify_draws_every_coin_anew():
     )
 
 
-# ---------------------------------------------------------------- the loops: how many tokens, and where they end
+# ---------------------------------------------------------------- the loops: length and end
 
 
 @pytest.mark.parametrize("K", [1, 2, 4, 7, 50])
@@ -346,6 +395,11 @@ def test_sources_of_a_round():
         ([1, 2, 9, 1, 2, 8, 1, 2], 2, [8, 1]),  # the latest of two
         ([5, 5, 5, 5, 5], 3, [5, 5]),  # no occurrence has three followers; the earliest has most
         ([7, 8, 9, 5, 9], 1, [5]),  # a match of one token
+        ([9, 5, 9], 2, [5, 9]),  # at the very beginning of the text
+        ([1, 2, 3, 9, 1, 2, 3], 1, [9]),  # three tokens there
+        ([1, 9, 5, 9, 9, 7, 5, 9], 2, [9, 7]),  # two tokens before one
+        ([6, 6], 1, [6]),
+        ([1, 2, 3, 4, 5, 0, 9, 2, 3, 4], 2, [5, 0]),  # no more than three have to agree
         ([1, 2, 3], 4, []),
         ([4], 4, []),
         ([1, 2, 1], 0, []),
@@ -366,3 +420,70 @@ def test_neural_drafts_are_drawn_from_their_q():
     draft, q = drafter.propose([1, 2, 3], 4)
     fresh = Filter(1.0)(DRAFT.read([1, 2, 3, *draft[:-1]], DRAFT.new_cache(), n_last=4))
     assert np.allclose(q, fresh, atol=1e-12) and len(draft) == 4
+
+
+@pytest.mark.parametrize("max_n, expected", [(1, [7]), (2, [8]), (3, [9])])
+def test_the_longest_ngram_that_is_looked_up(max_n, expected):
+    ids = [1, 2, 3, 9, 5, 2, 3, 8, 5, 3, 7, 1, 2, 3]
+    assert NGramDrafter(10, max_n).propose(ids, 1)[0] == expected
+
+
+def test_ngrams_of_ids_that_are_no_characters():
+    """From 0x110000 on an id has no character of its own; two ids that share one may match."""
+    ids = [0x110000, 0x110001, 0xD800, 0xFEFF, 0x110000, 0x110001]
+    assert NGramDrafter(0x110002).propose(ids, 2)[0] == [0xD800, 0xFEFF]
+    assert NGramDrafter(0x110002).propose([0, 5, 0x110000], 1)[0] == [5]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 4]), min_size=1, max_size=8),
+    st.sampled_from([Filter(), Filter(1.0)]),
+    st.integers(0, 99),
+)
+def test_every_q_is_that_of_a_fresh_draft_whatever_the_k_before(ks, filter, seed):
+    """A round of K = 0 moves the text on; a rejected draft must not stay in the cache behind it."""
+    rng, ids, proposals = generator(seed), [1, 2, 3], []
+
+    class Noting(NeuralDrafter):
+        def propose(self, ids, k):
+            proposals.append((list(ids), *super().propose(ids, k)))
+            return proposals[-1][1:]
+
+    K = lambda last: ks[len(proposals) % len(ks)]
+    list(speculative(TARGET, Noting(DRAFT, filter, rng), ids, 20, K, filter, rng))
+    for text, draft, q in proposals:
+        if draft:
+            read = DRAFT.read(text + draft[:-1], DRAFT.new_cache(), n_last=len(draft))
+            assert np.allclose(q, filter(read), atol=1e-12)
+
+
+def test_a_prompt_as_long_as_the_context_of_the_draft():
+    """The draft can read all of it, and score one more token."""
+    n_ctx = 8
+    short = tiny_model(2, Config(259, n_ctx, 16, 2, 2))
+    for n, drafted in ((n_ctx - 1, 2), (n_ctx, 1), (n_ctx + 1, 0)):
+        ids = list(range(1, n + 1))
+        drafter = NeuralDrafter(short, Filter(1.0), generator())
+        drafter.prefill(ids)
+        assert drafter.cache.length == (n if n <= n_ctx else 0)
+        draft, q = drafter.propose(ids, 4)
+        assert len(draft) == len(q) == drafted
+        if drafted:
+            fresh = Filter(1.0)(short.read(ids, short.new_cache()))[0]
+            assert np.allclose(q[0], fresh, atol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0, 100, -100])
+def test_confidence_is_the_highest_probability_at_temperature_1(shift):
+    """By hand, however large the logits are: exp(100) would overflow, exp(-200) vanish."""
+    highest = sampling.highest_probability((LOGITS + shift).astype(np.float32))
+    assert highest == pytest.approx(0.4, abs=1e-5)
+
+
+@pytest.mark.parametrize("filter", [Filter(), Filter(0.3), Filter(1.0, top_k=1)])
+def test_a_draft_ends_below_the_confidence_and_not_at_it(filter):
+    top = Filter(1.0)(DRAFT.read([1, 2, 3], DRAFT.new_cache()))[0].max()
+    for confidence, n in ((top - 1e-6, 1), (top + 1e-6, 0)):
+        drafter = NeuralDrafter(DRAFT, filter, generator(), confidence)
+        assert len(drafter.propose([1, 2, 3], 1)[0]) == n

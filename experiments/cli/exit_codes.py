@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 
+import numpy as np
+
 from experiments.data.printable import printable
 from utils import InputError
 
@@ -20,10 +22,12 @@ def print_error(problem):
 def exit_code(run):
     """Call run(), and return the exit code of the program."""
     try:
-        run()
+        # a model that overflows is reported once, where its logits are used
+        with np.errstate(over="ignore", invalid="ignore"):
+            run()
         sys.stdout.flush()
         return 0
-    except (InputError, MemoryError) as error:
+    except (InputError, MemoryError, FloatingPointError) as error:
         print_error(error)
         return 2
     except ModuleNotFoundError as missing:

@@ -70,7 +70,7 @@ MISTAKES = {
         caught_by=LAW,
         changes={
             Filter.__call__: {
-                "one_hot(logits.argmax(axis=-1), logits.shape[-1])": "Filter(1.0)(logits)",
+                "one_hot(tokens, logits.shape[-1])": "Filter(1.0)(logits)",
             },
             propose: {
                 "sample(q[-1][0], self.rng)": "int(q[-1].argmax())",
@@ -138,7 +138,7 @@ MISTAKES = {
         caught_by="tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
         changes={
             sampling.keep_top_p: {
-                "keep_likeliest(p, k, candidates[0])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0",
+                "keep_best(p, p, k, candidates[0])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0",
             },
         },
         setting=Setting(Filter(1.0, top_p=0.8)),
@@ -155,7 +155,7 @@ MISTAKES = {
         caught_by="tests/test_sampling.py::test_token_zero_is_a_token_like_any_other",
         changes={
             loop: {
-                "tokens = text[n_text:]": "tokens = [one for one in text[n_text:] if one != 0]",
+                "tokens = text[n_before:]": "tokens = [one for one in text[n_before:] if one != 0]",
             },
         },
         setting=Setting(prompt="Fie! Fie! Fie!"),
@@ -248,7 +248,7 @@ MISTAKES = {
         caught_by="tests/test_sampling.py::test_the_context_ends_the_text",
         changes={
             sampling.prefill: {
-                "min(len(ids) + n_tokens, target.config.n_ctx)": "len(ids) + n_tokens",
+                "min(len(ids) + n_tokens, n_ctx)": "len(ids) + n_tokens",
             },
         },
         setting=Setting(full=True),

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ class Constant:
         self.logits, self.config = np.log(p), type("Config", (), {"n_vocab": len(p), "n_ctx": 99})
 
     def new_cache(self, n_positions=None):
-        return None
+        return SimpleNamespace(length=0)
 
     def read(self, ids, cache, n_last=1):
         return np.tile(self.logits, (n_last, 1))
