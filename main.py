@@ -42,6 +42,7 @@ COMMANDS = {
     "replay": "experiments.commands.replay",
     "advise": "experiments.commands.advise",
     "throughput": "experiments.commands.throughput",
+    "candidates": "experiments.commands.candidates",
     "mistakes": "experiments.commands.mistakes",
     "download": "experiments.commands.download",
     "check": "experiments.commands.check",
@@ -86,7 +87,7 @@ def generate(
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
     Other commands, each with --help: chat, profile, benchmark, record, replay, advise, throughput,
-    mistakes, download, check.
+    candidates, mistakes, download, check.
     """
     from experiments.decoding.decoders import decode
     from experiments.decoding.session import Session, load_models

@@ -1,0 +1,220 @@
+"""python main.py candidates: what several drafted tokens for one place would bring a pair."""
+
+import json as json_format
+
+import numpy as np
+from tqdm import tqdm
+
+from experiments.candidates import measured, tree
+from experiments.cli.validators import check_numbers
+from experiments.commands.profile import medians, passes
+from experiments.data.prompts import choose_prompts
+from sampling import Filter
+from utils import MODELS_DIR, InputError, get_backend, load_pair
+
+MOST_CANDIDATES, MOST_NODES = 16, 64
+SIBLINGS = (measured.WITHOUT, measured.LIKELIEST)  # the candidates that a tree may be made of
+
+
+def measure_costs(target, draft, n_nodes, repeats):
+    """(c, {n: v}) in target passes over one row: a pass of the draft, and of the target over up to
+    n_nodes rows.
+    """
+    # measure some numbers of rows, take a straight line between them
+    rows = sorted({1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, n_nodes} & {*range(1, n_nodes + 1)})
+    runs = passes(target, rows) | {"draft": passes(draft, [1])[1]}
+    seconds = medians(runs, repeats, target.backend.synchronize)
+    ratios = [seconds[n] / seconds[1] for n in rows]
+    v = {n: float(np.interp(n, rows, ratios)) for n in range(1, n_nodes + 1)}
+    return seconds["draft"] / seconds[1], v
+
+
+def describe(shape, a, c, v):
+    """What the JSON object says of a tree."""
+    return {
+        "drafts_by_depth": tree.drawing(shape),
+        "rows": tree.size_of(shape),
+        "tokens_per_round": tree.expected_tokens(shape, a),
+        "predicted_speedup": tree.speedup(shape, a, c, v),
+    }
+
+
+def weigh_trees(found, c, v):
+    """The fastest chain and the fastest tree of each kind of siblings."""
+    rows = []
+    for name in SIBLINGS:
+        # the probability that the j-th is the accepted one
+        a = np.diff(found.mean[name], prepend=0).tolist()
+        chain, best = tree.best_chain(a, c, v), tree.best_tree(a, c, v)
+        rows.append(
+            {
+                "siblings": name,
+                "acceptance": a,
+                "best_chain": describe(chain, a, c, v),
+                "best_tree": describe(best, a, c, v),
+            }
+        )
+    return rows
+
+
+def fastest(trees, name):
+    """The best predicted speedup of all best chains, or of all best trees."""
+    return max(row[name]["predicted_speedup"] for row in trees)
+
+
+def result_of(settings, n_texts, found, costs):
+    """The JSON object."""
+    c, v = costs
+    trees = weigh_trees(found, c, v)
+    rules = [
+        {
+            "rule": rule,
+            "accepted": found.mean[rule].tolist(),
+            "standard_error": found.error[rule].tolist(),
+        }
+        for rule in measured.RULES
+    ]
+    return {
+        "settings": settings,
+        "n_texts": n_texts,
+        "n_places": found.n_places,
+        "rules": rules,
+        "draft_cost": c,
+        "verify_costs": v,
+        "trees": trees,
+        "gain": fastest(trees, "best_tree") / fastest(trees, "best_chain") - 1,
+    }
+
+
+def show(result):
+    settings, k = result["settings"], result["settings"]["candidates"]
+    print(
+        f"Draft {settings['draft_model_size']}, target {settings['target_model_size']}, "
+        f"temperature {settings['temperature']:g}: {result['n_places']} places of "
+        f"{result['n_texts']} texts by the target\n"
+    )
+    print("Probability that one of the candidates for a place is accepted:\n")
+    print(f"{'candidates':<22}" + "".join(f"{n:>8}" for n in range(1, k + 1)))
+    for row in result["rules"]:
+        print(f"{row['rule']:<22}" + "".join(f"{value:>8.3f}" for value in row["accepted"]))
+    largest_error = max(max(row["standard_error"]) for row in result["rules"])
+    print(f"\nStandard errors: up to {largest_error:.3f}.")
+    print("optimum: the most that any rule can accept of independent candidates.\n")
+    costs = result["verify_costs"]
+    shown = ", ".join(f"{n}: {costs[n]:.2f}" for n in (1, 2, 4, 8, 16, 32, 64) if n in costs)
+    print(f"Measured costs: c = {result['draft_cost']:.3f}, v by rows {shown}\n")
+    print(f"{'siblings':<22} {'shape':<28} {'rows':>4} {'tokens':>7} {'speedup':>8}")
+    for row in result["trees"]:
+        for name in ("best_chain", "best_tree"):
+            one = row[name]
+            print(
+                f"{row['siblings']:<22} {one['drafts_by_depth']:<28} {one['rows']:>4} "
+                f"{one['tokens_per_round']:>7.2f} {one['predicted_speedup']:>8.2f}"
+            )
+    gain = result["gain"]
+    if gain > 0:
+        print(f"\nThe best tree is {gain:.1%} faster than the best chain.")
+    else:
+        print("\nThe best tree is the chain: another row costs more than a second candidate gives.")
+
+
+def candidates(
+    target_model_size="7M",
+    draft_model_size="0.7M",
+    models_dir=MODELS_DIR,
+    candidates=4,
+    rows=16,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    prompts="",
+    n_prompts=0,
+    n_tokens_to_generate=40,
+    seed=123,
+    repeats=20,
+    backend="numpy",
+    kernels="auto",
+    json=False,
+):
+    """Several drafted tokens for one place: how often each known rule would accept one of them,
+    and whether a tree of drafts would be faster than a chain.
+
+    The probabilities are computed from both models' distributions at the places of texts that the
+    target writes. with replacement, K-SEQ and best of k verify independent candidates; optimum is
+    the most that any rule can accept of those. without replacement verifies different candidates;
+    likeliest are the draft's best tokens, chosen instead of sampled.
+
+    A tree is weighed with costs measured here: c, a pass of the draft, for each of its levels, and
+    v, a pass of the target over as many rows as the tree has nodes. Shape 3-2-1: three drafts for
+    the first place, two for the second below them, one for the third. Predicted, as in advise:
+    every place is taken to be like the average one.
+
+    Args:
+        target_model_size: a size in models_dir, or a folder
+        draft_model_size: a size in models_dir, or a folder
+        models_dir: where the folders of the sizes are
+        candidates: how many for one place, at most
+        rows: the largest tree: how many rows the target verifies in a pass
+        temperature: 0 is greedy decoding
+        top_k: sample from this many of the likeliest tokens; 0 is all
+        top_p: sample from the fewest likeliest tokens that reach this probability
+        prompts: a file of prompts; the built-in stories without one
+        n_prompts: how many of them; 0 is all
+        n_tokens_to_generate: places after each prompt
+        seed: of the random samples
+        repeats: of each measurement of time; medians are used
+        backend: numpy or cupy
+        kernels: auto, plain, or WIDTHxTHREADS
+        json: print one JSON object and nothing else
+    """
+    settings = {
+        "target_model_size": target_model_size,
+        "draft_model_size": draft_model_size,
+        "candidates": candidates,
+        "rows": rows,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "prompts": prompts,
+        "n_prompts": n_prompts,
+        "n_tokens_to_generate": n_tokens_to_generate,
+        "seed": seed,
+    }
+    filter = check(settings, repeats)
+    arrays = get_backend(backend, kernels)
+    target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, arrays)
+    n_ctx = min(target.config.n_ctx, draft.config.n_ctx)
+    if rows > n_ctx:
+        raise InputError(f"--rows {rows}: expected at most {n_ctx}, the context")
+    texts, _ = choose_prompts(prompts, n_prompts, encoder, n_ctx - n_tokens_to_generate)
+    rng = np.random.default_rng(seed)
+
+    def written(ids):
+        ids = ids or [encoder.end_of_text]
+        return measured.places(target, draft, encoder, ids, n_tokens_to_generate, filter, rng)
+
+    bar = tqdm(texts, desc="texts", leave=False, disable=None)
+    found = measured.acceptance(map(written, bar), candidates, rng)
+    costs = measure_costs(target, draft, rows, repeats)
+    result = result_of(settings, len(texts), found, costs)
+    if json:
+        print(json_format.dumps(result))
+    else:
+        show(result)
+
+
+def check(settings, repeats):
+    """The Filter of the settings. Raises InputError for one that cannot be used."""
+    if settings["draft_model_size"] == "ngram":
+        raise InputError(
+            "--draft_model_size 'ngram': expected a model, as n-grams have one candidate"
+        )
+    check_numbers(1, n_tokens_to_generate=settings["n_tokens_to_generate"], repeats=repeats)
+    check_numbers(0, seed=settings["seed"], n_prompts=settings["n_prompts"])
+    for name, least, most in (("candidates", 1, MOST_CANDIDATES), ("rows", 2, MOST_NODES)):
+        if not least <= settings[name] <= most:
+            raise InputError(f"--{name} {settings[name]}: expected {least} to {most}")
+    try:
+        return Filter(settings["temperature"], settings["top_k"], settings["top_p"])
+    except ValueError as error:
+        raise InputError(f"--{error}") from None
