@@ -2,9 +2,11 @@
 
 model.ckpt.index is a sorted table, as LevelDB stores them. From its end:
 
-    footer, 48 bytes    two handles (offset and size, as varints), the second the index block's; zeros; a magic number
-    index block         one entry for each data block: a key no smaller than the block's last, and its handle
-    data blocks         entries: key -> value, the key as how much of it the previous key has already, and the rest
+    footer, 48 bytes    two handles (offset and size, as varints): of a block of metadata, which
+                        nobody reads, and of the index block; zeros; a magic number
+    index block         an entry for each data block: a key no smaller than its last, its handle
+    data blocks         entries: key -> value; a key is how many bytes it shares with the previous
+                        key, and the rest
 
 After each block come its compression, one byte (0 is none), and its CRC. The value under the key ""
 is a BundleHeaderProto, all others BundleEntryProtos, which say where in
@@ -22,11 +24,16 @@ import numpy as np
 
 from checkpoints.errors import InputError
 from checkpoints.formats.crc32c import crc32c
-from checkpoints.formats.tensor import DTYPES, Tensor
+from checkpoints.formats.tensor import DTYPES, MOST_AXES, Tensor
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
+TRAILER = 5  # bytes after a block: compression and CRC
 INDEX_LIMIT = 1 << 26  # bytes; that of GPT-2's largest is 20,000
+# What a small file can claim without end: GPT-2's largest has 580 tensors, a model of 1,000 layers
+# (the most that folder.py reads) 12,004.
+MOST_ENTRIES = 20_000
+LONGEST_KEY = 1_000
 # tensorflow/core/framework/types.proto
 TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
@@ -88,16 +95,21 @@ def read_block(raw, offset, size):
     """[(key, value)] of one block of the table. Raises ValueError, also for one that its CRC does
     not match.
     """
-    block, trailer = piece(raw, offset, size), piece(raw, offset + size, 5)
+    block, trailer = piece(raw, offset, size), piece(raw, offset + size, TRAILER)
     if unmask(int.from_bytes(trailer[1:], "little")) != crc32c(block + trailer[:1]):
         raise ValueError("a block that does not match its checksum")
     if trailer[0]:
         raise ValueError("a compressed block")
-    # places where a key is stored whole, for a binary search
+    # at the end: where keys are stored whole, for a binary search, and how many such places
     n_restarts = int.from_bytes(block[-4:], "little")
-    at, end, key, found = 0, size - 4 * (n_restarts + 1), b"", []
+    end = size - 4 * (n_restarts + 1)
+    at, key, found = 0, b"", []
     while at < end:
         (shared, rest, length), at = varints(block, at, 3)
+        if shared + rest > LONGEST_KEY:
+            raise ValueError(f"a key of {shared + rest} bytes")
+        if len(found) == MOST_ENTRIES:
+            raise ValueError(f"more than {MOST_ENTRIES} entries in a block")
         key, at = piece(key, 0, shared) + piece(block, at, rest), at + rest
         found.append((key, piece(block, at, length)))
         at += length
@@ -106,18 +118,55 @@ def read_block(raw, offset, size):
     return found
 
 
+def read_footer(raw):
+    """((offset, size) of the block of metadata, (offset, size) of the index block, where the
+    footer's padding begins). Raises ValueError.
+    """
+    start = len(raw) - FOOTER
+    if start < 0 or int.from_bytes(raw[-8:], "little") != MAGIC:
+        raise ValueError("no table, or a truncated one")
+    handles, end = varints(raw, start, 4)
+    return handles[:2], handles[2:], end
+
+
+def data_handles(raw):
+    """[(offset, size)] of the data blocks, in their order. Raises ValueError where they overlap: so
+    many handles to one block would be as many blocks to read.
+    """
+    _, index, _ = read_footer(raw)
+    handles, free = [], 0
+    for _, value in read_block(raw, *index):
+        (offset, size), _ = varints(value, 0, 2)
+        if offset < free:
+            raise ValueError("blocks that overlap")
+        handles.append((offset, size))
+        free = offset + size + TRAILER
+    return handles
+
+
 def read_entries(raw):
     """{key: value} of a whole table. Raises ValueError or IndexError for one that is damaged."""
-    footer = piece(raw, len(raw) - FOOTER, FOOTER)
-    if len(raw) < FOOTER or int.from_bytes(footer[-8:], "little") != MAGIC:
-        raise ValueError("no table, or a truncated one")
-    (_, _, offset, size), _ = varints(footer, 0, 4)
     found = []
-    for _, handle in read_block(raw, offset, size):
-        found += read_block(raw, *varints(handle, 0, 2)[0])
+    for handle in data_handles(raw):
+        found += read_block(raw, *handle)
+        if len(found) > MOST_ENTRIES:
+            raise ValueError(f"more than {MOST_ENTRIES} tensors")
     if any(a >= b for (a, _), (b, _) in zip(found, found[1:])):
         raise ValueError("keys that are not in order")
     return dict(found)
+
+
+def stray_bytes(raw):
+    """How many bytes that are not zero belong to nothing in a sound table: they were padding."""
+    metadata, index, padding = read_footer(raw)
+    rest = bytearray(raw[:-8])
+    start = len(raw) - FOOTER
+    rest[start:padding] = bytes(padding - start)
+    for offset, size in (metadata, index, *data_handles(raw)):
+        end = offset + size + TRAILER
+        if end <= start:  # the block of metadata may lie anywhere, as nobody reads it
+            rest[offset:end] = bytes(end - offset)
+    return len(rest) - rest.count(0)
 
 
 def common_name(name):
@@ -140,10 +189,13 @@ def read_entry(name, value, shards):
     if 7 in entry:
         raise ValueError(f"{name} in slices")
     dims = [dict(fields(dim)).get(1, 0) for number, dim in fields(shape) if number == 2]
+    if len(dims) > MOST_AXES:
+        raise ValueError(f"{name} of {len(dims)} axes")
     path, available = shards[shard]
-    if offset + size > available:
+    end = offset + size
+    if end > available:
         raise InputError(
-            f"{path}: is truncated: {name} ends at byte {offset + size} of {available}; fetch it again"
+            f"{path}: is truncated: {name} ends at byte {end} of {available}; fetch it again"
         )
     known = dtype in TYPES
     if known and math.prod(dims) * np.dtype(DTYPES[TYPES[dtype]]).itemsize != size:
@@ -151,7 +203,7 @@ def read_entry(name, value, shards):
     if len(dims) == 3 and dims[0] == 1:  # OpenAI's matrices are convolutions of width 1
         dims = dims[1:]
     dtype = TYPES[dtype] if known else f"TensorFlow's type {dtype}"
-    return path, offset, offset + size, Tensor(path, name, dtype, tuple(dims), offset, unmask(crc))
+    return path, offset, end, Tensor(path, name, dtype, tuple(dims), offset, unmask(crc))
 
 
 def read_table(path, data=None):
@@ -162,25 +214,13 @@ def read_table(path, data=None):
     damaged, or does not match its data files.
     """
     try:
-        if path.stat().st_size > INDEX_LIMIT:
-            raise ValueError(f"more than {INDEX_LIMIT} bytes")
-        entries = read_entries(path.read_bytes())
-        header = {1: 0, 2: 0} | dict(fields(entries.pop(b"")))
-        if header[2] or not 1 <= header[1] <= 1000:
-            raise ValueError("big-endian data, or an absurd number of data files")
-        files = [path.with_suffix(f".data-{i:05d}-of-{header[1]:05d}") for i in range(header[1])]
-        files = [data] if data else files
-        if missing := [file for file in files if not file.is_file()]:
-            raise InputError(f"{missing[0]}: is missing, but {path.name} needs it; fetch it")
-        shards = [(file, file.stat().st_size) for file in files]
-        found = sorted(
-            (read_entry(name.decode(), value, shards) for name, value in entries.items()),
-            key=lambda one: one[:3],
-        )
+        found = read_tensors(path, data)
+    except InputError:
+        raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
-        what = f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
-        what = error if isinstance(error, InputError) else what
-        raise InputError("\\n".join(str(what).splitlines())) from None
+        raise InputError(
+            f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
+        ) from None
     for (a, _, end, one), (b, begin, _, other) in zip(found, found[1:]):
         if a == b and begin < end:
             raise InputError(
@@ -192,3 +232,22 @@ def read_table(path, data=None):
             f"{path}: has two tensors under names that mean the same; expected OpenAI's names"
         )
     return table
+
+
+def read_tensors(path, data):
+    """[(path, begin, end, Tensor)] of an index, in the order of the data."""
+    if path.stat().st_size > INDEX_LIMIT:
+        raise ValueError(f"more than {INDEX_LIMIT} bytes")
+    entries = read_entries(path.read_bytes())
+    header = {1: 0, 2: 0} | dict(fields(entries.pop(b"")))
+    n_files, big_endian = header[1], header[2]
+    if big_endian or not 1 <= n_files <= 1000:
+        raise ValueError("big-endian data, or an absurd number of data files")
+    files = [data]
+    if not data:
+        files = [path.with_suffix(f".data-{i:05d}-of-{n_files:05d}") for i in range(n_files)]
+    if missing := [file for file in files if not file.is_file()]:
+        raise InputError(f"{missing[0]}: is missing, but {path.name} needs it; fetch it")
+    shards = [(file, file.stat().st_size) for file in files]
+    found = [read_entry(name.decode(), value, shards) for name, value in entries.items()]
+    return sorted(found, key=lambda one: one[:3])

@@ -12,8 +12,8 @@ def check(*size_or_path, models_dir=MODELS_DIR, against="", json=False):
     """Examine a checkpoint: its files, tensors, checksums, vocabulary, and for OpenAI's 124M what
     it predicts.
 
-    Give a size in models_dir, or a folder. The exit code is 0 when all is well, 1 when something is
-    not.
+    Give a size in models_dir, or a folder. The exit code is 0 when all is well, also with warnings,
+    and 1 when something is not.
 
     Args:
         models_dir: where the folders of the sizes are
@@ -65,6 +65,8 @@ def show(report):
         show_golden(report["golden"], report["is_openai_124M"])
     if report.get("pairs"):
         print("\nThe two can pair: they have one vocabulary.")
+    if report["warnings"]:
+        print_list("warning", report["warnings"])
     if report["well"]:
         print("\nAll is well.")
     else:

@@ -240,6 +240,19 @@ def test_a_folder_of_openais(check):
     assert {found["checksum"] for found in report["tensors"]} == {"right"}
 
 
+def test_padding_that_is_not_zero_is_a_warning(check, tmp_path):
+    folder = shutil.copytree(TF, tmp_path / "model")
+    assert "warning" not in check("model").out
+    raw = bytearray((folder / "model.ckpt.index").read_bytes())
+    raw[-9] = 1
+    (folder / "model.ckpt.index").write_bytes(raw)
+    done, report = check("model"), json.loads(check("model", "--json").out)
+    assert done.code == 0 and "\n1 warning:\n" in done.out and "All is well." in done.out
+    assert report["well"] and report["problems"] == []
+    (warning,) = report["warnings"]
+    assert str(folder / "model.ckpt.index") in warning and "1 bytes of its padding" in warning
+
+
 def damage_tensor(folder):
     raw = bytearray((folder / "model.ckpt.data-00000-of-00001").read_bytes())
     raw[100] ^= 1

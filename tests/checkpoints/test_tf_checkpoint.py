@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from toys import NUMPY, random_tensors, write_checkpoint
 
 import checkpoints
 import utils
+from checkpoints import folder as folder_module
 from checkpoints.formats import tf_checkpoint
 from checkpoints.formats.crc32c import crc32c
 from gpt2 import Config
@@ -33,35 +35,6 @@ INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"
 needs_tensorflow = pytest.mark.skipif(
     not find_spec("tensorflow"), reason="TensorFlow is not installed"
 )
-
-
-def plain_crc32c(data):
-    """The checksum as its definition has it, a bit at a time."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-@given(st.binary(max_size=200))
-def test_crc_of_short_data(data):
-    assert crc32c(data) == plain_crc32c(data)
-
-
-@pytest.mark.parametrize(
-    "n", [255, 256, 257, 4 * 8192 - 1, 4 * 8192, 4 * 8192 + 1, 3 * 4 * 8192 + 70]
-)
-def test_crc_of_rows_and_a_bit(n):
-    data = np.random.default_rng(n).integers(256, size=n, dtype=np.uint8)
-    assert crc32c(data) == plain_crc32c(data.tobytes())
-
-
-def test_crc_of_all_zeros_is_the_published_one():
-    """RFC 3720, appendix B.4, has these four."""
-    values = [bytes(32), b"\xff" * 32, bytes(range(32)), bytes(range(31, -1, -1))]
-    assert [crc32c(value) for value in values] == [0x8A9136AA, 0x62A8AB43, 0x46DD794E, 0x113FDB5C]
 
 
 # ---------------------------------------------------------------- what TensorFlow wrote
@@ -89,7 +62,7 @@ def folder(tmp_path):
 
 
 def outcome(folder):
-    """Load and verify a damaged copy: the message of the refusal, or None if every tensor is right."""
+    """Load and verify a damaged copy: the message of the refusal, None if every tensor is right."""
     try:
         found = checkpoints.open_weights(folder, CONFIG)
         arrays = {name: tensor.read(np.float32) for name, tensor in found.items()}
@@ -164,7 +137,7 @@ def test_bytes_that_are_no_table(raw):
             tf_checkpoint.read_entries(raw + ending)
 
 
-# ---------------------------------------------------------------- indexes as they could be, written here
+# ---------------------------------------------------------------- indexes written here
 
 
 def varint(value):
@@ -178,7 +151,7 @@ def field(number, value):
 
 
 def masked(raw):
-    crc = plain_crc32c(raw)
+    crc = crc32c(raw)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
 
@@ -277,6 +250,91 @@ def test_dtypes(folder, dtype, code):
         expected,
         strict=True,
     )
+
+
+# ---------------------------------------------------------------- small files that claim much
+
+
+def raw_table(data, handles):
+    """A table of these bytes as its data blocks, with an index block of these handles."""
+    keys = [b"%08d" % i for i in range(len(handles))]
+    index = block([(key, varint(a) + varint(b)) for key, (a, b) in zip(keys, handles)])
+    handle = varint(len(data)) + varint(len(index) - 5)
+    footer = (handle + handle).ljust(40, b"\0")
+    return data + index + footer + tf_checkpoint.MAGIC.to_bytes(8, "little")
+
+
+def checked_block(body):
+    body += bytes(4) + (1).to_bytes(4, "little")
+    return body + b"\0" + masked(body + b"\0")
+
+
+def peak_memory(function, *args):
+    """(the most memory in use meanwhile, the message of the ValueError that it must raise)."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError) as refused:
+            function(*args)
+        return tracemalloc.get_traced_memory()[1], str(refused.value)
+    finally:
+        tracemalloc.stop()
+
+
+def test_keys_that_grow_by_their_prefix():
+    """Each key is the one before and a byte more: n entries of 5 bytes hold n^2 / 2 bytes."""
+    body = b"".join(varint(n) + varint(1) + varint(0) + b"a" for n in range(4000))
+    raw = raw_table(checked_block(body), [(0, len(body) + 8)])
+    peak, said = peak_memory(tf_checkpoint.read_entries, raw)
+    assert "a key of 1001 bytes" in said and peak < 2_000_000
+
+
+def test_many_handles_to_one_block(monkeypatch):
+    """Each would be read and kept."""
+    data = block([(b"%06d" % i, b"") for i in range(300)])
+    raw = raw_table(data, [(0, len(data) - 5)] * 1000)
+    peak, said = peak_memory(tf_checkpoint.read_entries, raw)
+    assert "overlap" in said and peak < 2_000_000
+
+
+def test_more_entries_than_any_model_has_tensors(monkeypatch):
+    monkeypatch.setattr(tf_checkpoint, "MOST_ENTRIES", 50)
+    one = block([(b"%06d" % i, b"") for i in range(51)])
+    two = [block([(b"%d%05d" % (n, i), b"") for i in range(30)]) for n in range(2)]
+    for data, handles in (
+        (one, [(0, len(one) - 5)]),
+        (b"".join(two), [(0, len(two[0]) - 5), (len(two[0]), len(two[1]) - 5)]),
+    ):
+        with pytest.raises(ValueError, match="more than 50"):
+            tf_checkpoint.read_entries(raw_table(data, handles))
+    layers = Config(50257, 1024, 768, 12, folder_module.MOST_LAYERS)
+    monkeypatch.undo()
+    assert len(layers.shapes()) < tf_checkpoint.MOST_ENTRIES
+
+
+def test_a_shape_whose_product_is_huge(folder):
+    (folder / INDEX).write_bytes(table([HEADER, (G, entry(shape=[2**60] * 100_000))]))
+    with pytest.raises(utils.InputError, match="100000 axes"):
+        tf_checkpoint.read_table(folder / INDEX)
+
+
+# ---------------------------------------------------------------- padding
+
+
+def test_padding_that_is_not_zero_is_counted(folder):
+    raw = (folder / INDEX).read_bytes()
+    assert tf_checkpoint.stray_bytes(raw) == 0
+    _, _, padding = tf_checkpoint.read_footer(raw)
+    assert padding < len(raw) - 8
+    for i in range(padding, len(raw) - 8):
+        assert tf_checkpoint.stray_bytes(raw[:i] + b"x" + raw[i + 1 :]) == 1
+
+
+def test_bytes_between_blocks_are_counted():
+    data = block([HEADER, (G, entry())])
+    for gap in (b"", b"\0\0", b"\0x\1"):
+        raw = raw_table(gap + data, [(len(gap), len(data) - 5)])
+        assert tf_checkpoint.stray_bytes(raw) == len(gap) - gap.count(0)
+        assert len(tf_checkpoint.read_entries(raw)) == 2
 
 
 # ---------------------------------------------------------------- the real thing
