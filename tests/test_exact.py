@@ -1,7 +1,7 @@
 """The proof: speculative decoding has exactly the target's law.
 
 experiments/proving/enumeration.py runs the real decoding loop through every possible history of its
-draws and tosses. The probabilities of the texts it ends in are compared with the target's own,
+samples and tosses. The probabilities of the texts it ends in are compared with the target's own,
 computed by the chain rule: no sampling, no statistics, 1e-12.
 """
 
@@ -16,9 +16,19 @@ from toys import tiny_model
 
 from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
 from gpt2 import Config
-from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, never, speculative, verify
+from sampling import (
+    Filter,
+    NeuralDrafter,
+    NGramDrafter,
+    autoregressive,
+    never,
+    speculative,
+    verify,
+    verify_block,
+)
 
 EOS = 2
+rules = pytest.mark.parametrize("rule", [verify, verify_block], ids=["token", "block"])
 
 
 class TableModel:
@@ -74,75 +84,81 @@ def at_eos(generated):
     return generated[-1] == EOS
 
 
+@rules
 @pytest.mark.parametrize("zeros", ["", "p", "q", "pq"])
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
 @pytest.mark.parametrize(
     "n_tokens, K, ended", [(4, 1, never), (4, 2, at_eos), (4, 3, never), (3, 5, at_eos)]
 )
-def test_law_of_the_loop_with_tables(zeros, filter, n_tokens, K, ended):
+def test_law_of_the_loop_with_tables(zeros, filter, n_tokens, K, ended, rule):
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
     expected = chain_rule(target, [0], n_tokens, filter, ended)
 
     def run():
         drafter = NeuralDrafter(draft, filter, None)
-        return tokens_of(speculative(target, drafter, [0], n_tokens, K, filter, None, ended))
+        return tokens_of(speculative(target, drafter, [0], n_tokens, K, filter, None, ended, rule))
 
     assert_same_law(law(run), expected)
     plain = law(lambda: tokens_of(autoregressive(target, [0], n_tokens, filter, None, ended)))
     assert_same_law(plain, expected)
 
 
+@rules
 @pytest.mark.parametrize(
     "filter", [FILTERS["T=1"], FILTERS["greedy"], FILTERS["all"]], ids=["T=1", "greedy", "all"]
 )
 @pytest.mark.parametrize("K, ended", [(1, never), (2, at_eos), (3, never)])
-def test_law_of_the_loop_with_real_models_and_caches(filter, K, ended):
+def test_law_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
     """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows
     here.
     """
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
     expected = chain_rule(target, [1, 0], 4, filter, ended)
-    run = lambda: tokens_of(
-        speculative(target, NeuralDrafter(draft, filter, None), [1, 0], 4, K, filter, None, ended)
-    )
+
+    def run():
+        drafter = NeuralDrafter(draft, filter, None)
+        return tokens_of(speculative(target, drafter, [1, 0], 4, K, filter, None, ended, rule))
+
     assert_same_law(law(run), expected)
 
 
+@rules
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
-def test_law_with_one_hot_drafts(filter):
+def test_law_with_one_hot_drafts(filter, rule):
     """Look-up drafts are certain of what they propose, right or wrong; the prompt gives them
     something to look up.
     """
     target, prompt = TableModel(3), [0, 1, 0, 1, 2, 0, 1]
     run = lambda: tokens_of(
-        speculative(target, NGramDrafter(3), prompt, 4, 3, filter, None, at_eos)
+        speculative(target, NGramDrafter(3), prompt, 4, 3, filter, None, at_eos, rule)
     )
     assert_same_law(law(run), chain_rule(target, prompt, 4, filter, at_eos))
 
 
+@rules
 @pytest.mark.parametrize("draft_temperature", [0.0, 0.3, 3.0])
-def test_law_does_not_depend_on_how_the_draft_samples(draft_temperature):
+def test_law_does_not_depend_on_how_the_draft_samples(draft_temperature, rule):
     """q must be what was drawn from; it need not be filtered like p. (It is, in the program:
     acceptance is higher.)
     """
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
-    run = lambda: tokens_of(speculative(target, drafter(), [0], 3, 2, filter, None))
+    run = lambda: tokens_of(speculative(target, drafter(), [0], 3, 2, filter, None, never, rule))
     assert_same_law(law(run), chain_rule(target, [0], 3, filter, never))
 
 
+@rules
 @pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(5, 64), (64, 4), (5, 3)])
-def test_law_where_a_context_ends(n_ctx_target, n_ctx_draft):
+def test_law_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
     """The target's context ends the text; the draft's only ends the drafting."""
-    target, draft, filter = (
-        TableModel(1, n_ctx=n_ctx_target),
-        TableModel(2, n_ctx=n_ctx_draft),
-        Filter(1.0),
-    )
-    run = lambda: tokens_of(
-        speculative(target, NeuralDrafter(draft, filter, None), [0, 1], 4, 3, filter, None)
-    )
+    target, draft = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft)
+    filter = Filter(1.0)
+
+    def run():
+        drafter = NeuralDrafter(draft, filter, None)
+        return tokens_of(speculative(target, drafter, [0, 1], 4, 3, filter, None, never, rule))
+
     expected = chain_rule(target, [0, 1], 4, filter, never)
     assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
     assert_same_law(law(run), expected)
@@ -155,12 +171,14 @@ distribution = (
 )
 
 
+rows_of_p = st.lists(distribution, min_size=3, max_size=3)
+rows_of_q = st.lists(distribution, min_size=2, max_size=2)
+
+
+@rules
 @settings(max_examples=200, deadline=None)
-@given(
-    p=st.lists(distribution, min_size=3, max_size=3),
-    q=st.lists(distribution, min_size=2, max_size=2),
-)
-def test_verify_gives_p_for_any_q(p, q):
+@given(p=rows_of_p, q=rows_of_q)
+def test_verify_gives_p_for_any_q(rule, p, q):
     """One round on independent rows: the law of what it yields is the law of drawing from p row
     after row.
 
@@ -170,7 +188,7 @@ def test_verify_gives_p_for_any_q(p, q):
     p, q = np.array(p), np.array(q)
     found = np.zeros((4, 4, 4))
     for draft in itertools.product(np.flatnonzero(q[0]), np.flatnonzero(q[1])):
-        for (n, token), probability in law(lambda: verify(draft, q, p, None)).items():
+        for (n, token), probability in law(lambda: rule(draft, q, p, None)).items():
             tokens = [*draft[:n], token]
             rows = [np.eye(4)[token] for token in tokens] + list(p[len(tokens) :])
             found += q[0, draft[0]] * q[1, draft[1]] * probability * np.einsum("i,j,k->ijk", *rows)
@@ -186,3 +204,64 @@ def test_acceptance_is_one_minus_total_variation():
         outcomes = law(lambda: verify([token], q, p, None)[0])
         accepted += q[0, token] * outcomes.get(1, 0.0)
     assert abs(accepted - (1 - abs(p[0] - q[0]).sum() / 2)) < 1e-12
+
+
+# ---------------------------------------------------------------- block verification
+
+
+def drafts_of(q):
+    """Every draft that rows of q can give, with its probability."""
+    for draft in itertools.product(*(np.flatnonzero(row) for row in q)):
+        yield list(draft), np.prod([row[token] for row, token in zip(q, draft)])
+
+
+def expected_accepted(rule, q, p):
+    """The mean number of accepted drafts, computed exactly."""
+    mean = 0.0
+    for draft, mass in drafts_of(q):
+        for (n, _), probability in law(lambda: rule(draft, q, p, None)).items():
+            mean += mass * probability * n
+    return mean
+
+
+def block_bound(q, p, clip):
+    """The mean of the sum of P[1] ... P[k]: clipped at each place, as the block rule does it, or
+    each ratio by itself, as the token rule does.
+    """
+    mean = 0.0
+    for draft, mass in drafts_of(q):
+        P = 1.0
+        for i, token in enumerate(draft):
+            ratio = p[i, token] / q[i, token]
+            P = min(1.0, P * ratio) if clip else P * min(1.0, ratio)
+            mean += mass * P
+    return mean
+
+
+@settings(max_examples=100, deadline=None)
+@given(p=rows_of_p, q=rows_of_q)
+def test_a_block_keeps_at_least_as_many_tokens_and_as_many_as_predicted(p, q):
+    p, q = np.array(p), np.array(q)
+    token, block = expected_accepted(verify, q, p), expected_accepted(verify_block, q, p)
+    assert abs(token - block_bound(q, p, clip=False)) < 1e-12
+    assert abs(block - block_bound(q, p, clip=True)) < 1e-12
+    assert block >= token - 1e-12
+
+
+def test_a_block_keeps_more_by_hand():
+    """Two places, p = (1/3, 2/3) and q = (2/3, 1/3) at both: 11/9 drafts instead of 10/9."""
+    p, q = np.tile([1 / 3, 2 / 3], (3, 1)), np.tile([2 / 3, 1 / 3], (2, 1))
+    assert expected_accepted(verify, q, p) == pytest.approx(10 / 9)
+    assert expected_accepted(verify_block, q, p) == pytest.approx(11 / 9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(p=rows_of_p, q=rows_of_q)
+def test_one_draft_or_a_certain_one_is_verified_as_by_the_token_rule(p, q):
+    p, q = np.array(p), np.array(q)
+    certain = np.eye(4)[q.argmax(axis=1)]
+    for rows in (q[:1], certain):
+        for draft, _ in drafts_of(rows):
+            token = law(lambda: verify(draft, rows, p[: len(rows) + 1], None))
+            block = law(lambda: verify_block(draft, rows, p[: len(rows) + 1], None))
+            assert total_variation(token, block) < 1e-12

@@ -6,7 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_exact import TableModel, assert_same_law, at_eos, chain_rule, law, never, tokens_of
+from test_exact import (
+    TableModel,
+    assert_same_law,
+    at_eos,
+    chain_rule,
+    law,
+    never,
+    rules,
+    tokens_of,
+)
 from toys import tiny_model
 
 from experiments.decoding import adaptive_k as adaptive
@@ -18,46 +27,41 @@ from sampling import Filter, NeuralDrafter, Round, speculative
 # ---------------------------------------------------------------- the law
 
 
+@rules
 @pytest.mark.parametrize(
     "filter", [Filter(1.0), Filter(), Filter(1.3, 2, 0.7)], ids=["T=1", "greedy", "all"]
 )
 @pytest.mark.parametrize("ended", [never, at_eos])
-def test_law_with_a_k_that_depends_on_the_past(filter, ended):
+def test_law_with_a_k_that_depends_on_the_past(filter, ended, rule):
     """Any function of the rounds so far, 0 among its values."""
     target, draft = TableModel(1), TableModel(2)
 
     def run():
         K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
-        return tokens_of(
-            speculative(target, NeuralDrafter(draft, filter, None), [0], 4, K, filter, None, ended)
-        )
+        drafter = NeuralDrafter(draft, filter, None)
+        return tokens_of(speculative(target, drafter, [0], 4, K, filter, None, ended, rule))
 
     assert_same_law(law(run), chain_rule(target, [0], 4, filter, ended))
 
 
+@rules
 @pytest.mark.parametrize("costs", [[1, 1.2, 1.4, 1.6], [1, 2.1, 3.2], [1.0, 1.0, 1.0]])
-def test_law_with_adaptive_k(costs):
+def test_law_with_adaptive_k(costs, rule):
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-    run = lambda: tokens_of(
-        speculative(
-            target,
-            NeuralDrafter(draft, filter, None),
-            [0],
-            4,
-            AdaptiveK(costs),
-            filter,
-            None,
-            at_eos,
-        )
-    )
+
+    def run():
+        drafter, K = NeuralDrafter(draft, filter, None), AdaptiveK(costs)
+        return tokens_of(speculative(target, drafter, [0], 4, K, filter, None, at_eos, rule))
+
     assert_same_law(law(run), chain_rule(target, [0], 4, filter, at_eos))
 
 
+@rules
 @pytest.mark.parametrize("confidence", [0.4, 0.55, 0.9, 1.0])
-def test_law_with_drafts_cut_short(confidence):
+def test_law_with_drafts_cut_short(confidence, rule):
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     drafter = lambda: NeuralDrafter(draft, filter, None, confidence)
-    run = lambda: tokens_of(speculative(target, drafter(), [0], 4, 3, filter, None))
+    run = lambda: tokens_of(speculative(target, drafter(), [0], 4, 3, filter, None, never, rule))
     assert_same_law(law(run), chain_rule(target, [0], 4, filter, never))
 
 
