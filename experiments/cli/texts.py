@@ -4,10 +4,10 @@ import sys
 
 from experiments.data.files import check_output
 from experiments.data.prompts import read_prompts
+from experiments.decoding.batching import check_batch_size
 from utils import InputError
 
 DEFAULT = ("Once upon a time",)
-MOST_TOGETHER = 1000  # prompts that are decoded together
 
 
 def read_prompt(prompt):
@@ -42,8 +42,7 @@ def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json):
         given.append("--prompt")
     if len(given) > 1:
         raise InputError(f"{given[0]} with {given[1]}: expected one of the two")
-    if not 1 <= batch_size <= MOST_TOGETHER:
-        raise InputError(f"--batch_size {batch_size}: expected 1 to {MOST_TOGETHER}")
+    check_batch_size(batch_size)
     if settings.trace and json:
         raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
     if prompts or out or len(prompt) > 1:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from experiments.cli.validators import check_choice, check_numbers, parse_list, parse_probability
 from experiments.data.machine import machine
-from experiments.decoding.batching import decode_together
+from experiments.decoding.batching import check_batch_size, decode_together, require_memory
 from experiments.decoding.timing import clocked
 from experiments.measuring import runner as measuring
 from sampling import Filter
@@ -74,9 +74,9 @@ def throughput(
     settings = {name: value for name, value in locals().items() if name != "json"}
     acceptance = parse_probability("synthetic_acceptance", synthetic_acceptance)
     sizes = parse_list("batch_size", batch_size, int)
-    check_numbers(
-        1, K=K, batch_size=min(sizes), n_tokens_to_generate=n_tokens_to_generate, repeats=repeats
-    )
+    check_numbers(1, K=K, n_tokens_to_generate=n_tokens_to_generate, repeats=repeats)
+    for n_texts in sizes:
+        check_batch_size(n_texts)
     check_choice("weights", weights, "checkpoint", "random")
     arrays = get_backend(backend, kernels)
     target, drafts, _ = measuring.load(
@@ -87,12 +87,12 @@ def throughput(
         raise InputError(
             f"--n_tokens_to_generate {n_tokens_to_generate}: expected at most {most}, what the context leaves"
         )
+    models = [target, drafts[draft_model_size]]
+    require_memory(models, max(sizes), N_PROMPT + n_tokens_to_generate)
     found = {(n, k): [] for n in sizes for k in (0, K)}
     for repeat in tqdm(range(repeats + 1), desc="throughput", leave=False, disable=None):
         for (n, k), speeds in found.items():
-            speed = tokens_per_second(
-                target, drafts[draft_model_size], k, n, n_tokens_to_generate, acceptance
-            )
+            speed = tokens_per_second(*models, k, n, n_tokens_to_generate, acceptance)
             speeds += [speed] if repeat else []  # the first is a warm-up
     medians = {key: statistics.median(speeds) for key, speeds in found.items()}
     rows = [

@@ -10,19 +10,57 @@ Drafts are served before the target, so that the target's pass finds every text 
 ready.
 """
 
+import dataclasses
 import threading
+from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any
 
 from experiments.decoding.decoders import NGRAM
+from experiments.decoding.settings import SettingError
+from gpt2 import Model
+from utils import InputError, require_caches
+
+MOST_TEXTS = 1000  # at a time: each has a thread
 
 
+def check_batch_size(n_texts):
+    """Raises SettingError for a number of texts that cannot be decoded together."""
+    if not 1 <= n_texts <= MOST_TEXTS:
+        raise SettingError("batch_size", f"{n_texts}: expected 1 to {MOST_TEXTS}")
+
+
+def require_memory(models, n_texts, n_positions):
+    """Raises InputError if there is no memory for n_texts texts of n_positions at a time."""
+    models = [model for model in models if isinstance(model, Model)]
+    configs = [
+        dataclasses.replace(model.config, n_ctx=min(n_positions, model.config.n_ctx))
+        for model in models
+    ]
+    require_caches(configs, models[0].backend, n_texts)
+
+
+class Stopped(Exception):
+    """Ends the loop of a text that is no longer wanted."""
+
+
+@dataclass(frozen=True, eq=False)
 class Request:
-    """A read that a text's loop waits for: which text, which of the models, what to read, and where
-    the logits go.
-    """
+    """A read that a text's loop waits for: with which model, of what, and where the logits go."""
 
-    def __init__(self, text, model, arguments):
-        self.text, self.model, self.arguments, self.answer = text, model, arguments, SimpleQueue()
+    text: int
+    model: Model
+    arguments: tuple
+    answer: SimpleQueue
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """The end of a text's task: what it returned, or what it raised."""
+
+    text: int
+    result: Any = None
+    error: BaseException | None = None
 
 
 class BatchedModel:
@@ -35,16 +73,12 @@ class BatchedModel:
         self.config, self.new_cache = model.config, model.new_cache
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        request = Request(self.text, self.model, (ids, cache, n_last))
+        request = Request(self.text, self.model, (ids, cache, n_last), SimpleQueue())
         self.inbox.put(request)
         result = request.answer.get()
         if isinstance(result, Exception):
             raise result
         return result
-
-
-class Stopped(Exception):
-    """Ends a loop whose text nobody waits for any more."""
 
 
 def serve(requests):
@@ -57,53 +91,92 @@ def serve(requests):
         request.answer.put(result)
 
 
+class Batch:
+    """The threads of the texts that are being decoded, and the requests that wait."""
+
+    def __init__(self, tasks, models):
+        self.tasks, self.models = tasks, models
+        self.inbox, self.waiting, self.threads = SimpleQueue(), [], {}
+
+    def start(self, text):
+        """Begin a text. Raises InputError where the system has no thread left."""
+        thread = threading.Thread(target=self.run, args=(text,), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            raise InputError(
+                f"{len(self.threads) + 1} texts at a time: the system starts no more threads; "
+                "use a smaller --batch_size"
+            ) from None
+        self.threads[text] = thread
+
+    def run(self, text):
+        """What the thread of a text does."""
+        try:
+            result = self.tasks[text](*(self.stand_in(text, model) for model in self.models))
+            self.inbox.put(Finished(text, result))
+        except BaseException as error:  # SystemExit too: whoever waits must hear of the end
+            self.inbox.put(Finished(text, error=error))
+
+    def stand_in(self, text, model):
+        return model if model in (None, NGRAM) else BatchedModel(text, model, self.inbox)
+
+    def next_finished(self):
+        """Serve requests until a text ends: its Finished."""
+        while True:
+            if len(self.waiting) == len(self.threads):  # nobody computes: the next pass
+                self.serve_one_model()
+            message = self.inbox.get()
+            if isinstance(message, Finished):
+                self.threads.pop(message.text).join()
+                return message
+            self.waiting.append(message)
+
+    def serve_one_model(self):
+        wanted = [request.model for request in self.waiting]
+        model = max(wanted, key=self.models.index)  # the draft comes after the target
+        requests = [request for request in self.waiting if request.model is model]
+        serve(sorted(requests, key=lambda request: request.text))
+        self.waiting = [request for request in self.waiting if request.model is not model]
+
+    def stop(self):
+        """End the texts that are still being decoded, and wait for their threads: those that
+        compute now, until they read or end.
+        """
+        while True:
+            for request in self.waiting:
+                request.answer.put(Stopped())
+            self.waiting = []
+            if not self.threads:
+                return
+            message = self.inbox.get()
+            if isinstance(message, Finished):
+                self.threads.pop(message.text).join()
+            else:
+                self.waiting.append(message)
+
+
 def decode_together(tasks, models, batch_size):
     """Yield what the tasks return, in their order; batch_size of them run at a time.
 
     tasks: functions of the models, which are given to them as BatchedModels (a draft that is no
     model, NGRAM or None, stays what it is). Of models that texts wait for, the last is served
-    first. What a task raises is raised here and ends
-    the others. Memory: at most batch_size times the caches that a task makes.
+    first. What a task raises is raised here and ends the others; no thread outlives this call.
+    Memory: at most batch_size times the caches that a task makes (see require_memory).
     """
-    inbox, waiting, finished, n_started, n_yielded = SimpleQueue(), [], {}, 0, 0
-
-    def stand_in(i, model):
-        return model if model in (None, NGRAM) else BatchedModel(i, model, inbox)
-
-    def run(i):
-        try:
-            inbox.put((i, tasks[i](*(stand_in(i, model) for model in models))))
-        except Exception as error:
-            inbox.put((i, error))
-
+    batch = Batch(tasks, models)
+    finished, n_started, n_yielded = {}, 0, 0
     try:
-        live = set()
         while n_yielded < len(tasks):
-            while len(live) < batch_size and n_started < len(tasks):
-                live.add(n_started)
-                threading.Thread(target=run, args=(n_started,), daemon=True).start()
+            while len(batch.threads) < batch_size and n_started < len(tasks):
+                batch.start(n_started)
                 n_started += 1
-            if len(waiting) == len(live) > 0:  # nobody computes: the next pass
-                model = max((request.model for request in waiting), key=models.index)
-                serve(
-                    [
-                        request
-                        for request in sorted(waiting, key=lambda one: one.text)
-                        if request.model is model
-                    ]
-                )
-                waiting = [request for request in waiting if request.model is not model]
-            message = inbox.get()
-            if isinstance(message, Request):
-                waiting.append(message)
-                continue
-            i, finished[i] = message
-            live.remove(i)
-            if isinstance(finished[i], Exception):
-                raise finished[i]
+            end = batch.next_finished()
+            if end.error is not None:
+                raise end.error
+            finished[end.text] = end.result
             while n_yielded in finished:
                 yield finished.pop(n_yielded)
                 n_yielded += 1
     finally:
-        for request in waiting:
-            request.answer.put(Stopped())
+        batch.stop()

@@ -8,7 +8,7 @@ import utils
 from encoder import Encoder
 from experiments.data.prompts import fitting, note_skipped
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
-from experiments.decoding.batching import decode_together
+from experiments.decoding.batching import decode_together, require_memory
 from experiments.decoding.decoders import NGRAM, decode
 from experiments.decoding.gumbel import Noisy
 from experiments.decoding.metrics import compare, speculation
@@ -87,7 +87,14 @@ class Session:
         number: its place among several prompts, each with its own seed. n_ctx: the context it must
         fit into, the target's unless another model continues it.
         """
-        ids = self.token_ids("prompt", text) or [self.encoder.end_of_text]
+        ids = self.token_ids("prompt", text)
+        if not ids:
+            if self.encoder.end_of_text is None:
+                raise SettingError(
+                    "prompt",
+                    "'': expected text, as the vocabulary has no <|endoftext|> to begin with",
+                )
+            ids = [self.encoder.end_of_text]
         return self.prompt_of(ids, text, number, n_ctx or self.target.config.n_ctx)
 
     def prompt_of(self, ids, text, number, n_ctx):
@@ -236,9 +243,12 @@ class Session:
         as well; the tokens and seconds of all together are kept in `totals`.
         """
         self.totals = {decoder: (0, 0.0) for decoder in self.settings.decoders}
+        if not prompts:
+            return
+        longest = max(len(prompt.ids) for prompt in prompts) + self.settings.n_tokens_to_generate
+        require_memory([self.target, self.draft], min(batch_size, len(prompts)), longest)
         for decoder in self.settings.decoders:
-            if prompts:
-                self.warm_up(decoder, prompts[0])
+            self.warm_up(decoder, prompts[0])
         for begin in range(0, len(prompts), WAVE * batch_size):
             wave = prompts[begin : begin + WAVE * batch_size]
             runs = [self.decode_wave(decoder, wave, batch_size) for decoder in self.totals]

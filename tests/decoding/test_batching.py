@@ -1,5 +1,10 @@
 """Several texts at once: each is what it is alone, whatever its neighbours do."""
 
+import gc
+import threading
+import weakref
+from queue import Empty, SimpleQueue
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,8 +12,12 @@ from hypothesis import strategies as st
 from toys import TINY, tiny_model
 
 import utils
-from experiments.decoding.batching import decode_together
+from backends import memory
+from experiments.decoding import batching
+from experiments.decoding.batching import check_batch_size, decode_together, require_memory
+from experiments.decoding.decoders import NGRAM
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
+from utils import InputError
 
 TARGET, DRAFT = tiny_model(0), tiny_model(1)
 EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
@@ -145,3 +154,122 @@ def test_an_error_in_a_shared_pass_reaches_the_caller():
 
     with pytest.raises(ValueError, match="cannot read 99 tokens"):
         list(decode_together([greedy(10), too_long], [TARGET, DRAFT], 2))
+
+
+# ---------------------------------------------------------------- a batch that is ended early
+
+
+def within(seconds, function):
+    """What function() returns or raises, on a thread; fails if it is not done in time."""
+    results = SimpleQueue()
+
+    def run():
+        try:
+            results.put((function(), None))
+        except BaseException as error:
+            results.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        result, error = results.get(timeout=seconds)
+    except Empty:
+        pytest.fail(f"not done in {seconds} seconds")
+    if error is not None:
+        raise error
+    return result
+
+
+def endless(caches):
+    """A task that reads until it is stopped, with a cache that is noted."""
+
+    def run(target, draft):
+        cache = target.new_cache()
+        caches.append(weakref.ref(cache))
+        while True:
+            for end in range(1, TINY.n_ctx):
+                target.read([1] * end, cache)
+
+    return run
+
+
+def busy_then_endless(caches, release):
+    """The same, but it computes, and waits for no pass, when the others are stopped."""
+
+    def run(target, draft):
+        target.read([1], target.new_cache())
+        release.wait(20)
+        return endless(caches)(target, draft)
+
+    return run
+
+
+@pytest.mark.parametrize("error", [KeyError, SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("n_reads", [0, 1, 2])
+def test_whatever_a_task_raises_reaches_the_caller_and_leaves_nothing(error, n_reads):
+    caches, release, before = [], threading.Event(), threading.active_count()
+
+    def broken(target, draft):
+        cache = target.new_cache()
+        for end in range(n_reads):
+            target.read([1] * (end + 1), cache)
+        release.set()
+        raise error("broken")
+
+    def run():
+        tasks = [endless(caches), broken, busy_then_endless(caches, release)]
+        with pytest.raises(error, match="broken"):
+            list(decode_together(tasks, [TARGET, DRAFT], 3))
+        return threading.active_count()
+
+    assert within(30, run) == before + 1  # the thread of `within` itself
+    gc.collect()
+    assert [cache() for cache in caches] == [None] * len(caches)
+
+
+@pytest.mark.parametrize("n_taken", [1, 2])
+def test_a_batch_that_is_closed_leaves_nothing(n_taken):
+    caches, before = [], threading.active_count()
+
+    def run():
+        tasks = [greedy(2), greedy(2), endless(caches), endless(caches), greedy(2)]
+        results = decode_together(tasks, [TARGET, DRAFT], 4)
+        for _ in range(n_taken):
+            next(results)
+        results.close()
+        return threading.active_count()
+
+    assert within(30, run) == before + 1
+    gc.collect()
+    assert caches and [cache() for cache in caches] == [None] * len(caches)
+
+
+def test_threads_that_cannot_be_started_are_one_line(monkeypatch):
+    start, n_started, before = threading.Thread.start, [], threading.active_count()
+
+    def limited(thread):
+        if len(n_started) == 3:
+            raise RuntimeError("can't start new thread")
+        n_started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(batching.threading.Thread, "start", limited)
+    with pytest.raises(InputError, match="4 texts at a time: .*smaller --batch_size"):
+        list(decode_together([greedy(10)] * 8, [TARGET, DRAFT], 8))
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("n", [-1, 0, 1001, 10**22])
+def test_a_batch_has_its_limits(n):
+    with pytest.raises(InputError, match=f"--batch_size {n}: expected 1 to 1000"):
+        check_batch_size(n)
+
+
+def test_a_batch_needs_memory_for_all_its_caches(monkeypatch):
+    one = memory.cache_bytes(TINY, np.float32)
+    monkeypatch.setattr(memory, "available", lambda: 5.5 * one)
+    require_memory([TARGET, NGRAM], 5, TINY.n_ctx)
+    require_memory([TARGET, DRAFT], 5, TINY.n_ctx // 2)
+    with pytest.raises(InputError, match="6 texts together.*smaller --batch_size"):
+        require_memory([TARGET, None], 6, 10**9)
+    with pytest.raises(InputError, match="3 texts together"):
+        require_memory([TARGET, DRAFT], 3, TINY.n_ctx)
