@@ -1,0 +1,73 @@
+"""What drafts are trained for: the target's whole distribution, also on text of its own.
+
+A draft model is distilled (DistillSpec, Zhou et al. 2023, arXiv 2310.08461): first by the
+Kullback-Leibler divergence, whose gradients are large where it knows nothing yet, then by total
+variation, because acceptance at temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023,
+corollary 3.6). The same two distances train the heads that grow on the target. Half of the training
+text is the target's own, sampled and greedy, because that is the text on which drafts are judged.
+"""
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from experiments.training.run import N_WRITTEN
+from experiments.training.tokens import batch_at
+
+N_PROMPT = 32  # tokens of a book that the target continues
+
+
+def kullback_leibler(p, q):  # 2 x [..., n_vocab], logits
+    """Of the target's distribution p from the draft's q, the mean over places."""
+    p, q = p.log_softmax(-1), q.log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1).mean()
+
+
+def total_variation(p, q):  # 2 x [..., n_vocab], logits
+    """Half the sum of all differences, the mean over places."""
+    return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
+
+
+def draft_loss(teacher, distance):
+    """The loss of a draft model: its distance from the teacher's distributions."""
+
+    def loss(model, batch, offset):
+        with torch.no_grad():
+            p = teacher(batch[:, :-1], offset)
+        return distance(p, model(batch[:, :-1], offset))
+
+    return loss
+
+
+def head_loss(teacher, distance):
+    """The loss of a head on the target: the same, summed over the places that it drafts."""
+
+    def loss(head, batch, offset):
+        ids = batch[:, :-1]
+        with torch.no_grad():
+            hidden = teacher.hidden(ids, offset)
+            p, embedded = teacher.logits(hidden), teacher.embed(ids, offset)
+        places = head.places(hidden, embedded, teacher)
+        # q of the first place begins a place later each time
+        return sum(distance(p[:, first:], teacher.logits(guess)) for first, guess in places)
+
+    return loss
+
+
+def written_by(model, ids, seed, n_batches, batch_size):
+    """Continuations of passages from books: [n_batches * batch_size, N_WRITTEN + 1] ids.
+
+    model: a gpt2.Model. Every third batch is greedy, the rest is sampled at temperature 1.
+    """
+    texts = []
+    for batch in tqdm(range(n_batches), desc="samples"):
+        rng = np.random.default_rng([seed, batch])
+        text = batch_at(ids, batch, seed, batch_size, N_PROMPT - 1).numpy()
+        caches = [model.new_cache() for _ in text]
+        while text.shape[1] < N_WRITTEN + 1:
+            logits = np.concatenate(model.read_batch(text.tolist(), caches, [1] * batch_size))
+            if batch % 3:  # the argmax of logits + Gumbel noise is a sample
+                logits = logits + rng.gumbel(size=logits.shape)
+            text = np.concatenate([text, logits.argmax(axis=1)[:, None]], axis=1)
+        texts.append(text.astype(np.uint16))
+    return np.concatenate(texts)

@@ -1,0 +1,126 @@
+"""A training run: its batches, optimisers and learning rate, and the checkpoint it resumes from."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tqdm import tqdm
+
+from experiments.training.tokens import batch_at
+
+TOKENS = 4096  # of a step
+N_WRITTEN = 256  # tokens of a text that the target wrote, the last one apart
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a run reads: token ids of books, and texts that the target wrote, or None.
+
+    train, valid: [n_ids]; written: [n_texts, N_WRITTEN + 1], every other step takes its batch there
+    """
+
+    train: np.ndarray
+    valid: np.ndarray
+    written: np.ndarray | None = None
+
+    def batch(self, step, steps, seed, n_ctx):
+        """(ids of a step, the position of the first): half windows of the context in the first 70 %
+        of a run, which take turns at the two halves of the positions, then whole ones.
+        """
+        if self.written is not None and step % 2:
+            rng = np.random.default_rng([seed, step])
+            rows = rng.integers(0, len(self.written), TOKENS // N_WRITTEN)
+            return torch.from_numpy(self.written[rows].astype(np.int64)), 0
+        n_seq = n_ctx // 2 if step < 0.7 * steps else n_ctx
+        offset = step % 2 * (n_ctx - n_seq)
+        return batch_at(self.train, step, seed, TOKENS // n_seq, n_seq), offset
+
+
+class Run:
+    """The optimisers and learning-rate schedule of a run. An interrupted run goes on from `path`.
+
+    Muon (Jordan et al. 2024) for the weight matrices, AdamW for embeddings, norms and biases.
+    """
+
+    def __init__(self, model, path, steps, learning_rate):
+        self.model, self.path = model, Path(path)
+        self.steps, self.learning_rate = steps, learning_rate
+        matrices, rest = [], []
+        for name, p in model.named_parameters():
+            embedding = name.startswith(("wte", "wpe"))
+            (matrices if p.ndim == 2 and not embedding else rest).append(p)
+        muon = {"weight_decay": 0.05, "adjust_lr_fn": "match_rms_adamw"}
+        self.optimizers = [
+            torch.optim.Muon(matrices, lr=learning_rate, **muon),
+            torch.optim.AdamW(rest, lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
+        ]
+        self.first = 0
+        if self.path.exists():
+            self.resume()
+
+    def resume(self):
+        saved = torch.load(self.path, weights_only=True)
+        self.model.load_state_dict(saved["model"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"]):
+            optimizer.load_state_dict(state)
+        self.first = saved["step"]
+
+    def update(self, step, loss):
+        """One step: warm-up over 2 % of the run, then linear to zero over its last 60 %."""
+        warm_up = (step + 1) / (0.02 * self.steps)
+        decay = (self.steps - step) / (0.6 * self.steps)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.learning_rate * min(1.0, warm_up, decay)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    def save(self, step):
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "step": step,
+        }
+        part = self.path.with_suffix(".part")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(state, part)
+        part.replace(self.path)
+
+
+def cross_entropy(model, batch, offset):
+    """Of the next token, in nats: what a target is trained for."""
+    logits = model(batch[:, :-1], offset)
+    return F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+
+
+@torch.no_grad()
+def validation_loss(model, ids, loss, n_batches=8):
+    model.eval()
+    losses = [loss(model, batch_at(ids, i, 0, 16, 256), 0).item() for i in range(n_batches)]
+    model.train()
+    return sum(losses) / n_batches
+
+
+def train(model, path, texts, loss_at, steps, learning_rate, seed, n_ctx):
+    """Train a model for so many steps.
+
+    path: of the checkpoint; loss_at(step) -> loss(model, batch, offset), a scalar
+    """
+    run = Run(model, path, steps, learning_rate)
+    name = run.path.stem
+    bar = tqdm(total=steps, initial=run.first, desc=name, mininterval=5)
+    for step in range(run.first, steps):
+        loss = loss_at(step)(model, *texts.batch(step, steps, seed, n_ctx))
+        run.update(step, loss)
+        bar.update()
+        if (step + 1) % 200 == 0 or step + 1 == steps:
+            run.save(step + 1)
+            figure = validation_loss(model, texts.valid, loss_at(step))
+            now = time.strftime("%H:%M:%S")
+            bar.write(f"{name} step {step + 1} train {loss.item():.4f} valid {figure:.4f} {now}")
+    bar.close()

@@ -1,0 +1,66 @@
+"""The texts of a corpus as token ids: the vocabulary they are cut with, and the batches of a step."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from encoder import END_OF_TEXT
+from experiments.data import corpus as corpora
+
+N_VOCAB = 2048
+
+
+def byte_level(bpe):
+    """A tokenizer that splits words as GPT-2 does."""
+    tokenizer = Tokenizer(bpe)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer
+
+
+def learn(texts):
+    """(vocabulary, merges) of a byte-level BPE; ids in OpenAI's order: bytes, merges, the end."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer = byte_level(models.BPE())
+    trainer = trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(texts, trainer)
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    symbols = [*sorted(alphabet), *("".join(pair) for pair in merges), END_OF_TEXT]
+    return {symbol: i for i, symbol in enumerate(symbols)}, merges
+
+
+def write_vocabulary(folder, vocabulary, merges):
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(vocabulary, ensure_ascii=False)
+    (folder / "vocab.json").write_text(text, encoding="utf-8")
+    lines = "".join(f"{a} {b}\n" for a, b in merges)
+    (folder / "merges.txt").write_text("#version: 0.2\n" + lines, encoding="utf-8")
+
+
+def read_token_ids(corpus, split, folder, cache_dir):
+    """A whole split as one array of token ids, <|endoftext|> after every document. Raises
+    InputError.
+
+    folder: of a model whose vocabulary it is. The ids are kept in cache_dir.
+    """
+    corpora.paths(corpus, split)  # refuses a folder without texts, even if they are not read again
+    path = Path(cache_dir) / f"{split}.npy"
+    if not path.exists():
+        files = [str(folder / name) for name in ("vocab.json", "merges.txt")]
+        tokenizer = byte_level(models.BPE.from_file(*files))
+        texts = tokenizer.encode_batch(corpora.documents(corpus, split))
+        ids = [np.array(text.ids + [N_VOCAB - 1], dtype=np.uint16) for text in texts]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.concatenate(ids))
+    return np.load(path)
+
+
+def batch_at(ids, step, seed, batch_size, n_seq):
+    """The batch of one step: [batch_size, n_seq + 1] ids from random places, a function of (seed,
+    step) alone.
+    """
+    rng = np.random.default_rng([seed, step])
+    starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
+    return torch.from_numpy(np.stack([ids[s : s + n_seq + 1] for s in starts]).astype(np.int64))
