@@ -1,7 +1,6 @@
-"""What tells a right answer from a wrong one: check_NAME(answer) fails with an assertion that says
-what is wrong.
+"""The checks of the exercises: check_NAME(answer) fails with an assertion that says what is wrong.
 
-No check is statistical: a function that chooses is run through every branch of its choices
+No check is statistical: a function that makes random choices is run through every branch of them
 (experiments/proving/enumeration.py).
 """
 
@@ -11,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from experiments.proving.enumeration import every_branch, total_variation
-from sampling import Filter
+from sampling import Filter, residual
 
 RNG = np.random.default_rng(0)
 PAIRS = [(RNG.dirichlet(np.ones(n)), RNG.dirichlet(np.ones(n))) for n in (2, 3, 5)]
@@ -32,7 +31,8 @@ def close(found, expected, what):
 def same_law(found, expected, what):
     distance = total_variation(found, expected)
     assert distance < 1e-12, (
-        f"{what}: at a total variation distance of {distance:.3g} from the right law; yours is {found}"
+        f"{what}: at a total variation distance of {distance:.3g} from the right law; "
+        f"yours is {found}"
     )
 
 
@@ -46,6 +46,11 @@ def marginal(outcomes, of):
     for outcome, probability in outcomes.items():
         found[of(outcome)] = found.get(of(outcome), 0.0) + probability
     return found
+
+
+def outcomes_of(answer, *arguments):
+    """{what the answer returns, as a tuple: probability}, by every branch of its choices."""
+    return every_branch(lambda choices: tuple(answer(*arguments, choices.sample, choices.toss)))
 
 
 def check_acceptance_1(answer):
@@ -95,7 +100,7 @@ def check_speedup_5(answer):
 
 def check_one_token_6(answer):
     for p, q in PAIRS:
-        outcomes = every_branch(lambda choices: tuple(answer(p, q, choices.sample, choices.toss)))
+        outcomes = outcomes_of(answer, p, q)
         same_law(
             marginal(outcomes, lambda outcome: outcome[0]),
             as_law(p),
@@ -105,44 +110,59 @@ def check_one_token_6(answer):
         close(kept, np.minimum(p, q).sum(), f"how often the draft is kept for p = {p}, q = {q}")
 
 
-def check_verify_7(answer):
-    rng = np.random.default_rng(1)
-    for zeros in (False, True):
+def text_law(answer, q, p):
+    """({text: probability}, mean number kept) of verifying two drafts, sampled from the rows of q.
+
+    Rows of p that an outcome does not reach are sampled from by a later round.
+    """
+    found, n_kept = {}, 0.0
+    drafts = itertools.product(np.flatnonzero(q[0]).tolist(), np.flatnonzero(q[1]).tolist())
+    for draft in drafts:
+        drafted = q[0, draft[0]] * q[1, draft[1]]
+        for (n, token), probability in outcomes_of(answer, list(draft), q, p).items():
+            n_kept += drafted * probability * n
+            text = [*draft[:n], token]
+            for rest in itertools.product(range(3), repeat=3 - len(text)):
+                later = np.prod([p[len(text) + i, t] for i, t in enumerate(rest)])
+                whole = (*text, *rest)
+                found[whole] = found.get(whole, 0.0) + drafted * probability * later
+    return found, n_kept
+
+
+def two_drafts_of_three_tokens():
+    """Pairs (q, p) of two and three rows, the last with zeros."""
+    for seed in (1, 2, 3, 4):
+        rng = np.random.default_rng(seed)
         p, q = rng.dirichlet(np.ones(3), 3), rng.dirichlet(np.ones(3), 2)
-        if zeros:
+        if seed == 4:
             p[0], q[1] = [0, 0.5, 0.5], [0.5, 0.5, 0]
-        found = {}
-        for draft in itertools.product(
-            np.flatnonzero(q[0]).tolist(), np.flatnonzero(q[1]).tolist()
-        ):
-            outcomes = every_branch(
-                lambda choices: tuple(answer(list(draft), q, p, choices.sample, choices.toss))
-            )
-            for (n, token), probability in outcomes.items():
-                text = [*draft[:n], token]
-                # rows that were not reached are drawn from p by a later round
-                for rest in itertools.product(range(3), repeat=3 - len(text)):
-                    mass = np.prod([p[len(text) + i, t] for i, t in enumerate(rest)])
-                    whole = (*text, *rest)
-                    found[whole] = (
-                        found.get(whole, 0.0) + q[0, draft[0]] * q[1, draft[1]] * probability * mass
-                    )
-        expected = {
-            text: p[0, text[0]] * p[1, text[1]] * p[2, text[2]]
-            for text in itertools.product(range(3), repeat=3)
-        }
-        same_law(found, expected, "two drafts and the token after them")
+        yield q, p
+
+
+def mean_kept_of_right_law(answer, q, p):
+    """The mean number kept, after a check of the law."""
+    found, n_kept = text_law(answer, q, p)
+    texts = itertools.product(range(3), repeat=3)
+    expected = {text: p[0, text[0]] * p[1, text[1]] * p[2, text[2]] for text in texts}
+    same_law(found, expected, "two drafts and the token after them")
+    return n_kept
+
+
+def at_the_edges(answer):
+    """Drafts that are certain and right, and no draft at all."""
     sure = np.eye(3)
-    outcomes = every_branch(
-        lambda choices: tuple(answer([0, 1], sure[:2], sure, choices.sample, choices.toss))
+    found = outcomes_of(answer, [0, 1], sure[:2], sure)
+    assert found == {(2, 2): 1.0}, (
+        f"drafts that are certain and right: expected 2 accepted, then token 2, not {found}"
     )
-    assert outcomes == {(2, 2): 1.0}, (
-        f"drafts that are certain and right: expected 2 accepted, then token 2, not {outcomes}"
-    )
-    outcomes = every_branch(
-        lambda choices: tuple(answer([], sure[:0], sure[1:2], choices.sample, choices.toss))
-    )
-    assert outcomes == {(0, 1): 1.0}, f"no draft at all: expected a token from p[0], not {outcomes}"
+    found = outcomes_of(answer, [], sure[:0], sure[1:2])
+    assert found == {(0, 1): 1.0}, f"no draft at all: expected a token from p[0], not {found}"
+
+
+def check_verify_7(answer):
+    for q, p in two_drafts_of_three_tokens():
+        mean_kept_of_right_law(answer, q, p)
+    at_the_edges(answer)
 
 
 def check_catch_up_8(answer):
@@ -183,17 +203,23 @@ def table(seed):
     return lambda ids: np.random.default_rng([seed, *ids]).dirichlet(np.ones(3))
 
 
+def chain_rule(target, prompt, n_tokens, end=None):
+    """{text: probability} of n_tokens after the prompt, fewer where the end comes first."""
+    texts, done = {(): 1.0}, {}
+    for _ in range(n_tokens):
+        longer = {}
+        for text, mass in texts.items():
+            for token, probability in enumerate(target([*prompt, *text])):
+                into = done if token == end else longer
+                into[(*text, token)] = mass * probability
+        texts = longer
+    return texts | done
+
+
 def check_speculative_9(answer):
     target, draft, prompt = table(1), table(2), [0]
     for n_tokens, K, end in ((1, 2, None), (3, 1, None), (3, 2, None), (3, 4, 2), (4, 2, 2)):
-        texts, expected = {(): 1.0}, {}
-        for _ in range(n_tokens):  # the chain rule
-            longer = {}
-            for text, mass in texts.items():
-                for token, probability in enumerate(target([*prompt, *text])):
-                    (expected if token == end else longer)[(*text, token)] = mass * probability
-            texts = longer
-        expected |= texts
+        expected = chain_rule(target, prompt, n_tokens, end)
 
         def run(choices):
             return tuple(
@@ -228,7 +254,7 @@ def check_speculative_9(answer):
 
 def check_two_drafts_10(answer):
     for p, q in PAIRS:
-        outcomes = every_branch(lambda choices: tuple(answer(p, q, choices.sample, choices.toss)))
+        outcomes = outcomes_of(answer, p, q)
         same_law(
             marginal(outcomes, lambda outcome: outcome[0]),
             as_law(p),
@@ -239,6 +265,57 @@ def check_two_drafts_10(answer):
         rest = np.maximum(p - q, 0)
         second = np.minimum(rest / rest.sum(), q).sum() if once < 1 else 0.0
         close(kept, once + (1 - once) * second, f"how often a draft is kept for p = {p}, q = {q}")
+
+
+def expected_block(q, p):
+    """The mean number that block verification keeps: the mean of P_1 plus that of P_2."""
+    total = 0.0
+    for x, y in itertools.product(range(3), repeat=2):
+        if q[0, x] * q[1, y] > 0:
+            P_1 = min(1, p[0, x] / q[0, x])
+            P_2 = min(1, P_1 * p[1, y] / q[1, y])
+            total += q[0, x] * q[1, y] * (P_1 + P_2)
+    return total
+
+
+def check_block_11(answer):
+    for q, p in two_drafts_of_three_tokens():
+        n_kept = mean_kept_of_right_law(answer, q, p)
+        close(n_kept, expected_block(q, p), "the mean number of drafts kept")
+    at_the_edges(answer)
+
+
+def expected_tree(target, draft_model):
+    """The mean number of tokens of a round with two siblings and a child below each."""
+    p, q = target([0]), draft_model([0])
+    accepted = np.minimum(p, q)
+    rest = residual(p, q)
+    for x in np.flatnonzero(q > p):
+        # x was the first sibling and was rejected
+        without_x = np.where(np.arange(3) == x, 0, q)
+        accepted += (q[x] - p[x]) * np.minimum(rest, without_x / without_x.sum())
+    below = [np.minimum(target([0, x]), draft_model([0, x])).sum() for x in range(3)]
+    return 1 + sum(accepted * (1 + np.array(below)))
+
+
+def check_siblings_12(answer):
+    for seed in (1, 2, 3):
+        target, draft_model = table(seed), table(seed + 10)
+        found, n_tokens = {}, 0.0
+        for text, mass in outcomes_of(answer, target, draft_model, [0]).items():
+            assert 1 <= len(text) <= 3, f"expected one to three tokens, not {text}"
+            n_tokens += mass * len(text)
+            texts = {text: mass}
+            while len(min(texts, key=len)) < 3:  # a later round goes on
+                texts = {
+                    (*one, token): part * probability
+                    for one, part in texts.items()
+                    for token, probability in enumerate(target([0, *one]))
+                }
+            for one, part in texts.items():
+                found[one] = found.get(one, 0.0) + part
+        same_law(found, chain_rule(target, [0], 3), "the text of a round and after it")
+        close(n_tokens, expected_tree(target, draft_model), "the mean number of tokens")
 
 
 CHECKS = {

@@ -1,12 +1,13 @@
-"""Ten exercises, from easy to hard: your answers go here. docs/exercises.md says how to begin, and
-gives hints.
+"""Twelve exercises, from easy to hard. Your answers go here; docs/exercises.md says how to begin,
+and gives hints.
 
-    python -m pytest exercises            # all ten; -k 3 for the third alone
+    python -m pytest exercises                  # all
+    python -m pytest exercises -k residual_3    # one
 
-p is the target's distribution, q the draft's, both arrays [n_vocab] that sum to 1. Where a choice
-is to be made, it is made with `sample(p)`, which returns a token sampled from p, or `toss(r)`,
-which is True with probability r (of 1 and above: always). You are given both, and must not bring
-chance of your own: the checks take every branch, and know the exact law of what you return.
+p is the target's distribution and q the draft's, both arrays [n_vocab] that sum to 1. Make every
+random choice with `sample(p)`, which returns a token sampled from p, or `toss(r)`, which is True
+with probability r (always, for r of 1 and above). You are given both; bring no randomness of your
+own. The checks take every branch, and know the exact law of what you return.
 """
 
 
@@ -93,5 +94,26 @@ def two_drafts_10(p, q, sample, toss):
 
     Return (the token, whether it is one of the drafts). Its law is p, and it is one of the drafts
     at least as often as with one, oftener wherever one is not enough.
+    """
+    raise NotImplementedError
+
+
+def block_11(draft, q, p, sample, toss):
+    """Verify k drafted tokens as a block: (how many are accepted, the token after them), arguments
+    as in verify_7.
+
+    The law of the text is the same, but more tokens are accepted. With P_0 = 1 and P_i = min(1,
+    P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
+    """
+    raise NotImplementedError
+
+
+def siblings_12(target, draft_model, ids, sample, toss):
+    """The tokens of one round with a tree: two siblings for the first place, one child below each.
+
+    target(ids) and draft_model(ids) return the distribution of the token after ids. The siblings
+    are different tokens: the second is sampled from the draft's distribution without the first.
+    Return a list: the accepted tokens of the tree, two at most, then one more token of the target's
+    own. The law of the text is the target's, and the siblings are verified in turn.
     """
     raise NotImplementedError

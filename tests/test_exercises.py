@@ -51,6 +51,42 @@ def two_drafts(p, q, sample, toss, second=residual):
     return sample(residual(row, q)), False
 
 
+def block(draft, q, p, sample, toss):
+    """Block verification as docs/rule.md states it."""
+    K, weights = len(draft), [1.0]
+    for i, token in enumerate(draft):
+        weights.append(min(1.0, weights[-1] * p[i, token] / q[i, token]))
+    for t in reversed(range(K + 1)):
+        if t == K:
+            keep, left = weights[K], p[K]
+        else:
+            left = np.maximum(weights[t] * p[t] - q[t], 0)
+            uncovered = left.sum()
+            keep = uncovered / (uncovered + 1 - weights[t]) if uncovered > 0 else 0.0
+        if t == 0 or toss(keep):
+            return t, sample(left / left.sum() if left.sum() > 0 else p[t])
+
+
+def siblings(target, draft_model, ids, sample, toss, without=True):
+    p, q = target(ids), draft_model(ids)
+    for _ in range(2):
+        token = sample(q)
+        if toss(p[token] / q[token]):
+            child, last = below(target, draft_model, [*ids, token], sample, toss)
+            return [token, child, *last]
+        p = residual(p, q)
+        if without:
+            q = np.where(np.arange(len(q)) == token, 0, q)
+            q = q / q.sum()
+    return [sample(p)]
+
+
+def below(target, draft_model, ids, sample, toss):
+    """The token below an accepted sibling, and the bonus if it is the draft's."""
+    child, accepted = one_token(target(ids), draft_model(ids), sample, toss)
+    return child, [sample(target([*ids, child]))] if accepted else []
+
+
 def catch_up(ids, cache, n_last, forward):
     """Model.read itself, around a cache that is a list."""
 
@@ -120,6 +156,8 @@ RIGHT = {
     "catch_up_8": catch_up,
     "speculative_9": loop,
     "two_drafts_10": two_drafts,
+    "block_11": block,
+    "siblings_12": siblings,
 }
 
 
@@ -129,6 +167,16 @@ def changed_verify(change):
         return change(draft, n, token, q, p, sample)
 
     return answer
+
+
+def with_the_residual_of_verify(draft, q, p, sample, toss):
+    n, token = block(draft, q, p, sample, toss)
+    return n, sample(residual(p[n], q[n])) if n < len(draft) else token
+
+
+def one_more_than_it_kept(draft, q, p, sample, toss):
+    n, token = block(draft, q, p, sample, toss)
+    return min(n + 1, len(draft)), token
 
 
 def no_drafting(target, draft_model, ids, n_tokens, K, sample, toss, end):
@@ -189,12 +237,17 @@ WRONG = [
         "two_drafts_10",
         lambda p, q, sample, toss: two_drafts(p, q, sample, toss, second=lambda p, q: p),
     ),
+    ("block_11", verify),
+    ("block_11", with_the_residual_of_verify),
+    ("block_11", one_more_than_it_kept),
+    ("siblings_12", lambda *arguments: siblings(*arguments, without=False)),
+    ("siblings_12", lambda target, draft, ids, sample, toss: [sample(target(ids))]),
 ]
 
 
-def test_there_are_ten_with_a_stub_a_check_and_an_answer_each():
+def test_there_are_twelve_with_a_stub_a_check_and_an_answer_each():
     assert list(CHECKS) == list(RIGHT) and all(callable(getattr(mine, name)) for name in CHECKS)
-    assert [int(name.rsplit("_", 1)[1]) for name in CHECKS] == list(range(1, 11))
+    assert [int(name.rsplit("_", 1)[1]) for name in CHECKS] == list(range(1, 13))
 
 
 @pytest.mark.parametrize("name", CHECKS)
