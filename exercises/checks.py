@@ -130,13 +130,17 @@ def text_law(answer, q, p):
 
 
 def two_drafts_of_three_tokens():
-    """Pairs (q, p) of two and three rows, the last with zeros."""
-    for seed in (1, 2, 3, 4):
-        rng = np.random.default_rng(seed)
-        p, q = rng.dirichlet(np.ones(3), 3), rng.dirichlet(np.ones(3), 2)
-        if seed == 4:
-            p[0], q[1] = [0, 0.5, 0.5], [0.5, 0.5, 0]
-        yield q, p
+    """Pairs (q, p) of two and three rows."""
+    rng = np.random.default_rng(1)
+    p, q = rng.dirichlet(np.ones(3), 3), rng.dirichlet(np.ones(3), 2)
+    yield q, p
+    # some tokens have no probability
+    p, q = p.copy(), q.copy()
+    p[0], q[1] = [0, 0.5, 0.5], [0.5, 0.5, 0]
+    yield q, p
+    # two tokens replace a rejected one, in proportions that depend on the token before
+    q = np.array([[0.55, 0.3, 0.15], [0.2, 0.2, 0.6]])
+    yield q, np.array([[0.5, 0.3, 0.2], [0.5, 0.4, 0.1], [0.2, 0.3, 0.5]])
 
 
 def mean_kept_of_right_law(answer, q, p):

@@ -52,19 +52,7 @@ def two_drafts(p, q, sample, toss, second=residual):
 
 
 def block(draft, q, p, sample, toss):
-    """Block verification as docs/rule.md states it."""
-    K, weights = len(draft), [1.0]
-    for i, token in enumerate(draft):
-        weights.append(min(1.0, weights[-1] * p[i, token] / q[i, token]))
-    for t in reversed(range(K + 1)):
-        if t == K:
-            keep, left = weights[K], p[K]
-        else:
-            left = np.maximum(weights[t] * p[t] - q[t], 0)
-            uncovered = left.sum()
-            keep = uncovered / (uncovered + 1 - weights[t]) if uncovered > 0 else 0.0
-        if t == 0 or toss(keep):
-            return t, sample(left / left.sum() if left.sum() > 0 else p[t])
+    return with_choices(sampling.verify_block)(draft, q, p, None, sample=sample, toss=toss)
 
 
 def siblings(target, draft_model, ids, sample, toss, without=True):
