@@ -45,18 +45,19 @@ def toy_ended(generated):
     return generated[-1] == TOY_END
 
 
-def toy_laws(setting, mistake=None):
-    """The law of the speculative loop and the target's own, on the toy: two times
-    {text: probability}.
-
-    The toy: two GPT-2s of two layers and three tokens. The law is that of whole texts, so that a
-    wrong length counts too.
-    """
-    room = 2 if setting.full else 4
+def toy_pair(room=4):
+    """(target, draft): two GPT-2s of two layers and three tokens, with room for so many new ones."""
     config = gpt2.Config(3, len(TOY_PROMPT) + room, n_embd=4, n_head=2, n_layer=2)
     arrays = get_backend(kernels="plain")
     target = random_model(config, arrays, np.float64, seed=1, scale=0.8)
-    draft = random_model(config, arrays, np.float64, seed=2, scale=0.8)
+    return target, random_model(config, arrays, np.float64, seed=2, scale=0.8)
+
+
+def toy_laws(setting, mistake=None):
+    """The law of the speculative loop and the target's own, on the toy: two times
+    {text: probability}. The law is that of whole texts, so that a wrong length counts too.
+    """
+    target, draft = toy_pair(room=2 if setting.full else 4)
     n_tokens, k = setting.toy
     filter, ended = setting.filter, toy_ended if setting.stop else sampling.never
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)

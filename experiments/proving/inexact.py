@@ -1,0 +1,76 @@
+"""Rules that give up exactness, to see what it costs: the distance of their law on a toy.
+
+Each has the signature of sampling.verify and accepts more drafts than an exact rule can. None is
+offered for decoding.
+"""
+
+import numpy as np
+
+import sampling
+from experiments.proving.distance import TOY_PROMPT, toy_pair
+from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
+from sampling import Filter, NeuralDrafter, never, speculative, verify, verify_block
+
+N_TOKENS, K = 3, 2  # of the toy texts
+WARM = Filter(1.7)  # the draft is the target at this temperature: close to it, and less sure
+
+
+def typical_acceptance(draft, q, p, rng, epsilon=0.09, delta=0.3):
+    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept what is likely enough for the
+    target, where it is sure more than where it is not.
+    """
+    for i, token in enumerate(draft):
+        entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()
+        if p[i, token] < min(epsilon, delta * np.exp(-entropy)):
+            return i, sampling.sample(p[i], rng)
+    return len(draft), sampling.sample(p[len(draft)], rng)
+
+
+def judge(draft, q, p, rng, share=0.05):
+    """In the manner of judge decoding (Bachmann et al. 2025, arXiv 2501.19309): accept every token
+    that a judge finds good enough, whatever its probability. Here the judge is content with a token
+    that has this share of the best one's probability; in the paper it is a trained classifier.
+    """
+    for i, token in enumerate(draft):
+        if p[i, token] < share * p[i].max():
+            return i, sampling.sample(p[i], rng)
+    return len(draft), sampling.sample(p[len(draft)], rng)
+
+
+def cascade(draft, q, p, rng, alpha=0.45):
+    """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for another
+    target, which is q wherever the draft is sure (its best token has 1 - alpha or more), else p.
+    """
+    sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha
+    mixed = np.where(sure, q, p[:-1])
+    return verify(draft, q, np.concatenate([mixed, p[-1:]]), rng)
+
+
+RULES = {
+    "token rule": verify,
+    "block verification": verify_block,
+    "typical acceptance": typical_acceptance,
+    "judge decoding": judge,
+    "speculative cascade": cascade,
+}
+
+
+def cost_of(rule, filter=Filter(1.0)):
+    """(distance of the rule's law from the target's, mean accepted drafts of the first round) for
+    texts of three tokens by the toy target, two drafts a round.
+    """
+    target, _ = toy_pair()
+
+    def rounds():
+        drafter = NeuralDrafter(target, WARM, None)
+        return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
+
+    right = chain_rule(target, TOY_PROMPT, N_TOKENS, filter, never)
+    distance = total_variation(law(lambda: tokens_of(rounds())), right)
+    first = law(lambda: [*rounds()][1].accepted)
+    return distance, sum(n * mass for n, mass in first.items())
+
+
+def table():
+    """{name: (distance, accepted drafts)} for every rule."""
+    return {name: cost_of(rule) for name, rule in RULES.items()}
