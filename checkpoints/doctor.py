@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from checkpoints.download import RECORD, read_record, wrong_checksums
 from checkpoints.errors import InputError
 from checkpoints.folder import missing_files, open_weights, read_config, weights_path
 from checkpoints.formats import tf_checkpoint
 from checkpoints.registry import SIZES
+from checkpoints.transfer import RECORD, read_record, wrong_checksums
 from checkpoints.vocabulary import load_encoder, require_vocabulary
 
 # of OpenAI's 124M: prompts, the five best next tokens, their logits

@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from tqdm import tqdm
 
 import main
 import utils
-from checkpoints import download
+from checkpoints import download, search, transfer
 from checkpoints.formats import tf_checkpoint
 from checkpoints.registry import gigabytes
 from gpt2 import Config
@@ -128,7 +129,7 @@ def alone(monkeypatch, tmp_path):
     for name in ("HF_ENDPOINT", "GPT2_OPENAI_ENDPOINT"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setattr(download, "CHUNK", 512)
+    monkeypatch.setattr(transfer, "CHUNK", 512)
 
 
 @pytest.fixture
@@ -137,15 +138,22 @@ def get(server, tmp_path):
     it would have slept.
     """
 
-    def get(name="file.bin", timeout=(5, 5)):
+    def get(name="file.bin", timeout=(5, 5), sleep=None):
         get.waits = []
-        record = download.read_record(tmp_path)
+        record = transfer.read_record(tmp_path)
         with tqdm(disable=True) as bar:
-            download.fetch(
-                f"{server.url}/{name}", tmp_path / name, record, bar, get.waits.append, timeout
+            transfer.fetch(
+                get.address or f"{server.url}/{name}",
+                tmp_path / name,
+                record,
+                bar,
+                download.check_content,
+                sleep or get.waits.append,
+                timeout,
             )
         return (tmp_path / name).read_bytes()
 
+    get.address = None
     get.part, get.path = tmp_path / "file.bin.part", tmp_path / "file.bin"
     server.files["/file.bin"] = CONTENT
     return get
@@ -179,7 +187,7 @@ def test_a_program_that_was_killed_goes_on(get, server):
     """The last kill came between the last byte and the renaming."""
     server.behave = lambda path, first: {"cut": 3000} if first < 6000 else {}
     get()
-    assert [first for _, first in server.requests][:2] == [0, 2560]
+    assert [first for _, first in server.requests] == [0, 3000, 6000]
     get.path.rename(get.part)
     server.requests.clear()
     assert get() == CONTENT and server.requests == []
@@ -189,19 +197,24 @@ class Killed(BaseException):
     """As KeyboardInterrupt is: not an error."""
 
 
-def test_an_interruption_leaves_the_part(get, server, monkeypatch):
+def test_an_interruption_leaves_the_part(get, server):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
     server.behave = once({"cut": 4000})
-    monkeypatch.setattr(
-        download, "describe", lambda error: (_ for _ in ()).throw(KeyboardInterrupt)
-    )
     with pytest.raises(KeyboardInterrupt):
-        get()
-    assert (
-        CONTENT.startswith(get.part.read_bytes())
-        and get.part.stat().st_size > 3000
-        and not get.path.exists()
-    )
-    assert get() == CONTENT and server.requests[-1][1] > 3000
+        get(sleep=interrupt)
+    assert get.part.read_bytes() == CONTENT[:4000] and not get.path.exists()
+    assert get() == CONTENT and server.requests[-1][1] == 4000
+
+
+@pytest.mark.parametrize("piece", [1, 100, 511, 1000])
+def test_a_connection_that_always_breaks_still_progresses(get, server, piece):
+    """However little arrives before it does, also less than is read at a time."""
+    server.files["/file.bin"] = content = CONTENT[: 40 * piece]
+    server.behave = lambda path, first: {"cut": piece}
+    assert get() == content
+    assert [first for _, first in server.requests] == list(range(0, len(content), piece))
 
 
 CHANGED = {
@@ -242,12 +255,46 @@ def test_a_part_that_nothing_is_known_of_is_not_used(get, server):
     assert get() == CONTENT and server.requests == [("/file.bin", 0)]
 
 
+WELL = {"url": "http://x/file.bin", "size": 9000, "etag": '"a"'}
+DAMAGED_RECORDS = [
+    b"",
+    b"[]",
+    b"{",
+    b"[" * 200_000,
+    b'{"file.bin": 3}',
+    b'{"file.bin": {"url": "x"}}',
+]
+for wrong in (
+    {"url": None},
+    {"url": ["x"]},
+    {"url": "http://x/\x1b[31m"},
+    {"size": "9000"},
+    {"size": -1},
+    {"size": 9000.5},
+    {"size": True},
+    {"etag": 3},
+    {"etag": "a\nX-Header: b"},
+    {"etag": 'W/"a"'},
+    {"sha256": 5},
+    {"md5": "zz"},
+    {"git": ["x"]},
+):
+    DAMAGED_RECORDS.append(json.dumps({"file.bin": WELL | wrong}).encode())
+
+
 @pytest.mark.parametrize(
-    "raw", [b"", b"[]", b"{", b'{"file.bin": 3}', b'{"file.bin": {"url": "x"}}']
+    "name", ["../x", "/etc/passwd", "a/b", "a\\b", "", ".", "..", "a\x1b", "c:x"]
 )
+def test_a_record_names_files_of_its_folder_only(tmp_path, name):
+    (tmp_path / transfer.RECORD).write_text(json.dumps({name: WELL, "file.bin": WELL}))
+    assert transfer.read_record(tmp_path).keys() == {"file.bin"}
+
+
+@pytest.mark.parametrize("raw", DAMAGED_RECORDS, ids=range(len(DAMAGED_RECORDS)))
 def test_a_damaged_record_costs_a_beginning(get, server, raw, tmp_path):
     get.part.write_bytes(OTHER[:3000])
-    (tmp_path / download.RECORD).write_bytes(raw)
+    (tmp_path / transfer.RECORD).write_bytes(raw.replace(b"http://x", server.url.encode()))
+    assert transfer.read_record(tmp_path) == {}
     assert get() == CONTENT
 
 
@@ -272,21 +319,73 @@ def test_the_server_says_how_long_to_wait(get, server):
 )
 def test_a_server_that_refuses_is_not_asked_again(get, server, status, said):
     server.behave = lambda path, first: {"status": status}
-    with pytest.raises(download.Refused, match=said):
+    with pytest.raises(transfer.Refused, match=said):
         get()
     assert len(server.requests) == 1 and not get.path.exists()
 
 
 def test_a_wait_of_hours_is_a_refusal(get, server):
     server.behave = lambda path, first: {"status": 429, "headers": {"Retry-After": "7200"}}
-    with pytest.raises(download.Refused, match="7200"):
+    with pytest.raises(transfer.Refused, match="7200"):
         get()
+
+
+DIGITS = ["9" * n for n in (16, 400, 5000)]
+
+
+@pytest.mark.parametrize("wait", [*DIGITS, "-1", "1e9", "²", "Fri, 31 Dec 99999 23:59:59 GMT"])
+def test_a_wait_that_is_no_number_of_seconds(get, server, wait):
+    server.behave = once({"status": 503, "headers": {"Retry-After": wait}})
+    assert get() == CONTENT and get.waits == [1]
+
+
+@pytest.mark.parametrize("length", [*DIGITS, "-1", "nonsense", ""])
+@pytest.mark.parametrize("name", ["Content-Length", "X-Linked-Size"])
+def test_a_length_that_is_none(get, server, name, length):
+    server.behave = once({"headers": {name: length}})
+    assert get() == CONTENT
+
+
+@pytest.mark.parametrize("length", DIGITS)
+def test_a_range_of_an_absurd_length(get, server, length):
+    total = {"Content-Range": f"bytes 4000-8999/{length}", "Content-Length": "5000"}
+    whole = {"headers": {"Content-Length": "9000"}}
+    answers = [{"cut": 4000}, {"status": 206, "headers": total, "content": CONTENT[4000:]}, whole]
+    server.behave = once(*answers)
+    assert get() == CONTENT
+
+
+LOCATIONS = [
+    "http://[::1/x",
+    "http://\xff/x",
+    "\xff",
+    "http://[",
+    "http://a:b:c/",
+    "gopher://x/y",
+    "",
+]
+
+
+@pytest.mark.parametrize("location", [*LOCATIONS, "http://" + "a" * 5000, "http://\x00/"])
+def test_a_redirection_to_nowhere(get, server, location):
+    server.behave = lambda path, first: {"headers": {"Location": location}, "status": 302}
+    with pytest.raises(transfer.Refused) as refused:
+        get()
+    assert "\n" not in str(refused.value) and not get.path.exists()
+
+
+@pytest.mark.parametrize("address", ["no-scheme/x", "http://", "http://[::1/x", "ftp://x/y", "x:y"])
+def test_an_endpoint_that_is_no_address(get, address):
+    get.address = address
+    with pytest.raises(transfer.Refused, match="not valid"):
+        get()
+    assert get.waits == []
 
 
 @pytest.mark.parametrize("headers", [{"Content-Type": "text/html; charset=utf-8"}, {}])
 def test_a_web_page_instead_of_the_file(get, server, headers):
     server.behave = lambda path, first: {"content": HTML, "headers": headers}
-    with pytest.raises(download.Refused, match="web page"):
+    with pytest.raises(transfer.Refused, match="web page"):
         get()
     assert not get.path.exists()
 
@@ -311,15 +410,15 @@ LIES = {
 def test_a_server_that_lies(get, server, lie):
     """Always: refused, in so many attempts. Twice: the third attempt is right."""
     server.behave = lambda path, first: LIES[lie]
-    with pytest.raises(download.Refused, match="times in a row"):
+    with pytest.raises(transfer.Refused, match="times in a row"):
         get()
-    assert not get.path.exists() and len(get.waits) <= 2 * download.ATTEMPTS
+    assert not get.path.exists() and len(get.waits) <= 2 * transfer.ATTEMPTS
     server.behave = once(LIES[lie], LIES[lie])
     assert get() == CONTENT
 
 
 def test_the_checksums_that_sources_state(get, server):
-    """Those of Azure, of Hugging Face for a large file behind a redirection, and for a small one."""
+    """Those of Azure, of Hugging Face for a large file behind a redirection, for a small one."""
     git = hashlib.sha1(b"blob 9000\0" + CONTENT).hexdigest()
     large = {
         "X-Repo-Commit": "c",
@@ -334,10 +433,10 @@ def test_the_checksums_that_sources_state(get, server):
     for kind, way in ways.items():
         server.behave = once(way)
         get()
-        said = download.read_record(get.path.parent)["file.bin"]
-        assert said[kind] and said["size"] == 9000 and not download.wrong_checksums(get.path, said)
+        said = transfer.read_record(get.path.parent)["file.bin"]
+        assert said[kind] and said["size"] == 9000 and not transfer.wrong_checksums(get.path, said)
         get.path.write_bytes(OTHER)
-        assert download.wrong_checksums(get.path, said) == [kind]
+        assert transfer.wrong_checksums(get.path, said) == [kind]
 
 
 def test_silence_is_not_waited_for(get, server):
@@ -359,13 +458,13 @@ def test_chunks_without_a_length(get, server):
 def test_nobody_answers(get, server, tmp_path):
     with (
         tqdm(disable=True) as bar,
-        pytest.raises(download.Refused, match="no connection, 6 times in a row"),
+        pytest.raises(transfer.Refused, match="no connection, 6 times in a row"),
     ):
-        download.fetch("http://127.0.0.1:9/x", tmp_path / "x", {}, bar, lambda seconds: None)
+        transfer.fetch("http://127.0.0.1:9/x", tmp_path / "x", {}, bar, None, lambda seconds: None)
 
 
 def test_a_full_disk_is_seen_before(get, server, monkeypatch):
-    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
+    monkeypatch.setattr(transfer.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     with pytest.raises(utils.InputError, match="needs 0.00 GB more, 0.00 GB are free; make room"):
         get()
     assert not get.path.exists() and get.part.stat().st_size == 0
@@ -413,7 +512,7 @@ def test_no_wrong_byte_is_ever_taken_as_whole(server, get, seed, tmp_path):
             try:
                 assert get(timeout=(5, 0.15)) == CONTENT
                 break
-            except download.Refused:  # too many in a row; the next call goes on
+            except transfer.Refused:  # too many in a row; the next call goes on
                 assert not get.path.exists()
         else:
             pytest.fail("it never came to an end")
@@ -456,7 +555,7 @@ def sources(server, monkeypatch, tmp_path):
     monkeypatch.setenv("GPT2_OPENAI_ENDPOINT", server.url + "/openai/")
     monkeypatch.setenv("HF_ENDPOINT", server.url + "/hf")
     monkeypatch.setattr(download, "TOKENIZER", {})
-    monkeypatch.setattr(download.fetch, "__defaults__", (lambda seconds: None, (5, 5)))
+    monkeypatch.setattr(transfer.fetch, "__defaults__", (lambda seconds: None, (5, 5)))
     whole = write_checkpoint(tmp_path / "theirs")
     for repository in ("openai-community/gpt2", "distilbert/distilgpt2", "some-body/tiny.gpt2"):
         server.files |= {
@@ -491,7 +590,7 @@ def test_from_openai_first(sources, capsys, tmp_path):
     assert (done.code, done.err) == (0, "") and str(tmp_path / "m" / "124M") in done.out
     assert {path.name for path in (tmp_path / "m" / "124M").iterdir()} == {
         *download.OPENAI_FILES,
-        download.RECORD,
+        transfer.RECORD,
     }
     utils.load_pair("124M", None, tmp_path / "m", NUMPY)
     sources.requests.clear()
@@ -560,9 +659,9 @@ def test_gpt2s_tokenizer_is_known(sources, capsys, tmp_path, monkeypatch):
     """A vocabulary that was cut short parses as one, and would garble every text."""
     monkeypatch.undo()
     assert download.TOKENIZER.keys() == {"encoder.json", "vocab.bpe"}
-    with pytest.raises(download.Again, match="not GPT-2's"):
+    with pytest.raises(transfer.Again, match="not GPT-2's"):
         (tmp_path / "vocab.bpe").write_bytes(b"#version: 0.2\n")
-        download.check_whole(tmp_path / "vocab.bpe", "vocab.bpe", {"size": None})
+        download.check_content(tmp_path / "vocab.bpe", "vocab.bpe")
 
 
 def test_a_mirror_is_a_mirror(sources, capsys, tmp_path):
@@ -580,6 +679,43 @@ def test_a_mirror_is_a_mirror(sources, capsys, tmp_path):
     sources.requests.clear()
     assert run(capsys, "download", "124M", "--source=openai", models_dir=tmp_path).code == 0
     assert all(first == 0 for _, first in sources.requests)
+
+
+def test_credentials_are_used_and_never_kept(sources, capsys, tmp_path, monkeypatch):
+    """Neither stored nor shown, also those that an older version stored."""
+    with_secret = sources.url.replace("//", "//user:secret@")
+    monkeypatch.setenv("GPT2_OPENAI_ENDPOINT", with_secret + "/openai")
+    sources.behave = once({"cut": 3})
+    done = run(capsys, "download", "124M", models_dir=tmp_path)
+    assert done.code == 0 and sources.requests[1][1] == 3  # still the same address
+    folder = tmp_path / "124M"
+    record = (folder / transfer.RECORD).read_text()
+    old = record.replace("http://", "http://user:secret@")
+    for text in (record, old):
+        (folder / transfer.RECORD).write_text(text)
+        shown = run(capsys, "check", "124M", models_dir=tmp_path)
+        assert f"from {sources.url}/openai/124M\n" in shown.out
+        assert "secret" not in done.out + done.err + shown.out + shown.err
+    assert "secret" not in record and "user" not in record
+
+
+def test_credentials_are_not_in_errors(sources, capsys, tmp_path, monkeypatch):
+    endpoints = ["http://user:secret@127.0.0.1:9", "user:secret@host", "http://user:secret@[::1"]
+    for endpoint in endpoints:
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+        done = run(capsys, "download", "82M", models_dir=tmp_path)
+        assert done.code == 2 and done.err.count("\n") == 1 and "secret" not in done.err
+
+
+@pytest.mark.parametrize("url, shown", [
+    ("https://example.org/a@b", "https://example.org/a@b"),
+    ("https://u:p@example.org/a@b", "https://example.org/a@b"),
+    ("https://u@example.org?q=a@b", "https://example.org?q=a@b"),
+    ("https://u:p@w@example.org/", "https://example.org/"),
+    ("//u:p@example.org/", "//example.org/"),
+])  # fmt: skip
+def test_what_of_an_address_is_kept(url, shown):
+    assert transfer.without_credentials(url) == shown
 
 
 # ---------------------------------------------------------------- what the command line says
@@ -666,13 +802,61 @@ def test_the_cache_of_hugging_face(sources, capsys, tmp_path, monkeypatch, name,
         utils.find_folder("124M", tmp_path / "m")
 
 
+DAMAGED_CACHES = {
+    "no snapshots": lambda model: (model / "refs").mkdir(parents=True),
+    "a commit that is not there": lambda model: commit(model, b"abc"),
+    "an empty commit": lambda model: commit(model, b""),
+    "a commit of bytes": lambda model: commit(model, b"\xff\xfe"),
+    "a commit of zeros": lambda model: commit(model, b"\0\0"),
+    "a very long commit": lambda model: commit(model, b"a" * 5000),
+    "a file": lambda model: (model.parent.mkdir(parents=True), model.write_text("")),
+    "a file for snapshots": lambda model: (
+        model.mkdir(parents=True),
+        (model / "snapshots").touch(),
+    ),
+    "a damaged index": lambda model: damaged_index(model / "snapshots" / "abc"),
+}
+
+
+def commit(model, raw):
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_bytes(raw)
+
+
+def damaged_index(folder):
+    write_checkpoint(folder)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text("{")
+
+
+@pytest.mark.parametrize("damage", DAMAGED_CACHES)
+def test_a_damaged_cache_is_skipped(sources, capsys, tmp_path, damage):
+    """And the repository's older name in the same cache, and the download, are tried."""
+    hub = tmp_path / "hf" / "hub"
+    DAMAGED_CACHES[damage](hub / "models--openai-community--gpt2")
+    assert search.cached("124M") is None
+    whole = write_checkpoint(hub / "models--gpt2" / "snapshots" / "abc")
+    assert search.cached("124M") == whole
+    shutil.rmtree(hub / "models--gpt2")
+    assert run(capsys, "download", "124M", models_dir=tmp_path / "m").code == 0
+
+
+def test_no_home(sources, tmp_path, monkeypatch):
+    def expanduser(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("HF_HOME")
+    monkeypatch.setattr(Path, "expanduser", expanduser)
+    assert search.cached("124M") is None
+
+
 # ---------------------------------------------------------------- processes
 
 
 SCRIPT = """
 import sys
-from checkpoints import download
-download.TOKENIZER, download.CHUNK = {}, 256
+from checkpoints import download, search, transfer
+download.TOKENIZER, transfer.CHUNK = {}, 256
 download.fetch.__defaults__ = (lambda seconds: None, (5, 5))
 print(download.fetch_model("124M", sys.argv[1]))
 """
