@@ -142,8 +142,9 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
     texts = read_prompts(prompts or STORIES)
     found, skipped = fitting(texts, encoder.encode, longest, enough=n_prompts)
     if not found:
+        name = prompts or "the built-in prompts"
         raise InputError(
-            f"{prompts or 'the built-in prompts'}: all {len(skipped)} prompts are longer than the {longest} tokens that the "
+            f"{name}: all {len(skipped)} prompts are longer than the {longest} tokens that the "
             "context leaves; give shorter ones or a smaller --n_tokens_to_generate"
         )
     if prompts:

@@ -2,10 +2,12 @@
 
 JSON Lines, packed where the name ends in .gz:
 
-    {"format": "speculative decoding log", "version": 1, "tokenizer": Encoder.fingerprint, "n_vocab": 2048, "target": "7M",
+    {"format": "speculative decoding log", "version": 1, "tokenizer": Encoder.fingerprint,
+     "n_vocab": 2048, "target": "7M",
      "settings": {"temperature": 0.8, "top_k": 0, "top_p": 1.0, ...}}
-    {"prompt": [token ids], "tokens": [token ids]}                              one line for each text
-    {"end": 12}                                                                 how many there were; without it, it is truncated
+    {"prompt": [token ids], "tokens": [token ids]}    one line for each text
+    {"end": 12}                                       how many there are; a file without it is
+                                                      truncated
 
 At a temperature above 0 a text has four fields more, with an entry for each token, of the target's
 distribution p there, after temperature, top-k and top-p: "p", the token's own probability;
@@ -16,22 +18,21 @@ A foreign log is JSON Lines of texts: {"prompt": "...", "output": "..."} (or com
 response), from any program.
 """
 
-import gzip
-import json
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from experiments.data.files import whole
-from experiments.data.reading import parse_json, read_lines
+from experiments.data.lines import Lines
+from experiments.data.reading import load_json, parse_json, read_lines
 from sampling import Filter
 from utils import InputError
 
 FORMAT, VERSION = "speculative decoding log", 1
 OUTPUTS = ("output", "completion", "response")
+MOST_BYTES = 1 << 30  # of a log, unpacked
+MOST_TOKENS = 1 << 20  # of a vocabulary
 PROBABILITIES = ("p", "top_ids", "top_p", "rest")
 
 
@@ -57,11 +58,9 @@ class Log:
         """How a neural draft has to draft: as the target did, or greedily where the log does not
         tell.
         """
-        return (
-            Filter()
-            if self.foreign
-            else Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
-        )
+        if self.foreign:
+            return Filter()
+        return Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
 
 
 def digits(values):
@@ -83,27 +82,27 @@ def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
     return found
 
 
-@contextmanager
-def write_log(path, header):
-    """A function that adds a text; the file appears when the block ends well."""
-    n = 0
-    with (
-        whole(path) as part,
-        (gzip.open if str(path).endswith(".gz") else open)(part, "wt", encoding="utf-8") as file,
-    ):
-
-        def add(text):
-            nonlocal n
-            n += 1
-            print(json.dumps(text, separators=(",", ":")), file=file)
-
-        print(json.dumps({"format": FORMAT, "version": VERSION, **header}), file=file)
-        yield add
-        print(json.dumps({"end": n}), file=file)
+def open_log(path, header):
+    """The Lines of a log that is written; an interrupted one goes on."""
+    return Lines(path, {"format": FORMAT, "version": VERSION, **header})
 
 
 def ids_in(values, n_vocab):
     return isinstance(values, list) and all(type(i) is int and 0 <= i < n_vocab for i in values)
+
+
+def has_probabilities(text, n_vocab):
+    """Whether a text has what a sampled one needs, an entry for each of its tokens."""
+    lists = [text.get(name) for name in PROBABILITIES]
+    n = len(text["tokens"])
+    if not all(isinstance(values, list) and len(values) == n for values in lists):
+        return False
+    p, top_ids, top_p, rest = lists
+    for ids, values in zip(top_ids, top_p):
+        if not (ids_in(ids, n_vocab) and isinstance(values, list) and len(ids) == len(values)):
+            return False
+    values = [*p, *rest, *chain(*top_p)]
+    return all(type(value) in (int, float) and 0 <= value <= 1 for value in values) and 0 not in p
 
 
 def check_text(text, where, n_vocab, sampled):
@@ -111,91 +110,84 @@ def check_text(text, where, n_vocab, sampled):
     good = isinstance(text, dict) and all(
         text.get(name) and ids_in(text[name], n_vocab) for name in ("prompt", "tokens")
     )
-    if good and sampled:
-        n = len(text["tokens"])
-        lists = [text.get(name) for name in PROBABILITIES]
-        good = all(isinstance(values, list) and len(values) == n for values in lists)
-        good = good and all(
-            ids_in(ids, n_vocab) and len(ids) == len(p) for ids, p in zip(lists[1], lists[2])
-        )
-        values = [*lists[0], *lists[3], *chain(*lists[2])] if good else []
-        good = good and all(type(value) in (int, float) and 0 <= value <= 1 for value in values)
-    if not good:
+    if not good or sampled and not has_probabilities(text, n_vocab):
         raise InputError(
-            f"{where}: expected a text with prompt and tokens as ids below {n_vocab}; record the log again"
+            f"{where}: expected a text with prompt and tokens as ids below {n_vocab}; "
+            "record the log again"
         )
 
 
-def foreign_texts(lines, encoder):
-    """The texts of [(where, line)], cut into tokens by the encoder."""
-    texts = []
-    for where, line in lines:
-        record = parse_json(line, where)
-        output = (
-            next((record[name] for name in OUTPUTS if name in record), None)
-            if isinstance(record, dict)
-            else None
-        )
-        if not isinstance(output, str) or not isinstance(record.get("prompt"), str):
-            raise InputError(
-                f"{where}: expected texts under prompt and {', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}"
-            )
-        try:
-            prompt, tokens = (
-                encoder.encode(record["prompt"]) or [encoder.end_of_text],
-                encoder.encode(output),
-            )
-        except ValueError as error:
-            raise InputError(f"{where}: {error}") from None
-        if not tokens:
-            raise InputError(f"{where}: its output is empty; expected text")
-        texts.append({"prompt": prompt, "tokens": tokens})
-    return texts
+def foreign_text(record, where, encoder):
+    """A text of another program, cut into tokens by the encoder."""
+    found = [record[name] for name in OUTPUTS if name in record] if type(record) is dict else []
+    if not found or not isinstance(found[0], str) or not isinstance(record.get("prompt"), str):
+        expected = f"{', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}"
+        raise InputError(f"{where}: expected texts under prompt and {expected}")
+    try:
+        prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text]
+        tokens = encoder.encode(found[0])
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
+    if not tokens:
+        raise InputError(f"{where}: the output is empty; expected text")
+    return {"prompt": prompt, "tokens": tokens}
 
 
-def read_log(path, encoder):
-    """The Log in a file. encoder() -> Encoder is asked for the tokenizer of a foreign one. Raises
-    InputError.
-    """
-    path = Path(path)
-    lines = [
-        (f"{path}, line {i}", line) for i, line in enumerate(read_lines(path), 1) if line.strip()
-    ]
-    if not lines:
-        raise InputError(
-            f"{path}: is empty; expected a log that record wrote, or JSON Lines of prompt and output"
-        )
-    header = parse_json(lines[0][1], lines[0][0])
-    if not isinstance(header, dict) or "format" not in header:
-        cutter = encoder()
-        return Log(foreign_texts(lines, cutter), cutter.fingerprint, cutter.n_vocab)
+def log_of(header, path):
+    """The Log that a first line begins, without texts. Raises InputError."""
     if header["format"] != FORMAT or header.get("version") != VERSION:
         found = f"{header['format']!r}, version {header.get('version')!r}"
         raise InputError(
             f"{path}: is {found}; expected {FORMAT!r}, version {VERSION}: record the log again"
         )
     try:
-        log = Log(
-            [], header["tokenizer"], header["n_vocab"] + 0, header["target"], header["settings"]
-        )
-        greedy = log.filter.greedy
-    except (KeyError, TypeError, ValueError):
+        log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
+        good = isinstance(log.settings, dict) and log.filter is not None
+    except (KeyError, TypeError, ValueError, OverflowError):
+        good = False
+    good = good and isinstance(log.tokenizer, str) and isinstance(log.target, str)
+    if not good or type(log.n_vocab) is not int or not 1 <= log.n_vocab <= MOST_TOKENS:
         raise InputError(
-            f"{path}: its first line lacks the tokenizer or the settings; record the log again"
-        ) from None
+            f"{path}: its first line lacks the tokenizer, the target, or settings that make sense; "
+            "record the log again"
+        )
+    return log
+
+
+def read_log(path, encoder):
+    """The Log in a file. encoder() is called for a foreign log, to cut its texts into tokens.
+
+    Raises InputError that names the line of a text that cannot be used.
+    """
+    path = Path(path)
+    places = enumerate(read_lines(path, MOST_BYTES), 1)
+    lines = [(f"{path}, line {i}", line) for i, line in places if line.strip()]
+    if not lines:
+        raise InputError(
+            f"{path}: is empty; "
+            "expected a log that record wrote, or JSON Lines of prompt and output"
+        )
+    where, line = lines[0]
+    header = parse_json(line, where)
+    if not isinstance(header, dict) or "format" not in header:
+        cutter = encoder()
+        texts = [foreign_text(parse_json(line, where), where, cutter) for where, line in lines]
+        return Log(texts, cutter.fingerprint, cutter.n_vocab)
+    log = log_of(header, path)
     end = None
     for where, line in lines[1:]:
         try:
-            value = json.loads(line)
+            value = load_json(line)
         except ValueError:
             break  # cut in the middle
         if isinstance(value, dict) and "end" in value:
             end = value["end"]
             break
-        check_text(value, where, log.n_vocab, not greedy)
+        check_text(value, where, log.n_vocab, sampled=not log.filter.greedy)
         log.texts.append(value)
     if end != len(log.texts) or not end:
         raise InputError(
-            f"{path}: is truncated after {len(log.texts)} texts; copy it or record it again, expected an end line"
+            f"{path}: is truncated after {len(log.texts)} texts; copy it or record it again, "
+            "expected an end line"
         )
     return log
