@@ -38,7 +38,7 @@ COMMANDS = {
     "chat": "experiments.commands.chat",
     "profile": "experiments.commands.profile",
     "benchmark": "experiments.commands.benchmark",
-    "record": "experiments.commands.replay",
+    "record": "experiments.commands.record",
     "replay": "experiments.commands.replay",
     "advise": "experiments.commands.advise",
     "throughput": "experiments.commands.throughput",

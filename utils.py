@@ -191,27 +191,34 @@ def load_model(folder, backend, dtype=np.float32):
     return build_model(config, lambda name: tensors[name].read(dtype), backend, dtype)
 
 
-def load_pair(target_size, draft_size, models_dir, backend, download=False):
-    """(target, draft, encoder) by size or path; draft is None where draft_size is None or "ngram".
+def load_models(sizes, models_dir, backend, download=False):
+    """([Model], encoder) of sizes or paths, a target and its drafts, which share their vocabulary.
 
-    Raises InputError, also for a draft and a target with different vocabularies: token 17 must mean
-    the same to both.
+    Raises InputError, before any weight is read, also for models with different vocabularies: token
+    17 must mean the same to all.
     """
-    sizes = [target_size]
-    if draft_size not in (None, "ngram"):
-        sizes.append(draft_size)
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
-    if any(load_encoder(folder) != encoder for folder in folders[1:]):
-        raise InputError(
-            f"draft {draft_size} and target {target_size} have different vocabularies: "
-            "they cannot pair"
-        )
-    # refuse what does not fit before any weight is read
+    for size, folder in zip(sizes[1:], folders[1:]):
+        if load_encoder(folder) != encoder:
+            raise InputError(
+                f"draft {size} and target {sizes[0]} have different vocabularies: they cannot pair"
+            )
     configs = [read_config(folder) for folder in folders]
     for folder, config in zip(folders, configs):
         require_vocabulary(folder, config, encoder)
     require_memory(configs, backend)
-    models = [load_model(folder, backend) for folder in folders]
+    return [load_model(folder, backend) for folder in folders], encoder
+
+
+def load_pair(target_size, draft_size, models_dir, backend, download=False):
+    """(target, draft, encoder) by size or path; draft is None where draft_size is None or "ngram".
+
+    Raises InputError, as load_models does.
+    """
+    sizes = [target_size]
+    if draft_size not in (None, "ngram"):
+        sizes.append(draft_size)
+    models, encoder = load_models(sizes, models_dir, backend, download)
     draft = models[1] if len(models) == 2 else None
     return models[0], draft, encoder

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from experiments.data.printable import printable
+from checkpoints.errors import printable
 from utils import InputError
 
 

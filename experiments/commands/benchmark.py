@@ -6,10 +6,9 @@ table. What has been measured is kept in FILE.json.partial, one line for each pr
 is complete; --resume goes on from there.
 """
 
-import csv
+import dataclasses
 import json as json_format
 import sys
-from pathlib import Path
 
 from tqdm import tqdm
 
@@ -21,228 +20,184 @@ from experiments.cli.validators import (
     parse_list,
     parse_probability,
 )
-from experiments.data.files import check_output, whole
+from experiments.data.files import check_output
+from experiments.data.lines import Lines
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
-from experiments.measuring import runner as measuring
+from experiments.data.results import check_results_output, write_results
+from experiments.decoding.settings import AUTO
+from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
+from experiments.measuring import runner
 from experiments.measuring.referee import row_of
+from experiments.measuring.runner import PLAIN, Contender, Task
+from experiments.showing.tables import label, markdown
 from gpt2 import Model
 from utils import MODELS_DIR, InputError, get_backend, kernels_of
 
-# ---------------------------------------------------------------- files
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkSettings:
+    """What decides the figures of a benchmark. Raises InputError."""
+
+    draft_model_size: str
+    target_model_size: str
+    models_dir: str
+    K: str
+    temperature: str
+    top_k: int
+    top_p: float
+    prompts: str
+    n_prompts: int
+    n_tokens_to_generate: int
+    repeats: int
+    seed: int
+    backend: str
+    kernels: str
+    weights: str
+    synthetic_acceptance: str
+
+    def __post_init__(self):
+        check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
+        check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
+        check_choice("weights", self.weights, CHECKPOINT, RANDOM)
+        # whatever cannot be parsed is refused now
+        self.acceptance(), self.filters(), self.contenders(), self.targets()
+
+    def acceptance(self):
+        return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
+
+    def filters(self):
+        """{temperature: Filter}"""
+        return parse_filters(self.temperature, self.top_k, self.top_p)
+
+    def targets(self):
+        return parse_list("target_model_size", self.target_model_size)
+
+    def drafts(self):
+        return parse_list("draft_model_size", self.draft_model_size)
+
+    def Ks(self):
+        return parse_K(self.K, self.n_tokens_to_generate, auto=True)
+
+    def contenders(self):
+        """The autoregressive loop, then every draft with every K."""
+        return [PLAIN, *(Contender(draft, K) for draft in self.drafts() for K in self.Ks())]
+
+    def labels(self):
+        """What each row says of how real it is."""
+        return {"weights": self.weights, "synthetic_acceptance": self.acceptance()}
 
 
-class Partial:
-    """The runs measured so far, {(target, temperature, prompt's number): runs}, each stored as one
-    line when it is done.
+class Stored:
+    """The Runs measured so far, {(target, temperature, prompt's number): runs}; each is a line of
+    the partial file, if there is one, with the prompt's ids.
 
-    Nothing is stored where `out` is "". Raises InputError for a file that is there without
-    `resume`, or is another run's.
+    Raises InputError for lines that are not of these settings and prompts.
     """
 
-    def __init__(self, out, settings, resume):
-        self.path, self.settings, self.runs, self.file = (
-            out and Path(f"{out}.partial"),
-            settings,
-            {},
-            None,
-        )
-        if not out or not self.path.exists():
-            return
-        if not resume:
-            raise InputError(
-                f"{self.path}: is left from a run that was interrupted; give --resume, or delete it"
-            )
-        try:
-            begun, *lines = map(
-                json_format.loads, self.path.read_text(encoding="utf-8").split("\n")[:-1]
-            )
-            self.runs = {(target, temperature, i): runs for target, temperature, i, runs in lines}
-        except (ValueError, TypeError):
-            raise InputError(
-                f"{self.path}: is damaged; delete it, and try again without --resume"
-            ) from None
-        if begun != settings:
-            raise InputError(
-                f"{self.path}: was begun with other settings; give the same ones, or delete it"
-            )
-
-    def add(self, key, runs):
-        self.runs[key] = runs
-        if self.path and not self.file:
-            # whole lines only: the last one of an interrupted run may be cut
-            with whole(self.path) as part:
-                lines = [self.settings, *([*key, runs] for key, runs in self.runs.items())]
-                part.write_text(
-                    "".join(json_format.dumps(line) + "\n" for line in lines), encoding="utf-8"
+    def __init__(self, settings, lines=None):
+        self.lines, self.settings, self.runs, self.ids = lines, settings, {}, {}
+        for line in lines.done if lines else ():
+            try:
+                target, temperature, i, ids, values = line
+                key = target, temperature, i
+                self.runs[key] = runner.runs_from_json(
+                    values, settings.contenders(), settings.repeats
                 )
-            self.file = self.path.open("a", encoding="utf-8")
-        elif self.path:
-            print(json_format.dumps([*key, runs]), file=self.file, flush=True)
+                self.ids[key] = ids
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"{lines.partial}: is damaged; delete it, and try again without --resume"
+                ) from None
+        self.n_before = len(self.runs)
 
-
-COLUMNS = {
-    "draft": "draft",
-    "target": "target",
-    "temperature": "T",
-    "K": "K",
-    "autoregressive_tokens_per_second": "plain tok/s",
-    "tokens_per_second": "tok/s",
-    "speedup_time": "speedup in time",
-    "speedup_target_passes": "in target passes",
-    "acceptance_rate": "acceptance",
-    "draft_cost": "c",
-    "verify_cost": "v",
-    "predicted_speedup": "predicted",
-    "measured_over_predicted": "measured / predicted",
-}
-DIGITS = {
-    "autoregressive_tokens_per_second": 1,
-    "tokens_per_second": 1,
-    "acceptance_rate": 3,
-    "draft_cost": 3,
-}
-
-
-def format_cell(name, value):
-    if name == "temperature":
-        return f"{value:g}"
-    return f"{value:.{DIGITS.get(name, 2)}f}" if isinstance(value, float) else f"{value}"
-
-
-def label(settings):
-    """What every table and picture must say of figures that are not a real pair's; "" for a real
-    one.
-    """
-    parts = ["random weights"] if settings["weights"] == "random" else []
-    parts += (
-        [f"synthetic acceptance {settings['synthetic_acceptance']}"]
-        if settings["synthetic_acceptance"]
-        else []
-    )
-    return ", ".join(parts)
-
-
-def markdown(result):
-    """The rows as a table; below it how they were measured, and the notes that its last column
-    numbers.
-    """
-    rows, settings, where, notes = result["rows"], result["settings"], result["machine"], {}
-    table = [[*COLUMNS.values(), "notes"]]
-    for row in rows:
-        cells = {
-            name: "–" if row[name] is None else format_cell(name, row[name]) for name in COLUMNS
-        }
-        if row["speedup_time"] is not None:
-            cells["speedup_time"] += " [{:.2f}, {:.2f}]".format(*row["intervals"]["speedup_time"])
-        withheld = (
-            (name, row["withheld"].get(name)) for name in ("speedup_time", "predicted_speedup")
-        )
-        remarks = [f"no {COLUMNS[name]}: {why}" for name, why in withheld if why] + row["flags"]
-        numbers = sorted(notes.setdefault(remark, len(notes) + 1) for remark in remarks)
-        table.append([*cells.values(), ", ".join(map(str, numbers))])
-    widths = [max(map(len, column)) for column in zip(*table)]
-    table.insert(1, ["-" * width for width in widths])
-    lines = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths)) + " |"
-        for row in table
-    ]
-    how = f"{rows[0]['prompts']} prompts ({rows[0]['skipped_prompts']} skipped: too long), "
-    how += f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}; speedup with its 95 % interval. "
-    how += f"{where['cpu']}, {where['threads']} threads, {settings['backend']}, {where['date']}."
-    title = [f"**{label(settings)}**", ""] if label(settings) else []
-    return (
-        "\n".join(
-            [*title, *lines, "", how, "", *(f"{number}. {note}" for note, number in notes.items())]
-        ).rstrip()
-        + "\n"
-    )
-
-
-def write_results(result, out):
-    """FILE.json, FILE.csv and FILE.md. Lists and objects are JSON inside the CSV."""
-    path = Path(out)
-    with whole(path) as part:
-        part.write_text(json_format.dumps(result, indent=1) + "\n", encoding="utf-8")
-    with (
-        whole(path.with_suffix(".csv")) as part,
-        part.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, result["rows"][0].keys())
-        writer.writeheader()
-        for row in result["rows"]:
-            nested = {
-                name: json_format.dumps(value)
-                for name, value in row.items()
-                if isinstance(value, (list, dict))
-            }
-            writer.writerow(row | nested)
-    with whole(path.with_suffix(".md")) as part:
-        part.write_text(markdown(result), encoding="utf-8")
-
-
-# ---------------------------------------------------------------- the command
-
-
-def run_all(settings, drafts, Ks, filters, acceptance, partial):
-    """Measure what `partial` has not, and return the results."""
-    targets, result = (
-        parse_list("target_model_size", settings["target_model_size"]),
-        {"machine": machine()},
-    )
-    arrays = get_backend(settings["backend"], settings["kernels"])
-    n_tokens, repeats, seed = (
-        settings[name] for name in ("n_tokens_to_generate", "repeats", "seed")
-    )
-    contenders = [(None, 0)] + [(draft, K) for draft in drafts for K in Ks]
-    labels = {"weights": settings["weights"], "synthetic_acceptance": acceptance}
-    result |= {"settings": settings, "rows": []}
-    result["machine"]["prompts_measured_before_resuming"] = len(partial.runs)
-    bar = None
-    for n_target, size in enumerate(targets):
-        target, models, encoder = measuring.load(
-            size, drafts, settings["models_dir"], settings["weights"], arrays
-        )
-        for name, model in [(size, target), *models.items()]:
-            if isinstance(model, Model):
-                result["machine"]["kernels"][name] = kernels_of(model)
-        longest = target.config.n_ctx - n_tokens
-        prompts, n_skipped = choose_prompts(
-            settings["prompts"], settings["n_prompts"], encoder, longest
-        )
-        per_prompt = len(contenders) * (repeats + 1)
-        if bar is None:
-            bar = tqdm(total=0, unit=" runs", leave=False, disable=None)
-        keys = [(size, t, i) for t in filters for i in range(len(prompts))]
-        todo = [key for key in keys if key not in partial.runs]
-        bar.total += per_prompt * (len(todo) + (len(targets) - n_target - 1) * len(keys)) - (
-            bar.total - bar.n
-        )
-        bar.refresh()
-        if todo:
-            measuring.warm_up(target, models, contenders, prompts[0], filters[todo[0][1]])
-        for key in todo:
-            _, t, i = key
-            arguments = (
-                target,
-                models,
-                contenders,
-                prompts[i],
-                n_tokens,
-                filters[t],
-                [seed, i],
-                repeats,
-                acceptance,
+    def has(self, key, ids):
+        """Whether this prompt was measured. Raises InputError if another one was in its place."""
+        if key in self.runs and self.ids[key] != ids:
+            raise InputError(
+                f"{self.lines.partial}: is of other prompts; delete it, or give the same"
             )
-            partial.add(key, measuring.measure(*arguments, tick=bar.update))
-        for t in filters:
-            by_contender = [*zip(*(partial.runs[size, t, i] for i in range(len(prompts))))]
-            rows = (
-                row_of(size, t, by_contender[0], fast, n_skipped, labels)
-                for fast in by_contender[1:]
+        return key in self.runs
+
+    def add(self, key, ids, runs):
+        self.runs[key] = runs
+        if self.lines:
+            self.lines.add([*key, ids, [dataclasses.asdict(run) for run in runs]])
+
+
+def measure_target(settings, pairs, size, prompts, stored, bar):
+    """Measure what is not stored yet of one target."""
+    contenders, filters = settings.contenders(), settings.filters()
+    keys = [(size, t, i) for t in filters for i in range(len(prompts))]
+    todo = [key for key in keys if not stored.has(key, prompts[key[2]])]
+    runs_of_a_prompt = len(contenders) * (settings.repeats + 1)
+    bar.total += len(todo) * runs_of_a_prompt
+    bar.refresh()
+    if todo:
+        filter = filters[todo[0][1]]
+        runner.warm_up(pairs.target, pairs.drafts, contenders, prompts[0], filter)
+    for key in todo:
+        _, t, i = key
+        task = Task(prompts[i], settings.n_tokens_to_generate, filters[t], settings.acceptance())
+        seed = [settings.seed, i]
+        runs = runner.measure(
+            pairs.target, pairs.drafts, contenders, task, seed, settings.repeats, tick=bar.update
+        )
+        stored.add(key, prompts[i], runs)
+
+
+def rows_of(settings, size, n_prompts, n_skipped, stored):
+    """The rows of one target, from all that was measured of it."""
+    rows = []
+    for t in settings.filters():
+        by_prompt = [stored.runs[size, t, i] for i in range(n_prompts)]
+        plain, *others = zip(*by_prompt)
+        rows += [row_of(size, t, plain, fast, n_skipped, settings.labels()) for fast in others]
+    return rows
+
+
+def run_all(settings, stored):
+    """Measure what is not stored, and return the results."""
+    arrays = get_backend(settings.backend, settings.kernels)
+    where = machine() | {"prompts_measured_before_resuming": stored.n_before}
+    rows = []
+    with tqdm(total=0, unit=" runs", leave=False, disable=None) as bar:
+        for size in settings.targets():
+            pairs = load_pairs(
+                size, settings.drafts(), settings.models_dir, settings.weights, arrays
             )
-            result["rows"] += rows
-    bar.close()
+            models = {size: pairs.target} | pairs.drafts
+            for name, model in models.items():
+                if isinstance(model, Model):
+                    where["kernels"] |= {name: kernels_of(model)}
+            longest = pairs.target.config.n_ctx - settings.n_tokens_to_generate
+            prompts, n_skipped = choose_prompts(
+                settings.prompts, settings.n_prompts, pairs.encoder, longest
+            )
+            measure_target(settings, pairs, size, prompts, stored, bar)
+            rows += rows_of(settings, size, len(prompts), n_skipped, stored)
+    return {"machine": where, "settings": dataclasses.asdict(settings), "rows": rows}
+
+
+def run_and_store(settings, out, resume):
+    """The results, from and to the files that `out` names."""
+    with Lines(out, header=dataclasses.asdict(settings)) as lines:
+        if lines.done and not resume:
+            raise InputError(
+                f"{lines.partial}: is left from a run that was interrupted; "
+                "give --resume, or delete it"
+            )
+        stored = Stored(settings, lines)
+        try:
+            result = run_all(settings, stored)
+        except KeyboardInterrupt:
+            if stored.runs:
+                kept = f"kept {len(stored.runs)} measured prompts in {lines.partial}"
+                print(f"{kept}; --resume goes on", file=sys.stderr)
+            raise
+        check_results_output(out)  # nothing may have appeared meanwhile
+        write_results(result, markdown(result), out)
+        lines.discard()
     return result
 
 
@@ -300,46 +255,41 @@ def benchmark(
         resume: go on with a run to the same --out that was interrupted
         json: print one JSON object and nothing else
     """
-    settings = {
-        name: value
-        for name, value in locals().items()
-        if name not in ("out", "plot", "resume", "json")
-    }
-    check_numbers(0, n_prompts=n_prompts, seed=seed)
-    check_numbers(1, n_tokens_to_generate=n_tokens_to_generate, repeats=repeats)
-    check_choice("weights", weights, "checkpoint", "random")
-    acceptance = parse_probability("synthetic_acceptance", synthetic_acceptance)
-    filters, drafts = (
-        parse_filters(temperature, top_k, top_p),
-        parse_list("draft_model_size", draft_model_size),
+    settings = BenchmarkSettings(
+        draft_model_size=draft_model_size,
+        target_model_size=target_model_size,
+        models_dir=models_dir,
+        K=K,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        prompts=prompts,
+        n_prompts=n_prompts,
+        n_tokens_to_generate=n_tokens_to_generate,
+        repeats=repeats,
+        seed=seed,
+        backend=backend,
+        kernels=kernels,
+        weights=weights,
+        synthetic_acceptance=synthetic_acceptance,
     )
-    Ks = parse_K(K, n_tokens_to_generate, auto=True)
     if resume and not out:
         raise InputError("--resume: needs the --out file of the run to go on with")
     if out:
-        check_output("out", out, (".json",))
+        check_results_output(out)
     if plot:
         from experiments.showing import plots
 
         check_output("plot", plot, (".png", ".svg", ".pdf"))
-        if Ks == ["auto"]:
+        if settings.Ks() == [AUTO]:
             raise InputError(
                 "--plot with --K auto: expected some numbers, as the picture has one point for each"
             )
         plots.check()
-    partial = Partial(out, settings, resume)
-    try:
-        result = run_all(settings, drafts, Ks, filters, acceptance, partial)
-    except KeyboardInterrupt:
-        if partial.runs and out:
-            print(
-                f"kept {len(partial.runs)} measured prompts in {partial.path}; --resume goes on",
-                file=sys.stderr,
-            )
-        raise
-    if out:
-        write_results(result, out)
-        partial.path.unlink(missing_ok=True)
+    result = run_and_store(settings, out, resume) if out else run_all(settings, Stored(settings))
     if plot:
-        plots.draw(result, plot, label(settings))
-    print(json_format.dumps(result) if json else markdown(result), end="\n" if json else "")
+        plots.draw(result, plot, label(result["settings"]))
+    if json:
+        print(json_format.dumps(result))
+    else:
+        print(markdown(result), end="")

@@ -7,35 +7,75 @@ their number, and speculation has its rows for free. With many the arithmetic co
 has used the idle arithmetic up already, and verifying K + 1 rows costs K + 1 times one.
 """
 
+import dataclasses
 import json as json_format
-import statistics
-
-import numpy as np
-from tqdm import tqdm
 
 from experiments.cli.validators import check_choice, check_numbers, parse_list, parse_probability
 from experiments.data.machine import machine
-from experiments.decoding.batching import check_batch_size, decode_together, require_memory
-from experiments.decoding.timing import clocked
-from experiments.measuring import runner as measuring
-from sampling import Filter
+from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
+from experiments.decoding.batching import check_batch_size, require_memory
+from experiments.measuring.runner import N_PROMPT, batch_speeds
 from utils import MODELS_DIR, InputError, get_backend, kernels_of
 
-N_PROMPT = 13
 
+@dataclasses.dataclass(frozen=True)
+class ThroughputSettings:
+    """What decides the figures. Raises InputError."""
 
-def tokens_per_second(target, draft, K, n_texts, n_tokens, acceptance):
-    """Of n_texts texts decoded together, prefill apart; K = 0 is plain decoding."""
-    rng = np.random.default_rng(0)
-    prompts = rng.integers(0, target.config.n_vocab - 1, (n_texts, N_PROMPT)).tolist()
+    target_model_size: str
+    draft_model_size: str
+    models_dir: str
+    weights: str
+    synthetic_acceptance: str
+    K: int
+    batch_size: str
+    n_tokens_to_generate: int
+    repeats: int
+    backend: str
+    kernels: str
 
-    def task(i):
-        return lambda *models: clocked(
-            measuring.rounds_of(*models, K, prompts[i], n_tokens, Filter(), [i], acceptance)
+    def __post_init__(self):
+        check_numbers(
+            1, K=self.K, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats
         )
+        for n_texts in self.batch_sizes():
+            check_batch_size(n_texts)
+        check_choice("weights", self.weights, CHECKPOINT, RANDOM)
+        self.acceptance()
 
-    runs = decode_together([task(i) for i in range(n_texts)], [target, draft], n_texts)
-    return n_texts * n_tokens / max(seconds for _, _, seconds in runs)
+    def batch_sizes(self):
+        return parse_list("batch_size", self.batch_size, int)
+
+    def acceptance(self):
+        return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
+
+
+def check_room(settings, target, draft):
+    """Raises InputError where the context or the memory is too small."""
+    most = target.config.n_ctx - N_PROMPT
+    if settings.n_tokens_to_generate > most:
+        raise InputError(
+            f"--n_tokens_to_generate {settings.n_tokens_to_generate}: expected at most {most}, "
+            "what the context leaves"
+        )
+    length = N_PROMPT + settings.n_tokens_to_generate
+    require_memory([target, draft], max(settings.batch_sizes()), length)
+
+
+def show_speeds(settings, rows):
+    """The rows for people."""
+    labels = [f"{settings.weights} weights"]
+    if settings.acceptance() is not None:
+        labels.append(f"synthetic acceptance {settings.acceptance()}")
+    pair = f"{settings.draft_model_size} drafting for {settings.target_model_size}"
+    print(f"{pair}, K = {settings.K}, {', '.join(labels)}")
+    print("Tokens per second of all texts together, prefill apart:\n")
+    print(f"{'texts':>6} {'plain':>10} {'of one':>8} {'speculative':>12} {'speedup':>8}")
+    for row in rows:
+        plain, fast = row["autoregressive"], row["speculative"]
+        of_one = plain / rows[0]["autoregressive"]
+        print(f"{row['batch_size']:>6} {plain:>10.1f} {of_one:>8.2f}", end=" ")
+        print(f"{fast:>12.1f} {fast / plain:>8.2f}")
 
 
 def throughput(
@@ -57,9 +97,10 @@ def throughput(
 
     Args:
         target_model_size: a size in models_dir, or a folder
-        draft_model_size: a size in models_dir, or a folder
+        draft_model_size: a size in models_dir, a folder, or ngram
         models_dir: where the folders of the sizes are
-        weights: checkpoint, or random (sizes 124M to 1558M need no files; the texts mean nothing)
+        weights: checkpoint, or random (sizes 82M to 1558M need no files, a folder only its
+            config.json; the texts mean nothing)
         synthetic_acceptance: accept drafts by coin with this probability; passes are run, texts
             mean nothing
         K: how many tokens are drafted in a round
@@ -71,46 +112,32 @@ def throughput(
             columns on 2 threads
         json: print one JSON object and nothing else
     """
-    settings = {name: value for name, value in locals().items() if name != "json"}
-    acceptance = parse_probability("synthetic_acceptance", synthetic_acceptance)
-    sizes = parse_list("batch_size", batch_size, int)
-    check_numbers(1, K=K, n_tokens_to_generate=n_tokens_to_generate, repeats=repeats)
-    for n_texts in sizes:
-        check_batch_size(n_texts)
-    check_choice("weights", weights, "checkpoint", "random")
-    arrays = get_backend(backend, kernels)
-    target, drafts, _ = measuring.load(
-        target_model_size, [draft_model_size], models_dir, weights, arrays
+    settings = ThroughputSettings(
+        target_model_size=target_model_size,
+        draft_model_size=draft_model_size,
+        models_dir=models_dir,
+        weights=weights,
+        synthetic_acceptance=synthetic_acceptance,
+        K=K,
+        batch_size=batch_size,
+        n_tokens_to_generate=n_tokens_to_generate,
+        repeats=repeats,
+        backend=backend,
+        kernels=kernels,
     )
-    if N_PROMPT + n_tokens_to_generate > target.config.n_ctx:
-        most = target.config.n_ctx - N_PROMPT
-        raise InputError(
-            f"--n_tokens_to_generate {n_tokens_to_generate}: expected at most {most}, what the context leaves"
-        )
-    models = [target, drafts[draft_model_size]]
-    require_memory(models, max(sizes), N_PROMPT + n_tokens_to_generate)
-    found = {(n, k): [] for n in sizes for k in (0, K)}
-    for repeat in tqdm(range(repeats + 1), desc="throughput", leave=False, disable=None):
-        for (n, k), speeds in found.items():
-            speed = tokens_per_second(*models, k, n, n_tokens_to_generate, acceptance)
-            speeds += [speed] if repeat else []  # the first is a warm-up
-    medians = {key: statistics.median(speeds) for key, speeds in found.items()}
+    arrays = get_backend(backend, kernels)
+    pairs = load_pairs(target_model_size, [draft_model_size], models_dir, weights, arrays)
+    target, draft = pairs.target, pairs.drafts[draft_model_size]
+    check_room(settings, target, draft)
+    sizes, acceptance = settings.batch_sizes(), settings.acceptance()
+    speeds = batch_speeds(target, draft, (0, K), sizes, n_tokens_to_generate, repeats, acceptance)
     rows = [
-        {"batch_size": n, "autoregressive": medians[n, 0], "speculative": medians[n, K]}
+        {"batch_size": n, "autoregressive": speeds[n, 0], "speculative": speeds[n, K]}
         for n in sizes
     ]
     if json:
         where = machine() | {"kernels": kernels_of(target)}
-        return print(json_format.dumps({"machine": where, "settings": settings, "rows": rows}))
-    labels = [f"{weights} weights"] + (
-        [f"synthetic acceptance {acceptance}"] if acceptance is not None else []
-    )
-    print(f"{draft_model_size} drafting for {target_model_size}, K = {K}, {', '.join(labels)}")
-    print("Tokens per second of all texts together, prefill apart:\n")
-    print(f"{'texts':>6} {'plain':>10} {'of one':>8} {'speculative':>12} {'speedup':>8}")
-    for row in rows:
-        plain, fast = row["autoregressive"], row["speculative"]
-        of_one = plain / rows[0]["autoregressive"]
-        print(
-            f"{row['batch_size']:>6} {plain:>10.1f} {of_one:>8.2f} {fast:>12.1f} {fast / plain:>8.2f}"
-        )
+        result = {"machine": where, "settings": dataclasses.asdict(settings), "rows": rows}
+        print(json_format.dumps(result))
+    else:
+        show_speeds(settings, rows)

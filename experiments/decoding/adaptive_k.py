@@ -46,31 +46,51 @@ def round_costs(target, draft, filter):
     return known[draft, filter]
 
 
-def measured_costs(target, draft, filter):
-    """Whole rounds are timed: between passes of the target, a draft finds its weights in no cache,
-    as it will in a text.
+class RoundTimer:
+    """Runs rounds after a text that does not grow, and says what they take.
+
+    Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as
+    it will in a text. most_K: the largest K that will be asked for.
     """
-    rng, seconds = np.random.default_rng(0), {K: [] for K in TRIED}
-    target, drafter = with_drafter(target, draft, filter, rng)
-    cache = target.new_cache()
-    n_ctx = target.config.n_ctx
-    if draft != NGRAM:
-        n_ctx = min(n_ctx, draft.config.n_ctx)
-    ids = [0] * max(1, min(PAST, n_ctx - MAX_K))  # a text that repeats itself, for the look-up
 
-    def one_round(K):
+    def __init__(self, target, draft, filter, most_K):
+        self.filter = filter
+        self.rng = np.random.default_rng(0)
+        self.target, self.drafter = with_drafter(target, draft, filter, self.rng)
+        self.cache = self.target.new_cache()
+        self.n_ctx = target.config.n_ctx
+        if draft != NGRAM:
+            self.n_ctx = min(self.n_ctx, draft.config.n_ctx)
+        # a text that repeats itself, for the look-up
+        self.ids = [0] * max(1, min(PAST, self.n_ctx - most_K))
+        # most rounds before are of the same K, but n-grams seldom find anything
+        self.looks_up = draft == NGRAM
+        self.run(0)  # the prefill
+
+    def run(self, K):
+        """(seconds of drafting, seconds of the whole round)"""
         begin = time.perf_counter()
-        tokens, q = drafter.propose(ids, min(K, n_ctx - len(ids)))
-        verify(tokens, q, filter(target.read(ids + tokens, cache, n_last=len(tokens) + 1)), rng)
-        return time.perf_counter() - begin
+        tokens, q = self.drafter.propose(self.ids, min(K, self.n_ctx - len(self.ids)))
+        drafted = time.perf_counter()
+        logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
+        verify(tokens, q, self.filter(logits), self.rng)
+        return drafted - begin, time.perf_counter() - begin
 
-    one_round(0)  # the prefill
+    def timed(self, K):
+        """The same of a round that comes after one that is not timed."""
+        self.run(0 if self.looks_up else K)
+        return self.run(K)
+
+
+def measured_costs(target, draft, filter):
+    """What round_costs returns, measured now."""
+    timer = RoundTimer(target, draft, filter, MAX_K)
+    seconds = {K: [] for K in TRIED}
     begin = time.perf_counter()
     while not seconds[0] or time.perf_counter() < begin + BUDGET:
         for K in tqdm((*TRIED, *TRIED), desc="costs of K", delay=1, leave=False, disable=None):
-            # not counted: as most rounds before are, as n-grams seldom find anything
-            one_round(0 if draft == NGRAM else K)
-            seconds[K].append(one_round(K))
+            _, whole = timer.timed(K)
+            seconds[K].append(whole)
     # a disturbed round is slow, none is too fast
     plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)
     slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))

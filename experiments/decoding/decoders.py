@@ -3,11 +3,9 @@
 import numpy as np
 
 from experiments.drafting.heads import HeadDrafter, SeenTarget
+from experiments.drafting.pairs import NGRAM
 from experiments.drafting.stored import is_head
 from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, speculative
-
-# In place of a draft model: drafts are looked up in the text itself.
-NGRAM = "ngram"
 
 
 def with_drafter(target, draft, filter, rng, confidence=0.0):

@@ -2,43 +2,49 @@
 there, in target passes.
 
 A round that drafts n tokens costs n c + v(n + 1): c for each drafted token, v(rows) for a target
-pass over that many rows, v(1) = 1. Between known points v is taken to be straight.
+pass over that many rows, v(1) = 1. Between known points v is interpolated linearly.
 """
 
 import statistics
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
-from utils import InputError, read_json
+from experiments.data.results import AUTO, LIMITS, read_rows
+from utils import InputError
 
 
-def read_rows(path):
-    """The rows of a results file of benchmark or replay. Raises InputError."""
-    rows = read_json(Path(path)).get("rows")
-    if not isinstance(rows, list) or not all(
-        isinstance(row, dict) and {"draft", "target", "K"} <= row.keys() for row in rows
-    ):
-        raise InputError(
-            f"{path}: has no rows of draft, target and K; expected a results file of benchmark or replay"
-        )
-    return rows
-
-
-def numbers(flag, text):
-    """Positive numbers separated by commas."""
+def parse_costs(flag, text):
+    """Numbers separated by commas. Raises InputError."""
+    least, most = LIMITS[flag]
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
         found = []
-    if not found or not all(0 <= value < float("inf") for value in found):
-        raise InputError(f"--{flag} {text!r}: expected numbers of 0 or more, in target passes")
+    if not found or not all(least <= value <= most for value in found):
+        raise InputError(
+            f"--{flag} {text!r}: expected numbers from {least:g} to {most:g}, in target passes"
+        )
     return found
 
 
+@dataclass(frozen=True)
+class RoundCosts:
+    """Of a draft: the cost of a drafted token, and known costs of a target pass by its rows."""
+
+    draft_cost: float
+    passes: dict
+
+    def of_pass(self, rows):
+        return float(np.interp(rows, [*self.passes], [*self.passes.values()]))
+
+    def of_round(self, n_drafted):
+        return n_drafted * self.draft_cost + self.of_pass(n_drafted + 1)
+
+
 class Latency:
-    """Costs by draft and K, from flags or from a results file. Raises InputError for ones that make
-    no sense.
+    """RoundCosts by draft and K, from flags or from a results file. Raises InputError for ones that
+    make no sense.
 
     draft_cost, verify_cost: as given, "" where not. costs: a results file of benchmark, "" for
     none.
@@ -55,39 +61,17 @@ class Latency:
                 "--draft_cost and --verify_cost: a latency model needs both; give the other one too"
             )
         if draft_cost:
-            (c,), v = numbers("draft_cost", draft_cost)[:1], numbers("verify_cost", verify_cost)
-            if len(v) not in (1, len(Ks)) or min(v) == 0:
-                raise InputError(
-                    f"--verify_cost {verify_cost!r}: expected one number above 0, or one for each of {len(Ks)} K"
-                )
-            points = [(1, 1.0), *((K + 1, cost) for K, cost in zip(Ks, v))]
-            self.costs = {
-                (d, K): (c, points if len(v) > 1 else [(1, 1.0), (K + 1, v[0])])
-                for d in drafts
-                for K in Ks
-            }
+            by_K = costs_as_given(draft_cost, verify_cost, Ks)
+            self.costs = {(draft, K): by_K[K] for draft in drafts for K in Ks}
         elif costs:
-            rows = [
-                row
-                for row in read_rows(costs)
-                if None not in (row.get("draft_cost"), row.get("verify_cost"))
-            ]
-            targets = {row["target"] for row in rows}
-            target = target if target in targets or len(targets) != 1 else targets.pop()
+            rows = [row for row in read_rows(costs) if row.K != AUTO]
+            rows = [row for row in rows if None not in (row.draft_cost, row.verify_cost)]
+            targets = {row.target for row in rows}
+            if target not in targets and len(targets) == 1:
+                (target,) = targets
             for draft in drafts:
-                self.costs |= self.from_rows(
-                    [row for row in rows if (row["draft"], row["target"]) == (draft, target)], Ks
-                )
-
-    def from_rows(self, rows, Ks):
-        by_K = {K: [row for row in rows if row["K"] == K] for K in {row["K"] for row in rows}}
-        median = lambda name, some: statistics.median(row[name] for row in some)  # noqa: E731
-        points = [(1, 1.0)] + [(K + 1, median("verify_cost", by_K[K])) for K in sorted(by_K)]
-        reached = [K for K in Ks if K <= max(by_K, default=0)]
-        return {
-            (rows[0]["draft"], K): (median("draft_cost", by_K.get(K, rows)), points)
-            for K in reached
-        }
+                of_pair = [row for row in rows if (row.draft, row.target) == (draft, target)]
+                self.costs |= {(draft, K): cost for K, cost in costs_in(of_pair, Ks).items()}
 
     def missing(self, draft, K):
         """Why there is no projection, or None."""
@@ -97,12 +81,32 @@ class Latency:
             return "no latency model; give --costs FILE, or --draft_cost and --verify_cost"
         return f"{self.source} has no costs of draft {draft} up to this K for the target"
 
-    def draft_cost(self, draft, K):
-        return self.costs[draft, K][0]
 
-    def pass_cost(self, draft, K, rows):
-        return float(np.interp(rows, *zip(*self.costs[draft, K][1])))
+def costs_as_given(draft_cost, verify_cost, Ks):
+    """{K: RoundCosts} from the flags. Raises InputError."""
+    c, *more = parse_costs("draft_cost", draft_cost)
+    v = parse_costs("verify_cost", verify_cost)
+    if more:
+        raise InputError(f"--draft_cost {draft_cost!r}: expected one number")
+    if len(v) not in (1, len(Ks)):
+        raise InputError(
+            f"--verify_cost {verify_cost!r}: expected one number, or one for each of {len(Ks)} K"
+        )
+    if len(v) == 1:
+        return {K: RoundCosts(c, {1: 1.0, K + 1: v[0]}) for K in Ks}
+    passes = {1: 1.0} | {K + 1: cost for K, cost in zip(Ks, v)}
+    return dict.fromkeys(Ks, RoundCosts(c, passes))
 
-    def cost(self, draft, K, n_drafted):
-        """What a round costs that drafts so many."""
-        return n_drafted * self.draft_cost(draft, K) + self.pass_cost(draft, K, n_drafted + 1)
+
+def costs_in(rows, Ks):
+    """{K: RoundCosts} from the rows of a pair, up to their largest K."""
+    by_K = {K: [row for row in rows if row.K == K] for K in sorted({row.K for row in rows})}
+    passes = {1: 1.0}
+    for K, some in by_K.items():
+        passes[K + 1] = statistics.median(row.verify_cost for row in some)
+    reached = [K for K in Ks if K <= max(by_K, default=0)]
+    found = {}
+    for K in reached:
+        c = statistics.median(row.draft_cost for row in by_K.get(K, rows))
+        found[K] = RoundCosts(c, passes)
+    return found

@@ -1,12 +1,8 @@
-"""python main.py profile: does scoring K + 1 tokens cost what scoring one costs, and where does a
-pass spend its time?
-
-The speed at which this machine streams memory is measured in the same run. Medians over repeats.
-What other programs need for the same passes is in experiments/training/peers.py.
+"""The time of single passes: over one row and several, into an empty cache, part by part; and the
+speed at which this machine streams memory. Medians over repeats.
 """
 
 import itertools
-import json as json_format
 import statistics
 import time
 from collections import defaultdict
@@ -17,50 +13,54 @@ from tqdm import tqdm
 
 import gpt2
 from backends.blas import N_THREADS
-from experiments.cli.validators import check_choice, check_numbers
-from experiments.decoding.decoders import NGRAM
+from experiments.decoding.adaptive_k import PAST
 from experiments.decoding.timing import Clock
-from sampling import Filter, NGramDrafter, sample
-from utils import (
-    MODELS_DIR,
-    SIZES,
-    InputError,
-    find_folder,
-    get_backend,
-    kernels_of,
-    load_model,
-    random_model,
-)
+from sampling import Filter, sample
+from utils import kernels_of
 
 IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
 STREAMED = 512 << 20  # bytes, more than any cache holds
-PAST = 64  # tokens in the cache before the rows that are timed, where the context has room for them
+PARTS = {
+    "forward": "embedding and residuals",
+    "linear": "matrix products",
+    "attention": "attention",
+    "layer_norm": "layer norm",
+    "gelu": "GELU",
+}
 
 
-def medians(runs, repeats, synchronize=lambda: None):
+def nothing():
+    """What a machine without a GPU has to wait for."""
+
+
+def medians(runs, repeats, synchronize=nothing):
     """Median seconds of each of several things to do, {name: function} -> {name: seconds}.
 
     They take turns. In each turn the first run is not counted: it finds what another left in the
     caches.
     """
     times = defaultdict(list)
-    for _ in tqdm(
-        range(-(-repeats // IN_A_TURN)), desc="measuring", delay=1, leave=False, disable=None
-    ):
+    in_a_turn = min(repeats, IN_A_TURN)
+    turns = range(-(-repeats // IN_A_TURN))
+    for _ in tqdm(turns, desc="measuring", delay=1, leave=False, disable=None):
         for name, run in runs.items():
-            for counts in (False, *[True] * min(repeats, IN_A_TURN)):
+            run()
+            for _ in range(in_a_turn):
                 synchronize()
                 begin = time.perf_counter()
                 run()
                 synchronize()
-                times[name] += [time.perf_counter() - begin] * counts
-    return {name: statistics.median(of_one) for name, of_one in times.items()}
+                times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
-def median_seconds(run, repeats, synchronize=lambda: None):
+def median_seconds(run, repeats, synchronize=nothing):
     """The median time of run()."""
     return medians({None: run}, repeats, synchronize)[None]
+
+
+# ---------------------------------------------------------------- memory
 
 
 def streaming_reads(n_bytes):
@@ -69,7 +69,8 @@ def streaming_reads(n_bytes):
     Each reduces an array to a few numbers, on one thread and on all: no product of a model can
     read its weights faster. NumPy asks the system for huge pages behind so large an array.
     """
-    memory, vector = np.ones((n_bytes // 4096, 1024), np.float32), np.ones(1024, np.float32)
+    memory = np.ones((n_bytes // 4096, 1024), np.float32)
+    vector = np.ones(1024, np.float32)
     reads = {
         "max": np.max,
         "product": lambda part: part @ vector,
@@ -96,22 +97,22 @@ def bytes_of_a_pass(model):
     return n * model.params["wpe"].dtype.itemsize
 
 
+# ---------------------------------------------------------------- passes
+
+
 def passes(model, rows):
     """Passes over each number of rows, {n_rows: function}, with the same text before them."""
-    rng, past = np.random.default_rng(0), min(PAST, model.config.n_ctx - max(rows))
-    ids, cache = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist(), model.new_cache()
+    rng = np.random.default_rng(0)
+    past = min(PAST, model.config.n_ctx - max(rows))
+    ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
+    cache = model.new_cache()
     model.read(ids, cache, n_last=max(rows))
 
     def run(n):
-        # which forgets what came after the past
+        # the cache forgets what comes after the past
         return lambda: model.read(ids[: past + n], cache, n_last=n)
 
     return {n: run(n) for n in rows}
-
-
-def time_rows(model, rows, repeats):
-    """Median seconds of a pass over each number of rows: {n_rows: seconds}."""
-    return medians(passes(model, rows), repeats, model.backend.synchronize)
 
 
 def prefill_seconds(model, n_tokens, repeats):
@@ -120,17 +121,6 @@ def prefill_seconds(model, n_tokens, repeats):
     return median_seconds(
         lambda: model.read(ids, model.new_cache()), repeats, model.backend.synchronize
     )
-
-
-def drafting_seconds(target, draft, repeats):
-    """Median seconds of drafting one token: a pass of the draft or, where that is NGRAM, the
-    look-up of n-grams in a text.
-    """
-    if draft != NGRAM:
-        return time_rows(draft, [1], repeats)[1]
-    # a text that repeats itself
-    drafter, ids = NGramDrafter(target.config.n_vocab), [i % 7 for i in range(PAST)]
-    return median_seconds(lambda: drafter.propose(ids, 4), repeats) / 4
 
 
 class TimedWeight:
@@ -145,25 +135,19 @@ class TimedWeight:
         return self.product(x)
 
 
-PARTS = {
-    "forward": "embedding and residuals",
-    "linear": "matrix products",
-    "attention": "attention",
-    "layer_norm": "layer norm",
-    "gelu": "GELU",
-}
-
-
 def breakdown(model, repeats):
     """Milliseconds of a one-row pass by part, means over repeats; and of choosing the next token,
     greedily and sampled.
     """
-    clock, cache, ids = Clock(), model.new_cache(), [0] * min(PAST + 1, model.config.n_ctx)
+    clock, cache = Clock(), model.new_cache()
+    ids = [0] * min(PAST + 1, model.config.n_ctx)
     head = TimedWeight(model.params["head"], clock, "output head")
     instrumented = gpt2.Model(model.config, {**model.params, "head": head}, model.backend)
-    originals = {name: getattr(gpt2, name) for name in PARTS}
     logits = instrumented.read(ids, cache)
+
+    # time the functions of gpt2.py in their places
     clock.seconds.clear()
+    originals = {name: getattr(gpt2, name) for name in PARTS}
     try:
         for name, part in PARTS.items():
             setattr(gpt2, name, clock.timed(part, originals[name]))
@@ -172,21 +156,20 @@ def breakdown(model, repeats):
     finally:
         for name, function in originals.items():
             setattr(gpt2, name, function)
+
+    milliseconds = {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
     for name, filter in (("greedy choice", Filter(0.0)), ("sampled choice", Filter(1.0))):
         rng = np.random.default_rng(0)
-        clock.seconds[name] = repeats * median_seconds(
-            lambda: sample(filter(logits)[0], rng), repeats
-        )
-    return {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
+        choose = lambda: sample(filter(logits)[0], rng)  # noqa: B023, E731
+        milliseconds[name] = 1e3 * median_seconds(choose, repeats)
+    return milliseconds
 
 
-def measure(model, rows, repeats):
-    """Everything the command reports, as one object."""
-    n_bytes, n_prefill, reads = (
-        bytes_of_a_pass(model),
-        min(PREFILL, model.config.n_ctx),
-        streaming_reads(STREAMED),
-    )
+def measure_passes(model, rows, repeats):
+    """Everything that the profile command reports, as one object."""
+    n_bytes = bytes_of_a_pass(model)
+    n_prefill = min(PREFILL, model.config.n_ctx)
+    reads = streaming_reads(STREAMED)
     # in turns: others use the memory too
     seconds = medians(reads | passes(model, rows), repeats, model.backend.synchronize)
     bandwidth = STREAMED / min(seconds[name] for name in reads)
@@ -194,92 +177,12 @@ def measure(model, rows, repeats):
         {"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9}
         for n in rows
     ]
+    prefill = prefill_seconds(model, n_prefill, max(1, repeats // 4))
     return {
         "bandwidth_gb_per_s": bandwidth / 1e9,
         "weights_bytes": n_bytes,
         "rows": table,
-        "prefill": {
-            "tokens": n_prefill,
-            "milliseconds": 1e3 * prefill_seconds(model, n_prefill, max(1, repeats // 4)),
-        },
+        "prefill": {"tokens": n_prefill, "milliseconds": 1e3 * prefill},
         "kernels": kernels_of(model),
         "breakdown": breakdown(model, repeats),
     }
-
-
-def show(result):
-    """The same for people."""
-    bandwidth, first = result["bandwidth_gb_per_s"], result["rows"][0]
-    print(
-        f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {result['weights_bytes'] / 1e9:.3f} GB of weights.\n"
-    )
-    print(
-        f"{'rows':>5} {'ms':>9} {'GB/s':>6} {'of streaming':>13} {'against ' + str(first['rows']) + ' row':>14}"
-    )
-    for row in result["rows"]:
-        share, ratio = row["gb_per_s"] / bandwidth, row["milliseconds"] / first["milliseconds"]
-        print(
-            f"{row['rows']:>5} {row['milliseconds']:>9.3f} {row['gb_per_s']:>6.1f} {share:>12.0%} {ratio:>14.2f}"
-        )
-    print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms".format(**result["prefill"]))
-    print("\nKernels:")
-    for shape, kernel in result["kernels"].items():
-        print(f"  {shape}: {kernel}")
-    print("\nA one-row pass, and the choice of a token after it, in ms:")
-    for part, milliseconds in result["breakdown"].items():
-        print(f"  {part:<24} {milliseconds:8.3f}")
-
-
-def profile(
-    target_model_size="7M",
-    models_dir=MODELS_DIR,
-    weights="checkpoint",
-    rows="1,2,3,5,9",
-    repeats=20,
-    backend="numpy",
-    dtype="float32",
-    kernels="auto",
-    exact=False,
-    json=False,
-):
-    """Time passes over several numbers of rows against the speed of memory, and say where the time
-    goes.
-
-    Args:
-        target_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
-        weights: checkpoint, or random (any size, no files needed)
-        rows: how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is
-            verifying
-        repeats: of each measurement; medians are reported
-        backend: numpy or cupy
-        dtype: float32, or float16 with cupy
-        kernels: auto, plain, or WIDTHxTHREADS
-        exact: compute rows one by one, so that no bit of a result depends on how many there are
-        json: print one JSON object and nothing else
-    """
-    try:
-        counts = [int(part) for part in rows.split(",")]
-    except ValueError:
-        raise InputError(f"--rows {rows!r}: expected whole numbers separated by commas") from None
-    check_numbers(1, repeats=repeats, rows=min(counts))
-    check_choice("weights", weights, "checkpoint", "random")
-    arrays = get_backend(backend, kernels, exact, dtype)
-    if weights == "random":
-        if target_model_size not in SIZES:
-            raise InputError(
-                f"--target_model_size {target_model_size!r}: expected one of {', '.join(SIZES)}"
-            )
-        model = random_model(SIZES[target_model_size], arrays)
-    else:
-        model = load_model(find_folder(target_model_size, models_dir), arrays)
-    if max(counts) > model.config.n_ctx:
-        raise InputError(
-            f"--rows {max(counts)}: expected at most {model.config.n_ctx}, the context"
-        )
-    result = measure(model, counts, repeats)
-    if json:
-        print(json_format.dumps(result))
-    else:
-        print(f"{target_model_size}, {weights} weights, {dtype}, {backend}\n")
-        show(result)

@@ -1,200 +1,232 @@
 """Runs of both decoders, taking turns on the same prompts: the raw material of the benchmark.
 
 Every text runs to its full number of tokens, past <|endoftext|> too, so that all sides write
-equally many. Prefill is timed apart. Each prompt is first run once under the ledger, which is the
-warm-up and says where the time goes; those runs do not count for the speed. Then all contenders
-take turns, in another order each time.
+equally many. Prefill is timed apart. Each prompt is first run once under the ledger, which warms up
+and says where the time goes; those runs do not count for the speed. Then all contenders take turns,
+in another order each time.
 """
 
 import statistics
 import time
-from pathlib import Path
-from types import SimpleNamespace
+from dataclasses import dataclass, field
 
 import numpy as np
+from tqdm import tqdm
 
-import utils
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
+from experiments.decoding.batching import decode_together
 from experiments.decoding.decoders import NGRAM, decode
 from experiments.decoding.metrics import explain_difference
+from experiments.decoding.settings import AUTO
 from experiments.decoding.timing import Clock, clocked
-from experiments.drafting.stored import HEADS, load_head
+from experiments.measuring.statistics import repeated
+from experiments.measuring.synthetic import accept_by_coin
 from gpt2 import KVCache
-from sampling import toss
-from utils import SIZES, InputError
+from sampling import Filter
 
-N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
+PARTS = ("draft", "verify", "cache", "sampling")  # of a round's time, in the ledger
+WARM_UP = 6  # tokens
+N_PROMPT = 13  # tokens of a random prompt
 
 
-def load_draft(size, models_dir, arrays, tokenizer, other):
-    """The model of a draft by size or path, or NGRAM. Raises InputError if its tokenizer
-    has another fingerprint.
+@dataclass(frozen=True)
+class Contender:
+    """What takes part: a draft by its name and a K; a K of 0 is the autoregressive loop."""
+
+    draft: str | None = None
+    K: int | str = 0
+
+
+PLAIN = Contender()
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every contender has to do. acceptance: decides by coin, where it is given."""
+
+    ids: list
+    n_tokens: int
+    filter: Filter = Filter()
+    acceptance: float | None = None
+
+
+@dataclass
+class Run:
+    """What was measured of a contender on one prompt, all of it JSON.
+
+    seconds, prefill_seconds, tokens, passes: of each repeat
+    rounds: of each repeat, its speculative rounds as [drafted, examined, accepted]
+    repeated: 8-grams that occurred before, and all, over all repeats
+    ledger: the number of rounds of the run under the ledger, and its seconds by part
+    difference: whether and why a greedy text differs from the autoregressive one
+    pass_seconds: median of the target's passes over K + 1 rows, None if there was none
+    draft_seconds: median of a drafted token, its sampling included, None if there was none
     """
-    if size == NGRAM:
-        return NGRAM
-    folder = utils.find_folder(size, models_dir)
-    encoder, n_vocab = utils.load_encoder(folder), utils.read_config(folder).n_vocab
-    if encoder.fingerprint != tokenizer:
-        raise InputError(f"draft {size} and {other} have different vocabularies: they cannot pair")
-    if n_vocab != encoder.n_vocab:
-        found = f"the model has {n_vocab} tokens, its vocabulary {encoder.n_vocab}"
-        raise InputError(f"{folder}: {found}; use the files of one model")
-    return utils.load_model(folder, arrays)
+
+    draft: str | None
+    K: int | str
+    ledger: dict
+    seconds: list = field(default_factory=list)
+    prefill_seconds: list = field(default_factory=list)
+    tokens: list = field(default_factory=list)
+    passes: list = field(default_factory=list)
+    rounds: list = field(default_factory=list)
+    repeated: list = field(default_factory=lambda: [0, 0])
+    difference: dict | None = None
+    pass_seconds: float | None = None
+    draft_seconds: float | None = None
+
+    def add(self, done, prefill_seconds, seconds, text):
+        """Count one repeat."""
+        self.seconds.append(seconds)
+        self.prefill_seconds.append(prefill_seconds)
+        self.tokens.append(len(text))
+        self.passes.append(len(done))
+        counts = [[one.drafted, one.examined, one.accepted] for one in done]
+        self.rounds.append(counts if self.K else [])
+        self.repeated = [a + b for a, b in zip(self.repeated, repeated(text))]
 
 
-def load(target_size, draft_sizes, models_dir, weights, arrays):
-    """(target, {draft size: model or NGRAM}, encoder). Raises InputError.
+def is_measured(run, contender, repeats):
+    """Whether a Run that was read from a file is one of this contender, and whole."""
 
-    With random weights, a size without a folder is one of utils.SIZES, and prompts are cut by the
-    embedded tokenizer.
-    """
-    if weights == "checkpoint":
-        tokenizer = utils.load_encoder(utils.find_folder(target_size, models_dir)).fingerprint
-        other = f"target {target_size}"
-        drafts = {
-            size: load_draft(size, models_dir, arrays, tokenizer, other)
-            for size in draft_sizes
-            if size not in HEADS
-        }
-        target, _, encoder = utils.load_pair(target_size, None, models_dir, arrays)
-        folder = utils.find_folder(target_size, models_dir)
-        heads = {size: load_head(size, folder, target) for size in draft_sizes if size in HEADS}
-        return target, drafts | heads, encoder
+    def number(value, least=0):
+        return type(value) in (int, float) and value >= least
 
-    def config_of(size):
+    def numbers(values, least=0):
         return (
-            SIZES[size] if size in SIZES else utils.read_config(utils.find_folder(size, models_dir))
+            isinstance(values, list)
+            and len(values) == repeats
+            and all(number(value, least) for value in values)
         )
 
-    config, drafts = config_of(target_size), {}
-    embedded = Path(utils.__file__).resolve().parent / "models" / "7M"
-    encoder = utils.load_encoder(
-        embedded if target_size in SIZES else utils.find_folder(target_size, models_dir)
-    )
-    for i, size in enumerate(draft_sizes, 1):
-        if size != NGRAM and (n_vocab := config_of(size).n_vocab) != config.n_vocab:
-            raise InputError(
-                f"draft {size} has {n_vocab} tokens, target {target_size} {config.n_vocab}: they cannot pair"
-            )
-        drafts[size] = (
-            NGRAM if size == NGRAM else utils.random_model(config_of(size), arrays, seed=i)
-        )
-    return utils.random_model(config, arrays), drafts, encoder
+    def counts(values):
+        return isinstance(values, list) and all(type(value) is int for value in values)
 
+    def is_round(value):
+        return counts(value) and len(value) == 3 and value[0] >= value[1] >= value[2] >= 0
 
-class Coin:
-    """A drafter and a filter that have drafts accepted with a given probability, whatever the
-    models say.
-
-    All passes are run, so the time is real; only the verdict is not. In place of the target's
-    distribution at each drafted token comes certainty: of that token with the given probability,
-    else of another. `verify` cannot but agree.
-    """
-
-    def __init__(self, drafter, filter, acceptance, rng):
-        self.drafter, self.filter, self.acceptance, self.rng = drafter, filter, acceptance, rng
-        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
-
-    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        self.draft, q = self.drafter.propose(ids, k)
-        return self.draft, q
-
-    def __call__(self, logits):  # [k + 1, n_vocab] -> [k + 1, n_vocab]
-        p = self.filter(logits)
-        for row, token in zip(p, self.draft):
-            row[:] = 0
-            row[token if toss(self.acceptance, self.rng) else (token + 1) % self.n_vocab] = 1
-        return p
-
-
-def rounds_of(
-    target, draft, K, ids, n_tokens, filter, seed, acceptance=None, wrap=lambda *pair: pair
-):
-    """The rounds of a contender: autoregressive where K is 0; `acceptance`, if given, decides by
-    coin.
-    """
-
-    def wrap_all(drafter, filter):
-        if acceptance is not None:
-            drafter = filter = Coin(drafter, filter, acceptance, np.random.default_rng([*seed, 1]))
-        return wrap(drafter, filter)
-
-    return decode(
-        "speculative" if K else "autoregressive",
-        target,
-        draft,
-        ids,
-        n_tokens,
-        K=K,
-        filter=filter,
-        seed=seed,
-        wrap=wrap_all,
+    if (run.draft, run.K) != (contender.draft, contender.K):
+        return False
+    seconds = [value for value in (run.pass_seconds, run.draft_seconds) if value is not None]
+    return bool(
+        numbers(run.seconds, 1e-9)
+        and numbers(run.prefill_seconds)
+        and all(numbers(values, 1) and counts(values) for values in (run.tokens, run.passes))
+        and len(run.rounds) == repeats
+        and all(is_round(one) for rounds in run.rounds for one in rounds)
+        and counts(run.repeated)
+        and len(run.repeated) == 2
+        and number(run.ledger["rounds"], 1)
+        and all(number(run.ledger["split"][part]) for part in PARTS)
+        and (run.difference is None or number(run.difference["position"]))
+        and (run.difference is None or run.difference["verdict"] in ("tie", "bug"))
+        and all(number(value, 1e-12) for value in seconds)
     )
 
 
-def recorded(function, calls, size):
-    """The function, with (size(result), seconds) of each call added to `calls`."""
+def runs_from_json(values, contenders, repeats):
+    """The Runs of a prompt from a file. Raises ValueError unless they are whole."""
+    try:
+        runs = [Run(**value) for value in values]
+        whole = [is_measured(*pair, repeats) for pair in zip(runs, contenders, strict=True)]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+    if not all(whole):
+        raise ValueError("not what is measured")
+    return runs
 
-    def call(*arguments, **named):
+
+# ---------------------------------------------------------------- watching a run
+
+
+class ObservedModel:
+    """A model that keeps (rows, seconds) of each pass; clock: times its passes as this part, and
+    the writing of its cache.
+    """
+
+    def __init__(self, model, part, clock=None):
+        self.model, self.config, self.clock = model, model.config, clock
+        self.timed_read = clock.timed(part, model.read) if clock else model.read
+        self.calls = []
+
+    def new_cache(self, *n_positions):
+        cache = self.model.new_cache(*n_positions)
+        if self.clock and isinstance(cache, KVCache):
+            cache.write = self.clock.timed("cache", cache.write)
+        return cache
+
+    def read(self, ids, cache, n_last=1):
         begin = time.perf_counter()
-        result = function(*arguments, **named)
-        calls.append((size(result), time.perf_counter() - begin))
-        return result
-
-    return call
+        logits = self.timed_read(ids, cache, n_last)
+        self.calls.append((len(logits), time.perf_counter() - begin))
+        return logits
 
 
-def observed(
-    target, draft, K, ids, n_tokens, filter, seed, acceptance, timed=lambda part, function: function
-):
-    """(rounds of a contender, [(rows, seconds)] of the target's passes, [(tokens, seconds)] of the
-    drafter's proposals).
+class ObservedDrafter:
+    """A drafter that adds (tokens, seconds) of each proposal to `calls`."""
 
-    The lists grow as the rounds are consumed; keeping them costs less than a thousandth of a pass.
-    timed(part, function) may put a clock around the calls into the models, their caches and the
-    filter.
-    """
-    passes, proposals = [], []
+    def __init__(self, drafter, calls, clock=None):
+        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
+        self.timed_propose = clock.timed("draft", drafter.propose) if clock else drafter.propose
+        self.calls = calls
 
-    def watched(model, part):
-        def new_cache(*n_positions):
-            cache = model.new_cache(*n_positions)
-            if isinstance(cache, KVCache):
-                cache.write = timed("cache", cache.write)
-            return cache
+    def propose(self, ids, k):
+        begin = time.perf_counter()
+        draft, q = self.timed_propose(ids, k)
+        self.calls.append((len(draft), time.perf_counter() - begin))
+        return draft, q
 
-        return SimpleNamespace(
-            config=model.config, new_cache=new_cache, read=timed(part, model.read)
-        )
+
+def rounds_of(target, draft, K, task, seed, observe=None):
+    """The rounds of a contender. observe(drafter) may put something around the drafter."""
 
     def wrap(drafter, filter):
-        propose = recorded(timed("draft", drafter.propose), proposals, lambda found: len(found[0]))
-        return SimpleNamespace(
-            n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose
-        ), filter
+        if task.acceptance is not None:
+            rng = np.random.default_rng([*seed, 1])
+            drafter, filter = accept_by_coin(drafter, filter, task.acceptance, rng)
+        return observe(drafter) if observe else drafter, filter
 
-    K = AdaptiveK(round_costs(target, draft, filter)) if K == "auto" else K
-    target = watched(target, "verify")
-    if draft not in (None, NGRAM):
-        draft = watched(draft, "draft")
-    target.read = recorded(target.read, passes, len)
-    return (
-        rounds_of(
-            target, draft, K, ids, n_tokens, timed("sampling", filter), seed, acceptance, wrap
-        ),
-        passes,
-        proposals,
-    )
+    decoder = "speculative" if K else "autoregressive"
+    limits = {"K": K, "filter": task.filter, "seed": seed}
+    return decode(decoder, target, draft, task.ids, task.n_tokens, **limits, wrap=wrap)
 
 
-def ledger(*arguments):
-    """Where the seconds of one run after its prefill go (arguments as `observed` takes them).
+class Observed:
+    """The rounds of a contender, under a clock if one is given. While they are consumed, `passes`
+    fills with (rows, seconds) of the target's passes and `proposals` with (tokens, seconds) of the
+    drafter's; keeping them costs less than a thousandth of a pass.
+    """
+
+    def __init__(self, target, draft, K, task, seed, clock=None):
+        self.proposals = []
+        if K == AUTO:
+            K = AdaptiveK(round_costs(target, draft, task.filter))
+        if clock:
+            timed_filter = clock.timed("sampling", task.filter)
+            task = Task(task.ids, task.n_tokens, timed_filter, task.acceptance)
+        target = ObservedModel(target, "verify", clock)
+        if draft not in (None, NGRAM):
+            draft = ObservedModel(draft, "draft", clock)
+        self.passes = target.calls
+        self.rounds = rounds_of(
+            target,
+            draft,
+            K,
+            task,
+            seed,
+            observe=lambda drafter: ObservedDrafter(drafter, self.proposals, clock),
+        )
+
+
+def ledger(target, draft, K, task, seed):
+    """Where the seconds of one run after its prefill go: the number of rounds, and seconds by part.
 
     draft, verify, cache (keys and values copied into place), and sampling: all the rest, that is
     the filter, the accept/reject rule and the loop.
     """
     clock = Clock()
-    rounds, *_ = observed(*arguments, clock.timed)
+    rounds = Observed(target, draft, K, task, seed, clock).rounds
     next(rounds)  # the prefill
     clock.seconds.clear()
     begin = time.perf_counter()
@@ -204,79 +236,78 @@ def ledger(*arguments):
     return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
 
 
-def repeated(ids):
-    """(8-grams that occurred before, all 8-grams) of a text: a loop shows as a share near 1."""
-    grams = [tuple(ids[i : i + N_GRAM]) for i in range(len(ids) - N_GRAM + 1)]
-    return len(grams) - len({*grams}), len(grams)
+# ---------------------------------------------------------------- all contenders
 
 
 def warm_up(target, drafts, contenders, ids, filter):
     """A few rounds of every contender: new memory is slow the first time, which the first in turn
     would pay for all.
     """
-    for draft, K in contenders:
-        list(rounds_of(target, drafts.get(draft), 4 if K == "auto" else K, ids, 6, filter, [0]))
+    task = Task(ids, WARM_UP, filter)
+    for contender in contenders:
+        K = 4 if contender.K == AUTO else contender.K
+        list(rounds_of(target, drafts.get(contender.draft), K, task, [0]))
 
 
-def measure(
-    target,
-    drafts,
-    contenders,
-    ids,
-    n_tokens,
-    filter,
-    seed,
-    repeats,
-    acceptance=None,
-    tick=lambda: None,
-):
-    """One prompt, all contenders [(draft's name, K)], of which the first is (None, 0),
-    autoregressive: a list of results.
+def measure(target, drafts, contenders, task, seed, repeats, tick=None):
+    """The Runs of all contenders on one prompt; the first contender is PLAIN.
 
-    A result holds what JSON can: of every repeat the seconds, the number of tokens and of rounds,
-    and its speculative rounds as [drafted, examined, accepted]; over all repeats the median seconds
-    of the target's passes over K + 1 rows and of a drafted token, its sampling included (None where
-    there was none); the ledger; and at temperature 0 whether and why its text differs from the
-    autoregressive one. tick() is called after every run.
+    tick() is called after every run.
     """
-    runs, texts, calls = [], {}, [([], []) for _ in contenders]
-    for draft, K in contenders:
-        costs = ledger(target, drafts.get(draft), K, ids, n_tokens, filter, [*seed, 0], acceptance)
-        empty = {name: [] for name in ("seconds", "prefill_seconds", "tokens", "passes", "rounds")}
-        runs.append(
-            {
-                "draft": draft,
-                "K": K,
-                **empty,
-                "repeated": [0, 0],
-                "ledger": costs,
-                "difference": None,
-            }
-        )
-        tick()
+    runs = []
+    for one in contenders:
+        costs = ledger(target, drafts.get(one.draft), one.K, task, [*seed, 0])
+        runs.append(Run(one.draft, one.K, costs))
+        if tick:
+            tick()
+    texts = [None for _ in contenders]
+    passes = [[] for _ in contenders]  # seconds of each pass over K + 1 rows
+    tokens = [[] for _ in contenders]  # seconds of each drafted token
     for repeat in range(repeats):
         for i in np.random.default_rng([*seed, repeat]).permutation(len(contenders)):
-            (draft, K), run, of_run = contenders[i], runs[i], [*seed, repeat]
-            rounds, passes, proposals = observed(
-                target, drafts.get(draft), K, ids, n_tokens, filter, of_run, acceptance
-            )
-            done, prefill_seconds, seconds = clocked(rounds)
+            draft, K = drafts.get(contenders[i].draft), contenders[i].K
+            observed = Observed(target, draft, K, task, [*seed, repeat])
+            done, prefill_seconds, seconds = clocked(observed.rounds)
             texts[i] = [int(token) for one in done for token in one.tokens]
-            calls[i][0].extend(elapsed for rows, elapsed in passes if K != "auto" and rows == K + 1)
-            calls[i][1].extend(elapsed / n for n, elapsed in proposals if n)
-            run["seconds"].append(seconds)
-            run["prefill_seconds"].append(prefill_seconds)
-            run["tokens"].append(len(texts[i]))
-            run["passes"].append(len(done))
-            run["rounds"].append(
-                [[one.drafted, one.examined, one.accepted] for one in done] if K else []
-            )
-            run["repeated"] = [a + b for a, b in zip(run["repeated"], repeated(texts[i]))]
-            tick()
-    for run, of_calls in zip(runs, calls):
-        for name, seconds in zip(("pass_seconds", "draft_seconds"), of_calls):
-            run[name] = statistics.median(seconds) if seconds else None
+            runs[i].add(done, prefill_seconds, seconds, texts[i])
+            if K != AUTO:
+                passes[i] += [elapsed for rows, elapsed in observed.passes if rows == K + 1]
+            tokens[i] += [elapsed / n for n, elapsed in observed.proposals if n]
+            if tick:
+                tick()
     for i, run in enumerate(runs):
-        if filter.greedy and acceptance is None and texts[i] != texts[0]:
-            run["difference"] = explain_difference(target, ids, texts[0], texts[i])
+        run.pass_seconds = statistics.median(passes[i]) if passes[i] else None
+        run.draft_seconds = statistics.median(tokens[i]) if tokens[i] else None
+        comparable = task.filter.greedy and task.acceptance is None
+        if comparable and texts[i] != texts[0]:
+            run.difference = explain_difference(target, task.ids, texts[0], texts[i])
     return runs
+
+
+# ---------------------------------------------------------------- several texts at once
+
+
+def batch_speed(target, draft, K, tasks):
+    """Tokens per second of all tasks decoded together, prefill apart."""
+
+    def run(i):
+        # the batch hands in models that take part in its passes
+        return lambda target, draft: clocked(rounds_of(target, draft, K, tasks[i], [i]))
+
+    runs = decode_together([run(i) for i in range(len(tasks))], [target, draft], len(tasks))
+    slowest = max(seconds for _, _, seconds in runs)
+    return sum(task.n_tokens for task in tasks) / slowest
+
+
+def batch_speeds(target, draft, Ks, batch_sizes, n_tokens, repeats, acceptance=None):
+    """{(batch size, K): median tokens per second}, greedy, after random prompts. All take turns."""
+    rng = np.random.default_rng(0)
+    prompts = rng.integers(0, target.config.n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
+    tasks = [Task(ids, n_tokens, acceptance=acceptance) for ids in prompts]
+    found = {(n, K): [] for n in batch_sizes for K in Ks}
+    for repeat in tqdm(range(repeats + 1), desc="throughput", leave=False, disable=None):
+        for (n, K), speeds in found.items():
+            speed = batch_speed(target, draft, K, tasks[:n])
+            if repeat > 0:  # the first is a warm-up
+                speeds.append(speed)
+    return {key: statistics.median(speeds) for key, speeds in found.items()}

@@ -51,21 +51,22 @@ def break_even(K, c, v=1):
     return first_true(lambda a: speedup(a, K, c, v) >= 1)
 
 
-def best(a, c, v, h=1):
-    """(K, speedup) of the fastest K in v = {K: cost of a target pass over K + 1 rows}; of equals
-    the smallest.
+def best(a, costs, h=1):
+    """(K, speedup) of the fastest K in costs = {K: cost of a whole round}; of equals the smallest.
 
-    >>> best(0.8, 0.4, {1: 1, 2: 1, 3: 1})[0], best(0.8, 0.05, {1: 1, 2: 1, 3: 1})[0]
+    >>> best(0.8, {1: 1.4, 2: 1.8, 3: 2.2})[0], best(0.8, {1: 1.05, 2: 1.1, 3: 1.15})[0]
     (2, 3)
     """
-    return max(((K, speedup(a, K, c, v[K], h)) for K in sorted(v)), key=lambda found: found[1])
+    speedups = {K: speedup(a, K, 0, costs[K], h) for K in sorted(costs)}
+    K = max(speedups, key=speedups.get)
+    return K, speedups[K]
 
 
-def needed(value, c, v):
+def needed(value, costs):
     """The acceptance at which the fastest K reaches this speedup, for a draft that drafts in every
-    round; None where none does.
+    round; None where none does. costs as for `best`.
 
-    >>> round(needed(1.5, 0, {1: 1}), 9), needed(2.5, 0, {1: 1})
+    >>> round(needed(1.5, {1: 1}), 9), needed(2.5, {1: 1})
     (0.5, None)
     """
-    return first_true(lambda a: best(a, c, v)[1] >= value)
+    return first_true(lambda a: best(a, costs)[1] >= value)

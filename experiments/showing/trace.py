@@ -3,7 +3,7 @@
 import os
 import sys
 
-from experiments.data.printable import printable
+from checkpoints.errors import printable
 
 MARKS = {"draft": ("", "|"), "correction": ("[", "]"), "bonus": ("(", ")"), "target": ("{", "}")}
 NAMES = {

@@ -1,4 +1,4 @@
-"""python main.py benchmark: the referee's rules on made-up runs, and whole runs on a tiny pair."""
+"""python main.py benchmark: whole runs on a tiny pair."""
 
 import csv
 import dataclasses
@@ -7,25 +7,24 @@ import re
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from toys import TINY, tiny_model, write_pair
+from toys import TINY, write_pair
 
 import main
 from experiments.cli.validators import parse_K
-from experiments.commands.benchmark import markdown
+from experiments.data.lines import Lines
 from experiments.decoding.timing import clocked
-from experiments.measuring import referee, theory
-from experiments.measuring import runner as measuring
+from experiments.measuring import runner
 from experiments.showing import plots
-from sampling import Filter, speculative
+from experiments.showing.tables import markdown
 from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
-ASKED = """draft target K temperature prompts tokens autoregressive_tokens_per_second tokens_per_second speedup_time
-    speedup_target_passes acceptance_rate tokens_per_target_pass draft_cost verify_cost predicted_speedup""".split()
+ASKED = """
+    draft target K temperature prompts tokens autoregressive_tokens_per_second tokens_per_second
+    speedup_time speedup_target_passes acceptance_rate tokens_per_target_pass draft_cost verify_cost
+    predicted_speedup
+""".split()
 SHORT = [
     "--n_prompts=6",
     "--n_tokens_to_generate=10",
@@ -33,9 +32,11 @@ SHORT = [
     "--K=1,3",
     "--draft_model_size=0.7M",
 ]
-TIMED = "autoregressive_tokens_per_second tokens_per_second speedup_time draft_cost verify_cost predicted_speedup".split()
-TIMED += "measured_over_predicted intervals milliseconds_per_round prefill_seconds autoregressive_prefill_seconds".split()
-TIMED += ["withheld"]
+TIMED = """
+    autoregressive_tokens_per_second tokens_per_second speedup_time draft_cost verify_cost
+    predicted_speedup measured_over_predicted intervals milliseconds_per_round prefill_seconds
+    autoregressive_prefill_seconds withheld
+""".split()
 
 
 @pytest.fixture(scope="module")
@@ -68,193 +69,6 @@ def cli(pair, capsys):
 
 def timeless(rows):
     return [{name: value for name, value in row.items() if name not in TIMED} for row in rows]
-
-
-# ---------------------------------------------------------------- the referee, on made-up runs
-
-
-def run_of(K, seconds, tokens=10, accepted=1, **more):
-    """One prompt's result: every round drafts K and has `accepted` of them accepted."""
-    n_rounds = tokens // (accepted + 1) if K else tokens
-    rounds = [[K, min(K, accepted + 1), accepted]] * n_rounds if K else []
-    n, split = len(seconds), {"draft": 0.1, "verify": 0.2, "cache": 0.0, "sampling": 0.1}
-    run = {
-        "draft": "0.7M" if K else None,
-        "K": K,
-        "seconds": seconds,
-        "prefill_seconds": [0.1] * n,
-        "tokens": [tokens] * n,
-    }
-    run |= {
-        "passes": [n_rounds] * n,
-        "rounds": [rounds] * n,
-        "repeated": [0, 3],
-        "difference": None,
-    }
-    run |= {"pass_seconds": 1.2 if K else 1.0, "draft_seconds": 0.25 if K else None}
-    return run | {"ledger": {"rounds": n_rounds, "split": split}} | more
-
-
-def row(plain, fast):
-    return referee.row_of("7M", 0.0, plain, fast, 0, {})
-
-
-def test_a_row_from_known_runs():
-    """Six prompts at 10 tokens: medians 8 s against 4 s, five rounds of 3 drafts with 1 accepted
-    each.
-    """
-    found = row([run_of(0, [8.0, 7.0, 99.0])] * 6, [run_of(3, [4.0, 1.0, 5.0])] * 6)
-    assert (
-        found["speedup_time"] == 2
-        and found["speedup_target_passes"] == 2 == found["tokens_per_target_pass"]
-    )
-    assert (found["tokens"], found["prompts"], found["tokens_per_second"]) == (60, 6, 2.5)
-    assert found["autoregressive_tokens_per_second"] == 1.25
-    assert found["acceptance_rate"] == 0.5 and found["acceptance_by_position"] == [1, 0, None]
-    assert found["examined_by_position"] == [90, 90, 0] and found["accepted_histogram"] == [
-        0,
-        90,
-        0,
-        0,
-    ]
-    assert (found["drafted"], found["wasted_drafts"]) == (270, 180)
-    assert (found["draft_cost"], found["verify_cost"]) == (0.25, 1.2)
-    assert found["predicted_speedup"] == pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.25 + 1.2))
-    assert found["measured_over_predicted"] == pytest.approx(2 / found["predicted_speedup"])
-    assert found["intervals"]["speedup_time"] == [2, 2]
-    assert found["milliseconds_per_round"] == pytest.approx(
-        {"draft": 20, "verify": 40, "cache": 0, "sampling": 20}
-    )
-    assert found["withheld"] == {} and found["flags"] == []
-
-
-def test_a_speedup_is_withheld():
-    plain, fast = [run_of(0, [8.0])] * 6, [run_of(3, [4.0])] * 6
-    reasons = {
-        "token counts differ on 1 of 6": (plain, fast[:5] + [run_of(3, [4.0], tokens=8)]),
-        "spans 1": (plain, [run_of(3, [s]) for s in (2.0, 20.0, 8.0, 7.0, 9.0, 8.5)]),
-        "5 prompts give no": (plain[:5], fast[:5]),
-        "a bug": (
-            plain,
-            fast[:5] + [run_of(3, [4.0], difference={"position": 3, "verdict": "bug"})],
-        ),
-    }
-    for reason, runs in reasons.items():
-        found = row(*runs)
-        assert found["speedup_time"] is None and found["measured_over_predicted"] is None
-        assert reason in found["withheld"]["speedup_time"]
-        assert (found["speedup_target_passes"] is None) == ("counts" in reason)
-        assert found["predicted_speedup"] is not None
-    found = row(plain, [run | {"pass_seconds": None} for run in fast])
-    assert found["predicted_speedup"] is None and found["speedup_time"] == 2
-    assert found["withheld"].keys() == {"predicted_speedup", "measured_over_predicted"}
-
-
-def test_loops_and_ties_are_flagged():
-    plain, fast = [run_of(0, [8.0])] * 6, [run_of(3, [4.0])] * 5
-    tie = run_of(3, [4.0], difference={"position": 3, "verdict": "tie"})
-    found = row(plain, fast + [tie | {"repeated": [50, 50]}])
-    assert found["speedup_time"] == 2 and [flag.partition(":")[0] for flag in found["flags"]] == [
-        "repetition",
-        "ties",
-    ]
-    assert found["repetition"] == pytest.approx(50 / 65)
-
-
-def test_repeated_8_grams():
-    assert measuring.repeated(list(range(20))) == (0, 13)
-    assert measuring.repeated([1, 2] * 10) == (11, 13)
-    assert measuring.repeated([1] * 7) == (0, 0)
-
-
-@given(st.lists(st.tuples(st.floats(0.1, 9), st.floats(0.1, 9)), min_size=6, max_size=30))
-def test_an_interval_holds_the_ratio_and_lies_inside_the_prompts(pairs):
-    above, below = zip(*pairs)
-    ratios = [a / b for a, b in pairs]
-    low, high = referee.interval(above, below)
-    assert min(ratios) - 1e-9 <= low <= high <= max(ratios) + 1e-9
-    assert referee.interval(above[:5], below[:5]) is None
-
-
-def test_intervals_cover_what_they_should():
-    """Of 400 sets of 20 prompts, the interval misses the true ratio about 1 time in 20; more than 1
-    in 9 has odds of 1e-6.
-    """
-    rng = np.random.default_rng(0)
-    sets = rng.gamma(8, 1 / 8, (400, 2, 20))
-    missed = sum(not low <= 1 <= high for low, high in (referee.interval(*pair) for pair in sets))
-    assert 5 <= missed <= 44
-
-
-# ---------------------------------------------------------------- theory
-
-
-@settings(deadline=None)
-@given(st.floats(0, 1), st.integers(1, 12), st.floats(0.01, 2), st.floats(1, 4), st.floats(0.01, 1))
-def test_theory(a, K, c, v, h):
-    assert theory.tokens_per_round(a, K) == pytest.approx(
-        (1 - a ** (K + 1)) / (1 - a) if a < 1 - 1e-6 else K + 1, rel=1e-4
-    )
-    even = theory.break_even(K, c, v)
-    if even is None:
-        assert theory.speedup(1, K, c, v, h) < 1
-    else:
-        assert theory.speedup(even, K, c, v, h) == pytest.approx(1, abs=1e-6) or even == 0
-    assert theory.best(a, c, {1: v, K: v})[1] >= theory.speedup(a, K, c, v)
-
-
-# ---------------------------------------------------------------- synthetic acceptance
-
-
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_a_coin_decides_and_all_passes_are_run(monkeypatch, temperature):
-    """With the coins given, the accepted runs are the coins' own, and both models read as often as
-    they would have.
-    """
-    coins = np.random.default_rng(1).random(400) < 0.7
-    tosses = iter(coins.tolist())
-    monkeypatch.setattr(measuring, "toss", lambda probability, rng: next(tosses))
-    target, draft, reads = tiny_model(1), tiny_model(2), {"target": [], "draft": []}
-
-    def watched(name, model):
-        read = lambda ids, cache, n_last=1: (
-            reads[name].append(n_last) or model.read(ids, cache, n_last)
-        )  # noqa: E731
-        return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
-
-    run = (
-        watched("target", target),
-        watched("draft", draft),
-        3,
-        [5, 6],
-        18,
-        Filter(temperature),
-        [0],
-    )
-    done = list(measuring.rounds_of(*run, acceptance=0.7))[1:]
-    expected, left = [], coins.tolist()
-    for one in done:
-        verdicts, left = left[: one.drafted], left[one.drafted :]
-        expected.append((verdicts + [False]).index(False))
-    assert [one.accepted for one in done] == expected and sum(expected) > 3
-    assert sum(len(one.tokens) for one in done) == 18
-    assert reads["draft"] == [0] + [1] * sum(one.drafted for one in done)
-    assert reads["target"] == [0] + [one.drafted + 1 for one in done]
-
-
-def test_the_coin_has_the_given_probability():
-    """2,000 drafts at 0.7: 4.9 standard deviations are 0.05, odds of a miss 1e-6."""
-    drafts = SimpleNamespace(n_vocab=259, prefill=lambda ids: None)
-    drafts.propose = lambda ids, k: ([7] * k, np.eye(259)[[7] * k])
-    coin = measuring.Coin(
-        drafts, lambda logits: np.full((len(logits), 259), 1 / 259), 0.7, np.random.default_rng(0)
-    )
-    config = dataclasses.replace(TINY, n_ctx=1200)
-    read = lambda ids, cache, n_last=1: np.zeros((n_last, 1))  # noqa: E731
-    target = SimpleNamespace(config=config, new_cache=lambda *n_positions: None, read=read)
-    done = list(speculative(target, coin, [1], 1100, 4, coin, np.random.default_rng(0)))
-    rate = sum(one.accepted for one in done) / sum(one.examined for one in done)
-    assert abs(rate - 0.7) < 0.05
 
 
 # ---------------------------------------------------------------- whole runs
@@ -312,7 +126,7 @@ def test_random_weights_and_synthetic_acceptance_are_labelled(cli, tmp_path):
 
 
 def test_an_interrupted_run_goes_on(cli, tmp_path, monkeypatch):
-    out, calls, measure = tmp_path / "r.json", [], measuring.measure
+    out, calls, measure = tmp_path / "r.json", [], runner.measure
 
     def stops(*arguments, **named):
         if len(calls) == 4:
@@ -320,7 +134,7 @@ def test_an_interrupted_run_goes_on(cli, tmp_path, monkeypatch):
         calls.append(arguments)
         return measure(*arguments, **named)
 
-    monkeypatch.setattr(measuring, "measure", stops)
+    monkeypatch.setattr(runner, "measure", stops)
     done = cli("--out", out)
     partial = tmp_path / "r.json.partial"
     assert done.code == 130 and "kept 4 measured prompts" in done.err and not out.exists()
@@ -335,7 +149,7 @@ def test_an_interrupted_run_goes_on(cli, tmp_path, monkeypatch):
     assert done.code == 2 and "damaged" in done.err and done.err.count("\n") == 1
     partial.write_bytes(kept)
     calls.clear()
-    monkeypatch.setattr(measuring, "measure", lambda *a, **b: calls.append(a) or measure(*a, **b))
+    monkeypatch.setattr(runner, "measure", lambda *a, **b: calls.append(a) or measure(*a, **b))
     done = cli("--out", out, "--resume", "--json")
     assert done.code == 0 and len(calls) == 8 and not partial.exists()
     assert json.loads(done.out)["machine"]["prompts_measured_before_resuming"] == 4
@@ -343,15 +157,87 @@ def test_an_interrupted_run_goes_on(cli, tmp_path, monkeypatch):
     assert timeless(json.loads(done.out)["rows"]) == timeless(whole["rows"])
 
 
+DAMAGES = {
+    "brackets": lambda line: "[" * 200_000,
+    "NaN": lambda line: line.replace('"seconds": [', '"seconds": [NaN, '),
+    "no list": lambda line: "7",
+    "no runs": lambda line: json.dumps([*json.loads(line)[:4], 5]),
+    "a run less": lambda line: json.dumps([*json.loads(line)[:4], json.loads(line)[4][:-1]]),
+    "no seconds": lambda line: line.replace('"seconds"', '"minutes"'),
+    "a text in place of a number": lambda line: line.replace('"K": 3', '"K": "3"'),
+    "no ledger": lambda line: line.replace('"ledger": {"rounds"', '"ledger": {"round"'),
+    "rounds of two": lambda line: line.replace("[3, ", "["),
+    "another seconds": lambda line: line.replace('"seconds": [', '"seconds": [0, '),
+}
+
+
+@pytest.fixture
+def interrupted(cli, tmp_path, monkeypatch):
+    """The partial file of a benchmark that was interrupted after two prompts."""
+    measure, calls = runner.measure, []
+
+    def stops(*arguments, **named):
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        calls.append(arguments)
+        return measure(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "measure", stops)
+        assert cli("--out", tmp_path / "r.json", "--temperature=0").code == 130
+    return tmp_path / "r.json.partial"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_partial_file_is_refused(cli, interrupted, damage):
+    header, first, second = interrupted.read_text().splitlines()
+    spoiled = DAMAGES[damage](second)
+    assert spoiled != second
+    interrupted.write_text("\n".join([header, first, spoiled, ""]))
+    before = interrupted.read_bytes()
+    done = cli("--out", interrupted.with_suffix(""), "--temperature=0", "--resume")
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
+    assert "damaged" in done.err and interrupted.read_bytes() == before
+
+
+def test_a_run_goes_on_only_with_the_same_prompts(cli, pair, interrupted, monkeypatch):
+    """The file of prompts has the same name, and others in it."""
+    path = pair / "prompts.txt"
+    text = path.read_text()
+    before = interrupted.read_bytes()
+    try:
+        path.write_text(text.replace("hello", "goodbye"))
+        done = cli("--out", interrupted.with_suffix(""), "--temperature=0", "--resume")
+    finally:
+        path.write_text(text)
+    assert done.code == 2 and "other prompts" in done.err and interrupted.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md"])
+def test_nothing_is_overwritten(cli, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
+    (tmp_path / name).write_text("mine")
+    done = cli("--out", tmp_path / "r.json")
+    assert (done.code, done.out) == (2, "") and f"{name}' is there already" in done.err
+    assert (tmp_path / name).read_text() == "mine" and len([*tmp_path.iterdir()]) == 1
+
+
+def test_one_results_file_has_one_writer(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
+    with Lines(tmp_path / "r.json", {"format": "of another run"}):
+        done = cli("--out", tmp_path / "r.json")
+    assert (done.code, done.out) == (2, "") and "being written by another run" in done.err
+
+
 def test_token_counts_that_differ_are_noticed(cli, monkeypatch):
-    decode = measuring.decode
+    decode = runner.decode
 
     def short(decoder, target, draft, ids, n_tokens, *rest, **named):
         return decode(
             decoder, target, draft, ids, n_tokens - (decoder == "speculative"), *rest, **named
         )
 
-    monkeypatch.setattr(measuring, "decode", short)
+    monkeypatch.setattr(runner, "decode", short)
     for one in json.loads(cli("--json").out)["rows"]:
         assert (
             one["speedup_time"] is None
@@ -377,14 +263,17 @@ def test_the_clock_starts_after_the_prefill():
 
 
 def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
-    """Each repeat of a prompt runs every contender once, in an order that is not always the same."""
-    order, observed = [], measuring.observed
-    monkeypatch.setattr(
-        measuring, "observed", lambda *a: order.append((tuple(a[3]), a[2], len(a))) or observed(*a)
-    )
+    """Each repeat of a prompt runs every contender once, in an order that changes."""
+    order, observed = [], runner.Observed
+
+    def noted(target, draft, K, task, seed, clock=None):
+        if clock is None:  # the ledger's runs have one
+            order.append((tuple(task.ids), K))
+        return observed(target, draft, K, task, seed, clock)
+
+    monkeypatch.setattr(runner, "Observed", noted)
     assert cli("--repeats=3", "--temperature=0").code == 0
-    # the ledger's runs have a clock as ninth argument
-    timed = [(ids, K) for ids, K, n in order if n == 8]
+    timed = order
     turns = [timed[i : i + 3] for i in range(0, len(timed), 3)]
     assert len(turns) == 18 and all(len({ids for ids, _ in turn}) == 1 for turn in turns)
     orders = [tuple(K for _, K in turn) for turn in turns]
@@ -432,7 +321,7 @@ def test_K_lists_that_make_no_sense(text):
     ],
 )
 def test_bad_input_is_refused_before_anything_is_measured(cli, monkeypatch, arguments, shown):
-    monkeypatch.setattr(measuring, "measure", lambda *a, **b: pytest.fail("was measured"))
+    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1 and shown in done.err
 
@@ -454,7 +343,7 @@ def test_long_prompts_are_counted(cli, tmp_path):
 
 def test_a_plot_needs_matplotlib(cli, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(measuring, "measure", lambda *a, **b: pytest.fail("was measured"))
+    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
     done = cli("--plot", tmp_path / "p.png")
     assert done.code == 2 and "requirements-plots.txt" in done.err and done.err.count("\n") == 1
 

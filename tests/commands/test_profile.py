@@ -7,7 +7,7 @@ import pytest
 from toys import TINY, write_checkpoint
 
 import main
-from experiments.commands import profile as profiling
+from experiments.measuring import passes
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def cli(tmp_path, monkeypatch, capfd):
     stream.
     """
     write_checkpoint(tmp_path / "7M", dataclasses.replace(TINY, n_ctx=80))
-    monkeypatch.setattr(profiling, "STREAMED", 1 << 20)
+    monkeypatch.setattr(passes, "STREAMED", 1 << 20)
 
     def call(*arguments):
         code = main.main(["profile", "--models_dir", str(tmp_path), *arguments])
@@ -65,6 +65,22 @@ def test_the_table_names_its_weights(cli):
     )
 
 
+def test_random_weights_need_only_a_shape(cli, tmp_path):
+    """A folder with nothing but a config.json, by its path and by its name in models_dir."""
+    folder = tmp_path / "shape"
+    folder.mkdir()
+    (folder / "config.json").write_text((tmp_path / "7M" / "config.json").read_text())
+    for size in ("shape", str(folder)):
+        arguments = ["--target_model_size", size, "--weights", "random"]
+        code, out, err = cli(*arguments, "--repeats", "1", "--rows", "1,3", "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["weights_bytes"] == 4 * (
+            259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 32
+        )
+    code, _, err = cli("--target_model_size", str(folder), "--repeats", "1")
+    assert code == 2 and err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "arguments, shown",
     [
@@ -73,7 +89,8 @@ def test_the_table_names_its_weights(cli):
         (["--rows", "99"], "--rows 99"),
         (["--repeats", "0"], "--repeats 0"),
         (["--weights", "made up"], "'made up'"),
-        (["--weights", "random"], "'7M'"),
+        (["--weights", "random", "--target_model_size", "9M"], "'9M'"),
+        (["--rows", "1,1"], "'1,1'"),
         (["--kernels", "fast"], "'fast'"),
         (["--K", "4"], "'--K'"),
     ],

@@ -1,25 +1,24 @@
-"""record and replay: rounds on a recorded text are those of the live run, exactly at temperature 0
-and in law above.
-"""
+"""python main.py record and replay: whole runs on a tiny pair, and files that cannot be used."""
 
 import dataclasses
 import gzip
-import itertools
 import json
-from collections import defaultdict
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from test_exact import TableModel, chain_rule, law
-from toys import NUMPY, TINY, write_pair
+from toys import TINY, write_pair
 
 import main
 import utils
-from experiments.commands.replay import CoinDrafter, acceptance_of, replay_text
+from experiments.commands import record as recording
 from experiments.data import recordings as logs
-from experiments.data.recordings import probabilities, read_log
-from sampling import Filter, NeuralDrafter, NGramDrafter, speculative
+from experiments.data.lines import Lines
+from experiments.data.recordings import read_log
+from experiments.measuring import replay as replaying
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 PROMPTS = "hello there\nthe the the the\nonce upon\n"
@@ -64,120 +63,6 @@ def replayed(cli, log, *flags):
     return json.loads(done.out, parse_constant=pytest.fail)
 
 
-# ---------------------------------------------------------------- exactness
-
-
-@pytest.mark.parametrize("K", [1, 2, 4, 9, 30])
-@pytest.mark.parametrize("size", ["0.7M", "7M", None])
-def test_greedy_replay_is_the_live_run_round_by_round(pair, recorded, size, K):
-    target = utils.load_model(pair / "7M", NUMPY)
-    draft = size and utils.load_model(pair / size, NUMPY)
-    texts = read_log(recorded(), None).texts
-    assert len(texts) == 3
-    for text in texts:
-        drafters = [
-            NeuralDrafter(draft, Filter(), None) if draft else NGramDrafter(CONFIG.n_vocab)
-            for _ in range(2)
-        ]
-        live = list(
-            speculative(
-                target, drafters[0], text["prompt"], 20, K, Filter(), np.random.default_rng(0)
-            )
-        )[1:]
-        assert replay_text(text, drafters[1], K) == live
-        assert sum((one.tokens for one in live), []) == text["tokens"]
-
-
-@pytest.mark.parametrize("temperature", [0.7, 1.5])
-@pytest.mark.parametrize("K", [1, 3])
-def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(pair, K, temperature):
-    target, ids = utils.load_model(pair / "7M", NUMPY), [5, 6, 5, 6, 5]
-    drafter, filter = NGramDrafter(CONFIG.n_vocab), Filter(temperature, top_k=3)
-    live = list(speculative(target, drafter, ids, 40, K, filter, np.random.default_rng(1)))[1:]
-    text = {"prompt": ids, "tokens": sum((one.tokens for one in live), [])}
-    assert replay_text(text, drafter, K) == live and any(one.accepted for one in live)
-
-
-def structure(rounds):
-    return tuple((tuple(one.tokens), one.drafted, one.accepted) for one in rounds)
-
-
-@pytest.mark.parametrize(
-    "filter", [Filter(1.0), Filter(0.7, top_k=2), Filter(1.0, top_p=0.8)], ids=str
-)
-@pytest.mark.parametrize("K", [1, 2])
-def test_the_law_of_sampled_rounds(monkeypatch, K, filter):
-    """Over all texts and coins, a replay has the rounds of the live loop with the same
-    probabilities: no sampling, 1e-9.
-    """
-    monkeypatch.setattr(logs, "digits", list)
-    target, draft, ids, n = TableModel(1), TableModel(2), [0, 1], 3
-
-    def live():
-        drafter = NeuralDrafter(draft, filter, None)
-        return structure(speculative(target, drafter, ids, n, K, filter, None))
-
-    found = defaultdict(float)
-    for tokens, probability in chain_rule(target, ids, n, filter, lambda generated: False).items():
-        rows = [
-            filter(target.read(ids + list(tokens[:i]), target.new_cache()))[0] for i in range(n)
-        ]
-        text = {"prompt": ids, "tokens": list(tokens), **probabilities(rows, tokens, 2)}
-        accepts, *_ = acceptance_of(draft, text, filter)
-        for coins in itertools.product([False, True], repeat=n):
-            drafter = CoinDrafter(
-                ids + list(tokens), [False] * len(ids) + list(coins), 3, draft.config.n_ctx
-            )
-            odds = np.prod([a if coin else 1 - a for a, coin in zip(accepts, coins)])
-            found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * odds
-    expected = law(live)
-    assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
-    assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
-
-
-@pytest.mark.parametrize("top", [1, 2, 5])
-def test_bounds_of_the_common_mass(monkeypatch, top):
-    """sum(min(p, q)) lies within the bounds, and is known where nothing is left out."""
-    target, draft, ids, filter = (
-        TableModel(3, n_vocab=5),
-        TableModel(4, n_vocab=5),
-        [0, 1],
-        Filter(1.0),
-    )
-    tokens, common = [2, 3, 1], 0
-    rows = [filter(target.read(ids + tokens[:i], target.new_cache()))[0] for i in range(3)]
-    for i, p in enumerate(rows):
-        common += np.minimum(p, filter(draft.read(ids + tokens[:i], draft.new_cache()))[0]).sum()
-    _, (low, high), n = acceptance_of(
-        draft, {"prompt": ids, "tokens": tokens, **probabilities(rows, tokens, top)}, filter
-    )
-    assert n == 3 and low - 1e-5 <= common <= high + 1e-5
-    assert (high - low < 1e-9) == (top == 5)
-
-
-def test_the_end_of_the_drafts_context():
-    """What a live draft with a shorter context drafts, the replay drafts: K, then what fits, then
-    nothing.
-    """
-    draft, ids = TableModel(2, n_ctx=5), [0, 1]
-    text = {
-        "prompt": ids,
-        "tokens": [1] * 6,
-        "p": [1.0] * 6,
-        "top_ids": [[1]] * 6,
-        "top_p": [[1.0]] * 6,
-        "rest": [0.0] * 6,
-    }
-    accepts, _, n = acceptance_of(draft, text, Filter(1.0))
-    assert n == 4 and list(accepts[4:]) == [0, 0] and min(accepts[:4]) > 0
-    drafter = CoinDrafter(ids + [1] * 6, [False] * 8, 3, 5)
-    live = NeuralDrafter(draft, Filter(1.0), np.random.default_rng(0))
-    for end in range(2, 8):
-        assert len(drafter.propose(ids + [1] * (end - 2), 3)[0]) == len(
-            live.propose(ids + [1] * (end - 2), 3)[0]
-        )
-
-
 # ---------------------------------------------------------------- the commands
 
 
@@ -210,25 +95,18 @@ def test_replay_agrees_with_the_benchmark(cli, recorded, temperature):
 
 
 def test_a_projection_is_what_its_model_says(cli, recorded):
-    rows = replayed(
-        cli,
-        recorded(),
-        "--K=2,4",
-        "--draft_cost=0.1",
-        "--verify_cost=1.2,1.4",
-        "--draft_model_size=0.7M",
-    )["rows"]
+    log = recorded()
+    costs = ["--draft_cost=0.1", "--verify_cost=1.2,1.4"]
+    rows = replayed(cli, log, "--K=2,4", *costs, "--draft_model_size=0.7M")["rows"]
     for row, v in zip(rows, (1.2, 1.4)):
         n_rounds = sum(row["accepted_histogram"])
         n_full = n_rounds - 3  # the last round of each of three texts has room for fewer drafts
+        drafting = 0.1 * row["drafted"]
         low, high = n_full * v + 3, n_rounds * v
-        assert (
-            60 / (high + 0.1 * row["drafted"])
-            <= row["projected_speedup"]
-            <= 60 / (low + 0.1 * row["drafted"])
-        )
-    assert all(row["projected_speedup"] is None and "give --costs" in row["withheld"]["projected_speedup"]
-               for row in replayed(cli, recorded(), "--K=2")["rows"])  # fmt: skip
+        assert 60 / (high + drafting) <= row["projected_speedup"] <= 60 / (low + drafting)
+    for row in replayed(cli, log, "--K=2")["rows"]:
+        assert row["projected_speedup"] is None
+        assert "give --costs" in row["withheld"]["projected_speedup"]
 
 
 def test_costs_from_a_benchmark(cli, recorded, tmp_path):
@@ -290,6 +168,74 @@ def test_the_format(recorded, pair, flags):
             assert text["p"][i] == known.get(text["tokens"][i], text["p"][i]) > 0
 
 
+def test_an_interrupted_recording_goes_on(cli, pair, recorded, tmp_path, monkeypatch):
+    """Interrupted in the second text; then the same command writes what it would have written."""
+    whole = recorded("--temperature=1", name="whole.jsonl").read_bytes()
+    out, partial = tmp_path / "log.jsonl", tmp_path / "log.jsonl.partial"
+    arguments = ["--temperature=1", "--out", out]
+    record_text, calls = replaying.record_text, []
+
+    def stops(*arguments):
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        calls.append(arguments)
+        return record_text(*arguments)
+
+    monkeypatch.setattr(recording, "record_text", stops)
+    assert cli("record", *arguments).code == 130 and not out.exists()
+    kept = partial.read_bytes()
+    assert whole.startswith(kept) and kept.count(b"\n") == 2
+    monkeypatch.setattr(recording, "record_text", record_text)
+    done = cli("record", *arguments, "--seed=5")
+    assert done.code == 2 and "other settings" in done.err and partial.read_bytes() == kept
+    (pair / "prompts.txt").write_text(PROMPTS.replace("hello", "goodbye"))
+    done = cli("record", *arguments)
+    (pair / "prompts.txt").write_text(PROMPTS)
+    assert done.code == 2 and "other prompts" in done.err and partial.read_bytes() == kept
+    assert cli("record", *arguments).code == 0
+    assert out.read_bytes() == whole and not partial.exists()
+
+
+def test_a_recording_that_was_killed_leaves_nothing_after_the_next(pair, cli, tmp_path):
+    """Killed while it wrote: the next run of the same command clears what is left."""
+    out = tmp_path / "log.jsonl.gz"
+    arguments = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=20"]
+    arguments += [f"--prompts={pair / 'prompts.txt'}", "--out", str(out)]
+    program = f"""
+import os, signal, main
+from experiments.commands import record
+record_text = record.record_text
+def stops(*arguments):
+    if len(open({f"{out}.partial"!r}).readlines()) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record_text(*arguments)
+record.record_text = stops
+main.main(["record", *{arguments!r}])
+"""
+    root = Path(utils.__file__).resolve().parent
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl.gz.partial"]
+    assert cli("record", "--out", out).code == 0
+    assert [*tmp_path.iterdir()] == [out] and len(read_log(out, None).texts) == 3
+
+
+def test_a_recording_overwrites_nothing(cli, pair, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "hello"}\n')
+    done = cli("record", f"--prompts={path}", "--out", path)
+    assert (done.code, done.out) == (2, "") and "is there already" in done.err
+    assert path.read_text() == '{"text": "hello"}\n' and [*tmp_path.iterdir()] == [path]
+
+
+def test_one_recording_has_one_writer(cli, recorded, tmp_path):
+    out = tmp_path / "log.jsonl"
+    with Lines(out, {"format": "of another run"}):
+        done = cli("record", "--out", out)
+    assert (done.code, done.out) == (2, "") and "being written by another run" in done.err
+    assert done.err.count("\n") == 1
+
+
 # ---------------------------------------------------------------- logs that cannot be used
 
 
@@ -325,6 +271,17 @@ BAD_LOGS = {
     ),
     "foreign with an empty output": (lambda lines: ['{"prompt": "a", "output": ""}'], "line 1"),
     "no JSON": (lambda lines: ["hello"], "line 1"),
+    "brackets": (lambda lines: ["[" * 200_000], "line 1"),
+    "brackets in a text": (lambda lines: [lines[0], "[" * 200_000, *lines[2:]], "truncated"),
+    "NaN": (lambda lines: [lines[0].replace("0.0", "NaN"), *lines[1:]], "line 1"),
+    "settings that are none": (changed(settings="greedy"), "first line"),
+    "a temperature of words": (
+        changed(settings={"temperature": "warm", "top_k": 0, "top_p": 1.0}),
+        "first line",
+    ),
+    "an absurd vocabulary": (changed(n_vocab=10**30), "first line"),
+    "half a vocabulary": (changed(n_vocab=259.5), "first line"),
+    "a target that is none": (changed(target=["7M"]), "first line"),
 }
 
 
@@ -335,6 +292,17 @@ def test_logs_that_cannot_be_used(cli, recorded, name):
     path.write_text("\n".join(change(path.read_text().splitlines())))
     done = cli("replay", "--log", path)
     assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1 and shown in done.err
+
+
+@pytest.mark.parametrize("name, value", [("p", 0), ("p", 2), ("rest", -1), ("top_p", "x")])
+def test_probabilities_that_are_none(cli, recorded, name, value):
+    path = recorded("--temperature=1", name="log.jsonl")
+    lines = path.read_text().splitlines()
+    text = json.loads(lines[1])
+    text[name][0] = value
+    path.write_text("\n".join([lines[0], json.dumps(text), *lines[2:]]))
+    done = cli("replay", "--log", path)
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1 and "line 2" in done.err
 
 
 def test_a_packed_log_that_is_cut(cli, recorded):

@@ -220,14 +220,14 @@ def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
     def time():
-        now[0] += 5  # asked before and after each round
+        now[0] += 5  # asked three times in each round
         return now[0]
 
     monkeypatch.setattr(adaptive.time, "perf_counter", time)
     draft = draft if draft == NGRAM else clocked(draft, 0.1)
     costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter)
     each = 1 if draft == NGRAM else 1.1
-    assert costs == pytest.approx([(6 + K * each) / 6 for K in range(MAX_K + 1)])
+    assert costs == pytest.approx([(11 + K * each) / 11 for K in range(MAX_K + 1)])
 
 
 def test_costs_are_measured_once_for_each_filter():

@@ -3,12 +3,10 @@ does not spoil.
 """
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from test_main import CONFIG, as_json, cli, embedded, pair  # noqa: F401, the fixtures
 
-import main
 from experiments.decoding import batching, session
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
@@ -163,39 +161,3 @@ def test_what_cannot_be_is_one_line(cli, arguments, message):  # noqa: F811
 def test_adaptive_k_leaves_the_greedy_text_as_it_is(as_json):  # noqa: F811
     found = as_json("--K=auto", "--prompt=hello", "--n_tokens_to_generate=40")
     assert found["identical"] and found["settings"]["K"] == "auto"
-
-
-# ---------------------------------------------------------------- throughput
-
-
-@pytest.fixture
-def throughput(pair, capsys):  # noqa: F811
-    def call(*arguments):
-        where = [
-            f"--models_dir={pair}",
-            "--kernels=plain",
-            "--batch_size=1,3",
-            "--n_tokens_to_generate=6",
-            "--repeats=1",
-        ]
-        code = main.main(["throughput", *where, *arguments])
-        return SimpleNamespace(code=code, **dict(zip(("out", "err"), capsys.readouterr())))
-
-    return call
-
-
-def test_throughput_of_both_decoders(throughput):
-    result = json.loads(throughput("--json").out)
-    assert [row["batch_size"] for row in result["rows"]] == [1, 3]
-    assert all(row["autoregressive"] > 0 and row["speculative"] > 0 for row in result["rows"])
-    table = throughput("--synthetic_acceptance=0.8").out
-    assert "checkpoint weights, synthetic acceptance 0.8" in table and len(table.splitlines()) == 6
-
-
-@pytest.mark.parametrize(
-    "flag",
-    ["--batch_size=0", "--batch_size=1,x", "--K=0", "--n_tokens_to_generate=999", "--weights=my"],
-)
-def test_throughput_of_nothing(throughput, flag):
-    done = throughput(flag)
-    assert done.code == 2 and done.err.count("\n") == 1 and flag.partition("=")[0] in done.err

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from test_main import PROMPT, as_json, assert_refused, cli, pair
 
-from experiments.data.printable import printable
+from checkpoints.errors import printable
 from experiments.showing.trace import Trace, in_colour
 from sampling import Round
 from utils import load_encoder

@@ -1,0 +1,240 @@
+"""python main.py advise: which K, what to expect of it, whether speculation pays on this machine,
+and what would help most. How that is found is in experiments/measuring/advice.py.
+"""
+
+import dataclasses
+import json as json_format
+from pathlib import Path
+
+from experiments.cli.validators import (
+    check_choice,
+    check_numbers,
+    parse_filters,
+    parse_K,
+    parse_list,
+    parse_probability,
+)
+from experiments.data.machine import machine
+from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
+from experiments.data.prompts import choose_prompts
+from experiments.decoding.adaptive_k import PAST
+from experiments.decoding.decoders import NGRAM
+from experiments.measuring import advice
+from gpt2 import Model
+from utils import MODELS_DIR, InputError, get_backend
+
+MOST_K = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class AdviseSettings:
+    """What decides an advice. Raises InputError."""
+
+    draft_model_size: str
+    target_model_size: str
+    models_dir: str
+    K: str
+    temperature: float
+    top_k: int
+    top_p: float
+    acceptance: str
+    prompts: str
+    n_prompts: int
+    n_tokens_to_generate: int
+    repeats: int
+    seed: int
+    backend: str
+    kernels: str
+    weights: str
+
+    def __post_init__(self):
+        check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
+        check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
+        check_choice("weights", self.weights, CHECKPOINT, RANDOM)
+        if self.weights == RANDOM and not self.acceptance:
+            raise InputError(
+                "--weights random: random models agree on nothing; give an --acceptance from 0 to 1"
+            )
+
+    def filter(self):
+        (filter,) = parse_filters(str(self.temperature), self.top_k, self.top_p).values()
+        return filter
+
+    def drafts(self):
+        return parse_list("draft_model_size", self.draft_model_size)
+
+    def Ks(self):
+        return parse_K(self.K, MOST_K)
+
+    def stored(self):
+        """Whether the acceptance comes from a results file."""
+        return bool(self.acceptance) and Path(self.acceptance).is_file()
+
+    def given(self):
+        """The acceptance that was given as a number; None where it was not."""
+        return None if self.stored() else parse_probability("acceptance", self.acceptance)
+
+
+def acceptances(settings, pairs, Ks, filter):
+    """{draft: its acceptance}, from where the settings say."""
+    if settings.given() is not None:
+        given = advice.acceptance_of(settings.given(), None, 1, "as given")
+        return dict.fromkeys(pairs.drafts, given)
+    if settings.stored():
+        where = (settings.target_model_size, settings.temperature)
+        path = settings.acceptance
+        return {name: advice.stored_acceptance(path, name, *where) for name in pairs.drafts}
+    n_tokens = settings.n_tokens_to_generate
+    longest = pairs.target.config.n_ctx - n_tokens
+    texts, _ = choose_prompts(settings.prompts, settings.n_prompts, pairs.encoder, longest)
+    K = min(advice.LIVE_K, max(Ks))
+    return {
+        name: advice.live_acceptance(
+            pairs.target, draft, name, K, texts, n_tokens, filter, settings.seed
+        )
+        for name, draft in pairs.drafts.items()
+    }
+
+
+def check_room(settings, pairs, Ks):
+    """Raises InputError for a K that the context of a model has no room for."""
+    models = [pairs.target, *(draft for draft in pairs.drafts.values() if draft != NGRAM)]
+    room = min(model.config.n_ctx for model in models) - PAST
+    if max(Ks) >= room:
+        raise InputError(
+            f"--K {settings.K!r}: expected at most {room - 1}, "
+            f"what the context leaves after {PAST} tokens"
+        )
+
+
+def show_K_table(found):
+    """What to expect of each K."""
+    print(f"  {'K':>4} {'v(K+1)':>7} {'speedup':>8} {'range':>14} {'break-even acceptance':>22}")
+    for row in found["by_K"]:
+        even = "–"
+        if row["break_even_acceptance"] is not None:
+            even = f"{row['break_even_acceptance']:.3f}"
+        low_high = f"{row['low']:.2f} to {row['high']:.2f}"
+        print(f"  {row['K']:>4} {row['verify_cost']:>7.2f}", end=" ")
+        print(f"{row['speedup']:>8.2f} {low_high:>14} {even:>22}")
+
+
+def show_advice(name, target, found):
+    """The advice for people."""
+    a, c, top = found["acceptance"], found["draft_cost"], found["speedup"]
+    share = ""
+    if a["drafting_share"] < 1:
+        share = f", in {a['drafting_share']:.0%} of the rounds"
+    print(f"Draft {name} for target {target}")
+    a_range = f"{a['low']:.3f} to {a['high']:.3f}"
+    c_range = f"{c['low']:.3f} to {c['high']:.3f}"
+    print(f"  acceptance {a['value']:.3f} ({a_range}; {a['source']}){share}")
+    print(f"  a drafted token costs c = {c['value']:.3f} ({c_range}) target passes\n")
+    show_K_table(found)
+    print(f"\n  Does it pay here? {found['pays'].capitalize()}. Best K = {top['K']}:", end=" ")
+    print(f"speedup {top['speedup']:.2f}, between {top['low']:.2f} and {top['high']:.2f};", end=" ")
+    even = top["break_even_acceptance"]
+    if even is None:
+        print("no acceptance would do.")
+    else:
+        print(f"it pays from an acceptance of {even:.3f}, here {a['value']:.3f}.")
+    print("  What would help, most first:")
+    for gain in found["would_help"]:
+        print("    {change:<34} {from_to:<28}".format(**gain), end="")
+        print(f"{top['speedup']:.2f} to {gain['speedup']:.2f} at K = {gain['K']}")
+    if found["shapes"]:
+        print(
+            "  Depth against width (layers x width, random weights): "
+            "the acceptance that gives the same speedup"
+        )
+    for shape in found["shapes"]:
+        least = "none"
+        if shape["needs_acceptance"] is not None:
+            least = f"{shape['needs_acceptance']:.3f}"
+        print(f"    {shape['draft']:<24} {shape['shape']:<12}", end=" ")
+        print(f"c = {shape['draft_cost']:.3f}, acceptance {least}")
+    print()
+
+
+def advise(
+    draft_model_size="0.7M,ngram",
+    target_model_size="7M",
+    models_dir=MODELS_DIR,
+    K="1..10",
+    temperature=0.0,
+    top_k=0,
+    top_p=1.0,
+    acceptance="",
+    prompts="",
+    n_prompts=12,
+    n_tokens_to_generate=60,
+    repeats=9,
+    seed=123,
+    backend="numpy",
+    kernels="auto",
+    weights="checkpoint",
+    json=False,
+):
+    """Say which K to use, what speedup to expect, whether speculation pays on this machine, and
+    what would help most.
+
+    Args:
+        draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
+        target_model_size: a size in models_dir, or a folder
+        models_dir: where the folders of the sizes are
+        K: the draft lengths to choose from: 1..10, or 1,2,4
+        temperature: 0 is greedy decoding
+        top_k: sample from this many of the likeliest tokens; 0 is all
+        top_p: sample from the fewest likeliest tokens that reach this probability
+        acceptance: a number from 0 to 1, or a results file of benchmark or replay; by default a
+            short live run
+        prompts: a file of prompts for the live run (see benchmark), or the built-in ones
+        n_prompts: how many of them; 0 is all
+        n_tokens_to_generate: how many tokens after each prompt
+        repeats: of each timing, five times over
+        seed: of the random numbers
+        backend: numpy or cupy
+        kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
+        weights: checkpoint, or random (sizes 82M to 1558M need no files, a folder only its
+            config.json), which needs --acceptance
+        json: print one JSON object and nothing else
+    """
+    settings = AdviseSettings(
+        draft_model_size=draft_model_size,
+        target_model_size=target_model_size,
+        models_dir=models_dir,
+        K=K,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        acceptance=acceptance,
+        prompts=prompts,
+        n_prompts=n_prompts,
+        n_tokens_to_generate=n_tokens_to_generate,
+        repeats=repeats,
+        seed=seed,
+        backend=backend,
+        kernels=kernels,
+        weights=weights,
+    )
+    filter, drafts, Ks = settings.filter(), settings.drafts(), settings.Ks()
+    settings.given()  # refused before models are loaded
+    arrays = get_backend(backend, kernels)
+    pairs = load_pairs(target_model_size, drafts, models_dir, weights, arrays)
+    check_room(settings, pairs, Ks)
+    found = acceptances(settings, pairs, Ks, filter)
+    result = {"machine": machine(), "settings": dataclasses.asdict(settings), "advice": {}}
+    for name, draft in pairs.drafts.items():
+        costs = advice.measure_costs(pairs.target, draft, filter, Ks, repeats)
+        of_draft = advice.advice_of(found[name], costs)
+        of_draft["shapes"] = []
+        if isinstance(draft, Model):
+            expected = of_draft["speedup"]["speedup"]
+            of_draft["shapes"] = advice.weigh_shapes(
+                pairs.target, draft, arrays, filter, expected, costs, repeats
+            )
+        result["advice"][name] = of_draft
+        if not json:
+            show_advice(name, target_model_size, of_draft)
+    if json:
+        print(json_format.dumps(result))

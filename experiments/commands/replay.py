@@ -1,0 +1,141 @@
+"""python main.py replay: try drafts, and every K, on the texts of a log, without the target that
+wrote them. How that can be exact is in experiments/measuring/replay.py.
+"""
+
+import dataclasses
+import json as json_format
+
+from experiments.cli.validators import check_numbers, parse_K, parse_list
+from experiments.drafting.pairs import load_draft
+from experiments.data.recordings import read_log
+from experiments.decoding.decoders import NGRAM
+from experiments.measuring.latency import Latency
+from experiments.measuring.replay import certainty, replay_draft
+from utils import MODELS_DIR, InputError, find_folder, get_backend, load_encoder
+
+MOST_K = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplaySettings:
+    """What a replay is. Raises InputError."""
+
+    log: str
+    draft_model_size: str
+    models_dir: str
+    K: str
+    costs: str
+    draft_cost: str
+    verify_cost: str
+    tokenizer: str
+    seed: int
+    backend: str
+    kernels: str
+
+    def __post_init__(self):
+        check_numbers(0, seed=self.seed)
+        if not self.log:
+            raise InputError(
+                "--log: expected the file that record wrote, or JSON Lines of prompt and output"
+            )
+
+    def drafts(self):
+        return parse_list("draft_model_size", self.draft_model_size)
+
+    def Ks(self):
+        return parse_K(self.K, MOST_K)
+
+    def cutter(self):
+        """The encoder that cuts a foreign log into tokens."""
+        models = [size for size in self.drafts() if size != NGRAM]
+        size = self.tokenizer or (models[0] if models else "7M")
+        return load_encoder(find_folder(size, self.models_dir))
+
+
+def show_rows(result):
+    """The rows for people."""
+    line = "{:>8} {:>4} {:>11} {:>17} {:>12} {:>18}"
+    print(line.format("draft", "K", "acceptance", "expected", "tokens/pass", "projected speedup"))
+    for row in result["rows"]:
+        rate, expected, speedup = "–", "–", "–"
+        if row["acceptance_rate"] is not None:
+            rate = f"{row['acceptance_rate']:.3f}"
+        if row["expected_acceptance"] is not None:
+            expected = "{:.4f} to {:.4f}".format(*row["expected_acceptance"])
+        if row["projected_speedup"] is not None:
+            speedup = f"{row['projected_speedup']:.2f}"
+        per_pass = f"{row['tokens_per_target_pass']:.2f}"
+        print(line.format(row["draft"], row["K"], rate, expected, per_pass, speedup))
+    reasons = {why for row in result["rows"] for why in row["withheld"].values()}
+    print(f"\n{result['certainty']}")
+    for why in sorted(reasons):
+        print(f"no projected speedup: {why}")
+
+
+def replay(
+    log="",
+    draft_model_size="0.7M,ngram",
+    models_dir=MODELS_DIR,
+    K="1..10",
+    costs="",
+    draft_cost="",
+    verify_cost="",
+    tokenizer="",
+    seed=123,
+    backend="numpy",
+    kernels="auto",
+    json=False,
+):
+    """Put the texts of a log through the speculative loop again, with any draft and every K, and
+    without the target.
+
+    Args:
+        log: what record wrote, or JSON Lines of prompt and output from another program
+        draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
+        models_dir: where the folders of the sizes are
+        K: how many tokens are drafted in a round: 1..10, or 1,2,4
+        costs: a results file of benchmark, for the latency model: its draft and verify costs
+        draft_cost: or: the cost of drafting a token, in target passes
+        verify_cost: with it: the cost of a target pass over K + 1 rows, in passes over one; one
+            number, or one for each K
+        tokenizer: a size or folder whose tokenizer cuts a foreign log; by default the first draft's
+        seed: of the coins, where the log was sampled
+        backend: numpy or cupy
+        kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
+        json: print one JSON object and nothing else
+    """
+    settings = ReplaySettings(
+        log=log,
+        draft_model_size=draft_model_size,
+        models_dir=models_dir,
+        K=K,
+        costs=costs,
+        draft_cost=draft_cost,
+        verify_cost=verify_cost,
+        tokenizer=tokenizer,
+        seed=seed,
+        backend=backend,
+        kernels=kernels,
+    )
+    sizes, Ks = settings.drafts(), settings.Ks()
+    arrays = get_backend(backend, kernels)
+    texts = read_log(log, settings.cutter)
+    latency = Latency(sizes, Ks, texts.target, costs, draft_cost, verify_cost)
+    rows = []
+    for size in sizes:
+        draft = load_draft(size, models_dir, arrays, texts.tokenizer, f"the log {log}")
+        rows += replay_draft(size, draft, texts, Ks, seed, latency)
+    result = {
+        "settings": dataclasses.asdict(settings),
+        "log": {
+            "target": texts.target,
+            "tokenizer": texts.tokenizer,
+            "settings": texts.settings,
+        },
+        "certainty": certainty(texts, sizes),
+        "rows": rows,
+    }
+    if json:
+        print(json_format.dumps(result))
+    else:
+        show_rows(result)

@@ -1,0 +1,125 @@
+"""Results files: what benchmark and replay store, and what other commands read from it."""
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.data.files import check_output, whole
+from experiments.data.reading import parse_json, read_bytes
+from utils import InputError
+
+AUTO = "auto"  # in place of a K
+
+
+def neighbours(out):
+    """The files beside FILE.json that hold the same results: CSV and Markdown."""
+    path = Path(out)
+    return path.with_suffix(".csv"), path.with_suffix(".md")
+
+
+def check_results_output(out):
+    """Raises InputError unless FILE.json and its neighbours can be written and are not there."""
+    check_output("out", out, (".json",), new=True)
+    for path in neighbours(out):
+        check_output("out", path, (path.suffix,), new=True)
+
+
+def as_cell(value):
+    """A value of a row, as CSV has it: lists and objects are JSON."""
+    return json.dumps(value) if isinstance(value, (list, dict)) else value
+
+
+def write_results(result, table, out):
+    """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table."""
+    path_csv, path_md = neighbours(out)
+    with whole(out) as part:
+        part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    with whole(path_csv) as part, part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, result["rows"][0].keys())
+        writer.writeheader()
+        for row in result["rows"]:
+            writer.writerow({name: as_cell(value) for name, value in row.items()})
+    with whole(path_md) as part:
+        part.write_text(table, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    """What other commands use of a row; None where the file does not say."""
+
+    draft: str
+    target: str | None
+    K: int | str
+    temperature: float | None = None
+    draft_cost: float | None = None
+    verify_cost: float | None = None
+    acceptance_rate: float | None = None
+    acceptance_interval: list | None = None
+    drafted: int | None = None
+    n_rounds: int | None = None
+
+
+# of the numbers that a row may have: the least and the largest that make sense
+LIMITS = {
+    "temperature": (0, 1e9),
+    "draft_cost": (0, 1e6),
+    "verify_cost": (1e-6, 1e6),
+    "acceptance_rate": (0, 1),
+    "drafted": (0, 1e12),
+}
+
+
+def is_number(value, least=0, most=1e9):
+    return type(value) in (int, float) and least <= value <= most
+
+
+def is_list(value, most=1e9):
+    return isinstance(value, list) and all(is_number(one, most=most) for one in value)
+
+
+def stored_row(row):
+    """The StoredRow of a JSON object. Raises ValueError for values that no row has."""
+    if not isinstance(row, dict) or not isinstance(row.get("draft"), str):
+        raise ValueError("has no draft")
+    if not isinstance(row.get("target", 0), str | None):
+        raise ValueError("has no target")
+    K = row.get("K")
+    if K != AUTO and not (type(K) is int and K >= 1):
+        raise ValueError("has no K")
+    for name, limits in LIMITS.items():
+        if row.get(name) is not None and not is_number(row[name], *limits):
+            raise ValueError(f"has a {name} that makes no sense")
+    intervals = row.get("intervals", {})
+    if not isinstance(intervals, dict):
+        raise ValueError("has intervals that make no sense")
+    interval = intervals.get("acceptance_rate")
+    if interval is not None and not (is_list(interval, most=1) and len(interval) == 2):
+        raise ValueError("has intervals that make no sense")
+    histogram = row.get("accepted_histogram")
+    if histogram is not None and not (is_list(histogram) and sum(histogram) > 0):
+        raise ValueError("has an accepted_histogram that makes no sense")
+    return StoredRow(
+        row["draft"],
+        row["target"],
+        K,
+        **{name: row.get(name) for name in LIMITS},
+        acceptance_interval=interval,
+        n_rounds=sum(histogram) if histogram else None,
+    )
+
+
+def read_rows(path):
+    """The rows of a results file of benchmark or replay. Raises InputError."""
+    result = parse_json(read_bytes(path), path)
+    rows = result.get("rows") if isinstance(result, dict) else None
+    expected = "expected a results file of benchmark or replay"
+    if not isinstance(rows, list):
+        raise InputError(f"{path}: has no rows; {expected}")
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(stored_row(row))
+        except ValueError as error:
+            raise InputError(f"{path}: row {number} {error}; {expected}") from None
+    return found

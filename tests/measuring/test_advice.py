@@ -1,0 +1,137 @@
+"""Advice: with costs made up, it is the theory's; with rounds timed, it holds together."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+from toys import TINY, tiny_model
+
+from experiments.decoding.decoders import NGRAM
+from experiments.measuring import advice, theory
+from experiments.measuring.advice import RoundCost
+from gpt2 import Config
+from sampling import Filter
+
+CONFIG = dataclasses.replace(TINY, n_ctx=96)
+C, V = 0.1, {1: 1.05, 2: 1.1, 3: 1.2, 4: 1.6}  # of the made-up machine
+WHOLE = {K: K * C + v for K, v in V.items()}
+
+
+def exactly(value):
+    return {"value": value, "low": value, "high": value}
+
+
+COSTS = {K: RoundCost(exactly(C), exactly(v)) for K, v in V.items()}
+
+
+class MadeUpTimer:
+    """Rounds of a machine on which a target pass takes 1 s, and a draft's C for each of its layers'
+    weights.
+    """
+
+    def __init__(self, target, draft, filter, most_K):
+        self.draft_seconds = C * draft.config.n_layer * draft.config.n_embd / 32
+
+    def timed(self, K):
+        return K * self.draft_seconds, K * self.draft_seconds + (V[K] if K else 1.0)
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """(target, draft) on the made-up machine."""
+    monkeypatch.setattr(advice, "RoundTimer", MadeUpTimer)
+    monkeypatch.setattr(
+        advice, "random_model", lambda config, arrays: SimpleNamespace(config=config)
+    )
+    return SimpleNamespace(config=CONFIG), SimpleNamespace(config=CONFIG)
+
+
+def test_the_advice_is_the_theorys(made_up):
+    costs = advice.measure_costs(*made_up, Filter(), [*V], 1)
+    assert advice.whole_costs(costs) == pytest.approx(WHOLE)
+    for K, cost in costs.items():
+        assert [*cost.draft.values()] == pytest.approx([C] * 3)
+        assert [*cost.verify.values()] == pytest.approx([V[K]] * 3)
+    found = advice.advice_of(advice.acceptance_of(0.8, (0.75, 0.85), 1, "given"), COSTS)
+    speedups = {K: theory.speedup(0.8, K, C, V[K]) for K in V}
+    assert found["best_K"] == max(speedups, key=speedups.get) == 3
+    assert found["draft_cost"] == exactly(C)
+    for row in found["by_K"]:
+        K = row["K"]
+        assert (row["draft_cost"], row["verify_cost"]) == (C, V[K])
+        assert row["speedup"] == speedups[K]
+        assert row["low"] == theory.speedup(0.75, K, C, V[K]) < row["speedup"] < row["high"]
+        even = row["break_even_acceptance"]
+        assert theory.speedup(even, K, C, V[K]) == pytest.approx(1)
+    assert found["pays"] == "yes"
+    changes = {gain["change"].split()[1] for gain in found["would_help"]}
+    assert changes == {"draft", "verify"}
+    gains = {gain["change"]: gain["speedup"] for gain in found["would_help"]}
+    half = {K: K * C / 2 + v for K, v in V.items()}
+    assert gains["a draft at half its cost"] == pytest.approx(theory.best(0.8, half)[1])
+    assert gains["a draft with half the rejections"] == pytest.approx(theory.best(0.9, WHOLE)[1])
+    values = list(gains.values())
+    assert values == sorted(values, reverse=True) and min(values) > speedups[3]
+
+
+@pytest.mark.parametrize(
+    "a, verdict", [(0.2, "no"), (0.8, "yes"), ((0.1, 0.3, 0.5), "too close to tell")]
+)
+def test_whether_it_pays(a, verdict):
+    low, value, high = a if isinstance(a, tuple) else (a, a, a)
+    costs = {2: RoundCost(exactly(0.3), exactly(1.1))}
+    found = advice.advice_of(advice.acceptance_of(value, (low, high), 1, ""), costs)
+    assert found["pays"] == verdict
+
+
+def test_depth_against_width(made_up):
+    """On the made-up machine cost is layers times width, so the wider half is dearer than the plain
+    one.
+    """
+    expected = theory.best(0.8, WHOLE)[1]
+    found = advice.weigh_shapes(*made_up, None, Filter(), expected, COSTS, 1)
+    shapes = {shape["draft"]: shape for shape in found}
+    needs = {name: shape["needs_acceptance"] for name, shape in shapes.items()}
+    assert needs["as it is"] == pytest.approx(0.8)
+    assert [shape["shape"] for shape in shapes.values()] == ["2 x 16", "1 x 16", "2 x 8", "1 x 22"]
+    for shape in shapes.values():
+        costs = {K: K * shape["draft_cost"] + v for K, v in V.items()}
+        assert theory.best(shape["needs_acceptance"], costs)[1] == pytest.approx(expected)
+    assert needs["half the layers"] < needs["half the layers, wider"] < 0.8
+
+
+def test_shapes_that_cannot_be_are_left_out():
+    assert [*advice.draft_shapes(Config(9, 9, 12, 12, 1))] == []
+    shapes = advice.draft_shapes(Config(9, 9, 84, 12, 6)).values()
+    assert all(shape.n_embd % shape.n_head == 0 for shape in shapes)
+
+
+@pytest.mark.parametrize("is_model", [True, False])
+def test_whole_rounds_are_timed(is_model):
+    """A round reads K + 1 rows with the target and, with a model, K times one with the draft, after
+    a text that stays as it is.
+    """
+    target, draft = tiny_model(1, CONFIG), tiny_model(2, CONFIG) if is_model else NGRAM
+    reads = []
+
+    class Noting:
+        def __init__(self, name, model):
+            self.name, self.model, self.config = name, model, model.config
+            self.new_cache = model.new_cache
+
+        def read(self, ids, cache, n_last=1):
+            reads.append((self.name, len(ids), n_last))
+            return self.model.read(ids, cache, n_last)
+
+    timer = advice.RoundTimer(
+        Noting("target", target), Noting("draft", draft) if is_model else NGRAM, Filter(), 4
+    )
+    n = len(timer.ids)
+    for K in (0, 1, 4):
+        reads.clear()
+        drafting, whole = timer.run(K)
+        assert 0 <= drafting <= whole
+        drafts = [("draft", n + i, 1) for i in range(K)] if is_model else []
+        assert reads == [*drafts, ("target", n + K, K + 1)]
+    costs = advice.measure_costs(target, draft, Filter(), [1, 2], 1, n_blocks=1)
+    assert all(cost.whole(K) > 0 for K, cost in costs.items())
