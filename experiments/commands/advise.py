@@ -15,10 +15,10 @@ from experiments.cli.validators import (
     parse_probability,
 )
 from experiments.data.machine import machine
-from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
 from experiments.data.prompts import choose_prompts
 from experiments.decoding.adaptive_k import PAST
 from experiments.decoding.decoders import NGRAM
+from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
 from experiments.measuring import advice
 from gpt2 import Model
 from utils import MODELS_DIR, InputError, get_backend

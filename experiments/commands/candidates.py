@@ -7,8 +7,8 @@ from tqdm import tqdm
 
 from experiments.candidates import measured, tree
 from experiments.cli.validators import check_numbers
-from experiments.measuring.passes import medians, passes
 from experiments.data.prompts import choose_prompts
+from experiments.measuring.passes import medians, passes
 from sampling import Filter
 from utils import MODELS_DIR, InputError, get_backend, load_pair
 

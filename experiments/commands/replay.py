@@ -6,9 +6,9 @@ import dataclasses
 import json as json_format
 
 from experiments.cli.validators import check_numbers, parse_K, parse_list
-from experiments.drafting.pairs import load_draft
 from experiments.data.recordings import read_log
 from experiments.decoding.decoders import NGRAM
+from experiments.drafting.pairs import load_draft
 from experiments.measuring.latency import Latency
 from experiments.measuring.replay import certainty, replay_draft
 from utils import MODELS_DIR, InputError, find_folder, get_backend, load_encoder

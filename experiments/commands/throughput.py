@@ -12,8 +12,8 @@ import json as json_format
 
 from experiments.cli.validators import check_choice, check_numbers, parse_list, parse_probability
 from experiments.data.machine import machine
-from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
 from experiments.decoding.batching import check_batch_size, require_memory
+from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
 from experiments.measuring.runner import N_PROMPT, batch_speeds
 from utils import MODELS_DIR, InputError, get_backend, kernels_of
 

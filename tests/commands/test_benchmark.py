@@ -13,10 +13,12 @@ from toys import TINY, write_pair
 import main
 from experiments.cli.validators import parse_K
 from experiments.data.lines import Lines
+from experiments.decoding import decoders
 from experiments.decoding.timing import clocked
 from experiments.measuring import runner
 from experiments.showing import plots
 from experiments.showing.tables import markdown
+from sampling import speculative
 from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
@@ -246,7 +248,10 @@ def test_token_counts_that_differ_are_noticed(cli, monkeypatch):
 
 
 def test_a_wrong_greedy_text_is_called_a_bug(cli, monkeypatch):
-    monkeypatch.setattr("sampling.verify", lambda draft, q, p, rng: (0, 9))
+    def wrong(*arguments, rule=None, **named):
+        return speculative(*arguments, rule=lambda draft, q, p, rng: (0, 9), **named)
+
+    monkeypatch.setattr(decoders, "speculative", wrong)
     for one in json.loads(cli("--json", "--temperature=0").out)["rows"]:
         assert one["speedup_time"] is None and "a bug" in one["withheld"]["speedup_time"]
 
