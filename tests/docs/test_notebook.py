@@ -14,21 +14,29 @@ import sampling
 
 ROOT = Path(sampling.__file__).resolve().parent
 FILE = ROOT / "docs" / "walkthrough.ipynb"
-CODE = [
-    cell
-    for cell in json.loads(FILE.read_text(encoding="utf-8"))["cells"]
-    if cell["cell_type"] == "code"
-]
+CELLS = json.loads(FILE.read_text(encoding="utf-8"))["cells"]
+CODE = [cell for cell in CELLS if cell["cell_type"] == "code"]
 SOURCES = ["".join(cell["source"]) for cell in CODE]
 
 
 def test_was_run_once_from_top_to_bottom():
     assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
     for cell in CODE:
-        assert cell["outputs"] and all(
-            output["output_type"] == "stream" for output in cell["outputs"]
-        )
-        assert all(output["name"] == "stdout" for output in cell["outputs"])
+        assert cell["outputs"]
+        for output in cell["outputs"]:
+            if output["output_type"] == "display_data":
+                assert "image/png" in output["data"]
+            else:
+                assert (output["output_type"], output["name"]) == ("stream", "stdout")
+
+
+def test_has_plots_and_tasks_with_answers():
+    kinds = [output["output_type"] for cell in CODE for output in cell["outputs"]]
+    assert kinds.count("display_data") >= 3
+    prose = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown"]
+    tasks = sum(text.count("**Task.**") for text in prose)
+    answers = sum(text.count("<details><summary>Answer</summary>") for text in prose)
+    assert tasks == answers == sum(text.count("</details>") for text in prose) >= 4
 
 
 def test_copies_nothing():
@@ -44,6 +52,7 @@ def test_runs_from_top_to_bottom():
     """
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     import nbformat
 
     notebook = nbformat.read(FILE, as_version=4)
