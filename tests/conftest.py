@@ -7,3 +7,5 @@ import os
 import backends.blas  # noqa: F401
 
 os.environ["HF_HUB_CACHE"] = os.devnull
+
+from command_line import as_json, cli, pair  # noqa: E402, F401, the fixtures of all tests

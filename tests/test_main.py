@@ -15,13 +15,27 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
+from command_line import (
+    COMMAND,
+    CONFIG,
+    END,
+    ENVIRONMENT,
+    PROMPT,
+    ROOT,
+    TIMES,
+    assert_refused,
+    embedded,
+    likely,
+    process,
+    shell,
+    text_of,
+    timeless,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint
+from toys import random_tensors, write_checkpoint
 
 import main
 import sampling
@@ -30,155 +44,11 @@ from experiments.cli.flags import flags_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-ROOT = Path(main.__file__).resolve().parent
-COMMAND = [sys.executable, str(ROOT / "main.py")]
-ENVIRONMENT = {
-    name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "GPT2"))
-}
-END = 258  # <|endoftext|> of tiny_vocabulary
-CONFIG = dataclasses.replace(TINY, n_ctx=64)
 FLAGS = [*flags_of(main.generate)]
 SWITCHES = [
     name for name, flag in flags_of(main.generate).items() if isinstance(flag.default, bool)
 ]
-PROMPT = "hello there"  # 9 tokens
-TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
-
-embedded = pytest.mark.skipif(
-    not all((ROOT / "models" / size / "model.safetensors").is_file() for size in ("7M", "0.7M")),
-    reason="the embedded pair of models is not there",
-)
-
-
-# ---------------------------------------------------------------- a tiny pair, and two ways to call
-
-
-def likely(tensors, tokens):
-    """The tensors, with the logits of these tokens raised by about 12."""
-    tensors["wte.weight"][tokens, 0] += 2
-    tensors["ln_f.bias"][0] = 6
-    return tensors
-
-
-def tensors_of(seed, letters=True):
-    """Random weights of the order of a trained model's; with `letters`, they write lower case and
-    spaces.
-    """
-    tensors = {name: 3 * tensor for name, tensor in random_tensors(CONFIG, seed).items()}
-    ids = [
-        i
-        for symbol, i in tiny_vocabulary()[0].items()
-        if set(symbol) <= set("abcdefghijklmnopqrstuvwxyzĠ")
-    ]
-    return likely(tensors, ids) if letters else tensors
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    """A models folder: 7M, a draft 0.7M that often agrees with it, and what else the tests need."""
-    folder = tmp_path_factory.mktemp("models")
-    target, noise = tensors_of(1), random_tensors(CONFIG, 2)
-    write_checkpoint(folder / "7M", CONFIG, target)
-    write_checkpoint(folder / "0.7M", CONFIG, {name: target[name] + noise[name] for name in target})
-    # its text is hardly ever UTF-8
-    write_checkpoint(folder / "bytes", CONFIG, tensors_of(3, letters=False))
-    write_checkpoint(folder / "ends", CONFIG, likely(tensors_of(4, letters=False), [END]))
-    # all logits are 0: any token is as good as any other
-    flat = {"wte.weight": np.zeros_like(target["wte.weight"])}
-    write_checkpoint(folder / "flat", CONFIG, target | flat)
-    write_checkpoint(folder / "no weights", CONFIG).joinpath("model.safetensors").unlink()
-    # finite weights whose products are not
-    huge = {"ln_f.bias": np.full_like(target["ln_f.bias"], 3e38)}
-    write_checkpoint(folder / "huge", CONFIG, target | huge)
-    for name, change in (("other words", {"a": 65, "b": 64}), ("more words", {"ab": 259})):
-        n_vocab = 259 + (name == "more words")
-        path = (
-            write_checkpoint(folder / name, dataclasses.replace(CONFIG, n_vocab=n_vocab))
-            / "vocab.json"
-        )
-        vocabulary = json.loads(path.read_text())
-        assert vocabulary["a"] == 64 and vocabulary["b"] == 65
-        path.write_text(json.dumps(vocabulary | change))
-    # more tokens than its vocabulary
-    write_checkpoint(folder / "wide", dataclasses.replace(CONFIG, n_vocab=260))
-    return folder
-
-
-@pytest.fixture
-def cli(pair, capsys):
-    """A function (*arguments) -> code, out, err: main.main in this process, with the tiny pair.
-
-    Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not
-    always the same.
-    """
-
-    def call(*arguments, models_dir=pair, command=()):
-        capsys.readouterr()
-        try:
-            code = main.main(
-                [*command, f"--models_dir={models_dir}", "--kernels=plain", *map(str, arguments)]
-            )
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return call
-
-
-@pytest.fixture
-def as_json(cli):
-    """A function (*arguments) -> the JSON object that one run prints."""
-
-    def call(*arguments, note="", **more):
-        done = cli("--json", *arguments, **more)
-        assert done.code == 0 and done.out.count("\n") == 1 and done.out.endswith("\n")
-        assert bool(note) == bool(done.err) and note in done.err
-        return json.loads(done.out, parse_constant=pytest.fail)  # NaN and Infinity are not JSON
-
-    return call
-
-
-def process(pair, *arguments, environment=(), **options):
-    """main.py in a process of its own: the finished process, its output as bytes."""
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | options
-    command = [*COMMAND, "--models_dir", str(pair), *arguments]
-    return subprocess.run(command, env=ENVIRONMENT | dict(environment), **options)
-
-
-def shell(line, pair, *arguments):
-    """A line of bash in which "$0" "$@" is main.py with these arguments: the finished process."""
-    command = ["bash", "-c", line, *COMMAND, f"--models_dir={pair}", *arguments]
-    return subprocess.run(command, input=b"", capture_output=True, timeout=120, env=ENVIRONMENT)
-
-
-def text_of(pair, ids):
-    return utils.load_encoder(pair / "7M").decode(ids)
-
-
-def timeless(result):
-    """A JSON object without its times."""
-    return {
-        name: {n: v for n, v in value.items() if n not in TIMES}
-        if isinstance(value, dict)
-        else value
-        for name, value in result.items()
-        if name != "speedup"
-    }
-
-
-def assert_refused(done, *fragments):
-    """Exit code 2 and one line on stderr that has these fragments and says what to do; nothing on
-    stdout.
-    """
-    assert (done.code, done.out) == (2, "")
-    assert done.err.count("\n") == 1 and done.err.endswith("\n")
-    assert "Traceback" not in done.err
-    for fragment in fragments:
-        assert fragment in done.err
-    assert re.search(r"\b(expected|give|use|try|needs|cannot pair|shorten|convert)\b", done.err)
-
 
 # ---------------------------------------------------------------- what a run prints
 
@@ -409,7 +279,8 @@ def test_a_number_may_be_huge(as_json, flag):
 
 @pytest.mark.parametrize("target, verdict", [("7M", "bug"), ("flat", "tie")])
 def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, target, verdict):
-    monkeypatch.setattr(sampling, "verify", lambda draft, q, p, rng: (0, 9))
+    wrong = lambda draft, q, p, rng: (0, 9)
+    monkeypatch.setattr(sampling.verify, "__code__", wrong.__code__)
     arguments = ["--target_model_size", target, "--n_tokens_to_generate", 5]
     result, done = as_json(*arguments), cli(*arguments)
     assert result["identical"] is False and result["difference"]["position"] == 0

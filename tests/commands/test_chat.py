@@ -2,8 +2,6 @@
 sense.
 """
 
-# ruff: noqa: F401, F811 (fixtures)
-
 import io
 import os
 import re
@@ -13,7 +11,7 @@ import sys
 import time
 
 import pytest
-from test_main import COMMAND, ENVIRONMENT, PROMPT, as_json, cli, pair
+from command_line import COMMAND, ENVIRONMENT, PROMPT
 
 import main
 from experiments.commands import chat as console

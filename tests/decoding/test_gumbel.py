@@ -7,21 +7,19 @@ noise that is independent from position to position the law of the whole text is
 (every possible noise of a two-token vocabulary, enumerated).
 """
 
-# ruff: noqa: F401, F811 (fixtures)
-
 import itertools
 from collections import defaultdict
 
 import numpy as np
 import pytest
+from command_line import PROMPT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_exact import FILTERS, TableModel, assert_same_law, at_eos, chain_rule, never, tokens_of
-from test_main import PROMPT, as_json, cli, pair
 from toys import tiny_model
 
 from experiments.decoding import gumbel as coupling
-from experiments.decoding.decoders import NGRAM, decode
+from experiments.decoding.decoders import decode
 from experiments.decoding.gumbel import Noisy, noise
 from experiments.decoding.metrics import compare
 from experiments.decoding.recorder import Watch

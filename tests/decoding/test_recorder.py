@@ -1,24 +1,16 @@
 """Watching a speculative run: the notes are the numbers of the loop."""
 
-# ruff: noqa: F401, F811 (fixtures)
-
-import io
-import re
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_exact import FILTERS, TableModel, at_eos, never, tokens_of
-from test_main import PROMPT, as_json, assert_refused, cli, pair
 
 import sampling
 from experiments.decoding.decoders import NGRAM, decode
 from experiments.decoding.recorder import Watch, likeliest
-from sampling import Round
-from utils import load_encoder
 
 
 def watched(target, draft, ids, n_tokens, K, filter, seed, ended=never, coupled=False):

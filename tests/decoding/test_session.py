@@ -5,7 +5,6 @@ does not spoil.
 import json
 
 import pytest
-from test_main import CONFIG, as_json, cli, embedded, pair  # noqa: F401, the fixtures
 
 from experiments.decoding import batching, session
 
@@ -51,7 +50,7 @@ KINDS = [
     "kind",
     [*KINDS, ["--mode=speculative", "--temperature=0.7", "--draft_confidence=0.1", "--top_p=0.9"]],
 )
-def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):  # noqa: F811
+def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):
     done = cli("--json", "--prompts", file, *SHORT, "--seed=5", *kind)
     assert done.code == 0
     for i, (found, text) in enumerate(zip(lines_of(done.out), TEXTS, strict=True)):
@@ -59,7 +58,7 @@ def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):  # noqa: F8
         assert timeless(found) == timeless(alone)
 
 
-def test_a_prompt_given_again_is_another(cli):  # noqa: F811
+def test_a_prompt_given_again_is_another(cli):
     done = cli(
         "--json",
         "--prompt=hello",
@@ -78,7 +77,7 @@ def test_a_prompt_given_again_is_another(cli):  # noqa: F811
     assert first["autoregressive"]["text"] != third["autoregressive"]["text"]  # another seed
 
 
-def test_blocks_for_people_and_the_speed_of_all(cli, file):  # noqa: F811
+def test_blocks_for_people_and_the_speed_of_all(cli, file):
     done = cli("--prompts", file, *SHORT)
     assert done.code == 0 and "Prompt 7 of 7\n-------------\n" in done.out
     assert (
@@ -88,7 +87,7 @@ def test_blocks_for_people_and_the_speed_of_all(cli, file):  # noqa: F811
     assert "\nAutoregressive, 3 prompts at a time: 84 tokens in " in done.out
 
 
-def test_at_most_batch_size_texts_share_a_pass(cli, file, monkeypatch):  # noqa: F811
+def test_at_most_batch_size_texts_share_a_pass(cli, file, monkeypatch):
     shared, serve = [], batching.serve
     monkeypatch.setattr(
         batching, "serve", lambda requests: shared.append(len(requests)) or serve(requests)
@@ -100,7 +99,7 @@ def test_at_most_batch_size_texts_share_a_pass(cli, file, monkeypatch):  # noqa:
 # ---------------------------------------------------------------- a file of results
 
 
-def test_an_interrupted_run_goes_on(cli, file, tmp_path, monkeypatch):  # noqa: F811
+def test_an_interrupted_run_goes_on(cli, file, tmp_path, monkeypatch):
     """Cut in the middle of a line after two whole ones: those stay as they are, the others follow."""
     out = tmp_path / "found.jsonl"
     assert cli("--prompts", file, "--out", out, *SHORT).code == 0
@@ -122,7 +121,7 @@ def test_an_interrupted_run_goes_on(cli, file, tmp_path, monkeypatch):  # noqa: 
     ]
 
 
-def test_what_is_there_is_not_lost(cli, file, tmp_path):  # noqa: F811
+def test_what_is_there_is_not_lost(cli, file, tmp_path):
     out, partial = tmp_path / "found.jsonl", tmp_path / "found.jsonl.partial"
     assert cli("--prompts", file, "--out", out, *SHORT).code == 0
     before = out.read_text()
@@ -153,11 +152,11 @@ def test_what_is_there_is_not_lost(cli, file, tmp_path):  # noqa: F811
         (["--prompt=a", "--prompt=" + "long " * 99], "tokens: expected at most 63"),
     ],
 )
-def test_what_cannot_be_is_one_line(cli, arguments, message):  # noqa: F811
+def test_what_cannot_be_is_one_line(cli, arguments, message):
     done = cli(*arguments)
     assert done.code == 2 and done.out == "" and done.err.count("\n") == 1 and message in done.err
 
 
-def test_adaptive_k_leaves_the_greedy_text_as_it_is(as_json):  # noqa: F811
+def test_adaptive_k_leaves_the_greedy_text_as_it_is(as_json):
     found = as_json("--K=auto", "--prompt=hello", "--n_tokens_to_generate=40")
     assert found["identical"] and found["settings"]["K"] == "auto"

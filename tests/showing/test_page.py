@@ -2,8 +2,6 @@
 browser.
 """
 
-# ruff: noqa: F401, F811 (fixtures)
-
 import json
 import os
 import re
@@ -11,7 +9,7 @@ import shlex
 import shutil
 
 import pytest
-from test_main import PROMPT, ROOT, as_json, assert_refused, cli, embedded, pair
+from command_line import PROMPT, ROOT, assert_refused, embedded
 
 import main
 from experiments.data.files import whole

@@ -1,13 +1,11 @@
 """The trace in the terminal: the text of the run, round by round, in marks and colours."""
 
-# ruff: noqa: F401, F811 (fixtures)
-
 import io
 import re
 from types import SimpleNamespace
 
 import pytest
-from test_main import PROMPT, as_json, assert_refused, cli, pair
+from command_line import PROMPT, assert_refused
 
 from checkpoints.errors import printable
 from experiments.showing.trace import Trace, in_colour

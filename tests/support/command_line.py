@@ -1,0 +1,166 @@
+"""Calling main.py: a tiny pair of models, the fixtures that run it in this process, and ways to run
+it in a process of its own.
+
+tests/conftest.py gives the fixtures `pair`, `cli` and `as_json` to all tests.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint
+
+import main
+import utils
+
+ROOT = Path(main.__file__).resolve().parent
+COMMAND = [sys.executable, str(ROOT / "main.py")]
+ENVIRONMENT = {
+    name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "GPT2"))
+}
+END = 258  # <|endoftext|> of tiny_vocabulary
+CONFIG = dataclasses.replace(TINY, n_ctx=64)
+PROMPT = "hello there"  # 9 tokens
+TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
+
+embedded = pytest.mark.skipif(
+    not all((ROOT / "models" / size / "model.safetensors").is_file() for size in ("7M", "0.7M")),
+    reason="the embedded pair of models is not there",
+)
+
+
+def likely(tensors, tokens):
+    """The tensors, with the logits of these tokens raised by about 12."""
+    tensors["wte.weight"][tokens, 0] += 2
+    tensors["ln_f.bias"][0] = 6
+    return tensors
+
+
+def tensors_of(seed, letters=True):
+    """Random weights of the order of a trained model's; with `letters`, they write lower case and
+    spaces.
+    """
+    tensors = {name: 3 * tensor for name, tensor in random_tensors(CONFIG, seed).items()}
+    ids = [
+        i
+        for symbol, i in tiny_vocabulary()[0].items()
+        if set(symbol) <= set("abcdefghijklmnopqrstuvwxyzĠ")
+    ]
+    return likely(tensors, ids) if letters else tensors
+
+
+def edit_vocabulary(folder, change):
+    path = folder / "vocab.json"
+    vocabulary = json.loads(path.read_text())
+    assert vocabulary["a"] == 64 and vocabulary["b"] == 65
+    path.write_text(json.dumps(vocabulary | change))
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    """A models folder: 7M, a draft 0.7M that often agrees with it, and what else the tests need."""
+    folder = tmp_path_factory.mktemp("models")
+    target, noise = tensors_of(1), random_tensors(CONFIG, 2)
+    write_checkpoint(folder / "7M", CONFIG, target)
+    write_checkpoint(folder / "0.7M", CONFIG, {name: target[name] + noise[name] for name in target})
+    # its text is hardly ever UTF-8
+    write_checkpoint(folder / "bytes", CONFIG, tensors_of(3, letters=False))
+    write_checkpoint(folder / "ends", CONFIG, likely(tensors_of(4, letters=False), [END]))
+    # all logits are 0: any token is as good as any other
+    flat = {"wte.weight": np.zeros_like(target["wte.weight"])}
+    write_checkpoint(folder / "flat", CONFIG, target | flat)
+    write_checkpoint(folder / "no weights", CONFIG).joinpath("model.safetensors").unlink()
+    # finite weights whose products are not
+    huge = {"ln_f.bias": np.full_like(target["ln_f.bias"], 3e38)}
+    write_checkpoint(folder / "huge", CONFIG, target | huge)
+    swapped = write_checkpoint(folder / "other words", CONFIG)
+    edit_vocabulary(swapped, {"a": 65, "b": 64})
+    longer = write_checkpoint(folder / "more words", dataclasses.replace(CONFIG, n_vocab=260))
+    edit_vocabulary(longer, {"ab": 259})
+    with longer.joinpath("merges.txt").open("a") as merges:
+        merges.write("a b\n")
+    # more tokens than its vocabulary
+    write_checkpoint(folder / "wide", dataclasses.replace(CONFIG, n_vocab=260))
+    return folder
+
+
+@pytest.fixture
+def cli(pair, capsys):
+    """A function (*arguments) -> code, out, err: main.main in this process, with the tiny pair.
+
+    Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not
+    always the same.
+    """
+
+    def call(*arguments, models_dir=pair, command=()):
+        capsys.readouterr()
+        try:
+            code = main.main(
+                [*command, f"--models_dir={models_dir}", "--kernels=plain", *map(str, arguments)]
+            )
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return call
+
+
+@pytest.fixture
+def as_json(cli):
+    """A function (*arguments) -> the JSON object that one run prints."""
+
+    def call(*arguments, note="", **more):
+        done = cli("--json", *arguments, **more)
+        assert done.code == 0 and done.out.count("\n") == 1 and done.out.endswith("\n")
+        assert bool(note) == bool(done.err) and note in done.err
+        return json.loads(done.out, parse_constant=pytest.fail)  # NaN and Infinity are not JSON
+
+    return call
+
+
+def process(pair, *arguments, environment=(), **options):
+    """main.py in a process of its own: the finished process, its output as bytes."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | options
+    command = [*COMMAND, "--models_dir", str(pair), *arguments]
+    return subprocess.run(command, env=ENVIRONMENT | dict(environment), **options)
+
+
+def shell(line, pair, *arguments):
+    """A line of bash in which "$0" "$@" is main.py with these arguments: the finished process."""
+    command = ["bash", "-c", line, *COMMAND, f"--models_dir={pair}", *arguments]
+    return subprocess.run(command, input=b"", capture_output=True, timeout=120, env=ENVIRONMENT)
+
+
+def text_of(pair, ids):
+    return utils.load_encoder(pair / "7M").decode(ids)
+
+
+def timeless(result):
+    """A JSON object without its times."""
+    return {
+        name: {n: v for n, v in value.items() if n not in TIMES}
+        if isinstance(value, dict)
+        else value
+        for name, value in result.items()
+        if name != "speedup"
+    }
+
+
+def assert_refused(done, *fragments):
+    """Exit code 2 and one line on stderr that has these fragments and says what to do; nothing on
+    stdout.
+    """
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1 and done.err.endswith("\n")
+    assert "Traceback" not in done.err
+    for fragment in fragments:
+        assert fragment in done.err
+    assert re.search(r"\b(expected|give|use|try|needs|cannot pair|shorten|convert)\b", done.err)
