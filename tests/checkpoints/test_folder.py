@@ -1,45 +1,247 @@
-"""Folders of every kind: in several files, incomplete, too large for the memory; what the check
-command says; 124M itself.
+"""What a checkpoint folder holds: its files, its shape, its tensors; and what is said where one of
+them is wrong.
 """
 
 import json
-import os
-import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from edits import DTYPES, EXPECTED, HUGGING_FACE, OPENAI, SMALL, TENSORS, edit_json, logits, without
 from make_tf_fixture import FOLDER as TF
-from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensors
+from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_safetensors
 
 import checkpoints
-import main
 import utils
-from backends import memory
-from checkpoints import doctor
 from checkpoints.folder import weights_path
-from encoder import Encoder
-from gpt2 import Config
-from sampling import Filter, autoregressive
-
-ROOT = Path(utils.__file__).resolve().parent
-REAL = Path(utils.MODELS_DIR) / "124M"
-GOLDEN = ROOT.parent / "shared" / "golden" / "gpt2_124M_golden.npz"
-needs_124M = pytest.mark.skipif(
-    bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M"
-)
+from checkpoints.formats import tensor as tensor_module
+from checkpoints.formats.safetensors import read_table
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return write_checkpoint(tmp_path / "model")
+    return write_checkpoint(tmp_path / "model", SMALL)
 
 
-# ---------------------------------------------------------------- weights in several files, and in none that is opened
+@pytest.mark.parametrize(
+    "files, missing, named",
+    [
+        (HUGGING_FACE, "model.safetensors", "model.safetensors"),
+        (HUGGING_FACE, "config.json", "config.json or hparams.json"),
+        (OPENAI, "hparams.json", "config.json or hparams.json"),
+        (HUGGING_FACE, "vocab.json", "vocab.json or encoder.json"),
+        (OPENAI, "encoder.json", "vocab.json or encoder.json"),
+        (HUGGING_FACE, "merges.txt", "merges.txt or vocab.bpe"),
+        (OPENAI, "vocab.bpe", "merges.txt or vocab.bpe"),
+    ],
+)
+def test_a_missing_file(tmp_path, files, missing, named):
+    folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS, files)
+    (folder / missing).unlink()
+    message = refusal(utils.load_pair, str(folder), None, tmp_path, NUMPY)
+    assert str(folder) in message and named in message
+
+
+NUMBERS = ["n_vocab", "n_ctx", "n_embd", "n_head", "n_layer"]
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, 2.0, float("nan"), "2", False, [2], {}])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_config_number_that_is_none(folder, name, value):
+    edit_json(folder / "config.json", lambda config: config | {name: value})
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert str(folder / "config.json") in message and f"{name} is {value!r}" in message
+
+
+@pytest.mark.parametrize("name", ["n_vocab", "n_embd"])
+def test_a_matrix_of_one_column_is_no_model(folder, name):
+    edit_json(folder / "config.json", lambda config: config | {name: 1, "n_head": 1})
+    assert f"{name} is 1; expected a whole number, at least 2" in refusal(
+        utils.load_model, folder, NUMPY
+    )
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_config_number_out_of_all_bounds(folder, name):
+    """A billion layers are not counted first."""
+    edit_json(folder / "config.json", lambda config: config | {name: 10**9})
+    assert f"{name} is 1000000000; that is no GPT-2" in refusal(utils.load_model, folder, NUMPY)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_config_without_one_of_its_numbers(folder, name):
+    edit_json(folder / "config.json", without(name))
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert str(folder / "config.json") in message and name in message
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("n_head", 3),
+        ("n_head", 16),
+        ("model_type", "gpt_neo"),
+        ("model_type", "a\nb"),
+        ("model_type", []),
+        ("activation_function", "gelu"),
+        ("n_inner", 31),
+        ("scale_attn_weights", False),
+        ("scale_attn_by_inverse_layer_idx", True),
+        ("tie_word_embeddings", False),
+    ],
+)
+def test_a_config_of_another_model(folder, name, value):
+    edit_json(folder / "config.json", lambda config: config | {name: value})
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert (
+        str(folder / "config.json") in message
+        and name in message
+        and str(value).splitlines()[0] in message
+    )
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"[]", b"17", b"{\n'n_ctx': 6}", b"\xff\xfe\0", "very deep"]
+)
+@pytest.mark.parametrize("name", ["config.json", "vocab.json"])
+def test_json_that_is_none(folder, name, raw):
+    (folder / name).write_bytes(b"[" * 100_000 if raw == "very deep" else raw)
+    message = refusal(utils.load_pair, str(folder), None, folder, NUMPY)
+    assert str(folder / name) in message and "JSON" in message
+
+
+CONFIG_JSON = {  # Hugging Face's for GPT-2, as far as it bears on the numbers
+    "activation_function": "gelu_new",
+    "architectures": ["GPT2LMHeadModel"],
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2",
+    "n_ctx": 6,
+    "n_embd": 8,
+    "n_head": 2,
+    "n_inner": None,
+    "n_layer": 2,
+    "n_positions": 6,
+    "scale_attn_by_inverse_layer_idx": False,
+    "scale_attn_weights": True,
+    "tie_word_embeddings": True,
+    "vocab_size": 259,
+}
+
+
+@pytest.mark.parametrize("name", ["config.json", "hparams.json"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        CONFIG_JSON,
+        # as newer versions write it
+        {name: value for name, value in CONFIG_JSON.items() if name != "n_ctx"},
+        CONFIG_JSON | {"activation_function": "gelu_pytorch_tanh", "n_inner": 32},
+        {"n_vocab": 259, "n_ctx": 6, "n_embd": 8, "n_head": 2, "n_layer": 2},
+    ],
+    ids=["hugging face", "without n_ctx", "spelled out", "openai"],
+)
+def test_both_spellings_of_the_config(tmp_path, name, values):
+    (tmp_path / name).write_text(json.dumps(values))
+    assert utils.read_config(tmp_path) == SMALL
+
+
+def test_the_epsilon_of_the_config_is_used(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG_JSON | {"layer_norm_epsilon": 0.25}))
+    assert utils.read_config(tmp_path).epsilon == 0.25
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def replaced(name, change):
+    return lambda tensors: tensors | {name: change(tensors.get(name))}
+
+
+WRONG_TENSORS = {  # what the message names: how to get there
+    "ln_f.bias": replaced("ln_f.bias", lambda bias: bias[1:]),
+    "h.1.mlp.c_fc.weight": replaced("h.1.mlp.c_fc.weight", lambda weight: weight.T),
+    "h.1.ln_2.weight": replaced("h.1.ln_2.weight", lambda weight: weight[None]),
+    "wpe.weight": without("wpe.weight"),
+    "h.1.attn.c_proj.bias": without("h.1.attn.c_proj.bias"),
+    "h.2.ln_1.weight": replaced("h.2.ln_1.weight", lambda _: np.ones(8, np.float32)),
+    "score.weight": replaced("score.weight", lambda _: np.ones(8, np.float32)),
+    "lm_head.weight differs": lambda tensors: (
+        tensors | {"lm_head.weight": tensors["wte.weight"] + np.float32(1)}
+    ),
+    "lm_head.weight has shape": lambda tensors: (
+        tensors | {"lm_head.weight": tensors["wte.weight"][:-1]}
+    ),
+}
+
+
+@pytest.mark.parametrize("named", WRONG_TENSORS)
+def test_tensors_that_do_not_match_the_config(tmp_path, named):
+    folder = write_checkpoint(tmp_path / "model", SMALL, WRONG_TENSORS[named](TENSORS))
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert str(folder / "model.safetensors") in message and named in message
+
+
+@pytest.mark.parametrize("name", ["wte.weight", "h.1.ln_2.bias", "lm_head.weight"])
+@pytest.mark.parametrize("first", ["", "transformer."])
+def test_two_names_that_mean_one_tensor(tmp_path, name, first):
+    """With Hugging Face's prefix and without: the last one must not win in silence."""
+    tensor = TENSORS.get(name, TENSORS["wte.weight"])
+    both = {f"{first}{name}": tensor, name: tensor, f"transformer.{name}": tensor + np.float32(1)}
+    others = {other: array for other, array in TENSORS.items() if other != name}
+    folder = write_checkpoint(tmp_path / "model", SMALL, others | both)
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert f"both '{name}' and 'transformer.{name}'" in message
+
+
+@pytest.mark.parametrize("head", DTYPES)
+@pytest.mark.parametrize("wte", DTYPES)
+def test_the_head_must_hold_the_same_numbers_however_it_is_stored(tmp_path, wte, head):
+    """TENSORS are exact in every dtype."""
+    tensors = TENSORS | {
+        "wte.weight": DTYPES[wte](TENSORS["wte.weight"]),
+        "lm_head.weight": DTYPES[head](TENSORS["wte.weight"]),
+    }
+    folder = write_checkpoint(tmp_path / "same", SMALL, tensors)
+    np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)
+    last = TENSORS["wte.weight"].copy()
+    last[-1, -1] += 1 / 128  # in the last block of rows
+    tensors["lm_head.weight"] = DTYPES[head](last)
+    folder = write_checkpoint(tmp_path / "other", SMALL, tensors)
+    assert "lm_head.weight differs" in refusal(utils.load_model, folder, NUMPY)
+
+
+def test_the_head_is_compared_in_every_block_of_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensor_module, "ROWS", 7)
+    for row in range(SMALL.n_vocab):
+        a, b = np.zeros((2, SMALL.n_vocab, 2), np.float32)
+        write_safetensors(tmp_path / "x", {"a": a, "b": b})
+        table = read_table(tmp_path / "x")
+        assert tensor_module.same_numbers(table["a"], table["b"])
+        b[row, 1] = 1
+        write_safetensors(tmp_path / "x", {"a": a, "b": b})
+        table = read_table(tmp_path / "x")
+        assert not tensor_module.same_numbers(table["a"], table["b"])
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json"])
+def test_json_with_a_name_twice(folder, name):
+    raw = (folder / name).read_bytes()
+    (folder / name).write_bytes(raw[:1] + b'"n_ctx": 1, "a": 1, "n_ctx": 2, "a": 2,' + raw[1:])
+    message = refusal(utils.load_pair, str(folder), None, folder, NUMPY)
+    assert str(folder / name) in message and "is in it twice" in message
+
+
+def test_control_characters_of_a_file_are_escaped(tmp_path):
+    """A damaged file must not move the cursor or ring the bell of whoever reads the error."""
+    odd = "x\x1b[31m\a\u202e\r"
+    folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS | {odd: TENSORS["wpe.weight"]})
+    assert refusal(utils.load_model, folder, NUMPY).isprintable()
+    edit_json(folder / "config.json", lambda config: config | {"model_type": odd})
+    assert refusal(utils.load_model, folder, NUMPY).isprintable()
+    assert str(utils.InputError("a\nb\x00\udc80é 日")) == "a\\nb\\x00\\udc80é 日"
+
+
+# ---------------------------------------------------------------- several files, and pickles
 
 
 @pytest.fixture
@@ -71,6 +273,9 @@ def test_a_shard_that_is_missing(sharded):
         utils.load_model(sharded, NUMPY)
 
 
+SHARD = "model-00001-of-00003.safetensors"
+
+
 @pytest.mark.parametrize("index, said", [
     ({}, "expected a weight_map"),
     ({"weight_map": ["a.safetensors"]}, "expected a weight_map"),
@@ -78,7 +283,7 @@ def test_a_shard_that_is_missing(sharded):
     ({"weight_map": {"wte.weight": "pytorch_model.bin"}}, "expected a weight_map"),
     ({"weight_map": {"wte.weight": "/etc/x.safetensors"}}, "expected a weight_map"),
     ({"weight_map": {"wte.weight": "..\\x.safetensors"}}, "expected a weight_map"),
-    ({"weight_map": {"wte.weight": "model-00001-of-00003.safetensors"}}, "does not hold the tensors"),
+    ({"weight_map": {"wte.weight": SHARD}}, "does not hold the tensors"),
 ])  # fmt: skip
 def test_an_index_of_shards_that_is_wrong(sharded, index, said):
     (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -99,312 +304,3 @@ def test_a_folder_of_safetensors_comes_before_openais(folder):
     for path in TF.glob("model.ckpt.*"):
         shutil.copy(path, folder)
     assert weights_path(folder).name == "model.safetensors"
-
-
-# ---------------------------------------------------------------- memory
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc on this system")
-@pytest.mark.parametrize("kernels", ["plain", "64x2", "auto"])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_loading_takes_little_more_memory_than_the_weights(tmp_path, kernels, dtype):
-    """At its peak, 1.25 times: one tensor at a time is there twice, and its pages in the file count
-    as well.
-    """
-    config = Config(6000, 64, 512, 8, 6)
-    write_checkpoint(tmp_path / "m", config, random_tensors(config, dtype=dtype))
-    script = f"""
-import backends.blas, math, pathlib, utils
-read = lambda name: next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))
-before = read("VmRSS")
-model = utils.load_model(pathlib.Path({str(tmp_path / "m")!r}), utils.get_backend("numpy", {kernels!r}))
-print((read("VmHWM") - before) / (4 * sum(map(math.prod, model.config.shapes().values()))))
-"""
-    # one, of this process
-    mine = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env=mine,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert 0.9 < float(done.stdout) < 1.25
-
-
-def fake_linux(tmp_path, monkeypatch, files):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "cg")
-
-
-MACHINES = {  # what the system's files say: how many bytes a process may take
-    "nothing": ({}, float("inf")),
-    "a machine": ({"proc/meminfo": "MemTotal: 16 kB\nMemAvailable:    8 kB\n"}, 8192),
-    "no limit": ({"proc/meminfo": "MemAvailable: 8 kB\n", "proc/self/cgroup": "0::/\n", "cg/memory.max": "max\n"}, 8192),
-    "a limit": ({"proc/meminfo": "MemAvailable: 8 kB\n", "proc/self/cgroup": "0::/\n", "cg/memory.max": "5000\n",
-                 "cg/memory.current": "3000\n", "cg/memory.stat": "anon 7\ninactive_file 1000\n"}, 3000),
-    "a limit above": ({"proc/self/cgroup": "0::/a/b\n", "cg/a/memory.max": "5000\n", "cg/a/memory.current": "4000\n",
-                       "cg/a/b/memory.max": "9000\n", "cg/a/b/memory.current": "10\n"}, 1000),
-    "version 1": ({"proc/self/cgroup": "5:cpu:/x\n4:hugetlb,memory:/x\n", "cg/memory/x/memory.limit_in_bytes": "5000\n",
-                   "cg/memory/x/memory.usage_in_bytes": "3000\n"}, 2000),
-    "another root": ({"proc/self/cgroup": "0::/../../elsewhere\n", "proc/meminfo": "MemAvailable: 8 kB\n"}, 8192),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_how_much_memory_there_is(tmp_path, monkeypatch, machine):
-    files, expected = MACHINES[machine]
-    fake_linux(tmp_path, monkeypatch, files)
-    assert memory.available() == expected
-
-
-def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 7e9)
-    with pytest.raises(utils.InputError, match=r"need 7\.\d GB of memory, 7\.0 GB are available"):
-        utils.require_memory([utils.SIZES["1558M"], utils.SIZES["124M"]], NUMPY)
-    utils.require_memory([utils.SIZES["774M"]], NUMPY)
-
-
-@pytest.mark.parametrize("n_texts", [3000, 10**22, 10**400])
-def test_texts_together_are_weighed_by_their_caches(monkeypatch, n_texts):
-    config = utils.SIZES["124M"]  # a cache of 75 MB
-    monkeypatch.setattr(memory, "available", lambda: 7e9)
-    utils.require_caches([config], NUMPY, 90)
-    utils.require_memory([config], NUMPY, n_texts=80)
-    with pytest.raises(utils.InputError, match="7.0 GB are available; use a smaller --batch_size"):
-        utils.require_caches([config], NUMPY, n_texts)
-    with pytest.raises(utils.InputError, match="7.0 GB are available; use a smaller model"):
-        utils.require_memory([config], NUMPY, n_texts=n_texts)
-
-
-def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 6e9)
-    monkeypatch.setattr(np.random, "default_rng", None)
-    with pytest.raises(utils.InputError, match=r"need 6\.\d GB of memory, 6\.0 GB are available"):
-        utils.random_model(utils.SIZES["1558M"], NUMPY)
-
-
-def test_a_pair_is_weighed_together(folder, tmp_path, monkeypatch):
-    one = (
-        4 * sum(int(np.prod(shape)) for shape in TINY.shapes().values())
-        + 8 * TINY.n_layer * TINY.n_ctx * TINY.n_embd
-    )
-    monkeypatch.setattr(memory, "available", lambda: 1.9 * one)
-    utils.load_pair("model", None, tmp_path, NUMPY)
-    monkeypatch.setattr(utils, "build_model", None)  # nothing is read
-    with pytest.raises(utils.InputError, match="smaller model"):
-        utils.load_pair("model", "model", tmp_path, NUMPY)
-
-
-# ---------------------------------------------------------------- the check command
-
-
-@pytest.fixture
-def check(capsys, tmp_path):
-    """A function (*words) -> code, out, err of python main.py check."""
-
-    def check(*words):
-        try:
-            code = main.main(["check", f"--models_dir={tmp_path}", *map(str, words)])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return check
-
-
-def test_a_folder_that_is_well(check, folder):
-    done = check("model")
-    assert done.code == 0 and done.err == "" and done.out.endswith("\nAll is well.\n")
-    for name, shape in TINY.shapes().items():
-        assert re.search(
-            rf"(?m)^{re.escape(name)} +{' x '.join(map(str, shape))} +float32 +none stated +-?0",
-            done.out,
-        )
-
-
-def test_a_folder_of_openais(check):
-    done = check(TF, "--json")
-    report = json.loads(done.out)
-    assert (
-        done.code == 0
-        and report["well"]
-        and report["vocabulary"] == 259
-        and len(report["tensors"]) == 16
-    )
-    assert {found["checksum"] for found in report["tensors"]} == {"right"}
-
-
-def test_padding_that_is_not_zero_is_a_warning(check, tmp_path):
-    folder = shutil.copytree(TF, tmp_path / "model")
-    assert "warning" not in check("model").out
-    raw = bytearray((folder / "model.ckpt.index").read_bytes())
-    raw[-9] = 1
-    (folder / "model.ckpt.index").write_bytes(raw)
-    done, report = check("model"), json.loads(check("model", "--json").out)
-    assert done.code == 0 and "\n1 warning:\n" in done.out and "All is well." in done.out
-    assert report["well"] and report["problems"] == []
-    (warning,) = report["warnings"]
-    assert str(folder / "model.ckpt.index") in warning and "1 bytes of its padding" in warning
-
-
-def damage_tensor(folder):
-    raw = bytearray((folder / "model.ckpt.data-00000-of-00001").read_bytes())
-    raw[100] ^= 1
-    (folder / "model.ckpt.data-00000-of-00001").write_bytes(raw)
-
-
-def rewrite(name, change):
-    def damage(folder):
-        (folder / name).write_text(change((folder / name).read_text()))
-
-    return damage
-
-
-DAMAGES = {  # what is said: how to get there
-    "do not match their checksum": damage_tensor,
-    "lacks the tensor h.1": rewrite(
-        "hparams.json", lambda text: text.replace('"n_layer": 1', '"n_layer": 2')
-    ),
-    "the model has 260 tokens": rewrite("hparams.json", lambda text: text.replace("259", "260")),
-    "cannot be read as JSON": rewrite("encoder.json", lambda text: text[:-5]),
-    "has no vocab.json or encoder.json": lambda folder: (folder / "encoder.json").unlink(),
-    "has no model.ckpt.data": lambda folder: (folder / "model.ckpt.data-00000-of-00001").unlink(),
-    "damaged": lambda folder: (folder / "model.ckpt.index").write_bytes(b"no"),
-    "has shape": rewrite("hparams.json", lambda text: text.replace('"n_ctx": 4', '"n_ctx": 5')),
-}
-
-
-@pytest.mark.parametrize("said", DAMAGES)
-def test_a_folder_that_is_not_well(check, tmp_path, said):
-    folder = shutil.copytree(TF, tmp_path / "model")
-    DAMAGES[said](folder)
-    done, as_json = check("model"), check(folder, "--json")
-    report = json.loads(as_json.out)
-    assert done.code == as_json.code == 1 and done.err == as_json.err == ""
-    assert "All is well" not in done.out and not report["well"]
-    assert any(said in problem and str(folder) in problem for problem in report["problems"])
-    assert all(problem in done.out and "\n" not in problem for problem in report["problems"])
-
-
-@pytest.mark.parametrize(
-    "change", [lambda array: 0 * array, lambda array: array + 9, lambda array: 1e4 * array]
-)
-def test_numbers_that_no_gpt2_has(check, tmp_path, change):
-    tensors = random_tensors(TINY)
-    write_checkpoint(
-        tmp_path / "model",
-        TINY,
-        tensors | {"h.1.mlp.c_fc.weight": change(tensors["h.1.mlp.c_fc.weight"])},
-    )
-    done = check("model")
-    assert (
-        done.code == 1 and "h.1.mlp.c_fc.weight has mean" in done.out and "1 problem:" in done.out
-    )
-
-
-def test_a_file_that_is_not_what_was_downloaded(check, folder):
-    said = {
-        "url": "https://example.org/some/model/vocab.json",
-        "etag": None,
-        "size": None,
-        "sha256": "0" * 64,
-    }
-    (folder / "download.json").write_text(json.dumps({"vocab.json": said}))
-    done = check("model")
-    assert done.code == 1 and "from https://example.org/some/model\n" in done.out
-    assert f"{folder / 'vocab.json'}: is not the file that was downloaded" in done.out
-
-
-def test_whether_two_can_pair(check, folder, tmp_path):
-    other = write_checkpoint(tmp_path / "other", Config(259, 8, 8, 2, 1))
-    assert "can pair" in check("model", "--against", "other").out
-    vocabulary = json.loads((other / "vocab.json").read_text())
-    vocabulary |= {"a": vocabulary["b"], "b": vocabulary["a"]}
-    (other / "vocab.json").write_text(json.dumps(vocabulary))
-    done = check("model", "--against", "other")
-    assert done.code == 1 and "different vocabularies" in done.out
-
-
-@pytest.mark.parametrize(
-    "words, said", [([], "not 0"), (["a", "b"], "--against"), (["nowhere"], "no model 'nowhere'")]
-)
-def test_words_that_are_no_check(check, folder, words, said):
-    done = check(*words)
-    assert done.code == 2 and done.out == "" and said in done.err and done.err.count("\n") == 1
-
-
-def test_the_embedded_pair_is_well(capsys):
-    for size in ("7M", "0.7M"):
-        if not (Path(utils.MODELS_DIR) / size / "model.safetensors").is_file():
-            pytest.skip("the embedded pair of models is not there")
-        assert main.main(["check", size]) == 0
-
-
-@pytest.mark.parametrize("name, code", [("124M", 1), ("mine", 0)])
-def test_weights_of_124Ms_shape_that_are_others(check, tmp_path, monkeypatch, name, code):
-    """Under OpenAI's name that is wrong; under another it is somebody's own model. Here 124M is as
-    small as TINY.
-    """
-    golden = [{"ids": [1, 2], "top": [5, 6, 7, 8, 9], "logits": [9, 8, 7, 6, 5]}]
-    (tmp_path / "golden.json").write_text(json.dumps(golden))
-    monkeypatch.setattr(doctor, "GOLDEN", tmp_path / "golden.json")
-    monkeypatch.setitem(utils.SIZES, "124M", TINY)
-    folder = write_checkpoint(tmp_path / name)
-    done = check(name)
-    assert done.code == code and "These are not the weights of OpenAI's 124M" in done.out
-    model = utils.load_model(folder, NUMPY)
-    golden[0]["logits"] = model.read([1, 2], model.new_cache())[0][5:10].tolist()
-    (tmp_path / "golden.json").write_text(json.dumps(golden))
-    done = check(name)
-    assert (
-        done.code == 0
-        and "These are the weights of OpenAI's 124M" in done.out
-        and "goes on with" in done.out
-    )
-
-
-def test_the_golden_logits_kept_here_are_those_of_the_whole_file():
-    if not GOLDEN.is_file():
-        pytest.skip("the golden logits of models/124M are not beside the repository")
-    with np.load(GOLDEN) as whole:
-        for i, one in enumerate(json.loads(doctor.GOLDEN.read_text())):
-            assert one["ids"] == whole[f"ids{i}"].tolist()
-            assert one["top"] == np.argsort(-whole[f"logits{i}"])[:5].tolist()
-            np.testing.assert_allclose(one["logits"], whole[f"logits{i}"][one["top"]], atol=1e-4)
-
-
-# ---------------------------------------------------------------- OpenAI's 124M
-
-
-@pytest.fixture(scope="module")
-def real():
-    return utils.load_pair("124M", None, utils.MODELS_DIR, NUMPY)
-
-
-@needs_124M
-def test_124M_is_well(capsys):
-    assert main.main(["check", "124M"]) == 0
-    assert "These are the weights of OpenAI's 124M." in capsys.readouterr().out
-
-
-@needs_124M
-def test_the_greedy_text_of_124M(real):
-    """What transformers' own tests expect after "The dog"."""
-    expected = (
-        "464 3290 373 1043 287 257 2214 1474 262 16246 286 2688 290 2688 27262 13 198 198 464 3290"
-    )
-    expected = [int(token) for token in expected.split()]
-    rounds = autoregressive(real[0], expected[:2], 18, Filter(0.0), np.random.default_rng(0))
-    assert expected[:2] + [int(token) for one in rounds for token in one.tokens] == expected
-
-
-@needs_124M
-def test_the_vocabulary_of_124M(real):
-    assert isinstance(real[2], Encoder) and real[2].n_vocab == 50257
-    assert real[2].encode("The dog") == [464, 3290]

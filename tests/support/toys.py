@@ -68,7 +68,7 @@ def write_safetensors(path, tensors):
 def write_checkpoint(
     folder, config=TINY, tensors=None, names=("config.json", "vocab.json", "merges.txt")
 ):
-    """A whole checkpoint folder, in Hugging Face's file names or, with other `names`, in OpenAI's."""
+    """A whole checkpoint folder, with Hugging Face's file names or other `names`, say OpenAI's."""
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(
         folder / "model.safetensors", random_tensors(config) if tensors is None else tensors

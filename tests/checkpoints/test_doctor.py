@@ -1,0 +1,101 @@
+"""Whether a folder holds OpenAI's 124M; and 124M itself, where it has been downloaded."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from toys import NUMPY, TINY, write_checkpoint
+
+import checkpoints
+import main
+import utils
+from checkpoints import doctor
+from encoder import Encoder
+from sampling import Filter, autoregressive
+
+REAL = Path(utils.MODELS_DIR) / "124M"
+GOLDEN = Path(utils.__file__).resolve().parents[1] / "shared" / "golden" / "gpt2_124M_golden.npz"
+needs_124M = pytest.mark.skipif(
+    bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M"
+)
+
+
+@pytest.fixture
+def check(capsys, tmp_path):
+    """A function (*words) -> code, out, err of python main.py check."""
+
+    def check(*words):
+        try:
+            code = main.main(["check", f"--models_dir={tmp_path}", *map(str, words)])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return check
+
+
+@pytest.mark.parametrize("name, code", [("124M", 1), ("mine", 0)])
+def test_weights_of_124Ms_shape_that_are_others(check, tmp_path, monkeypatch, name, code):
+    """Under OpenAI's name that is wrong; under another it is somebody's own model. Here 124M is as
+    small as TINY.
+    """
+    golden = [{"ids": [1, 2], "top": [5, 6, 7, 8, 9], "logits": [9, 8, 7, 6, 5]}]
+    (tmp_path / "golden.json").write_text(json.dumps(golden))
+    monkeypatch.setattr(doctor, "GOLDEN", tmp_path / "golden.json")
+    monkeypatch.setitem(utils.SIZES, "124M", TINY)
+    folder = write_checkpoint(tmp_path / name)
+    done = check(name)
+    assert done.code == code and "These are not the weights of OpenAI's 124M" in done.out
+    model = utils.load_model(folder, NUMPY)
+    golden[0]["logits"] = model.read([1, 2], model.new_cache())[0][5:10].tolist()
+    (tmp_path / "golden.json").write_text(json.dumps(golden))
+    done = check(name)
+    assert (
+        done.code == 0
+        and "These are the weights of OpenAI's 124M" in done.out
+        and "goes on with" in done.out
+    )
+
+
+def test_the_golden_logits_kept_here_are_those_of_the_whole_file():
+    if not GOLDEN.is_file():
+        pytest.skip("the golden logits of models/124M are not beside the repository")
+    with np.load(GOLDEN) as whole:
+        for i, one in enumerate(json.loads(doctor.GOLDEN.read_text())):
+            assert one["ids"] == whole[f"ids{i}"].tolist()
+            assert one["top"] == np.argsort(-whole[f"logits{i}"])[:5].tolist()
+            np.testing.assert_allclose(one["logits"], whole[f"logits{i}"][one["top"]], atol=1e-4)
+
+
+# ---------------------------------------------------------------- OpenAI's 124M
+
+
+@pytest.fixture(scope="module")
+def real():
+    return utils.load_pair("124M", None, utils.MODELS_DIR, NUMPY)
+
+
+@needs_124M
+def test_124M_is_well(capsys):
+    assert main.main(["check", "124M"]) == 0
+    assert "These are the weights of OpenAI's 124M." in capsys.readouterr().out
+
+
+@needs_124M
+def test_the_greedy_text_of_124M(real):
+    """What transformers' own tests expect after "The dog"."""
+    expected = (
+        "464 3290 373 1043 287 257 2214 1474 262 16246 286 2688 290 2688 27262 13 198 198 464 3290"
+    )
+    expected = [int(token) for token in expected.split()]
+    rounds = autoregressive(real[0], expected[:2], 18, Filter(0.0), np.random.default_rng(0))
+    assert expected[:2] + [int(token) for one in rounds for token in one.tokens] == expected
+
+
+@needs_124M
+def test_the_vocabulary_of_124M(real):
+    assert isinstance(real[2], Encoder) and real[2].n_vocab == 50257
+    assert real[2].encode("The dog") == [464, 3290]
