@@ -703,9 +703,12 @@ def test_streams_that_are_closed(pair, closed):
 @pytest.mark.parametrize(
     "words, shown",
     [
-        ("peers.py --target 9B --weights random", "--target '9B': expected one of 82M, "),
+        (
+            "peers.py --target_model_size 9B --weights random",
+            "--target_model_size '9B': expected one of 82M, ",
+        ),
         ("peers.py --K 0", "--K 0: expected 1 or more"),
-        ("peers.py --repeat 3", "unknown flag '--repeat': expected --target, "),
+        ("peers.py --repeat 3", "unknown flag '--repeat': expected --target_model_size, "),
         ("evaluate.py --corpus nowhere", "no *_valid.txt in 'nowhere'"),
         ("evaluate.py --K 1,x", "--K '1,x': expected whole numbers"),
         ("evaluate.py 40", "unknown argument '40'"),

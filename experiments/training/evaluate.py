@@ -1,12 +1,9 @@
-"""Measure the embedded pair on held-out text: bits per byte, acceptance rate, and speedup for each
-K.
+"""Measure a target and a draft on held-out text: bits per byte, and for each K the acceptance rate,
+in all and place by place, what a drafted token costs, and the speedup.
 
-    python experiments/training/evaluate.py --corpus DIR       # *_valid.txt: stories ended by a line <|endoftext|>
+    python experiments/training/evaluate.py --corpus DIR --draft_model_size 0.7M
 
-Bits per byte: every token is scored with at least half a context before it, where its story has
-that much. Speedup: time of our own cached autoregressive loop over time of the speculative one,
-same prompts, same token counts, decoding only (prefill apart), the two taking turns; the median
-over repeats.
+DIR holds `*_valid.txt`: stories ended by a line `<|endoftext|>`.
 """
 
 import json
@@ -26,9 +23,16 @@ from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.validators import check_numbers, parse_K  # noqa: E402
 from experiments.data.corpus import documents  # noqa: E402
-from experiments.decoding.timing import clocked  # noqa: E402
-from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative  # noqa: E402
+from experiments.decoding.decoders import NGRAM, decode  # noqa: E402
+from experiments.decoding.metrics import speculation  # noqa: E402
+from experiments.decoding.settings import Settings  # noqa: E402
+from experiments.decoding.timing import Clock, clocked  # noqa: E402
+from experiments.drafting.stored import load_pair  # noqa: E402
+from sampling import Filter  # noqa: E402
 from utils import InputError  # noqa: E402
+
+N_PROMPT = 32  # tokens of a story that are continued
+TEMPERATURES = (0.0, 1.0)
 
 
 def bits_per_byte(model, encoder, texts):
@@ -39,50 +43,81 @@ def bits_per_byte(model, encoder, texts):
     for text in tqdm(texts, desc="bits per byte", leave=False):
         ids = [encoder.end_of_text, *encoder.encode(text)]
         for first in range(0, len(ids) - 1, half):
-            # score the tokens after first, in windows that overlap by half
+            # score the tokens after `first`, in windows that overlap by half
             window = ids[max(0, first - half) : first + half]
             following = ids[first + 1 : first + 1 + half]
-            logits = model.read(window, model.new_cache(), n_last=min(half, len(ids) - first))[
-                : len(following)
-            ]
+            n_last = min(half, len(ids) - first)
+            logits = model.read(window, model.new_cache(), n_last)[: len(following)]
             logits = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-            nats -= (
-                logits[range(len(following)), following] - np.log(np.exp(logits).sum(axis=-1))
-            ).sum()
+            chosen = logits[range(len(following)), following]
+            nats -= (chosen - np.log(np.exp(logits).sum(axis=-1))).sum()
     return nats / np.log(2) / sum(len(text.encode()) for text in texts)
 
 
-def compare(target, draft, prompts, K, filter, n_tokens, repeats):
-    """Acceptance, tokens per target pass and speedup over all prompts at one K and temperature."""
-    ratios, done = [], []
+def acceptance_by_place(done, K):
+    """[accepted / examined] of the first draft of a round, the second, ...; None where none was."""
+    rates = []
+    for place in range(K):
+        examined = sum(one.examined > place for one in done)
+        accepted = sum(one.accepted > place for one in done)
+        rates.append(accepted / examined if examined else None)
+    return rates
+
+
+def measure(target, draft, prompts, K, filter, n_tokens, repeats):
+    """The figures of one K and temperature: the two decoders take turns, prefill not counted.
+
+    draft_cost: c, seconds of a drafted token over those of a token of plain decoding
+    speedup: the median over repeats
+    """
+    clock, ratios, done = Clock(), [], []
+    plain_seconds, n_plain = 0.0, 0
+
+    def timed(drafter, filter):
+        drafter.propose = clock.timed("draft", drafter.propose)
+        return drafter, filter
+
     for repeat in range(repeats):
-        seconds = np.zeros(2)
+        alone = together = 0.0
         for i, ids in enumerate(prompts):
-            rng = np.random.default_rng([repeat, i])
-            drafter = (
-                NeuralDrafter(draft, filter, rng) if draft else NGramDrafter(target.config.n_vocab)
-            )
-            alone, _, plain = clocked(
-                autoregressive(target, ids, n_tokens, filter, np.random.default_rng(i))
-            )
-            rounds, _, fast = clocked(speculative(target, drafter, ids, n_tokens, K, filter, rng))
-            seconds += plain, fast
+            how = {"K": K, "filter": filter, "seed": [repeat, i]}
+            plain = decode("autoregressive", target, draft, ids, n_tokens, **how)
+            rounds, _, seconds = clocked(plain)
+            alone += seconds
+            n_plain += len(rounds)
+            fast = decode("speculative", target, draft, ids, n_tokens, wrap=timed, **how)
+            rounds, _, seconds = clocked(fast)
+            together += seconds
             done += rounds
-            assert len(alone) == sum(len(one.tokens) for one in rounds)
-        ratios.append(seconds[0] / seconds[1])
-    examined, accepted = sum(one.examined for one in done), sum(one.accepted for one in done)
-    per_pass = sum(len(one.tokens) for one in done) / len(done)
+        plain_seconds += alone
+        ratios.append(alone / together)
+    found = speculation(done)
+    n_drafted = max(1, found["drafted"])
     return {
-        "acceptance_rate": accepted / max(1, examined),
-        "tokens_per_target_pass": per_pass,
+        "acceptance_rate": found["acceptance_rate"],
+        "tokens_per_target_pass": found["tokens_per_target_pass"],
+        "draft_cost": clock.seconds["draft"] / n_drafted / (plain_seconds / n_plain),
         "speedup": statistics.median(ratios),
+        "acceptance_by_place": acceptance_by_place(done, K),
     }
+
+
+def print_row(temperature, K, row):
+    rate = lambda value: "–" if value is None else f"{value:.3f}"
+    places = " ".join(f"{rate(value)[1:]:>4}" for value in row["acceptance_by_place"])
+    print(
+        f"{temperature:>4} {K:>3} {rate(row['acceptance_rate']):>11} "
+        f"{row['tokens_per_target_pass']:>12.2f} {row['draft_cost']:>7.3f} "
+        f"{row['speedup']:>8.2f}  {places}",
+        flush=True,
+    )
 
 
 def evaluate(
     corpus="",
-    target="7M",
-    draft="0.7M",
+    target_model_size=Settings.target_model_size,
+    draft_model_size=Settings.draft_model_size,
+    models_dir=utils.MODELS_DIR,
     K="1,2,3,4,5,6,8",
     n_prompts=40,
     n_tokens=100,
@@ -94,35 +129,35 @@ def evaluate(
 
     Args:
         corpus: the folder of *_valid.txt
-        target: a size in models/, or a folder
-        draft: likewise, or ngram
+        target_model_size: a size in models_dir, or a folder
+        draft_model_size: likewise, or ngram, eagle or medusa
+        models_dir: where the folders of the sizes are
         K: how many tokens to draft per round: several numbers, such as 1,2,4 or 1..8
         n_prompts: how many stories to continue
         n_tokens: how many tokens to generate for each
-        repeats: of each measurement; medians are reported
+        repeats: of each measurement
         skip_bits: do not compute bits per byte
     """
     check_numbers(1, n_prompts=n_prompts, n_tokens=n_tokens, repeats=repeats)
-    counts = parse_K(K, n_tokens)
-    backend, texts = utils.get_backend(), documents(corpus, "valid")
-    target, draft, encoder = utils.load_pair(target, draft, utils.MODELS_DIR, backend)
-    prompts = [ids[:32] for ids in map(encoder.encode, texts) if len(ids) >= 32][:n_prompts]
+    counts, texts = parse_K(K, n_tokens), documents(corpus, "valid")
+    backend = utils.get_backend()
+    target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, backend)
+    draft = draft or NGRAM
+    prompts = [ids[:N_PROMPT] for ids in map(encoder.encode, texts) if len(ids) >= N_PROMPT]
+    prompts = prompts[:n_prompts]
     if not prompts:
-        raise InputError(f"{corpus!r}: expected stories of at least 32 tokens")
+        raise InputError(f"{corpus!r}: expected stories of at least {N_PROMPT} tokens")
     result = {"prompts": len(prompts), "tokens": n_tokens}
     if not skip_bits:
         result["bits_per_byte"] = bits_per_byte(target, encoder, texts)
         print(f"{result['bits_per_byte']:.3f} bits per held-out byte")
-    print(f"{'T':>4} {'K':>3} {'acceptance':>11} {'tokens/pass':>12} {'speedup':>8}")
-    for temperature in (0.0, 1.0):
+    head = f"{'T':>4} {'K':>3} {'acceptance':>11} {'tokens/pass':>12} {'c':>7} {'speedup':>8}"
+    print(f"{head}  by place")
+    for temperature in TEMPERATURES:
         for k in counts:
-            row = compare(target, draft, prompts, k, Filter(temperature), n_tokens, repeats)
+            row = measure(target, draft, prompts, k, Filter(temperature), n_tokens, repeats)
             result[f"T={temperature:g} K={k}"] = row
-            acceptance, per_pass, speedup = row.values()
-            print(
-                f"{temperature:>4} {k:>3} {acceptance:>11.3f} {per_pass:>12.2f} {speedup:>8.2f}",
-                flush=True,
-            )
+            print_row(temperature, k, row)
     print(json.dumps(result))
 
 

@@ -1,4 +1,4 @@
-"""The texts of a corpus as token ids: the vocabulary they are cut with, and the batches of a step."""
+"""The texts of a corpus as token ids: the vocabulary they are cut with, and a step's batch."""
 
 import json
 from pathlib import Path

@@ -1,0 +1,76 @@
+"""The figures of evaluate.py."""
+
+import json
+
+import numpy as np
+import pytest
+from toys import write_pair
+
+from experiments.training import evaluate as evaluating
+from gpt2 import Config
+from sampling import Round
+
+
+def test_acceptance_by_place():
+    done = [Round([1, 2, 3], 3, 2), Round([4], 3, 0), Round([5, 6], 1, 1), Round([7, 8], 2, 2)]
+    # the last text ended inside an accepted run; the first was rejected at its third place
+    assert evaluating.acceptance_by_place(done, 4) == [3 / 4, 1.0, 0.0, None]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "corpus"
+    path.mkdir()
+    story = "the old king then thanked the other thing " * 3
+    (path / "a_valid.txt").write_text(f"{story}\n<|endoftext|>\n{story[4:]}\n")
+    return path
+
+
+@pytest.mark.parametrize("draft", ["0.7M", "ngram"])
+def test_a_table_and_its_json(tmp_path, texts, capsys, draft):
+    config = Config(n_vocab=259, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
+    folder = write_pair(tmp_path / "models", config)
+    evaluating.evaluate(
+        corpus=str(texts),
+        target_model_size="7M",
+        draft_model_size=draft,
+        models_dir=str(folder),
+        K="1,3",
+        n_tokens=8,
+        repeats=1,
+    )
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 4
+    result = json.loads(last)
+    assert result["prompts"] == 2 and 0 < result["bits_per_byte"] < 20
+    for temperature in (0, 1):
+        for K in (1, 3):
+            row = result[f"T={temperature} K={K}"]
+            assert 1 <= row["tokens_per_target_pass"] <= K + 1
+            assert row["draft_cost"] >= 0 and row["speedup"] > 0
+            assert len(row["acceptance_by_place"]) == K
+
+
+class Uniform:
+    """Every token is as likely as any other: log2(n_vocab) bits each."""
+
+    config = Config(n_vocab=259, n_ctx=12, n_embd=1, n_head=1, n_layer=1)
+
+    def new_cache(self):
+        return None
+
+    def read(self, ids, cache, n_last=1):
+        assert n_last <= len(ids) <= 12
+        return np.zeros((n_last, 259))
+
+
+@pytest.mark.parametrize("length", [1, 5, 6, 7, 11, 12, 13, 40])
+def test_every_token_is_scored_once(length):
+    class Bytes:
+        end_of_text = 258
+
+        def encode(self, text):
+            return list(text.encode())
+
+    bits = evaluating.bits_per_byte(Uniform(), Bytes(), ["x" * length, "y"])
+    assert bits == pytest.approx(np.log2(259))
