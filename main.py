@@ -36,6 +36,7 @@ except ModuleNotFoundError as missing:
 COMMANDS = {
     "generate": __name__,
     "chat": "experiments.commands.chat",
+    "play": "experiments.commands.play",
     "profile": "experiments.commands.profile",
     "benchmark": "experiments.commands.benchmark",
     "record": "experiments.commands.record",
@@ -86,8 +87,8 @@ def generate(
         python main.py --prompt "Once upon a time" --K 4 --trace
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
-    Other commands, each with --help: chat, profile, benchmark, record, replay, advise, throughput,
-    candidates, mistakes, download, check.
+    Other commands, each with --help: chat, play, profile, benchmark, record, replay, advise,
+    throughput, candidates, mistakes, download, check.
     """
     from experiments.decoding.decoders import decode
     from experiments.decoding.session import Session, load_models

@@ -21,6 +21,7 @@ FLOORS = [
         "experiments.proving",
         "experiments.candidates",
     ],
+    ["experiments.playing"],
     ["experiments.commands", "experiments.training", "exercises"],
     ["main"],
 ]

@@ -1,10 +1,14 @@
-"""--report FILE.html: a watched run as one page that needs nothing else, neither a network nor
+"""The page: a run, round by round, in one file that needs nothing else, neither a network nor
 another file.
 
-The page is experiments/showing/page.html with the run's data in it as JSON; its script draws the
-rest.
+experiments/showing/web/ holds its markup, its style and its scripts; they are put together here,
+with the run's data in them as JSON. `--report` writes the page of a finished run; `python main.py
+play` serves the same page, which then asks for its data itself.
 """
 
+import base64
+import dataclasses
+import hashlib
 import json
 import platform
 import shlex
@@ -13,20 +17,29 @@ from pathlib import Path
 import numpy as np
 
 from experiments.data.files import whole
-from utils import MODELS_DIR
+from experiments.decoding.settings import Settings
 
-PAGE = Path(__file__).with_name("page.html")
-# left unsaid, beside switches and texts that are not set
-UNSAID = {"models_dir": MODELS_DIR, "top_k": 0, "top_p": 1.0, "draft_confidence": 0.0}
+WEB = Path(__file__).with_name("web")
+SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "questions.js", "live.js")
+# of a command line that gives the same run; the others only where they are not as always
+ALWAYS_SAID = {
+    "n_tokens_to_generate",
+    "draft_model_size",
+    "target_model_size",
+    "K",
+    "temperature",
+    "seed",
+}
+AS_ALWAYS = dataclasses.asdict(Settings())
 
 
 def command(settings):
-    """The command line that gives the same run; settings that are as always are left unsaid."""
-    words = ["python", "main.py"]
+    """The command line that gives the same run."""
+    words = ["python", "main.py", "--prompt", settings["prompt"]]
     for name, value in settings.items():
-        unset = value is False or value == "" or name in UNSAID and value == UNSAID[name]
-        if name == "prompt" or not unset:
-            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        if name == "prompt" or name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
+            continue
+        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return shlex.join(words)
 
 
@@ -35,6 +48,9 @@ def short(value):
     if isinstance(value, (list, tuple)):
         return [short(one) for one in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+# ---------------------------------------------------------------- the data of a run
 
 
 def round_data(note, decode):
@@ -47,42 +63,106 @@ def round_data(note, decode):
         "tokens": [int(token) for token in one.tokens],
         "sources": one.sources,
         "shown": [decode([token]) for token in one.tokens],
-        "seconds": short([note.seconds.get(part, 0.0) for part in ("draft", "target", "rule")]),
-        **{
-            name: short(getattr(note, name))
-            for name in ("p", "q", "overlap", "coins", "likely", "residual")
-        },
+        "seconds": short([note.seconds[part] for part in ("draft", "target", "rule")]),
+        "passes": short(note.passes),
+        "p": short(note.p),
+        "q": short(note.q),
+        "overlap": short(note.overlap),
+        "coins": short(note.coins),
+        "numbers": note.numbers,
+        "likely": short(note.likely),
+        "residual": short(note.residual),
     }
 
 
-def report_data(settings, ids, notes, results, encoder):
-    """Everything that the page shows, as one JSON object."""
+def plain_data(result, decode, seconds):
+    """The autoregressive run, for the race: its tokens and the seconds of each pass.
+
+    Passes that were not timed one by one take equal shares of the time.
+    """
+    tokens = result["token_ids"]
+    shown = [decode([token]) for token in tokens]
+    shown[-1] += decode([], final=True)
+    each = seconds or [result["seconds"] / len(tokens)] * len(tokens)
+    return {"tokens": tokens, "shown": shown, "seconds": short(each), "timed": bool(seconds)}
+
+
+def decoder_after(encoder, ids):
+    """(the text of the prompt, an incremental decoder for what follows it)"""
     decode = encoder.incremental_decoder()
-    begin = decode(ids)
+    return decode(ids), decode
+
+
+def tokens_in(rounds, plain):
+    """Every token that the page may have to name."""
+    found = set(plain["tokens"] if plain else ())
+    for one in rounds:
+        found.update(one["draft"] + one["tokens"])
+        for rows in [*one["likely"], one["residual"] or []]:
+            found.update(row[0] for row in rows)
+    return sorted(found)
+
+
+def report_data(settings, ids, notes, results, encoder, seconds=None):
+    """Everything that the page shows of a run, as one JSON object.
+
+    seconds: of each pass of the autoregressive run, where they were taken
+    """
+    begin, decode = decoder_after(encoder, ids)
     rounds = [round_data(note, decode) for note in notes]
     rounds[-1]["shown"][-1] += decode([], final=True)
-    mentioned = {token for one in rounds for token in one["draft"] + one["tokens"]}
-    mentioned |= {
-        row[0] for one in rounds for rows in (*one["likely"], one["residual"] or ()) for row in rows
-    }
+    plain = None
+    if results["autoregressive"]:
+        _, decode = decoder_after(encoder, ids)
+        plain = plain_data(results["autoregressive"], decode, seconds)
+    python, machine = platform.python_version(), platform.machine()
     return {
         "settings": settings,
         "command": command(settings),
         "coupled": settings["coupled"],
         "prompt": begin,
         "rounds": rounds,
-        "words": {token: encoder.decode([token]) for token in sorted(mentioned)},
+        "plain": plain,
+        "words": {token: encoder.decode([token]) for token in tokens_in(rounds, plain)},
         "figures": results["speculative"],
         "speedup": results["speedup"],
-        "made": f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}.",
+        "made": f"Python {python}, NumPy {np.__version__}, {machine}.",
     }
+
+
+# ---------------------------------------------------------------- the page
+
+
+def allowed(text):
+    """What a content security policy calls this script or style."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def page_of(data):
+    """(the page with these data, its content security policy)
+
+    The policy allows this style and this script and nothing else; a served page may ask its own
+    server.
+    """
+    style = (WEB / "page.css").read_text(encoding="utf-8")
+    script = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    policy = (
+        f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+    # no text can end the script element
+    written = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
+    page = (WEB / "page.html").read_text(encoding="utf-8")
+    pieces = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "DATA": written}
+    for name, text in pieces.items():
+        before, after = page.split("{{" + name + "}}")
+        page = before + text + after
+    return page, policy
 
 
 def write_report(path, *run):
     """Write the page of report_data(*run), whole or not at all."""
-    # no text can end the script element
-    data = json.dumps(report_data(*run), separators=(",", ":")).replace("<", r"\u003c")
+    page, _ = page_of(report_data(*run))
     with whole(path) as temporary:
-        temporary.write_text(
-            PAGE.read_text(encoding="utf-8").replace("DATA", data, 1), encoding="utf-8"
-        )
+        temporary.write_text(page, encoding="utf-8")

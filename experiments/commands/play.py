@@ -1,0 +1,56 @@
+"""python main.py play: the live page, on this machine only."""
+
+import webbrowser
+
+from experiments.decoding.session import Session, load_models
+from experiments.decoding.settings import Settings
+from experiments.playing.questions import questions_of
+from experiments.playing.server import LiveServer
+from utils import MODELS_DIR, InputError
+
+
+def play(
+    target_model_size="7M",
+    draft_model_size="0.7M",
+    models_dir=MODELS_DIR,
+    port=0,
+    no_browser=False,
+    kernels="auto",
+):
+    """Open a page in the browser on which the models run: write a text of your own, step through
+    its decisions, change them, and compare the rules.
+
+    The server listens on 127.0.0.1 only and answers nobody without the token in the address that it
+    prints. Ctrl-C ends it.
+
+    Args:
+        target_model_size: a size in models_dir, or a folder
+        draft_model_size: a size in models_dir, a folder, or ngram
+        models_dir: where the folders of the sizes are
+        port: to listen on; 0 is a free one
+        no_browser: print the address and open nothing
+        kernels: how NumPy multiplies: auto measures, plain is NumPy's own
+    """
+    if not 0 <= port <= 65535:
+        raise InputError(f"--port {port}: expected 0 to 65535")
+    settings = Settings(
+        target_model_size=target_model_size,
+        draft_model_size=draft_model_size,
+        models_dir=models_dir,
+        kernels=kernels,
+    )
+    session = Session(settings, load_models(settings))
+    try:
+        server = LiveServer(port, questions_of(session))
+    except OSError as error:
+        raise InputError(f"--port {port}: {error.strerror}; give another, or 0") from None
+    print(f"{server.address}\nCtrl-C ends it.", flush=True)
+    if not no_browser:
+        webbrowser.open(server.address)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print("Stopped.")
+    finally:
+        server.server_close()
+        server.jobs.cancel_all()

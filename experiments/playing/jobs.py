@@ -1,0 +1,60 @@
+"""One run at a time: the models compute for the newest request, and older ones are cancelled."""
+
+import threading
+from contextlib import contextmanager
+
+MOST_WAITING = 4
+
+
+class Cancelled(Exception):
+    """A newer run has taken the place of this one."""
+
+
+class Busy(Exception):
+    """Too many runs wait already."""
+
+
+class Job:
+    """A run that can be told to stop; whoever computes calls `check` now and then."""
+
+    def __init__(self):
+        self.cancelled = threading.Event()
+
+    def check(self):
+        if self.cancelled.is_set():
+            raise Cancelled
+
+
+class Jobs:
+    """The runs of a server, of which one computes and the newest is next."""
+
+    def __init__(self):
+        self.computing = threading.Lock()
+        self.guard = threading.Lock()
+        self.known = []
+
+    @contextmanager
+    def newest(self):
+        """A Job whose turn it is. Cancels all others; raises Cancelled, or Busy."""
+        job = Job()
+        with self.guard:
+            if len(self.known) > MOST_WAITING:
+                raise Busy
+            for other in self.known:
+                other.cancelled.set()
+            self.known.append(job)
+        try:
+            with self.computing:
+                job.check()
+                yield job
+        finally:
+            with self.guard:
+                self.known.remove(job)
+
+    def cancel_all(self):
+        """Tell every run to stop, and wait until none computes."""
+        with self.guard:
+            for job in self.known:
+                job.cancelled.set()
+        with self.computing:
+            pass
