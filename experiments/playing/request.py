@@ -45,14 +45,14 @@ class Request:
 def whole_number(values, name, low, high):
     value = values[name]
     if type(value) is not int or not low <= value <= high:
-        raise InputError(f"{name} {value!r}: expected a whole number from {low} to {high}")
+        raise InputError(f"{name} {value!r:.50}: expected a whole number from {low} to {high}")
     return value
 
 
 def number(values, name, low, high):
     value = values[name]
     if type(value) not in (int, float) or not low <= value <= high or not math.isfinite(value):
-        raise InputError(f"{name} {value!r}: expected a number from {low} to {high}")
+        raise InputError(f"{name} {value!r:.50}: expected a number from {low} to {high}")
     return float(value)
 
 
@@ -70,8 +70,9 @@ def read_coins(values):
     for item in items(values, "coins"):
         if not (isinstance(item, list) and len(item) == 2):
             raise InputError("coins: expected pairs of an index and a number")
-        named = {"index": item[0], "coin": item[1]}
-        coins[whole_number(named, "index", 0, 1_000_000)] = number(named, "coin", 0, 0.999999)
+        named = {"coin index": item[0], "coin": item[1]}
+        index = whole_number(named, "coin index", 0, 1_000_000)
+        coins[index] = number(named, "coin", 0, 0.999999)
     return coins
 
 

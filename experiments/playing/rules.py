@@ -17,7 +17,7 @@ from experiments.proving.distance import toy_laws
 from experiments.proving.enumeration import total_variation
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.patching import made
-from sampling import Filter, speculative, stop_condition
+from sampling import Filter, speculative
 
 DRAFTING, TOSSING = 0, 1  # what random numbers are for
 

@@ -33,9 +33,13 @@ ALWAYS_SAID = {
 AS_ALWAYS = dataclasses.asdict(Settings())
 
 
-def command(settings):
-    """The command line that gives the same run."""
-    words = ["python", "main.py", "--prompt", settings["prompt"]]
+def command(settings, ids=()):
+    """The command line that gives the same run; a prompt without a text is given by its ids."""
+    words = ["python", "main.py"]
+    if settings["prompt"] is None:
+        words += ["--prompt_ids", ",".join(map(str, ids))]
+    else:
+        words += ["--prompt", settings["prompt"]]
     for name, value in settings.items():
         if name == "prompt" or name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
             continue
@@ -118,7 +122,7 @@ def report_data(settings, ids, notes, results, encoder, seconds=None):
     python, machine = platform.python_version(), platform.machine()
     return {
         "settings": settings,
-        "command": command(settings),
+        "command": command(settings, ids),
         "coupled": settings["coupled"],
         "prompt": begin,
         "rounds": rounds,

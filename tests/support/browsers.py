@@ -1,0 +1,121 @@
+"""A headless Chromium for the tests of the page, and what they ask of every page in it."""
+
+import os
+import shutil
+import time
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+ARGUMENTS = [
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium: one that is installed, or Playwright's own."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError:
+        pytest.skip("no browser: Playwright is not installed (requirements-browser.txt)")
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    arguments = list(ARGUMENTS)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--no-sandbox")  # Chromium refuses root otherwise
+    with sync_playwright() as playwright:
+        try:
+            running = playwright.chromium.launch(executable_path=found, args=arguments)
+        except Error as error:
+            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def new_page(browser):
+    """A function (address, **options) -> a page that may ask for nothing but what begins with its
+    own address, and must have no errors.
+    """
+    pages, wrong = [], []
+
+    def call(address, **options):
+        page = browser.new_page(**options)
+        pages.append(page)
+        own = address.split("?")[0].split("#")[0]
+
+        def watch(request):
+            if not request.url.startswith((own, "data:", "blob:")):
+                wrong.append(request.url)
+
+        page.on("request", watch)
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.goto(address)
+        return page
+
+    yield call
+    for page in pages:
+        page.close()
+    assert wrong == []
+
+
+def wait_for(page, expression, seconds=60):
+    """Wait until an expression of JavaScript is true. The page forbids what Playwright's own way
+    would need, code in a string.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"{expression} did not come true"
+        page.wait_for_timeout(30)
+
+
+# pairs of text and background below WCAG 2.1's 4.5 to 1 (1.4.3)
+CONTRAST = """() => {
+  const parse = colour => colour.match(/[\\d.]+/g).map(Number);
+  const linear = v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+  const light = colour => {
+    const [r, g, b] = parse(colour).map(linear);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const text = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+    if (!text || !element.getClientRects().length) continue;
+    if (element.closest("script, noscript") || element.disabled) continue;
+    if (getComputedStyle(element).visibility === "hidden") continue;
+    const ground = e => getComputedStyle(e).backgroundColor;
+    let behind = element;
+    while (behind && (parse(ground(behind))[3] ?? 1) === 0) behind = behind.parentElement;
+    const [a, b] = [getComputedStyle(element).color, ground(behind || document.body)].map(light);
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < 4.5) poor.push([element.className, element.textContent.slice(0, 20), ratio]);
+  }
+  return poor;
+}"""
+
+
+def assert_readable(page, scheme):
+    """Contrast, colour scheme, headings, names, language, no sideways scrolling."""
+    assert page.evaluate(CONTRAST) == []
+    channels = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)"
+    assert page.evaluate(f"{channels}.every(x => x < 100)") == (scheme == "dark")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.documentElement.lang") == "en" and page.title()
+    assert page.locator("h1").count() == 1 and page.locator("main").count() == 1
+    named = (
+        "[...document.querySelectorAll('button')].every(b => b.ariaLabel || b.textContent.trim())"
+    )
+    assert page.evaluate(named)
+    fields = "[...document.querySelectorAll('input, textarea')]"
+    assert page.evaluate(f"{fields}.every(e => e.ariaLabel || e.closest('label'))")
+    attributes = ("aria-labelledby", "aria-controls")
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(set(ids)) == len(ids)
+    for name in attributes:
+        collect = f"[...document.querySelectorAll('[{name}]')].map(e => e.getAttribute('{name}'))"
+        assert set(page.evaluate(collect)) <= set(ids)
