@@ -4,34 +4,13 @@ import time
 
 import numpy as np
 
-from experiments.decoding.decoders import NGRAM
+from experiments.decoding.decoders import NGRAM, with_drafter
 from experiments.decoding.recorder import TimedModel
-from sampling import NGramDrafter
+from sampling import Filter
 
 MOST_K = 8  # drafts before a pass of the target
 REPEATS = 12
-
-
-class Drafting:
-    """Drafting as a round does it, one pass after the other, without a look at what comes out."""
-
-    def __init__(self, session):
-        self.model = None
-        if session.draft == NGRAM:
-            self.drafter = NGramDrafter(session.target.config.n_vocab)
-        else:
-            self.model = TimedModel(session.draft)
-            self.cache = session.draft.new_cache()
-
-    def seconds(self, ids, k):
-        """Of each of k drafted tokens."""
-        if self.model:
-            for i in range(k):
-                self.model.read(ids + ids[:i], self.cache)
-            return self.model.take()
-        begin = time.perf_counter()
-        self.drafter.propose(ids, k)
-        return [(time.perf_counter() - begin) / max(k, 1)] * k
+GREEDY = Filter(0.0)  # drafts without random numbers
 
 
 def undisturbed(seconds):
@@ -51,21 +30,29 @@ def costs(session, request, check):
     if session.draft != NGRAM:
         n_ctx = min(n_ctx, session.draft.config.n_ctx)
     ids = (prompt.ids * n_ctx)[: n_ctx // 2]
-    target, drafting = TimedModel(session.target), Drafting(session)
+    timed = TimedModel(session.target)
+    target, drafter = with_drafter(timed, session.draft, GREEDY, rng=None)
     cache = target.new_cache()
+    target.read(ids[:-1], cache, n_last=0)
+    drafter.prefill(ids[:-1])
     drafts, passes = [], {k: [] for k in range(1 + min(MOST_K, n_ctx - len(ids) - 1))}
     for repeat in range(1 + REPEATS):
         for k in passes:
-            seconds = drafting.seconds(ids, k)
+            begin = time.perf_counter()
+            draft, _ = drafter.propose(ids, k)
+            drafting = time.perf_counter() - begin
+            timed.take()
             target.read(ids + ids[:k], cache, n_last=k + 1)
-            taken = target.take()
+            taken = timed.take()
             check()
-            if repeat > 0:  # the first time around the prompt is read, and memory is new
-                drafts += seconds
-                passes[k] += taken
+            if repeat == 0:  # memory is new
+                continue
+            passes[k] += taken
+            if draft:
+                drafts.append(drafting / len(draft))
     one = undisturbed(passes[0])
     return {
-        "c": undisturbed(drafts) / one,
+        "c": undisturbed(drafts or [0.0]) / one,
         "v": [undisturbed(seconds) / one for seconds in passes.values()],
         "target_seconds": one,
     }

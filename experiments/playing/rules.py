@@ -6,29 +6,37 @@ that tosses fewer is ahead. Here each round begins its numbers anew, by its plac
 that two rules meet the same draft and the same coins for as long as their texts agree.
 """
 
+import inspect
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Callable
 
 import numpy as np
 
-from experiments.decoding.decoders import NGRAM, drafter_of
+from experiments.decoding.decoders import NGRAM, with_drafter
 from experiments.decoding.gumbel import Noisy
+from experiments.proving import inexact
 from experiments.proving.distance import toy_laws
 from experiments.proving.enumeration import total_variation
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.patching import made
-from sampling import Filter, speculative
+from sampling import Filter, speculative, verify, verify_block
 
 DRAFTING, TOSSING = 0, 1  # what random numbers are for
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A way to decide on a draft. kind: "right", "noise" or "mistake"."""
+    """A way to decide on a draft.
+
+    kind: "right", "inexact", "noise" or "mistake"
+    decide: what sampling.speculative calls; a mistake is made in the token rule or around it
+    """
 
     name: str
     kind: str
     what: str
+    decide: Callable = verify
     mistake: Mistake | None = None
 
     @property
@@ -36,15 +44,25 @@ class Rule:
         return self.mistake.setting if self.mistake else Setting()
 
 
-TOKEN = Rule("token", "right", "each draft has its own coin: accepted where u < p / q")
-NOISE = Rule(
-    "shared-noise",
-    "noise",
-    "draft and target choose under the same noise; a draft stays where both choose the same",
-)
-RULES = [TOKEN, NOISE] + [
-    Rule(name, "mistake", mistake.what, mistake) for name, mistake in MISTAKES.items()
-]
+def first_paragraph(function):
+    """Of a function's documentation, on one line."""
+    return " ".join(inspect.getdoc(function).split("\n\n")[0].split())
+
+
+def all_rules():
+    """Every Rule, the token rule first."""
+    rules = []
+    for name, decide in inexact.RULES.items():
+        kind = "right" if decide in (verify, verify_block) else "inexact"
+        rules.append(Rule(name, kind, first_paragraph(decide), decide))
+    rules.append(Rule("shared noise", "noise", NOISE))
+    for name, mistake in MISTAKES.items():
+        rules.append(Rule(name, "mistake", mistake.what, mistake=mistake))
+    return rules
+
+
+NOISE = "Draft and target choose under the same noise; a draft stays where both choose the same."
+RULES = all_rules()
 
 
 class PlacedNumbers:
@@ -86,9 +104,10 @@ def rounds_of(rule, session, prompt):
         filter = Filter()
     drafted = PlacedNumbers(prompt.seed, DRAFTING)
     coins = PlacedNumbers(prompt.seed, TOSSING)
-    drafter = PlacedDrafter(drafter_of(target, draft, filter, drafted), drafted, coins)
-    n_tokens, K = settings.n_tokens_to_generate, settings.K
-    return speculative(target, drafter, prompt.ids, n_tokens, K, filter, coins, session.ended)
+    target, drafter = with_drafter(target, draft, filter, drafted)
+    drafter = PlacedDrafter(drafter, drafted, coins)
+    how = (settings.n_tokens_to_generate, settings.K, filter, coins, session.ended, rule.decide)
+    return speculative(target, drafter, prompt.ids, *how)
 
 
 def text_row(rule, session, prompt, check):
@@ -135,7 +154,7 @@ def parting(first, second):
 
 def law_row(rule):
     """The exact law of a rule on the toy pair, against the target's own."""
-    law, right = toy_laws(rule.setting, rule.mistake)
+    law, right = toy_laws(rule.setting, rule.mistake, rule.decide)
     if rule.kind == "noise":
         # no enumeration of a continuous noise: it is the target's law by the Gumbel-max theorem,
         # which tests/decoding/test_gumbel.py holds the loop to

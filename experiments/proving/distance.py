@@ -53,8 +53,8 @@ def toy_pair(room=4):
     return target, random_model(config, arrays, np.float64, seed=2, scale=0.8)
 
 
-def toy_laws(setting, mistake=None):
-    """The law of the speculative loop and the target's own, on the toy: two times
+def toy_laws(setting, mistake=None, rule=sampling.verify):
+    """The law of the speculative loop with a rule and the target's own, on the toy: two times
     {text: probability}. The law is that of whole texts, so that a wrong length counts too.
     """
     target, draft = toy_pair(room=2 if setting.full else 4)
@@ -64,8 +64,8 @@ def toy_laws(setting, mistake=None):
 
     def run():
         drafter = sampling.NeuralDrafter(draft, filter, None)
-        rounds = sampling.speculative(target, drafter, TOY_PROMPT, n_tokens, k, filter, None, ended)
-        return text_of(rounds)
+        how = (n_tokens, k, filter, None, ended, rule)
+        return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *how))
 
     with made(mistake) if mistake else nullcontext():
         return law(run), right

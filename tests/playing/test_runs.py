@@ -7,7 +7,7 @@ import pytest
 from playing import ASKED, session_of
 from test_main import as_json, cli, pair
 
-from experiments.decoding.decoders import drafter_of
+from experiments.decoding.decoders import with_drafter
 from experiments.playing.costs import costs
 from experiments.playing.request import Change, Request
 from experiments.playing.runs import Schedule, race, what_if
@@ -76,9 +76,9 @@ class Replaced:
 
 def by_hand(session, rng, K, filter, n_tokens):
     """The text of the loop with this generator."""
-    drafter = drafter_of(session.target, session.draft, filter, rng)
+    target, drafter = with_drafter(session.target, session.draft, filter, rng)
     ids, ended = session.prompt(ASKED["prompt"]).ids, stop_condition(session.encoder)
-    rounds = speculative(session.target, drafter, ids, n_tokens, K, filter, rng, ended)
+    rounds = speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
     return [int(token) for one in rounds for token in one.tokens]
 
 

@@ -1,6 +1,7 @@
 // ---------------------------------------------------------------- rules side by side
 
 const PREFIX = 5; // tokens shown of what a text has in common with the token rule's
+const GUESSED = ["mistake", "inexact"]; // whose laws are hidden until the question is answered
 let chosenRule = null, guessed = false;
 
 const title = name => name.replace(/-/g, " ");
@@ -24,7 +25,7 @@ function ruleText(row, first) {
 }
 
 function ruleRow(row, first) {
-  const badge = !guessed && row.kind === "mistake" ? make("span.badge.hidden-law", null, "law: ?")
+  const badge = !guessed && GUESSED.includes(row.kind) ? make("span.badge.hidden-law", null, "law: ?")
     : isRight(row) ? make("span.badge.right", null, "law exact")
     : make("span.badge.wrong", null, "law off by " + row.distance.toFixed(3));
   const rate = row.tokens_per_pass === null ? "" : row.tokens_per_pass.toFixed(2) + " tokens per pass";
@@ -59,7 +60,7 @@ function chooseRule(row, focus) {
 }
 
 function lawPanel(row) {
-  if (!guessed && row.kind === "mistake") {
+  if (!guessed && GUESSED.includes(row.kind)) {
     const show = make("button", {type: "button", id: "show-laws"}, "Show the laws");
     show.addEventListener("click", revealLaws);
     return [make("p", null, "Answer the question above first, or look at once: does “" + title(row.name)
