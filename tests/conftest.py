@@ -8,4 +8,7 @@ import backends.blas  # noqa: F401
 
 os.environ["HF_HUB_CACHE"] = os.devnull
 
-from command_line import as_json, cli, pair  # noqa: E402, F401, the fixtures of all tests
+# the fixtures of all tests
+from browsers import browser, new_page  # noqa: E402, F401
+from command_line import as_json, cli, pair  # noqa: E402, F401
+from playing import serve  # noqa: E402, F401

@@ -1,12 +1,9 @@
 """Rules side by side: the same draft and coins under each, and the law that `mistakes` computes."""
 
-# ruff: noqa: F401, F811 (fixtures)
-
 import json
 
 import pytest
 from playing import ASKED, session_of
-from test_main import cli, embedded, pair
 
 import sampling
 from experiments.playing import rules

@@ -1,11 +1,8 @@
 """The race is main.py's run, and a changed coin gives the text of the same coins in the loop."""
 
-# ruff: noqa: F401, F811 (fixtures)
-
 import numpy as np
 import pytest
 from playing import ASKED, session_of
-from test_main import as_json, cli, pair
 
 from experiments.decoding.decoders import with_drafter
 from experiments.playing.costs import costs

@@ -1,14 +1,12 @@
 """The server, over HTTP: who gets in, what is refused, and that one run computes at a time."""
 
-# ruff: noqa: F401, F811 (fixtures)
-
 import json
 import socket
 import threading
 import time
 
 import pytest
-from playing import ASKED, serve
+from playing import ASKED
 
 from experiments.playing.jobs import MOST_WAITING
 from experiments.playing.request import MOST_BYTES
