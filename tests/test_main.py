@@ -291,6 +291,25 @@ def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, targe
     )
 
 
+@pytest.mark.parametrize("more", [[], ["--K=auto"], ["--draft_confidence=0.2"], ["--report"]])
+def test_block_verification(as_json, tmp_path, more):
+    """The settings name it, and the greedy text is the same; the token rule goes without saying."""
+    more = [*more, tmp_path / "run.html"] if "--report" in more else more
+    arguments = ["--n_tokens_to_generate", 20, *more]
+    greedy = as_json("--verification=block", *arguments)
+    assert greedy["identical"] and greedy["settings"]["verification"] == "block"
+    if "--report" in more:
+        (tmp_path / "run.html").unlink()
+    sampled = as_json("--verification=block", "--temperature=1", *arguments)
+    assert len(sampled["speculative"]["token_ids"]) == 20
+    assert "verification" not in as_json("--n_tokens_to_generate", 3)["settings"]
+
+
+def test_an_unknown_rule_is_refused(cli):
+    done = cli("--verification", "tree")
+    assert done.code == 2 and "--verification 'tree': expected token or block" in done.err
+
+
 @pytest.mark.parametrize("role", ["--target_model_size", "--draft_model_size"])
 @pytest.mark.parametrize(
     "more",

@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from tqdm import tqdm
 
-from experiments.decoding.decoders import NGRAM, with_drafter
-from sampling import verify
+from experiments.decoding.decoders import NGRAM, RULES, with_drafter
 
 MAX_K = 8
 # rounds that are timed; a straight line through those with drafts takes out the noise
@@ -32,18 +31,19 @@ TRIALS = 0.01  # the share of the time that drafts may cost that do not pay, the
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
-# {target: {(draft, filter): costs}}, for as long as the target is in use
+# {target: {(draft, filter, verification): costs}}, for as long as the target is in use
 COSTS = WeakKeyDictionary()
 
 
-def round_costs(target, draft, filter):
+def round_costs(target, draft, filter, verification="token"):
     """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. draft is a
     Model or NGRAM.
     """
     known = COSTS.setdefault(target, {})
-    if (draft, filter) not in known:
-        known[draft, filter] = measured_costs(target, draft, filter)
-    return known[draft, filter]
+    how = draft, filter, verification
+    if how not in known:
+        known[how] = measured_costs(target, *how)
+    return known[how]
 
 
 class RoundTimer:
@@ -53,8 +53,9 @@ class RoundTimer:
     it will in a text. most_K: the largest K that will be asked for.
     """
 
-    def __init__(self, target, draft, filter, most_K):
+    def __init__(self, target, draft, filter, most_K, verification="token"):
         self.filter = filter
+        self.rule = RULES[verification]
         self.rng = np.random.default_rng(0)
         self.target, self.drafter = with_drafter(target, draft, filter, self.rng)
         self.cache = self.target.new_cache()
@@ -73,7 +74,7 @@ class RoundTimer:
         tokens, q = self.drafter.propose(self.ids, min(K, self.n_ctx - len(self.ids)))
         drafted = time.perf_counter()
         logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
-        verify(tokens, q, self.filter(logits), self.rng)
+        self.rule(tokens, q, self.filter(logits), self.rng)
         return drafted - begin, time.perf_counter() - begin
 
     def timed(self, K):
@@ -82,9 +83,9 @@ class RoundTimer:
         return self.run(K)
 
 
-def measured_costs(target, draft, filter):
+def measured_costs(target, draft, filter, verification="token"):
     """What round_costs returns, measured now."""
-    timer = RoundTimer(target, draft, filter, MAX_K)
+    timer = RoundTimer(target, draft, filter, MAX_K, verification)
     seconds = {K: [] for K in TRIED}
     begin = time.perf_counter()
     while not seconds[0] or time.perf_counter() < begin + BUDGET:

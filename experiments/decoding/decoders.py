@@ -5,7 +5,18 @@ import numpy as np
 from experiments.drafting.heads import HeadDrafter, SeenTarget
 from experiments.drafting.pairs import NGRAM
 from experiments.drafting.stored import is_head
-from sampling import NeuralDrafter, NGramDrafter, autoregressive, never, speculative
+from sampling import (
+    NeuralDrafter,
+    NGramDrafter,
+    autoregressive,
+    never,
+    speculative,
+    verify,
+    verify_block,
+)
+
+# The accept/reject rules, by the names that --verification gives them.
+RULES = {"token": verify, "block": verify_block}
 
 
 def with_drafter(target, draft, filter, rng, confidence=0.0):
@@ -34,13 +45,14 @@ def decode(
     seed,
     ended=never,
     confidence=0.0,
+    verification="token",
     wrap=None,
 ):
     """The rounds of one decoder, "autoregressive" or "speculative".
 
-    draft is as for with_drafter; the autoregressive loop does not look at it. wrap(drafter, filter)
-    returns the drafter and filter that the loop uses in their place, a clock around them for
-    example.
+    draft is as for with_drafter; the autoregressive loop does not look at it. verification names
+    one of the RULES. wrap(drafter, filter) returns the drafter and filter that the loop uses in
+    their place, a clock around them for example.
     """
     rng = np.random.default_rng(seed)
     if decoder == "autoregressive":
@@ -48,4 +60,5 @@ def decode(
     target, drafter = with_drafter(target, draft, filter, rng, confidence)
     if wrap:
         drafter, filter = wrap(drafter, filter)
-    return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
+    rule = RULES[verification]
+    return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended, rule)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.decoding.decoders import NGRAM, with_drafter
+from experiments.decoding.decoders import NGRAM, RULES, with_drafter
 from experiments.decoding.gumbel import Noisy
 from sampling import Filter, Round, residual, speculative
 
@@ -26,8 +26,11 @@ class Note:
     draft       the drafted tokens
     p, q        their probabilities; with `coupled`, before the noise
     overlap     sum of min(p, q): the probability that the token rule accepts there
-    coins       u of each examined draft, accepted where u < p / q; none where `coupled`
+    coins       u of each examined draft, accepted where u < p / q; none where `coupled` or where
+                the block rule tosses for all drafts together
     numbers     which of the run's random numbers each coin is, counted from 0
+    support     P of the block rule: the probability that this many drafts are accepted, given
+                that they were drafted; None with the token rule
     likely      for each token of the text, [(token, p, q)] of the likeliest; q is None where
                 nothing was drafted
     residual    after a rejection, [(token, probability)] of the likeliest replacements
@@ -42,6 +45,7 @@ class Note:
     overlap: list
     coins: list
     numbers: list
+    support: list | None
     likely: list
     residual: list | None
     seconds: dict
@@ -155,6 +159,15 @@ def residual_rows(p, q, token):  # [n_vocab], [n_vocab] -> [(token, probability)
     return [(x, float(rest[x])) for x in shown]
 
 
+def block_support(p, q):  # [k], [k] -> [k]
+    """P of sampling.verify_block for each draft, from the probabilities of the drafted tokens."""
+    support, P = [], 1.0
+    for p_token, q_token in zip(p, q):
+        P = min(1.0, P * p_token / q_token)
+        support.append(P)
+    return support
+
+
 class Watch:
     """Runs the speculative loop and keeps a Note of each round after the prefill in `notes`.
 
@@ -172,9 +185,22 @@ class Watch:
         """A time.perf_counter that stands still while notes are taken."""
         return time.perf_counter() - self.aside
 
-    def decode(self, target, draft, ids, n_tokens, K, filter, seed, ended, confidence=0.0):
+    def decode(
+        self,
+        target,
+        draft,
+        ids,
+        n_tokens,
+        K,
+        filter,
+        seed,
+        ended,
+        confidence=0.0,
+        verification="token",
+    ):
         """Yield the rounds of the speculative loop."""
         self.notes = []
+        self.in_blocks = verification == "block"
         numbers = Numbers(seed, self.forced)
         coins, of_target, of_draft = Coins(numbers), Tap(filter), Tap(filter)
         target = timed_target = TimedModel(target)
@@ -190,7 +216,8 @@ class Watch:
         target, drafter = with_drafter(target, draft, q_filter, numbers, confidence)
         drafter = WatchedDrafter(drafter)
         taps = [tap for tap in (coins, of_target, of_draft, timed_target, timed_draft) if tap]
-        rounds = speculative(target, drafter, ids, n_tokens, K, p_filter, coins, ended)
+        rule = RULES[verification]
+        rounds = speculative(target, drafter, ids, n_tokens, K, p_filter, coins, ended, rule)
         yield next(rounds)  # the prefill
         while True:
             for tap in taps:  # forget what belongs to the round before
@@ -214,8 +241,10 @@ class Watch:
     def note(self, one, draft, p, q, tossed, seconds, passes):
         draft = [int(token) for token in draft]
         places = np.arange(len(draft))
-        # the first numbers of the rule are its coins; the next one chooses the target's own token
-        tossed = [] if self.coupled else tossed[: one.examined]
+        # the first numbers of the token rule are its coins; the next one chooses the target's token
+        tossed = [] if self.coupled or self.in_blocks else tossed[: one.examined]
+        p_drafted, q_drafted = p[places, draft].tolist(), q[places, draft].tolist()
+        support = block_support(p_drafted, q_drafted) if self.in_blocks else None
         likely = []
         for i, token in enumerate(one.tokens):
             drafted = i < len(draft)
@@ -223,15 +252,17 @@ class Watch:
             likely.append(likely_rows(p[i], q[i] if drafted else None, *tokens))
         replacements, i = None, one.accepted
         if i < one.examined and not self.coupled:
-            replacements = residual_rows(p[i], q[i], int(one.tokens[-1]))
+            covered = support[i - 1] if support and i else 1.0
+            replacements = residual_rows(covered * p[i], q[i], int(one.tokens[-1]))
         return Note(
             round=one,
             draft=draft,
-            p=p[places, draft].tolist(),
-            q=q[places, draft].tolist(),
+            p=p_drafted,
+            q=q_drafted,
             overlap=np.minimum(p[:-1], q).sum(axis=-1).tolist(),
             coins=[number for _, number in tossed],
             numbers=[index for index, _ in tossed],
+            support=support,
             likely=likely,
             residual=replacements,
             seconds=seconds,

@@ -178,6 +178,7 @@ class Session:
             "seed": prompt.seed,
             "ended": self.ended,
             "confidence": settings.draft_confidence,
+            "verification": settings.verification,
         }
         if watch and decoder == "speculative":
             filter = settings.sampling
@@ -191,7 +192,9 @@ class Session:
             return self.settings.K
         # not of a stand-in, which is new for each text
         draft = NGRAM if draft == NGRAM else self.draft
-        return AdaptiveK(round_costs(self.target, draft, self.settings.sampling))
+        settings = self.settings
+        costs = round_costs(self.target, draft, settings.sampling, settings.verification)
+        return AdaptiveK(costs)
 
     def warm_up(self, decoder, prompt, **models):
         """Decode two tokens, as new memory is slow the first time."""

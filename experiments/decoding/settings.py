@@ -9,7 +9,7 @@ from utils import InputError
 
 AUTO = "auto"  # a K that is chosen anew each round
 MODES = ("both", "autoregressive", "speculative")
-VERIFICATIONS = ("token",)
+VERIFICATIONS = ("token", "block")
 
 
 class SettingError(InputError):
@@ -53,7 +53,8 @@ class Settings:
     Speculation:
         K: how many tokens are drafted in a round; auto chooses anew each round, from acceptance and
             what one text's rounds cost
-        verification: the accept/reject rule: token
+        verification: the accept/reject rule: token accepts drafts one by one; block accepts them
+            together, more of them at a temperature above 0
         draft_confidence: end a draft where its model gives no token as much probability
         coupled: draft and target share the noise of each position, so that the two texts are the
             same at any temperature

@@ -11,7 +11,7 @@ import numpy as np
 
 import gpt2
 import sampling
-from experiments.decoding.decoders import decode
+from experiments.decoding.decoders import RULES, decode
 from experiments.decoding.metrics import speculation
 from experiments.proving.enumeration import chain_rule, law, total_variation
 from experiments.proving.mistakes import ERRORS
@@ -45,21 +45,22 @@ def toy_ended(generated):
     return generated[-1] == TOY_END
 
 
-def toy_pair(room=4):
+def toy_pair(room=4, draft_seed=2):
     """(target, draft): two GPT-2s of two layers and three tokens, with room for so many new ones."""
     config = gpt2.Config(3, len(TOY_PROMPT) + room, n_embd=4, n_head=2, n_layer=2)
     arrays = get_backend(kernels="plain")
     target = random_model(config, arrays, np.float64, seed=1, scale=0.8)
-    return target, random_model(config, arrays, np.float64, seed=2, scale=0.8)
+    return target, random_model(config, arrays, np.float64, draft_seed, scale=0.8)
 
 
-def toy_laws(setting, mistake=None, rule=sampling.verify):
-    """The law of the speculative loop with a rule and the target's own, on the toy: two times
-    {text: probability}. The law is that of whole texts, so that a wrong length counts too.
+def toy_laws(setting, mistake=None, rule=None):
+    """The law of the speculative loop with a rule (the setting's unless one is given) and the
+    target's own, on the toy: two times {text: probability}. The law is that of whole texts, so that a wrong length counts too.
     """
-    target, draft = toy_pair(room=2 if setting.full else 4)
+    target, draft = toy_pair(2 if setting.full else 4, setting.toy_draft)
     n_tokens, k = setting.toy
     filter, ended = setting.filter, toy_ended if setting.stop else sampling.never
+    rule = rule or RULES[setting.verification]
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
 
     def run():
@@ -95,10 +96,11 @@ class Pair:
         """The rounds of a speculative text in this setting, but with another filter."""
         ids, ended = self.prompt_ids(setting), sampling.stop_condition(self.encoder, setting.stop)
         sampled = {"K": K, "filter": filter, "seed": SEED, "ended": ended}
+        sampled["verification"] = setting.verification
         return decode("speculative", self.target, self.draft, ids, N_TOKENS, **sampled)
 
     def right_text(self, setting, filter):
-        key = filter, setting.prompt, setting.stop, setting.full
+        key = filter, setting.prompt, setting.stop, setting.full, setting.verification
         if key not in self.right_texts:
             self.right_texts[key] = text_of(self.rounds(setting, filter))
         return self.right_texts[key]

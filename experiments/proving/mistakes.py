@@ -23,6 +23,8 @@ class Setting:
     stop: str = ""  # a string that ends the text; on the toy, token 2 does if there is one
     full: bool = False  # the prompt leaves room for two tokens only
     toy: tuple = (3, 2)  # tokens and K there
+    toy_draft: int = 2  # the seed of its draft
+    verification: str = "token"  # or "block", the rule it is made in
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Mistake:
 read = gpt2.Model.read_batch
 propose = sampling.NeuralDrafter.propose
 verify = sampling.verify
+verify_block = sampling.verify_block
 loop = sampling.speculative
 
 # tests that catch several
@@ -266,6 +269,38 @@ MISTAKES = {
             "error: too rare in float64 to be seen here"
         ),
     ),
+    "block-whole-or-none": Mistake(
+        what="the coins are tossed for the whole block only: if that fails, no draft is accepted",
+        seen_in="a reading of Sun et al. 2024 that skips its loop",
+        caught_by=LAW,
+        changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
+        setting=Setting(verification="block"),
+    ),
+    "block-coin-is-p": Mistake(
+        what="a shorter block is accepted with P[t], as the whole one is",
+        seen_in="a reading of Sun et al. 2024 that takes P for the coin",
+        caught_by=LAW,
+        changes={verify_block: {"toss(S / (S + 1 - P[t]), rng)": "toss(P[t], rng)"}},
+        setting=Setting(verification="block"),
+    ),
+    "block-unclipped": Mistake(
+        what="the ratios are multiplied without the limit of 1 at each place",
+        seen_in="a reading of Sun et al. 2024 that forgets the minimum",
+        caught_by=LAW,
+        changes={
+            verify_block: {
+                "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]",
+            }
+        },
+        setting=Setting(verification="block"),
+    ),
+    "block-residual-of-tokens": Mistake(
+        what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
+        seen_in="vllm-ascend #7807",
+        caught_by=LAW,
+        changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
+        setting=Setting(Filter(1.5), verification="block", toy_draft=9),
+    ),
 }
 
 ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)  # what a mistake may end in
@@ -288,6 +323,8 @@ def committing(name, decode):
     mistake = find(name)
 
     def wrong_rounds(*arguments, **named):
+        if mistake.setting.verification == "block":
+            named["verification"] = "block"  # the rule that the mistake is made in
         try:
             with made(mistake):
                 yield from decode(*arguments, **named)

@@ -225,7 +225,7 @@ def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
 
     monkeypatch.setattr(adaptive.time, "perf_counter", time)
     draft = draft if draft == NGRAM else clocked(draft, 0.1)
-    costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter)
+    costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter, "token")
     each = 1 if draft == NGRAM else 1.1
     assert costs == pytest.approx([(11 + K * each) / 11 for K in range(MAX_K + 1)])
 

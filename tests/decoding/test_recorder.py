@@ -88,6 +88,40 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
     assert len(tossed) == len(expected) or text[-1] == 2
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    seeds=st.tuples(st.integers(0, 99), st.integers(0, 99)),
+    K=st.integers(1, 5),
+    filter=st.sampled_from(list(FILTERS.values())),
+    seed=st.integers(0, 2**70),
+)
+def test_the_notes_of_block_verification(seeds, K, filter, seed):
+    """The watched run is the plain one; the support of each draft, and what replaces a rejected
+    one, are those of the rule.
+    """
+    target, draft = TableModel(seeds[0], zeros=True), TableModel(seeds[1])
+    block = {"K": K, "filter": filter, "seed": seed, "verification": "block"}
+    watch = Watch()
+    rounds = list(watch.decode(target, draft, [0, 1], 12, ended=never, **block))
+    assert rounds == list(decode("speculative", target, draft, [0, 1], 12, **block))
+    text = [0, 1]
+    for note in watch.notes:
+        P = 1.0
+        for p, q, support in zip(note.p, note.q, note.support, strict=True):
+            P = min(1.0, P * p / q)
+            assert support == P
+        i = note.round.accepted
+        assert note.coins == note.numbers == []
+        assert (note.residual is None) == (i == note.round.examined)
+        if note.residual:
+            ids = text + note.draft[:i]
+            p, q = (filter(model.read(ids, model.new_cache()))[0] for model in (target, draft))
+            rest = np.maximum((note.support[i - 1] if i else 1.0) * p - q, 0)
+            expected = dict(enumerate(rest / rest.sum()))
+            assert dict(note.residual) == pytest.approx({x: expected[x] for x, _ in note.residual})
+        text += [int(token) for token in note.round.tokens]
+
+
 def test_a_coupled_note_has_the_distributions_under_the_noise():
     target, draft, filter = TableModel(1), TableModel(2), FILTERS["T=0.7"]
     rounds, notes = watched(target, draft, [0], 30, 3, filter, 4, coupled=True)

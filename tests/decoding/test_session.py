@@ -41,6 +41,7 @@ KINDS = [
     [],
     ["--temperature=1"],
     ["--temperature=1", "--coupled"],
+    ["--temperature=1", "--verification=block"],
     ["--draft_model_size=ngram"],
     ["--target_model_size=ends"],
 ]

@@ -15,7 +15,7 @@ import main
 import sampling
 from experiments.proving.distance import N_TOKENS, distance, text_of
 from experiments.proving.enumeration import law
-from experiments.proving.mistakes import MISTAKES, Mistake
+from experiments.proving.mistakes import MISTAKES, Mistake, committing
 from experiments.proving.patching import changed, made
 from sampling import Filter
 
@@ -116,6 +116,19 @@ def test_everybody_who_holds_the_function_has_the_mistake():
     cache = model.new_cache()
     held(model, [1, 2], cache), held(model, [1, 2, 3], cache)
     assert cache.length == 3
+
+
+def test_a_mistake_of_the_block_rule_is_made_in_it():
+    """Also where the run asks for the token rule, in which there is nothing to change."""
+    asked = []
+
+    def decode(decoder, **named):
+        asked.append(named)
+        return []
+
+    for name in ("resample-from-p", "block-coin-is-p"):
+        list(committing(name, decode)("speculative", verification="token"))
+    assert asked == [{"verification": "token"}, {"verification": "block"}]
 
 
 # ---------------------------------------------------------------- the command
