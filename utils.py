@@ -159,12 +159,14 @@ def build_model(config, read, backend, dtype):
         store = lay_out if in_block and len(shape) == 2 else backend.asarray
         branch[leaf] = store(read(name))
     wte = tree["wte"]["weight"]
+    # the embedding again, transposed: one array in two roles
+    head = lay_out(wte.T)
     params = {
-        "wte": wte,
+        "wte": getattr(head, "T", wte),  # tokens look their rows up where the head keeps them
         "wpe": tree["wpe"]["weight"],
         "blocks": [tree["h"][str(i)] for i in range(config.n_layer)],
         "ln_f": tree["ln_f"],
-        "head": lay_out(wte.T),  # the embedding again, transposed: one array in two roles
+        "head": head,
     }
     return Model(config, params, backend)
 

@@ -1,27 +1,32 @@
 """Which kernel a model's weights get on this machine: by trial, while it is loaded.
 
 What is best depends on the machine: its BLAS, its caches, what a thread costs. So nothing is
-assumed. `plan` times a few tile widths, on one thread and on all, some rows at a time, over memory
-the size of the model, and keeps the best for each shape. The plain product is one of the
-candidates: it is a single tile as wide as the matrix.
+assumed. `plan` times a few ways to hold each shape of weight, then for the best of them on how many
+threads and how many rows at a time, over memory the size of the model. The plain product is one of
+the ways: it is a single tile as wide as the matrix.
+
+A product is timed as a pass meets it. Something else comes before it, so the other threads are
+asleep; and it is cold, as the other weights have passed through the caches since.
 """
 
 import itertools
 import math
 import re
 import time
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.threads import THREADS
-from backends.tiles import ALL, MANY, Kernel, Tiles, one_memory, parts_of
+from backends.tiles import AHEAD, ALL, MANY, Kernel, Tiles, one_memory, parts_of
 
 WIDTHS = (64, 128)  # of the tiles to try
-# row counts to try (decode, verify, prefill), and rows at a time for each
-TOGETHER = {1: (1, 2), 9: (1, 9), 32: (8, ALL)}
+# numbers of rows to try: to decode, to verify drafts, to read a prompt
+ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
+TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
 ROUNDS = 4  # of trials; the best counts, as the machine may be busy with other things for a moment
+GAP = 30e-6  # seconds between two products, in which a pass does something else
 # memory to read, and the shares of it that trials read in turn. Of three times a cache of 32 MB so
 # much was still found there that the order of the candidates was another one
 COLD_BYTES, SHARES = 264 << 20, 11
@@ -29,67 +34,139 @@ COLD_BYTES, SHARES = 264 << 20, 11
 
 def seconds(x, weights):
     """The mean time of one product, going through the weights one after the other."""
-    # awake, as they are between the products of a pass
-    THREADS.share(lambda a, b: None, N_THREADS, N_THREADS)
-    begin = time.perf_counter()
+    total = 0.0
     for weight in weights:
+        resumed = time.perf_counter() + GAP
+        while time.perf_counter() < resumed:
+            pass
+        begin = time.perf_counter()
         x @ weight
-    return (time.perf_counter() - begin) / len(weights)
+        total += time.perf_counter() - begin
+    return total / len(weights)
 
 
-def trial(shape, transposed, scratch, width, n_threads, n_rows, together):
-    """Seconds of one product with a weight of that shape, read from scratch; with a part of it
-    where scratch is smaller.
+def trial(scratch, weight, layout, way, n_rows):
+    """Seconds of one product with a weight read from scratch; with a part of it where scratch is
+    smaller. A layout is (width of a tile, whether by column), a way (n_threads, together).
     """
-    n_in, n_out = shape
+    ((n_in, n_out), transposed), (width, by_column), (n_threads, together) = weight, layout, way
     columns = min(n_out, len(scratch) // n_in)
     width = min(width, columns)
     columns -= columns % width
     n_copies = max(1, len(scratch) // (n_in * columns)) if n_rows < MANY else 1
     memory = scratch[: n_copies * n_in * columns].reshape(n_copies, -1)
-    weights = [
-        one.reshape(columns, n_in).T if transposed else one.reshape(n_in, columns) for one in memory
-    ]
     if width < columns:
-        kernel, n_parts = Kernel(width, (n_threads,) * 3, (together,) * 3), parts_of(n_in, width)
-        layout, nothing = (
-            (n_parts, columns // width, n_in // n_parts, width),
-            np.empty((n_in, 0), scratch.dtype),
-        )
+        n_parts = parts_of(n_in, width)
+        kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
+        nothing = np.empty((n_in, 0), scratch.dtype)
         # as if cut: the same memory, no copy
-        tiled = [Tiles(one.reshape(layout), nothing, kernel) for one in memory]
-        weights = [Tiles.cut(one, kernel) for one in weights] if transposed else tiled
+        tiles = memory.reshape(n_copies, n_parts, columns // width, n_in // n_parts, width)
+        if by_column:
+            tiles = memory.reshape(n_copies, n_parts, columns // width, width, n_in // n_parts)
+            tiles = tiles.swapaxes(3, 4)
+        weights = [Tiles(one, nothing, kernel) for one in tiles]
+    elif transposed:
+        weights = memory.reshape(n_copies, columns, n_in).swapaxes(1, 2)
+    else:
+        weights = memory.reshape(n_copies, n_in, columns)
     return seconds(np.ones((n_rows, n_in), scratch.dtype), weights)
 
 
-def candidates(n_out, exact):
-    """What to try for a weight with so many columns: (width, n_threads, n_rows, together) each."""
+def layouts(n_out, exact):
+    """Ways to try to hold a weight with so many columns: (width, by_column) each."""
     widths = [width for width in WIDTHS if width < n_out]
-    for width in widths if exact and widths else (*widths, n_out):
-        for n_threads in sorted({1, N_THREADS} if width < n_out else {1}):
-            for n_rows, options in TOGETHER.items():
-                for together in (1,) if exact else options if width < n_out else options[-1:]:
-                    yield width, n_threads, n_rows, together
+    tiled = list(itertools.product(widths, (False, True)))
+    plain = (n_out, False)
+    return tiled if exact and tiled else [*tiled, plain]
 
 
-def best(times, n_out):
-    """The Kernel that {candidate: seconds} speaks for."""
+def ways(shape, layout, rows, exact):
+    """Ways to try to multiply by a weight of that layout: (n_threads, together) each."""
+    n_in, n_out = shape
+    together = (1,) if exact else TOGETHER[rows]
+    if layout[0] == n_out:
+        return [(1, together[-1])]
+    # of a small weight, nothing would be left for a second thread once it is awake
+    n_threads = N_THREADS if n_in * n_out > AHEAD else 1
+    return list(itertools.product(sorted({1, n_threads}), together))
 
-    def fastest(width, n_rows):
-        # seconds, threads, rows at a time; one row is padded only if that is clearly better
-        options = ((t, n, g) for (w, n, r, g), t in times.items() if (w, r) == (width, n_rows))
-        return min(options, key=lambda option: option[0] * (1.05 if option[2] == 2 else 1))
 
-    def cost(width):
-        # one row, and many drafts at once; a plain product is kept unless something is clearly
-        # better
-        return sum(fastest(width, n_rows)[0] for n_rows in list(TOGETHER)[:2]) * (
-            0.95 if width == n_out else 1
-        )
+def relative(times):
+    """{(candidate, n_rows): seconds} -> {candidate: the sum over n_rows of seconds / the best's}.
 
-    width = min({width for width, *_ in times}, key=cost)
-    _, threads, together = zip(*(fastest(width, n_rows) for n_rows in TOGETHER))
-    return Kernel(width, threads, together)
+    So that each number of rows counts as much.
+    """
+    least = defaultdict(lambda: math.inf)
+    for (_, n_rows), t in times.items():
+        least[n_rows] = min(least[n_rows], t)
+    sums = defaultdict(float)
+    for (candidate, n_rows), t in times.items():
+        sums[candidate] += t / least[n_rows]
+    return sums
+
+
+def best_layout(times, n_out):
+    """The layout that {(layout, way, n_rows): seconds} speaks for."""
+    found = defaultdict(lambda: math.inf)
+    for (layout, _, n_rows), t in times.items():
+        found[layout, n_rows] = min(found[layout, n_rows], t)
+    costs = relative(found)
+    # a plain product is kept unless something is clearly better
+    return min(costs, key=lambda layout: costs[layout] * (0.95 if layout[0] == n_out else 1))
+
+
+def best_way(times, rows):
+    """The way to multiply so many rows that {(way, n_rows): seconds} speaks for."""
+    costs = relative({key: t for key, t in times.items() if key[1] in rows})
+    # one row is padded only if that is clearly better
+    return min(costs, key=lambda way: costs[way] * (1.05 if (rows, way[1]) == (ONE, 2) else 1))
+
+
+def measured(candidates, scratch):
+    """{candidate: seconds}, the least of several rounds, for (weight, layout, way, n_rows) each.
+
+    Those of one candidate lie apart, so that one disturbance does not meet them all.
+    """
+    times = defaultdict(lambda: math.inf)
+    for _ in range(ROUNDS):
+        for candidate in candidates:
+            times[candidate] = min(times[candidate], trial(next(scratch), *candidate))
+    return times
+
+
+def chosen_kernels(weights, scratch, exact):
+    """{weight: Kernel} by trial; a weight is (its shape, whether it is a transposed array)."""
+    decode_and_verify = ((ONE, 1), (FEW, FEW[1]))
+    times = measured(
+        [
+            (weight, layout, way, n_rows)
+            for weight in weights
+            for layout in layouts(weight[0][1], exact)
+            for rows, n_rows in decode_and_verify
+            for way in ways(weight[0], layout, rows, exact)
+        ],
+        scratch,
+    )
+    best = {}
+    for weight in weights:
+        of_weight = {key[1:]: t for key, t in times.items() if key[0] == weight}
+        best[weight] = best_layout(of_weight, weight[0][1])
+    times = measured(
+        [
+            (weight, layout, way, n_rows)
+            for weight, layout in best.items()
+            for rows in TOGETHER
+            for n_rows in rows
+            for way in ways(weight[0], layout, rows, exact)
+        ],
+        scratch,
+    )
+    kernels = {}
+    for weight, (width, by_column) in best.items():
+        of_weight = {key[2:]: t for key, t in times.items() if key[0] == weight}
+        threads, together = zip(*(best_way(of_weight, rows) for rows in TOGETHER))
+        kernels[weight] = Kernel(width, threads, together, by_column)
+    return kernels
 
 
 def kernel_named(name):
@@ -118,35 +195,28 @@ def plan(config, dtype, kernel=None, exact=False):
     matrices = [
         shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")
     ]
-    keys = dict.fromkeys((shape, True) for shape in matrices)
-    keys[shapes["wte.weight"][::-1], False] = None  # the output head
+    head = shapes["wte.weight"][::-1]
+    weights = [*dict.fromkeys((shape, False) for shape in matrices), (head, True)]
     if kernel:
-        chosen = dict.fromkeys(keys, replace(kernel, together=(1, 1, 1)) if exact else kernel)
+        chosen = dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
     else:  # before any weight is read: model and scratch are not to lie in memory together
-        n_bytes = sum(math.prod(shape) for shape in shapes.values()) * np.dtype(dtype).itemsize
-        n = max(
-            min(n_bytes, COLD_BYTES) // SHARES // np.dtype(dtype).itemsize,
-            *(n_in for (n_in, _), _ in keys),
-        )
+        itemsize = np.dtype(dtype).itemsize
+        n_bytes = sum(math.prod(shape) for shape in shapes.values()) * itemsize
+        n = max(min(n_bytes, COLD_BYTES) // SHARES // itemsize, *(shape[0] for shape, _ in weights))
         # as cold as the model will be. Arrays of their own: glibc, having freed one of 24 MB (32
         # would be too much), gives less memory back to the system between products, and a prefill
         # is spared some 20,000 page faults
         scratch = itertools.cycle([np.ones(n, dtype) for _ in range(SHARES)])
-        times = {key: {} for key in keys}
-        for _ in range(ROUNDS):
-            # those of one candidate lie apart, so that one disturbance does not meet them all
-            for (shape, contiguous), of_shape in times.items():
-                for one in candidates(shape[1], exact):
-                    of_shape[one] = min(
-                        of_shape.get(one, math.inf),
-                        trial(shape, not contiguous, next(scratch), *one),
-                    )
-        chosen = {key: best(of_shape, key[0][1]) for key, of_shape in times.items()}
+        chosen = chosen_kernels(weights, scratch, exact)
 
     empty = one_memory(sum(map(math.prod, matrices)), dtype)
 
-    def weight(w):
-        one = chosen[w.shape, w.flags.c_contiguous]
-        return w if one.width >= w.shape[1] and not exact else Tiles.cut(w, one, empty)
+    def lay_out(w):
+        transposed = not w.flags.c_contiguous
+        one = chosen[w.shape, transposed]
+        if one.width >= w.shape[1] and not exact:
+            return w
+        # the output head, the last of all, has memory of its own
+        return Tiles.cut(w, one, np.empty if transposed else empty)
 
-    return weight
+    return lay_out

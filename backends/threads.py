@@ -60,6 +60,8 @@ class Threads:
         if self.process != os.getpid():
             self.begin()
         (start, end), *others = ranges(n, n_threads, ahead)
+        # wake nobody for nothing
+        others = [part for part in others if part[0] < part[1]]
         done = SimpleQueue()
         for inbox, part in zip(self.inboxes, others):
             inbox.put((function, *part, done))

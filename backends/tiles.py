@@ -10,7 +10,9 @@ So the weight is cut into tiles, each contiguous and small enough to stay in a c
 stacked matmul runs over them, each thread over its share; a long column goes through several tiles,
 whose products add up:
 
-    weight [n_in, n_out]  ->  tiles [n_parts, n_tiles, depth, width],     n_in = n_parts * depth,  n_out = n_tiles * width
+    weight [n_in, n_out]  ->  tiles [n_parts, n_tiles, depth, width]
+
+    n_in = n_parts * depth,  n_out = n_tiles * width + rest
 
 Some rows at a time are multiplied by a tile. A few: BLAS with AVX-512 has a path without packing
 for small products. One: the first row fetches the tile from memory, the others find it in the
@@ -37,21 +39,26 @@ AHEAD = 300_000  # weights that a thread has multiplied by a few rows before ano
 
 @dataclass(frozen=True)
 class Kernel:
-    """How one shape of weight is multiplied: the tile width, and for one row, for a few, for many
-    the threads and how many rows at a time meet a tile. One row may be computed as two, where BLAS
-    is faster at a thin matrix than at a vector.
+    """How one shape of weight is held and multiplied.
+
+    Each tile has `width` columns, and is contiguous row by row, or column by column. For one row,
+    for a few and for many: how many threads, and how many rows at a time meet a tile. One row may
+    be computed as two, where BLAS is faster at a thin matrix than at a vector.
     """
 
     width: int
     threads: tuple
     together: tuple = (1, 9, 8)
+    by_column: bool = False
 
     def __str__(self):
-        threads, together = (
-            "/".join(map(str, each)).replace(str(ALL), "all")
-            for each in (self.threads, self.together)
+        threads = "/".join(map(str, self.threads))
+        together = "/".join(map(str, self.together)).replace(str(ALL), "all")
+        order = " by column" if self.by_column else ""
+        return (
+            f"tiles of {self.width}{order}; for 1/few/many rows {threads} threads, "
+            f"{together} at a time"
         )
-        return f"tiles of {self.width}; for 1/few/many rows {threads} threads, {together} at a time"
 
 
 def parts_of(n_in, width):
@@ -100,38 +107,64 @@ class Tiles:
         """The tiles of a weight, in memory that empty(shape, dtype) provides."""
         n_in, n_out = weight.shape
         width = min(kernel.width, n_out)
-        n_parts, end = parts_of(n_in, width), n_out - n_out % width
-        if weight.flags.c_contiguous:
-            # each tile is made contiguous: a strided view would be read at half the speed
-            cut = (
-                weight[:, :end]
-                .reshape(n_parts, n_in // n_parts, end // width, width)
-                .swapaxes(1, 2)
-            )
-            tiles = empty(cut.shape, cut.dtype)
-            tiles[...] = cut
-            return cls(tiles, weight[:, end:].copy(), kernel)
-        # the output head, the embedding transposed: its columns are contiguous already, so its
-        # tiles are views
-        tiles = (
-            weight.T[:end]
-            .reshape(end // width, width, n_parts, n_in // n_parts)
-            .transpose(2, 0, 3, 1)
-        )
-        return cls(tiles, weight[:, end:], kernel)
+        n_parts, n_tiles = parts_of(n_in, width), n_out // width
+        end = n_tiles * width
+        cut = weight[:, :end].reshape(n_parts, n_in // n_parts, n_tiles, width).swapaxes(1, 2)
+        if kernel.by_column and weight.flags.f_contiguous:
+            # the embedding, transposed: its columns are contiguous already
+            return cls(cut, weight[:, end:], kernel)
+        # copy each tile into one piece: a strided view would be read at half the speed
+        if kernel.by_column:
+            cut = cut.swapaxes(2, 3)
+        tiles = empty(cut.shape, cut.dtype)
+        tiles[...] = cut
+        if kernel.by_column:
+            tiles = tiles.swapaxes(2, 3)
+        return cls(tiles, weight[:, end:].copy(), kernel)
+
+    @property
+    def T(self):
+        """The transpose, to look rows up in: the embedding, where self is the output head."""
+        return Columns(self)
 
     def __rmatmul__(self, x):
-        (n_parts, n_tiles, depth, width), n_rows = self.tiles.shape, len(x)
-        which = (n_rows > 1) + (n_rows >= MANY)
-        n_threads, group = self.kernel.threads[which], self.kernel.together[which]
+        n_rows = len(x)
+        # one row, a few, or many
+        size = 0 if n_rows < 2 else 1 if n_rows < MANY else 2
+        n_threads, group = self.kernel.threads[size], self.kernel.together[size]
         if n_rows > 1:  # as few groups of rows as can be, of one size
             group = -(-n_rows // -(-n_rows // group))
+        if group == 3:
+            group = 4  # which BLAS multiplies faster
         if missing := -n_rows % group:
             x = np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)])
-        n_groups, end = len(x) // group, n_tiles * width
         y = np.empty((len(x), self.shape[1]), x.dtype)
-        sums = y[:, :end].reshape(n_groups, group, n_tiles, width).transpose(2, 0, 1, 3)
+        if n_threads == 1 and len(x) == group and len(self.tiles) == 1:
+            self.multiply_at_once(x, y)
+        else:
+            ahead = AHEAD // (self.shape[0] * self.tiles.shape[3]) if size < 2 else 0
+            self.multiply_shared(x, y, group, n_threads, ahead)
+        if n_rest := self.rest.shape[1]:
+            rows = x.reshape(-1, group, self.shape[0])
+            np.matmul(rows, self.rest, y[:, -n_rest:].reshape(-1, group, n_rest))
+        return y[:n_rows] if missing else y
+
+    def multiply_at_once(self, x, y):
+        """All rows with each tile, where no tile is a part of a column: what small models do."""
+        _, n_tiles, _, width = self.tiles.shape
+        np.matmul(
+            x, self.tiles[0], y[:, : n_tiles * width].reshape(-1, n_tiles, width).swapaxes(0, 1)
+        )
+
+    def multiply_shared(self, x, y, group, n_threads, ahead):
+        """Some rows at a time with each tile, and the tiles shared among threads, of which the
+        first takes `ahead` more.
+        """
+        n_parts, n_tiles, depth, width = self.tiles.shape
+        n_groups = len(x) // group
         rows = x.reshape(n_groups, group, n_parts, depth).transpose(2, 0, 1, 3)[:, None]
+        sums = y[:, : n_tiles * width].reshape(n_groups, group, n_tiles, width)
+        sums = sums.transpose(2, 0, 1, 3)
         n_together = BUFFER // (n_parts * (len(x) or 1) * width) or 1  # tiles
 
         def multiply(first, end):
@@ -144,10 +177,27 @@ class Tiles:
                     # that of y has not
                     np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
 
-        THREADS.share(
-            multiply, n_tiles, n_threads, AHEAD // (self.shape[0] * width) if n_rows < MANY else 0
-        )
-        if n_rest := self.rest.shape[1]:
-            rows = x.reshape(n_groups, group, self.shape[0])
-            np.matmul(rows, self.rest, y[:, end:].reshape(n_groups, group, n_rest))
-        return y[:n_rows]
+        THREADS.share(multiply, n_tiles, n_threads, ahead)
+
+
+class Columns:
+    """The columns of a weight that lies in tiles, to be looked up as the rows of its transpose.
+
+    An embedding is one array in two roles: an output head multiplies with it, tokens look their
+    rows up. It lies as the product wants it, which reads all of it.
+    """
+
+    def __init__(self, weight):
+        self.weight, self.shape, self.dtype = weight, weight.shape[::-1], weight.tiles.dtype
+
+    def __getitem__(self, ids):  # [n] -> [n, n_in]
+        tiles, rest = self.weight.tiles, self.weight.rest
+        n_tiles, width = tiles.shape[1], tiles.shape[3]
+        if not rest.shape[1]:
+            return tiles[:, ids // width, :, ids % width].reshape(-1, self.shape[1])
+        found = np.empty((len(ids), self.shape[1]), self.dtype)
+        tiled = ids < n_tiles * width
+        inside, outside = ids[tiled], ids[~tiled]
+        found[tiled] = tiles[:, inside // width, :, inside % width].reshape(-1, self.shape[1])
+        found[~tiled] = rest.T[outside - n_tiles * width]
+        return found

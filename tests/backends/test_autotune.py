@@ -1,6 +1,7 @@
 """Which kernel a model is given: what the clock says, and what the user says."""
 
 import types
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -23,13 +24,14 @@ def test_every_kernel_gives_the_same_logits():
         assert np.allclose(rows, logits["plain"], atol=1e-4), kernels
 
 
-def choice(monkeypatch, seconds, shape=(64, 512), exact=False):
-    """The kernel for a weight of that shape where `seconds(width, n_threads, n_rows, together)`
-    stands in for the clock.
+def choice(monkeypatch, seconds, shape=(64, 8192), exact=False):
+    """The kernel for a weight of that shape where `seconds(width, by_column, n_threads, n_rows,
+    together)` stands in for the clock.
     """
 
-    def trial(shape, transposed, scratch, width, n_threads, n_rows, together):
-        return seconds(width, n_threads, n_rows, together)
+    def trial(scratch, weight, layout, way, n_rows):
+        (width, by_column), (n_threads, together) = layout, way
+        return seconds(width, by_column, n_threads, n_rows, together)
 
     monkeypatch.setattr(autotune, "trial", trial)
     monkeypatch.setattr(autotune, "N_THREADS", 2)
@@ -45,53 +47,81 @@ def test_plain_stays_where_plain_wins_or_nearly(monkeypatch):
 
 def test_tiles_win_where_a_few_rows_are_dear_in_one_piece(monkeypatch):
     kernel = choice(
-        monkeypatch, lambda width, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512
+        monkeypatch,
+        lambda width, by_column, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512,
     )
     assert kernel.width == 64 and kernel.threads == (1, 1, 1) and kernel.together[0] == 1
 
 
+def test_tiles_lie_by_column_where_that_is_faster(monkeypatch):
+    assert choice(monkeypatch, lambda width, by_column, *_: width - by_column).by_column
+    assert not choice(monkeypatch, lambda width, by_column, *_: width + by_column).by_column
+
+
+@pytest.mark.parametrize("one_row_of_64, width", [(2, 128), (1.5, 64)])
+def test_a_layout_counts_as_much_at_one_row_as_at_a_few(monkeypatch, one_row_of_64, width):
+    """Twice the time of the best layout is twice too much, however long the best takes."""
+    times = {64: (one_row_of_64, 110), 128: (1, 200), 8192: (9, 900)}
+    assert choice(monkeypatch, lambda width, *rest: times[width][rest[2] > 1]).width == width
+
+
 def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
-    few = lambda n_rows: n_rows == 9  # noqa: E731
-    kernel = choice(
-        monkeypatch,
-        lambda width, n_threads, n_rows, _: width * (2 if n_threads > 1 and few(n_rows) else 3),
-    )
-    assert kernel.threads == (1, 2, 1)
-    kernel = choice(
-        monkeypatch,
-        lambda width, n_threads, n_rows, _: width * (4 if n_threads > 1 and few(n_rows) else 3),
-    )
-    assert kernel.threads == (1, 1, 1)
+    def seconds(paying):
+        def of_one(width, by_column, n_threads, n_rows, together):
+            pays = n_threads > 1 and 1 < n_rows < 12
+            return width * (paying if pays else 3)
+
+        return of_one
+
+    assert choice(monkeypatch, seconds(paying=2)).threads == (1, 2, 1)
+    assert choice(monkeypatch, seconds(paying=4)).threads == (1, 1, 1)
+
+
+def test_a_small_weight_is_not_shared(monkeypatch):
+    """Whatever the clock said: the first thread would be done before the second is awake."""
+    faster_on_two = lambda width, by_column, n_threads, *_: width / n_threads  # noqa: E731
+    assert choice(monkeypatch, faster_on_two, (64, 4096)).threads == (1, 1, 1)
+    assert choice(monkeypatch, faster_on_two, (64, 8192)).threads == (2, 2, 2)
 
 
 def test_rows_are_taken_together_as_is_fastest(monkeypatch):
     """One row is padded where two are faster; few go one by one where BLAS packs; many at once
     where packing pays.
     """
-    one_by_one = lambda width, n_threads, n_rows, together: width + together  # noqa: E731
-    assert choice(monkeypatch, one_by_one).together == (1, 1, 8)
-    at_once = lambda width, n_threads, n_rows, together: width / min(together, 60)  # noqa: E731
-    assert choice(monkeypatch, at_once).together == (2, 9, tiles.ALL)
-    assert choice(monkeypatch, at_once, exact=True).together == (1, 1, 1)
-    hardly = lambda width, n_threads, n_rows, together: width - 0.01 * together  # noqa: E731
-    assert choice(monkeypatch, hardly).together == (1, 9, tiles.ALL)
+
+    def together_of(seconds, exact=False):
+        def of_one(width, by_column, n_threads, n_rows, together):
+            return seconds(width, together)
+
+        return choice(monkeypatch, of_one, exact=exact).together
+
+    assert together_of(lambda width, together: width + together) == (1, 1, 8)
+    at_once = lambda width, together: width / min(together, 60)
+    assert together_of(at_once) == (2, 9, tiles.ALL)
+    assert together_of(at_once, exact=True) == (1, 1, 1)
+    hardly = lambda width, together: width - 0.01 * min(together, 60)
+    assert together_of(hardly) == (1, 9, tiles.ALL)
 
 
 def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
-    calls = iter(range(10**6))
-    per_round = 2 * sum(1 for _ in autotune.candidates(512, False))  # two weights
+    calls = defaultdict(int)
 
-    def seconds(width, n_threads, n_rows, together):
-        # the second round speaks for the wrong one
-        return width if next(calls) // per_round != 1 else 1000 - width
+    def seconds(*of_one):
+        calls[of_one] += 1
+        # the second time speaks for the wrong one
+        return of_one[0] if calls[of_one] != 2 else 1000 - of_one[0]
 
     assert choice(monkeypatch, seconds).width == 64
 
 
 def test_a_weight_larger_than_the_memory_for_trials():
+    shape, scratch = (64, 1000), np.ones(64 * 300, np.float32)
     for transposed in (False, True):
-        for one in autotune.candidates(1000, False):
-            assert autotune.trial((64, 1000), transposed, np.ones(64 * 300, np.float32), *one) > 0
+        for layout in autotune.layouts(1000, exact=False):
+            for rows in autotune.TOGETHER:
+                for way in autotune.ways(shape, layout, rows, exact=False):
+                    took = autotune.trial(scratch, (shape, transposed), layout, way, rows[-1])
+                    assert took > 0
 
 
 def test_the_smallest_model_is_measured():

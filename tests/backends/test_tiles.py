@@ -1,5 +1,7 @@
 """The matrix product behind `x @ w`: every kernel gives the plain product."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,10 +23,11 @@ from gpt2 import Config
     tile=st.sampled_from([64, 1000, 100_000]),
     buffer=st.sampled_from([1, 5000, 1 << 18]),
     transposed=st.booleans(),
+    by_column=st.booleans(),
     dtype=st.sampled_from([np.float32, np.float64]),
 )
 def test_every_kernel_gives_the_plain_product(
-    shape, n_rows, width, n_threads, together, tile, buffer, transposed, dtype
+    shape, n_rows, width, n_threads, together, tile, buffer, transposed, by_column, dtype
 ):
     rng = np.random.default_rng(0)
     w = (
@@ -36,19 +39,38 @@ def test_every_kernel_gives_the_plain_product(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "TILE", tile)
         patch.setattr(tiles, "BUFFER", buffer)
-        y = x @ tiles.Tiles.cut(
-            w, tiles.Kernel(width, (n_threads,) * 3, (min(together, 2), together, together))
-        )
+        at_a_time = (min(together, 2), together, together)
+        cut = tiles.Tiles.cut(w, tiles.Kernel(width, (n_threads,) * 3, at_a_time, by_column))
+        y = x @ cut
     assert y.dtype == dtype and y.shape == (n_rows, shape[1])
     assert np.allclose(y, x @ w, atol=1e3 * np.finfo(dtype).eps)
+    ids = rng.integers(0, w.shape[1], n_rows)
+    found = cut.T[ids]
+    assert found.dtype == dtype and np.array_equal(found, w.T[ids])
 
 
-def test_the_output_head_is_the_embedding_in_memory():
-    for kernels in ("plain", "64x2", "100x1"):
-        model = utils.random_model(TINY, utils.get_backend("numpy", kernels))
-        head = model.params["head"]
-        parts = [head.tiles, head.rest] if isinstance(head, tiles.Tiles) else [head]
-        assert all(np.shares_memory(part, model.params["wte"]) for part in parts if part.size)
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("width", [tiles.ALL, 64, 100, 7])
+def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_column):
+    """In whatever layout the head multiplies, tokens look their rows up there."""
+    kernel = tiles.Kernel(width, (1, 1, 1), by_column=by_column)
+    config = dataclasses.replace(TINY, n_vocab=150)
+    plain = utils.random_model(config, utils.get_backend("numpy", "plain"))
+    monkeypatch.setattr(utils.autotune, "kernel_named", lambda name: kernel)
+    model = utils.random_model(config, utils.get_backend())
+    head, wte = model.params["head"], model.params["wte"]
+    expected = plain.params["wte"]
+    ids = np.array([0, 149, 6, 7, 63, 64, 0, 99, 100])
+    assert np.array_equal(wte[ids], expected[ids]) and wte.dtype == np.float32
+    assert wte.shape == expected.shape
+    if isinstance(head, tiles.Tiles):
+        assert wte.weight is head
+    else:
+        assert np.shares_memory(head, wte)
+    # what is multiplied lies in contiguous tiles
+    if width != tiles.ALL:
+        order = head.tiles.swapaxes(2, 3) if by_column else head.tiles
+        assert order.flags.c_contiguous
 
 
 def test_more_threads_than_there_are_is_no_deadlock():
@@ -79,7 +101,8 @@ def test_which_threads_multiply_and_which_is_ahead(shared):
     for n_rows in (1, 2, tiles.MANY - 1, tiles.MANY):
         np.ones((n_rows, 8), np.float32) @ cut
     ahead = tiles.AHEAD // (8 * 16)
-    assert shared == [(4, 1, ahead), (4, 2, ahead), (4, 2, ahead), (4, 3, 0)]
+    # one row is multiplied on one thread, with nobody to share with
+    assert shared == [(4, 2, ahead), (4, 2, ahead), (4, 3, 0)]
 
 
 def test_heads_are_shared_where_a_prompt_is_long_and_threads_are_wanted(shared):
