@@ -600,6 +600,13 @@ def test_standard_input_that_is_not_utf8(cli, monkeypatch):
     assert_refused(cli("--prompt", "-"), "standard input", "UTF-8", "byte 1")
 
 
+def test_an_endless_standard_input(cli, monkeypatch):
+    monkeypatch.setattr("experiments.cli.texts.MOST_BYTES", 1 << 20)
+    with open("/dev/zero", encoding="utf-8") as zeros:
+        monkeypatch.setattr(sys, "stdin", zeros)
+        assert_refused(cli("--prompt", "-"), "standard input: is longer than 1 MiB")
+
+
 def test_of_an_argument_given_twice_the_last_counts(as_json):
     assert as_json("--K", 3, "--n_tokens_to_generate", 1, "--K=5")["settings"]["K"] == 5
 

@@ -4,6 +4,7 @@ import sys
 
 from experiments.data.files import check_output
 from experiments.data.prompts import read_prompts
+from experiments.data.reading import MOST_BYTES, require_size
 from experiments.decoding.batching import check_batch_size
 from utils import InputError
 
@@ -16,8 +17,10 @@ def read_prompt(prompt):
         return prompt
     if sys.stdin is None:
         raise InputError("--prompt -: standard input is closed; give the text after --prompt")
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    require_size(data, "standard input", MOST_BYTES)
     try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"standard input: byte {error.start} is not UTF-8; convert the text first"

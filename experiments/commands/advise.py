@@ -19,6 +19,7 @@ from experiments.data.prompts import choose_prompts
 from experiments.decoding.adaptive_k import PAST
 from experiments.decoding.decoders import NGRAM
 from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
+from experiments.drafting.stored import is_head
 from experiments.measuring import advice
 from gpt2 import Model
 from utils import MODELS_DIR, InputError, get_backend
@@ -105,6 +106,16 @@ def check_room(settings, pairs, Ks):
             f"--K {settings.K!r}: expected at most {room - 1}, "
             f"what the context leaves after {PAST} tokens"
         )
+
+
+def possible_Ks(name, draft, Ks):
+    """Those K that a draft can fill: a head has so many places. Raises InputError for none."""
+    if draft == NGRAM or not is_head(draft):
+        return Ks
+    most = draft.config.n_places
+    if min(Ks) > most:
+        raise InputError(f"--K {min(Ks)}: expected at most {most}, what {name} drafts")
+    return [K for K in Ks if K <= most]
 
 
 def show_K_table(found):
@@ -225,7 +236,8 @@ def advise(
     found = acceptances(settings, pairs, Ks, filter)
     result = {"machine": machine(), "settings": dataclasses.asdict(settings), "advice": {}}
     for name, draft in pairs.drafts.items():
-        costs = advice.measure_costs(pairs.target, draft, filter, Ks, repeats)
+        some_Ks = possible_Ks(name, draft, Ks)
+        costs = advice.measure_costs(pairs.target, draft, filter, some_Ks, repeats)
         of_draft = advice.advice_of(found[name], costs)
         of_draft["shapes"] = []
         if isinstance(draft, Model):

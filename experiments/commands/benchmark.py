@@ -60,8 +60,11 @@ class BenchmarkSettings:
         check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
         check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
         check_choice("weights", self.weights, CHECKPOINT, RANDOM)
-        # whatever cannot be parsed is refused now
-        self.acceptance(), self.filters(), self.contenders(), self.targets()
+        # refuse now what cannot be parsed
+        self.acceptance()
+        self.filters()
+        self.contenders()
+        self.targets()
 
     def acceptance(self):
         return parse_probability("synthetic_acceptance", self.synthetic_acceptance)

@@ -43,6 +43,12 @@ def parse_json(text, where):
         raise InputError(f"{where}: expected JSON ({str(error).splitlines()[0]})") from None
 
 
+def require_size(data, name, most=MOST_BYTES):
+    """Raises InputError for more bytes than may be."""
+    if len(data) > most:
+        raise InputError(f"{name}: is longer than {most >> 20} MiB; expected a smaller file")
+
+
 def read_bytes(path, most=MOST_BYTES):
     """The content of a file, unpacked where its name ends in .gz or .bz2. Raises InputError."""
     path = Path(path)
@@ -56,10 +62,7 @@ def read_bytes(path, most=MOST_BYTES):
         raise InputError(f"{path}: {what}; expected a file") from None
     except (EOFError, ValueError, zlib.error):
         raise InputError(f"{path}: is truncated or damaged; fetch it again") from None
-    if len(data) > most:
-        raise InputError(
-            f"{path}: is longer than {most >> 20} MiB unpacked; expected a smaller file"
-        )
+    require_size(data, path, most)
     return data
 
 

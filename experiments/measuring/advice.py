@@ -43,30 +43,32 @@ class RoundCost:
         return K * self.draft["value"] + self.verify["value"]
 
 
-def block_of_rounds(timer, Ks, repeats):
-    """{K: (median seconds of drafting, of all the rest)} over rounds of each K in turn."""
-    found = {}
-    for K in (0, *Ks):
-        drafting, rest = [], []
-        for _ in range(repeats):
-            draft_seconds, seconds = timer.timed(K)
-            drafting.append(draft_seconds)
-            rest.append(seconds - draft_seconds)
-        found[K] = statistics.median(drafting), statistics.median(rest)
-    return found
+def one_turn(timer, Ks):
+    """{K: (cost of a drafted token, of all the rest)} from one round of each K, in rounds without
+    drafts just before and after them.
+
+    A turn takes a fraction of a second: a machine that gets faster or slower from one second to
+    the next does so for all rounds of a turn.
+    """
+    _, before = timer.timed(0)
+    rounds = {K: timer.timed(K) for K in Ks}
+    _, after = timer.timed(0)
+    plain = (before + after) / 2
+    costs = {}
+    for K, (drafting, whole) in rounds.items():
+        costs[K] = drafting / K / plain, (whole - drafting) / plain
+    return costs
 
 
 def measure_costs(target, draft, filter, Ks, repeats, n_blocks=BLOCKS):
-    """{K: RoundCost} of a draft, over blocks in which all K take turns."""
+    """{K: RoundCost} of a draft: of each block the medians over `repeats` turns."""
     timer = RoundTimer(target, draft, filter, max(Ks))
     c, v = {K: [] for K in Ks}, {K: [] for K in Ks}
     for _ in tqdm(range(n_blocks), desc="costs", delay=1, leave=False, disable=None):
-        seconds = block_of_rounds(timer, Ks, repeats)
-        plain = sum(seconds[0])
+        turns = [one_turn(timer, Ks) for _ in range(repeats)]
         for K in Ks:
-            drafting, rest = seconds[K]
-            c[K].append(drafting / K / plain)
-            v[K].append(rest / plain)
+            c[K].append(statistics.median(turn[K][0] for turn in turns))
+            v[K].append(statistics.median(turn[K][1] for turn in turns))
     return {K: RoundCost(spread(c[K]), spread(v[K])) for K in Ks}
 
 
