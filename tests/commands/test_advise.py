@@ -5,10 +5,14 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from toys import TINY, write_pair
+from heads import MEDUSA, toy_head
+from toys import TINY, tiny_model, write_pair
 
 import main
+from experiments.commands import advise
+from experiments.decoding.decoders import NGRAM
 from experiments.measuring import advice
+from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=96)
 
@@ -100,6 +104,15 @@ def test_bad_input(cli, monkeypatch, arguments, shown):
     monkeypatch.setattr(advice, "measure_costs", lambda *a: pytest.fail("was measured"))
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1 and shown in done.err
+
+
+def test_a_head_has_so_many_places():
+    head = toy_head(MEDUSA, tiny_model())  # of two places
+    assert advise.possible_Ks("medusa", head, [1, 2, 3, 4]) == [1, 2]
+    assert advise.possible_Ks("ngram", NGRAM, [1, 9]) == [1, 9]
+    assert advise.possible_Ks("0.7M", tiny_model(), [1, 9]) == [1, 9]
+    with pytest.raises(InputError, match="--K 3: expected at most 2, what medusa drafts"):
+        advise.possible_Ks("medusa", head, [3, 4])
 
 
 def test_a_live_run_that_examined_no_draft(cli, monkeypatch):

@@ -18,7 +18,6 @@ from experiments.decoding.timing import clocked
 from experiments.measuring import runner
 from experiments.showing import plots
 from experiments.showing.tables import markdown
-from sampling import speculative
 from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
@@ -248,10 +247,7 @@ def test_token_counts_that_differ_are_noticed(cli, monkeypatch):
 
 
 def test_a_wrong_greedy_text_is_called_a_bug(cli, monkeypatch):
-    def wrong(*arguments, rule=None, **named):
-        return speculative(*arguments, rule=lambda draft, q, p, rng: (0, 9), **named)
-
-    monkeypatch.setattr(decoders, "speculative", wrong)
+    monkeypatch.setitem(decoders.RULES, "token", lambda draft, q, p, rng: (0, 9))
     for one in json.loads(cli("--json", "--temperature=0").out)["rows"]:
         assert one["speedup_time"] is None and "a bug" in one["withheld"]["speedup_time"]
 
