@@ -6,11 +6,16 @@ for the same passes is in experiments/training/peers.py.
 """
 
 import json as json_format
+import re
 
 from experiments.cli.validators import check_choice, check_numbers, parse_list
 from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_one
-from experiments.measuring.passes import measure_passes
-from utils import MODELS_DIR, InputError, get_backend
+from experiments.measuring import passes
+from gpt2 import Config
+from utils import MODELS_DIR, SIZES, InputError, get_backend
+
+# of a shape that is given by its layers, width and vocabulary
+HEAD, CONTEXT = 64, 1024
 
 
 def show_passes(result):
@@ -34,6 +39,51 @@ def show_passes(result):
         print(f"  {part:<24} {milliseconds:8.3f}")
 
 
+def check_context(counts, config):
+    """Raises InputError for more rows than a text may have."""
+    if max(counts) > config.n_ctx:
+        raise InputError(f"--rows {max(counts)}: expected at most {config.n_ctx}, the context")
+
+
+def parse_shape(text):
+    """The Config of "124M", or of "LAYERSxWIDTHxVOCABULARY" such as "4x512x2048"."""
+    if text in SIZES:
+        return SIZES[text]
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x[1-9]\d*", text):
+        raise InputError(
+            f"--compare_kernels {text!r}: expected {', '.join(SIZES)}, or LAYERSxWIDTHxVOCABULARY "
+            "such as 4x512x2048"
+        )
+    n_layer, n_embd, n_vocab = map(int, text.split("x"))
+    n_head = max(1, n_embd // HEAD)
+    if n_embd % n_head:
+        raise InputError(f"--compare_kernels {text!r}: expected a width that {HEAD} divides")
+    return Config(n_vocab, CONTEXT, n_embd, n_head, n_layer)
+
+
+def show_kernels(shape, seconds, rows):
+    """auto against the best of the fixed choices, for people."""
+    fixed = [name for name in seconds if name != "auto"]
+    for n in rows:
+        best = min(fixed, key=lambda name: seconds[name][n])
+        auto = seconds["auto"][n]
+        print(f"{shape:<14} {n:>5} {1e3 * auto:>9.3f} {1e3 * seconds[best][n]:>9.3f}", end=" ")
+        print(f"{best:>7} {auto / seconds[best][n]:>7.2f}")
+
+
+def profile_kernels(shapes, rows, repeats, json):
+    """Passes of each shape with each choice of --kernels."""
+    found = {}
+    if not json:
+        print(f"{'shape':<14} {'rows':>5} {'auto, ms':>9} {'best, ms':>9} {'best':>7} {'ratio':>7}")
+    for shape, config in shapes.items():
+        found[shape] = passes.compare_kernels(config, rows, repeats)
+        if not json:
+            show_kernels(shape, found[shape], rows)
+    if json:
+        print(json_format.dumps(found))
+
+
 def profile(
     target_model_size="7M",
     models_dir=MODELS_DIR,
@@ -44,6 +94,7 @@ def profile(
     dtype="float32",
     kernels="auto",
     exact=False,
+    compare_kernels="",
     json=False,
 ):
     """Time passes over several numbers of rows against the speed of memory, and say where the time
@@ -61,18 +112,24 @@ def profile(
         dtype: float32, or float16 with cupy
         kernels: auto, plain, or WIDTHxTHREADS
         exact: compute rows one by one, so that no bit of a result depends on how many there are
+        compare_kernels: instead, time random weights of these shapes with each choice of --kernels:
+            sizes or LAYERSxWIDTHxVOCABULARY, separated by commas
         json: print one JSON object and nothing else
     """
     counts = parse_list("rows", rows, int)
     check_numbers(1, repeats=repeats, rows=min(counts))
     check_choice("weights", weights, CHECKPOINT, RANDOM)
+    if compare_kernels:
+        names = parse_list("compare_kernels", compare_kernels)
+        shapes = {name: parse_shape(name) for name in names}
+        for config in shapes.values():
+            check_context(counts, config)
+        profile_kernels(shapes, counts, repeats, json)
+        return
     arrays = get_backend(backend, kernels, exact, dtype)
     model = load_one(target_model_size, models_dir, weights, arrays)
-    if max(counts) > model.config.n_ctx:
-        raise InputError(
-            f"--rows {max(counts)}: expected at most {model.config.n_ctx}, the context"
-        )
-    result = measure_passes(model, counts, repeats)
+    check_context(counts, model.config)
+    result = passes.measure_passes(model, counts, repeats)
     if json:
         print(json_format.dumps(result))
         return

@@ -12,15 +12,17 @@ import numpy as np
 from tqdm import tqdm
 
 import gpt2
+from backends.autotune import WIDTHS
 from backends.blas import N_THREADS
 from experiments.decoding.adaptive_k import PAST
 from experiments.decoding.timing import Clock
 from sampling import Filter, sample
-from utils import kernels_of
+from utils import get_backend, kernels_of, random_model
 
 IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
 STREAMED = 512 << 20  # bytes, more than any cache holds
+KERNELS = ("auto", "plain", *(f"{w}x{n}" for n in sorted({1, N_THREADS}) for w in WIDTHS))
 PARTS = {
     "forward": "embedding and residuals",
     "linear": "matrix products",
@@ -113,6 +115,18 @@ def passes(model, rows):
         return lambda: model.read(ids[: past + n], cache, n_last=n)
 
     return {n: run(n) for n in rows}
+
+
+def compare_kernels(config, rows, repeats):
+    """Median seconds of passes over each number of rows with each choice of --kernels, in turns:
+    {kernels: {n_rows: seconds}}.
+    """
+    runs = {}
+    for kernels in KERNELS:
+        model = random_model(config, get_backend("numpy", kernels))
+        runs |= {(kernels, n): run for n, run in passes(model, rows).items()}
+    seconds = medians(runs, repeats)
+    return {kernels: {n: seconds[kernels, n] for n in rows} for kernels in KERNELS}
 
 
 def prefill_seconds(model, n_tokens, repeats):

@@ -98,3 +98,31 @@ def test_random_weights_need_only_a_shape(cli, tmp_path):
 def test_what_makes_no_sense_is_refused(cli, arguments, shown):
     code, out, err = cli(*arguments)
     assert (code, out) == (2, "") and err.count("\n") == 1 and shown in err and "expected" in err
+
+
+def test_kernels_are_compared_shape_by_shape(cli):
+    arguments = ("--compare_kernels", "1x16x33,2x64x50", "--rows", "1,3", "--repeats", "1")
+    code, out, err = cli(*arguments, "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "") and found.keys() == {"1x16x33", "2x64x50"}
+    for of_shape in found.values():
+        assert of_shape.keys() == set(passes.KERNELS) >= {"auto", "plain", "64x1", "128x1"}
+        assert all(seconds.keys() == {"1", "3"} for seconds in of_shape.values())
+    code, out, err = cli(*arguments)
+    lines = out.splitlines()
+    assert (code, err, len(lines)) == (0, "", 5)
+    shape, rows, auto, best, name, ratio = lines[1].split()
+    assert (shape, rows) == ("1x16x33", "1") and name in passes.KERNELS[1:]
+    # three decimals of a millisecond are printed, two of the ratio
+    assert float(auto) > 0 and float(best) > 0 and float(ratio) > 0
+
+
+@pytest.mark.parametrize("shapes", ["1x16", "124", "1x0x9", "1x193x9", "axbxc", "7M"])
+def test_shapes_that_make_no_sense(cli, shapes):
+    code, out, err = cli("--compare_kernels", shapes)
+    assert (code, out) == (2, "") and f"--compare_kernels {shapes!r}: expected" in err
+
+
+def test_more_rows_than_the_context_of_a_shape(cli):
+    code, out, err = cli("--compare_kernels", "1x16x33", "--rows", "1025")
+    assert (code, out) == (2, "") and "--rows 1025: expected at most 1024" in err
