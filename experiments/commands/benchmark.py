@@ -25,7 +25,7 @@ from experiments.data.lines import Lines
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
 from experiments.data.results import check_results_output, write_results
-from experiments.decoding.settings import AUTO
+from experiments.decoding.settings import AUTO, VERIFICATIONS
 from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
 from experiments.measuring import runner
 from experiments.measuring.referee import row_of
@@ -43,6 +43,7 @@ class BenchmarkSettings:
     target_model_size: str
     models_dir: str
     K: str
+    verification: str
     temperature: str
     top_k: int
     top_p: float
@@ -60,6 +61,7 @@ class BenchmarkSettings:
         check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
         check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
         check_choice("weights", self.weights, CHECKPOINT, RANDOM)
+        check_choice("verification", self.verification, *VERIFICATIONS)
         # refuse now what cannot be parsed
         self.acceptance()
         self.filters()
@@ -141,7 +143,13 @@ def measure_target(settings, pairs, size, prompts, stored, bar):
         runner.warm_up(pairs.target, pairs.drafts, contenders, prompts[0], filter)
     for key in todo:
         _, t, i = key
-        task = Task(prompts[i], settings.n_tokens_to_generate, filters[t], settings.acceptance())
+        task = Task(
+            prompts[i],
+            settings.n_tokens_to_generate,
+            filters[t],
+            settings.acceptance(),
+            settings.verification,
+        )
         seed = [settings.seed, i]
         runs = runner.measure(
             pairs.target, pairs.drafts, contenders, task, seed, settings.repeats, tick=bar.update
@@ -209,6 +217,7 @@ def benchmark(
     target_model_size="7M",
     models_dir=MODELS_DIR,
     K="1..6",
+    verification="token",
     temperature="0,1",
     top_k=0,
     top_p=1.0,
@@ -238,6 +247,8 @@ def benchmark(
         models_dir: where the folders of the sizes are
         K: how many tokens are drafted in a round: 1..10, or 1,2,4; auto, alone or among them,
             chooses anew each round
+        verification: the accept/reject rule: token, or block, which accepts more drafts at a
+            temperature above 0
         temperature: separated by commas; 0 is greedy decoding
         top_k: sample from this many of the likeliest tokens; 0 is all
         top_p: sample from the fewest likeliest tokens that reach this probability
@@ -263,6 +274,7 @@ def benchmark(
         target_model_size=target_model_size,
         models_dir=models_dir,
         K=K,
+        verification=verification,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,

@@ -5,9 +5,10 @@ wrote them. How that can be exact is in experiments/measuring/replay.py.
 import dataclasses
 import json as json_format
 
-from experiments.cli.validators import check_numbers, parse_K, parse_list
+from experiments.cli.validators import check_choice, check_numbers, parse_K, parse_list
 from experiments.data.recordings import read_log
 from experiments.decoding.decoders import NGRAM
+from experiments.decoding.settings import VERIFICATIONS
 from experiments.drafting.pairs import load_draft
 from experiments.measuring.latency import Latency
 from experiments.measuring.replay import certainty, replay_draft
@@ -24,6 +25,7 @@ class ReplaySettings:
     draft_model_size: str
     models_dir: str
     K: str
+    verification: str
     costs: str
     draft_cost: str
     verify_cost: str
@@ -34,6 +36,7 @@ class ReplaySettings:
 
     def __post_init__(self):
         check_numbers(0, seed=self.seed)
+        check_choice("verification", self.verification, *VERIFICATIONS)
         if not self.log:
             raise InputError(
                 "--log: expected the file that record wrote, or JSON Lines of prompt and output"
@@ -77,6 +80,7 @@ def replay(
     draft_model_size="0.7M,ngram",
     models_dir=MODELS_DIR,
     K="1..10",
+    verification="token",
     costs="",
     draft_cost="",
     verify_cost="",
@@ -94,6 +98,7 @@ def replay(
         draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
         models_dir: where the folders of the sizes are
         K: how many tokens are drafted in a round: 1..10, or 1,2,4
+        verification: the accept/reject rule: token or block
         costs: a results file of benchmark, for the latency model: its draft and verify costs
         draft_cost: or: the cost of drafting a token, in target passes
         verify_cost: with it: the cost of a target pass over K + 1 rows, in passes over one; one
@@ -109,6 +114,7 @@ def replay(
         draft_model_size=draft_model_size,
         models_dir=models_dir,
         K=K,
+        verification=verification,
         costs=costs,
         draft_cost=draft_cost,
         verify_cost=verify_cost,
@@ -124,7 +130,7 @@ def replay(
     rows = []
     for size in sizes:
         draft = load_draft(size, models_dir, arrays, texts.tokenizer, f"the log {log}")
-        rows += replay_draft(size, draft, texts, Ks, seed, latency)
+        rows += replay_draft(size, draft, texts, Ks, seed, latency, verification)
     result = {
         "settings": dataclasses.asdict(settings),
         "log": {

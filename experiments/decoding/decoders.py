@@ -61,4 +61,4 @@ def decode(
     if wrap:
         drafter, filter = wrap(drafter, filter)
     rule = RULES[verification]
-    return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended, rule)
+    return speculative(target, drafter, ids, n_tokens, K, filter, rng, ended, rule=rule)

@@ -217,7 +217,7 @@ class Watch:
         drafter = WatchedDrafter(drafter)
         taps = [tap for tap in (coins, of_target, of_draft, timed_target, timed_draft) if tap]
         rule = RULES[verification]
-        rounds = speculative(target, drafter, ids, n_tokens, K, p_filter, coins, ended, rule)
+        rounds = speculative(target, drafter, ids, n_tokens, K, p_filter, coins, ended, rule=rule)
         yield next(rounds)  # the prefill
         while True:
             for tap in taps:  # forget what belongs to the round before

@@ -10,6 +10,10 @@ target that says what is in the log:
   min(p(x), q(x)) / p(x) = min(1, q(x) / p(x)): of the ways to write x, the share that comes from an
   accepted draft. One coin for each token, the same for every K, gives rounds with exactly the law
   of live ones; how they fall is one sample of it.
+- With block verification, at least t drafts of a round are accepted, given the text, with a
+  probability that is the least of 1 and the products of the first 1, 2, ..., t ratios q(x) / p(x).
+  (It is Q P[t] of `verify_block`, with Q the probability of the draft, divided by that of the
+  text.) One coin decides a round.
 
 Beside that, "expected_acceptance" is the mean over all tokens of sum(min(p, q)), for drafts that
 sample: no coin in it, but known only within bounds where the log keeps a rest.
@@ -95,6 +99,24 @@ class CoinDrafter:
         return draft, one_hot(draft, self.n_vocab)
 
 
+class BlockDrafter(CoinDrafter):
+    """Drafts the recorded tokens that block verification accepts, then others.
+
+    ratios: q(x) / p(x) for each recorded token x, by position
+    """
+
+    def __init__(self, ids, ratios, n_vocab, n_ctx, rng):
+        super().__init__(ids, [False] * len(ids), n_vocab, n_ctx)
+        self.ratios, self.rng = ratios, rng
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        begin = len(ids)
+        products = np.cumprod(self.ratios[begin : begin + k])
+        accepts = self.rng.random() < np.minimum.accumulate(products)
+        self.accepts[begin : begin + k] = accepts.tolist()
+        return super().propose(ids, k)
+
+
 # ---------------------------------------------------------------- acceptance of a sampled text
 
 
@@ -102,33 +124,38 @@ class CoinDrafter:
 class Acceptance:
     """Of a draft on one text.
 
-    by_token: min(1, q(x) / p(x)) for each recorded token x, 0 beyond the draft's context
+    ratios: q(x) / p(x) for each recorded token x, 0 beyond the draft's context
     low, high: bounds of the sum over tokens of sum(min(p, q))
     n: how many tokens are within the draft's context
     """
 
-    by_token: np.ndarray
+    ratios: np.ndarray
     low: float = 0.0
     high: float = 0.0
     n: int = 0
 
+    @property
+    def by_token(self):
+        """How often each recorded token would have been drafted and accepted by the token rule."""
+        return np.minimum(self.ratios, 1)
+
 
 def acceptance_of(draft, text, filter):
     """The Acceptance of a draft that samples through this filter."""
-    by_token = np.zeros(len(text["tokens"]))
+    ratios = np.zeros(len(text["tokens"]))
     ids = (text["prompt"] + text["tokens"])[: draft.config.n_ctx + 1]
     n = len(ids) - len(text["prompt"])
     if n <= 0:
-        return Acceptance(by_token)
+        return Acceptance(ratios)
     low = high = 0.0
     for i, q in enumerate(filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))):
         token, kept = text["tokens"][i], text["top_ids"][i]
-        by_token[i] = min(1, q[token] / text["p"][i])
+        ratios[i] = q[token] / text["p"][i]
         common = np.minimum(q[kept], text["top_p"][i]).sum()
         low += common
         # what the log does not keep may overlap as far as both have mass left
         high += common + min(text["rest"][i], max(0, 1 - q[kept].sum()))
-    return Acceptance(by_token, low, high, n)
+    return Acceptance(ratios, low, high, n)
 
 
 def expected_acceptance(found):
@@ -140,13 +167,14 @@ def expected_acceptance(found):
 
 
 class Drafting:
-    """Makes a draft's drafters for the texts of a log. draft is a Model or NGRAM.
+    """Makes a draft's drafters for the texts of a log. draft is a Model or NGRAM, verification
+    "token" or "block".
 
     expected_acceptance: bounds of it, None where the draft does not sample
     """
 
-    def __init__(self, draft, log, seed):
-        self.draft, self.log, self.seed = draft, log, seed
+    def __init__(self, draft, log, seed, verification="token"):
+        self.draft, self.log, self.seed, self.verification = draft, log, seed, verification
         self.expected_acceptance = None
         self.samples = draft != NGRAM and not log.filter.greedy
         if self.samples:
@@ -161,10 +189,15 @@ class Drafting:
         if not self.samples:
             return NeuralDrafter(self.draft, self.log.filter, None)
         text = self.log.texts[i]
-        tosses = np.random.default_rng([self.seed, i]).random(len(text["tokens"]))
-        accepts = [False] * len(text["prompt"]) + (tosses < self.found[i].by_token).tolist()
-        ids = text["prompt"] + text["tokens"]
-        return CoinDrafter(ids, accepts, self.log.n_vocab, self.draft.config.n_ctx)
+        rng = np.random.default_rng([self.seed, i])
+        ids, n_prompt = text["prompt"] + text["tokens"], len(text["prompt"])
+        n_vocab, n_ctx = self.log.n_vocab, self.draft.config.n_ctx
+        if self.verification == "block":
+            ratios = np.concatenate([np.zeros(n_prompt), self.found[i].ratios])
+            return BlockDrafter(ids, ratios, n_vocab, n_ctx, rng)
+        tosses = rng.random(len(text["tokens"]))
+        accepts = [False] * n_prompt + (tosses < self.found[i].by_token).tolist()
+        return CoinDrafter(ids, accepts, n_vocab, n_ctx)
 
 
 # ---------------------------------------------------------------- rounds and rows
@@ -225,9 +258,9 @@ def row_of(draft, target, K, temperature, runs, expected, latency):
     }
 
 
-def replay_draft(size, draft, log, Ks, seed, latency):
+def replay_draft(size, draft, log, Ks, seed, latency, verification="token"):
     """The rows of one draft, for every K."""
-    drafting = Drafting(draft, log, seed)
+    drafting = Drafting(draft, log, seed, verification)
     temperature = None if log.foreign else log.settings["temperature"]
     rows = []
     for K in tqdm(Ks, desc=size, unit=" K", leave=False, disable=None):

@@ -6,6 +6,7 @@ and says where the time goes; those runs do not count for the speed. Then all co
 in another order each time.
 """
 
+import dataclasses
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class Task:
     n_tokens: int
     filter: Filter = Filter()
     acceptance: float | None = None
+    verification: str = "token"
 
 
 @dataclass
@@ -188,7 +190,7 @@ def rounds_of(target, draft, K, task, seed, observe=None):
         return observe(drafter) if observe else drafter, filter
 
     decoder = "speculative" if K else "autoregressive"
-    limits = {"K": K, "filter": task.filter, "seed": seed}
+    limits = {"K": K, "filter": task.filter, "seed": seed, "verification": task.verification}
     return decode(decoder, target, draft, task.ids, task.n_tokens, **limits, wrap=wrap)
 
 
@@ -201,10 +203,10 @@ class Observed:
     def __init__(self, target, draft, K, task, seed, clock=None):
         self.proposals = []
         if K == AUTO:
-            K = AdaptiveK(round_costs(target, draft, task.filter))
+            K = AdaptiveK(round_costs(target, draft, task.filter, task.verification))
         if clock:
             timed_filter = clock.timed("sampling", task.filter)
-            task = Task(task.ids, task.n_tokens, timed_filter, task.acceptance)
+            task = dataclasses.replace(task, filter=timed_filter)
         target = ObservedModel(target, "verify", clock)
         if draft not in (None, NGRAM):
             draft = ObservedModel(draft, "draft", clock)

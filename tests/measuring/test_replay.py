@@ -12,9 +12,16 @@ from test_exact import TableModel, chain_rule, law
 from toys import NUMPY, TINY, write_pair
 
 import utils
+from experiments.candidates.block_gain import expected_tokens
 from experiments.data import recordings as logs
 from experiments.data.recordings import probabilities
-from experiments.measuring.replay import CoinDrafter, acceptance_of, record_text, replay_text
+from experiments.measuring.replay import (
+    BlockDrafter,
+    CoinDrafter,
+    acceptance_of,
+    record_text,
+    replay_text,
+)
 from sampling import Filter, NeuralDrafter, NGramDrafter, speculative
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
@@ -134,3 +141,39 @@ def test_the_end_of_the_drafts_context():
         assert len(drafter.propose(ids + [1] * (end - 2), 3)[0]) == len(
             live.propose(ids + [1] * (end - 2), 3)[0]
         )
+
+
+# ---------------------------------------------------------------- block verification
+
+
+@pytest.mark.parametrize("seeds", [(1, 2), (3, 4), (5, 6)])
+def test_rounds_of_a_block_have_the_law_of_live_ones(seeds):
+    """Averaged over the target's texts, at least t drafts of a replayed round are accepted with the
+    probability of live rounds, E[P[t]]; both computed exactly.
+    """
+    target, draft, filter, k = TableModel(seeds[0]), TableModel(seeds[1]), Filter(1.0), 3
+    row = lambda model, ids: filter(model.read(ids, model.new_cache()))[0]
+    live, replayed = np.zeros(k), np.zeros(k)
+    coins = (np.arange(2000) + 0.5) / 2000
+    for text in itertools.product(range(3), repeat=k):
+        ids = [0, *text]
+        p = np.array([row(target, ids[: i + 1])[x] for i, x in enumerate(text)])
+        q = np.array([row(draft, ids[: i + 1])[x] for i, x in enumerate(text)])
+        live += q.prod() * np.diff(expected_tokens(p / q)["block"], prepend=1)
+        drafter = BlockDrafter(ids, np.concatenate([[0], q / p]), 3, 64, Series(coins))
+        accepted = np.zeros(k)
+        for _ in coins:
+            drafts, _ = drafter.propose([0], k)
+            accepted += np.cumprod(np.array(drafts) == text)
+        replayed += p.prod() * accepted / len(coins)
+    assert np.allclose(replayed, live, atol=1e-3)
+
+
+class Series:
+    """A generator that returns these numbers, one after the other."""
+
+    def __init__(self, numbers):
+        self.numbers = iter(numbers)
+
+    def random(self):
+        return next(self.numbers)
