@@ -1,10 +1,8 @@
 """Byte-level byte-pair encoding, the tokenizer of GPT-2 (Radford et al. 2019, section 2.2).
 
-Text becomes UTF-8 bytes, so nothing is ever unknown; a regular expression cuts it into words, so no
-token spans two of them; inside a word the learned merges join neighbouring tokens, the earliest
-learned first, until none applies.
-
-This file knows nothing of models, files or the command line.
+A regular expression cuts the text into words, and no token spans two of them. The UTF-8 bytes of a
+word are its first tokens, so no character is unknown. Then the learned merges join neighbouring
+tokens, the earliest learned first, until none applies.
 """
 
 import codecs
@@ -16,13 +14,12 @@ import regex
 
 END_OF_TEXT = "<|endoftext|>"
 
-# A word takes the space before it along; contractions, letters, digits and the rest never mix.
+# A word includes the space before it. Contractions, letters, digits and the rest never mix.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
 def byte_symbols():
-    """The printable character that stands for each byte in GPT-2's vocabulary files: {character:
-    byte}.
+    """{character: byte}: the printable character that stands for each byte in vocabulary files.
 
     >>> symbols = byte_symbols()
     >>> symbols["A"] == ord("A"), symbols["Ġ"] == ord(" ")
@@ -33,42 +30,43 @@ def byte_symbols():
         *range(ord("¡"), ord("¬") + 1),
         *range(ord("®"), ord("ÿ") + 1),
     ]
+    symbols = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {
-        chr(256 + i): byte for i, byte in enumerate(others)
-    }
+    return symbols | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
 def merge(ids, merges):
     """Join neighbours until no merge applies: lowest rank first, leftmost first.
 
-    `merges` maps a pair of ids to (rank, merged id). The heap holds every pair that could be
-    joined, a linked list its neighbours; n ids cost O(n log n) whatever they are, where rescanning
-    after each merge would cost O(n^2).
+    `merges` maps a pair of ids to (rank, merged id). A heap holds the pairs that can be merged, and
+    a linked list the neighbours of each token. So n ids take O(n log n); scanning all of them again
+    after each merge would take O(n^2).
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
     """
     ids, n = list(ids), len(ids)
-    following, preceding = list(range(1, n + 1)), list(range(-1, n - 1))
-    pairs = [
-        (merges[pair][0], i, pair) for i, pair in enumerate(zip(ids, ids[1:])) if pair in merges
-    ]
-    heapify(pairs)
-    while pairs:
-        _, left, pair = heappop(pairs)
+    following = list(range(1, n + 1))
+    preceding = list(range(-1, n - 1))
+    pairs = enumerate(zip(ids, ids[1:]))
+    heap = [(merges[pair][0], i, pair) for i, pair in pairs if pair in merges]
+    heapify(heap)
+    while heap:
+        _, left, pair = heappop(heap)
         right = following[left]
         if right == n or (ids[left], ids[right]) != pair:
             continue  # one of the two has been merged into something else since
+        # merge the right token into the left one, and take it out of the list
         ids[left], ids[right] = merges[pair][1], None
         following[left] = following[right]
         if following[left] < n:
             preceding[following[left]] = left
+        # the new token may merge with its neighbours
         for first in (preceding[left], left):
             second = following[first] if first >= 0 else n
             if second < n and (ids[first], ids[second]) in merges:
                 pair = (ids[first], ids[second])
-                heappush(pairs, (merges[pair][0], first, pair))
+                heappush(heap, (merges[pair][0], first, pair))
     return [i for i in ids if i is not None]
 
 
@@ -108,12 +106,9 @@ class Encoder:
 
     @property
     def fingerprint(self):
-        """Equal for equal encoders: by it a file of token ids can say which tokenizer they are
-        from.
-        """
-        return sha256(
-            repr((sorted(self._bytes.items()), sorted(self._merges.items()))).encode()
-        ).hexdigest()[:16]
+        """Equal for equal encoders: a file of token ids names its tokenizer by it."""
+        everything = repr((sorted(self._bytes.items()), sorted(self._merges.items())))
+        return sha256(everything.encode()).hexdigest()[:16]
 
     def _encode_word(self, word):
         try:
@@ -125,10 +120,9 @@ class Encoder:
         return merge(ids, self._merges)
 
     def encode(self, text, special=False):
-        """Token ids of a text; O(n log n) in its length. Raises ValueError for a lone surrogate,
-        which is not text, and for a byte that the vocabulary lacks.
+        """The token ids of a text. `<|endoftext|>` in it is its token if `special`, else text.
 
-        `<|endoftext|>` inside the text is ordinary characters, unless `special` asks for its token.
+        Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
         """
         try:
             text.encode()
@@ -146,16 +140,16 @@ class Encoder:
         return ids
 
     def decode(self, ids):
-        """Text of token ids; bytes that are no UTF-8 become U+FFFD. Raises ValueError for an id not
-        in the vocabulary.
+        """The text of token ids. Bytes that are not UTF-8 become U+FFFD. Raises ValueError for an
+        id that is not in the vocabulary.
         """
         return self.incremental_decoder()(ids, final=True)
 
     def incremental_decoder(self):
         """A function (ids, final=False) -> text for streaming.
 
-        A character split over tokens is held back until its last byte arrives, or until `final`
-        says none will.
+        A character may be split over several tokens. Its bytes are held back until the last one
+        arrives, or `final` says that none will.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 

@@ -1,16 +1,15 @@
 """GPT-2's forward pass (Radford et al. 2019), with a key/value cache that can be rolled back.
 
-Array code that does not care whose arrays they are: NumPy's, CuPy's, or a test's. Parameters are a
-nested dict splatted into arguments, so each signature is the schema of its part of the checkpoint.
-A weight `w` supports `x @ w`; how it lies in memory and who multiplies is the backend's business.
+The arrays may be NumPy's, CuPy's, or a test's. Parameters are a nested dict that is unpacked into
+arguments, so each signature is the schema of its part of the checkpoint. A weight `w` supports
+`x @ w`; the backend decides how it lies in memory and how it is multiplied.
 
-Several texts can be read in one pass. Their new positions lie one after the other, whatever their
-numbers: n_rows in all. Only attention has to know which belong together; everything else works on
-rows.
+Several texts can be read in one pass. Their new positions are stacked, n_rows in all. Attention is
+the only part that has to know which rows belong to which text.
 
 Axes: n_rows, n_new (rows of one text), n_past (its positions already in the cache), n_total =
-n_past + n_new, n_head, d_head, n_embd = n_head * d_head, n_vocab. Every function ends its signature
-with its shapes.
+n_past + n_new, n_head, d_head, n_embd = n_head * d_head, n_vocab. A comment behind each signature
+gives the shapes that go in and come out.
 """
 
 import math
@@ -20,15 +19,14 @@ from typing import Any
 
 import numpy as np
 
-# new positions of a text that attend together: none of them may look at what comes after their
-# block
-BLOCK = 128
+BLOCK = 128  # a prompt attends in blocks of this many positions, each without the keys after it
 
 
 @dataclass(frozen=True)
 class Config:
-    """The shape of a GPT-2, named as in OpenAI's hparams.json. 124M is Config(50257, 1024, 768, 12,
-    12).
+    """The shape of a GPT-2, named as in OpenAI's hparams.json.
+
+    GPT-2 124M is Config(50257, 1024, 768, 12, 12).
     """
 
     n_vocab: int
@@ -39,9 +37,7 @@ class Config:
     epsilon: float = 1e-5  # inside the square root of layer norm
 
     def shapes(self):
-        """The parameters a checkpoint must hold: {name: shape}, in OpenAI's and Hugging Face's
-        common names.
-        """
+        """{name: shape} of the parameters in a checkpoint, by OpenAI's and Hugging Face's names."""
         d = self.n_embd
         norm = {"weight": (d,), "bias": (d,)}
         linears = {
@@ -52,66 +48,65 @@ class Config:
         }
         shapes = {"wte.weight": (self.n_vocab, d), "wpe.weight": (self.n_ctx, d)}
         for i in range(self.n_layer):
-            shapes |= {
-                f"h.{i}.{ln}.{name}": shape
-                for ln in ("ln_1", "ln_2")
-                for name, shape in norm.items()
-            }
+            for ln in ("ln_1", "ln_2"):
+                shapes |= {f"h.{i}.{ln}.{name}": shape for name, shape in norm.items()}
             for name, (n_in, n_out) in linears.items():
                 shapes |= {f"h.{i}.{name}.weight": (n_in, n_out), f"h.{i}.{name}.bias": (n_out,)}
         return shapes | {f"ln_f.{name}": shape for name, shape in norm.items()}
 
 
 class KVCache:
-    """Keys and values of every position of one text read so far; the part of a model that changes
-    while it runs.
+    """What a model has computed of one text: the keys and values of every position read so far.
 
-    Allocated once, for the whole text. `length` is the only record of how far the model has read:
-    setting it back forgets what came after, and costs nothing. k, v: [n_layer, n_head, n_positions,
-    d_head]; hidden, the output of the last block, for drafts that grow on the model: [n_positions,
-    n_embd]
+    Allocated once, for the whole text. `length` is the only record of how far the model has read.
+    To forget what comes after a position, set it back: that costs nothing.
+
+    k, v: [n_layer, n_head, n_positions, d_head]
+    hidden: [n_positions, n_embd], the output of the last block, for drafts that grow on the model
     """
 
     def __init__(self, config, xp, dtype, n_positions):
         shape = (config.n_layer, config.n_head, n_positions, config.n_embd // config.n_head)
-        self.k, self.v, self.length = xp.empty(shape, dtype=dtype), xp.empty(shape, dtype=dtype), 0
+        self.k = xp.empty(shape, dtype=dtype)
+        self.v = xp.empty(shape, dtype=dtype)
         self.hidden = xp.empty((n_positions, config.n_embd), dtype=dtype)
+        self.length = 0
 
     def write(self, layer, start, k, v):  # [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
-        """Keys and values of the positions from start on; returns all up to them."""
+        """Store keys and values of the positions from start on; return those of all up to them."""
         end = start + k.shape[1]
-        self.k[layer][:, start:end], self.v[layer][:, start:end] = k, v
+        self.k[layer][:, start:end] = k
+        self.v[layer][:, start:end] = v
         return self.k[layer][:, :end], self.v[layer][:, :end]
 
     def advance(self, start, hidden):  # [n_new, n_embd]
-        """The positions from start on have been read, with these outputs of the last block."""
+        """Mark the positions from start on as read, with these outputs of the last block."""
         self.length = start + hidden.shape[0]
         self.hidden[start : self.length] = hidden
 
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Neighbouring new positions of one text: n_new of them from `start` on, with the text's cache."""
+    """The new positions of one text: n_new of them from `start` on, and the cache of the text."""
 
     cache: KVCache
     start: int
     n_new: int
 
     def split(self, most):
-        """The same as spans of at most so many positions."""
+        """The same positions as spans of at most this many."""
         firsts = range(0, self.n_new, most)
         return [Span(self.cache, self.start + i, min(most, self.n_new - i)) for i in firsts]
 
 
 def gelu(x, xp):  # [..., n] -> [..., n]
-    # the tanh form GPT-2 was trained with; x * x, as x**3 is hundreds of times slower
-    # a Python float: NumPy's float64 scalar would turn float32 arrays into float64
-    c = math.sqrt(2 / math.pi)
+    # the tanh approximation, which GPT-2 was trained with; x * x, as x**3 is much slower
+    c = math.sqrt(2 / math.pi)  # a Python float: a NumPy one would make float32 arrays float64
     return x * (0.5 + 0.5 * xp.tanh(x * (c + (c * 0.044715) * (x * x))))
 
 
 def softmax(x, xp):  # [..., n] -> [..., n]
-    # the maximum taken off, so that exp cannot overflow
+    # subtract the largest, so that exp cannot overflow
     x = xp.exp(x - x.max(axis=-1, keepdims=True))
     x /= x.sum(axis=-1, keepdims=True)
     return x
@@ -136,30 +131,34 @@ def attend(q, k, v, mask, xp):
     # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> [n_head, n_new, d_head]
     n_new, d_head = q.shape[1:]
     scores = q * (1 / math.sqrt(d_head)) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
-    if n_new > 1:  # every position sees the past, and of the new ones those up to itself
+    if n_new > 1:  # a position attends to the past, and to the new ones up to itself
         scores[..., -n_new:] += mask[:n_new, :n_new]
     return softmax(scores, xp) @ v
 
 
 def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):
     # [n_rows, n_embd] -> [n_rows, n_embd]
-    (n_rows, n_embd), xp, first = x.shape, backend.xp, 0
+    n_rows, n_embd = x.shape
+    xp = backend.xp
     qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
     heads = xp.empty((n_rows, n_head, n_embd // n_head), dtype=x.dtype)
+    first = 0
     for span in spans:
-        rows = slice(first, first := first + span.n_new)
-        q, k, v = (part[:, rows] for part in (qkv[0], qkv[1], qkv[2]))
+        rows = slice(first, first + span.n_new)
+        q, k, v = qkv[0, :, rows], qkv[1, :, rows], qkv[2, :, rows]
         k, v = span.cache.write(layer, span.start, k, v)  # [n_head, n_total, d_head]
 
-        def some(a, b):  # of the heads, which the backend may share among threads
+        def attend_heads(a, b):  # a range of heads: the backend may share them among threads
             heads[rows, a:b] = attend(q[a:b], k[a:b], v[a:b], mask, xp).swapaxes(0, 1)
 
-        backend.share(some, n_head, span.n_new)
+        backend.share(attend_heads, n_head, span.n_new)
+        first += span.n_new
     return linear(heads.reshape(n_rows, n_embd), **c_proj)
 
 
 def run_blocks(x, spans, blocks, config, backend):  # [n_rows, n_embd] -> [n_rows, n_embd]
-    """All blocks, one after the other; keys and values of the new positions go to their caches."""
+    """Apply all blocks; the keys and values of the new positions go to their caches."""
+    # minus infinity above the diagonal: no position may look at a later one
     longest = max(span.n_new for span in spans)
     mask = None
     if longest > 1:
@@ -194,11 +193,11 @@ def finish(x, spans, wanted, params, config, xp):  # [n_rows, n_embd] -> [n_want
 
 def forward(ids, positions, spans, wanted, params, config, backend):
     # [n_rows], [n_rows] -> [n_wanted, n_vocab]
-    """One pass over new positions: writes them to their caches, returns the logits of the wanted
-    slices of rows.
+    """One pass over new positions: writes them to their caches, and returns the logits of the
+    wanted slices of rows.
 
-    The logits of a position score the token that follows it. Only the rows asked for are multiplied
-    by the output head: for 512 rows of a prompt all of them would be 103 MB that nobody reads.
+    The logits of a position score the token that follows it. Few rows are wanted, and the output
+    head is large: the logits of a prompt of 512 tokens would take 103 MB.
     """
     x = params["wte"][ids] + params["wpe"][positions]
     x = run_blocks(x, spans, params["blocks"], config, backend)
@@ -207,9 +206,7 @@ def forward(ids, positions, spans, wanted, params, config, backend):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A GPT-2 ready to run: its shape, its parameters where the backend wants them, and the backend
-    (utils.Backend).
-    """
+    """A GPT-2 ready to run: its shape, its parameters and the backend (utils.Backend)."""
 
     config: Config
     params: dict
@@ -217,19 +214,16 @@ class Model:
 
     def new_cache(self, n_positions=None):
         """An empty cache for one text of up to n_positions, or up to n_ctx."""
-        return KVCache(
-            self.config, self.backend.xp, self.params["wpe"].dtype, n_positions or self.config.n_ctx
-        )
+        dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
+        return KVCache(self.config, self.backend.xp, dtype, n_positions)
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """Logits after each of the last n_last ids of a text, as a NumPy array; reads only what the
-        cache has not.
+        """The logits after each of the last n_last ids of a text, as a NumPy array.
 
-        This is the catch-up rule. The positions asked for are read again in any case, so everything
-        the cache holds from there on (a rejected draft, say) is forgotten first; what it lacks
-        before them is read with them. The caller promises that the cache was fed nothing but this
-        text before its last n_last ids. Raises ValueError when the text is longer than n_ctx or has
-        fewer than n_last ids.
+        First forget what the cache holds of the last n_last positions and beyond, such as rejected
+        drafts. Then read these positions, and any before them that the cache lacks. Before the last
+        n_last ids, the cache must hold this text and no other. Raises ValueError if the text is
+        longer than n_ctx or has fewer than n_last ids.
         """
         return self.read_batch([ids], [cache], [n_last])[0]
 
@@ -238,9 +232,8 @@ class Model:
         n_ctx = self.config.n_ctx
         for ids, n_last in zip(texts, n_lasts):
             if not 0 <= n_last <= len(ids) <= n_ctx:
-                raise ValueError(
-                    f"cannot read {len(ids)} tokens for {n_last} rows of logits with a context of {n_ctx}"
-                )
+                wanted = f"{len(ids)} tokens for {n_last} rows of logits"
+                raise ValueError(f"cannot read {wanted} with a context of {n_ctx}")
         new, positions, spans, wanted = [], [], [], []
         for ids, cache, n_last in zip(texts, caches, n_lasts):
             cache.length = start = min(cache.length, len(ids) - n_last)
@@ -250,7 +243,7 @@ class Model:
             wanted.append(slice(len(new) - n_last, len(new)))
             spans.append(Span(cache, start, len(more)))
         spans = [part for span in spans for part in span.split(1 if self.backend.exact else BLOCK)]
-        if not spans:  # a prefill that has been done
+        if not spans:  # nothing is new
             return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
         ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
         logits = self.backend.to_host(self.forward(ids, positions, spans, wanted))
