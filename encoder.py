@@ -115,7 +115,8 @@ class Encoder:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except KeyError as missing:
             raise ValueError(
-                f"the vocabulary has no token for the byte 0x{missing.args[0]:02x} of {word!r}"
+                f"the vocabulary has no token for the byte 0x{missing.args[0]:02x} of {word!r}: "
+                "expected text without it"
             ) from None
         return merge(ids, self._merges)
 

@@ -26,10 +26,10 @@ try:
     from experiments.decoding.settings import Settings
 except ModuleNotFoundError as missing:
     if missing.name.split(".")[0] in ("backends", "experiments"):
-        hint = "Python does not look beside main.py: unset PYTHONSAFEPATH, leave out -P"
+        problem = "Python does not look beside main.py: unset PYTHONSAFEPATH, and leave out -P"
     else:
-        hint = "pip install -r requirements.txt"
-    print(f"error: {missing.name} is not installed: {hint}", file=sys.stderr)
+        problem = f"{missing.name} is not installed: pip install -r requirements.txt"
+    print(f"error: {problem}", file=sys.stderr)
     sys.exit(2)
 
 # {command: its module}, imported when asked for
@@ -63,6 +63,10 @@ def generate(
 ):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
+    Both decoders sample from the same distribution, the target model's; the speculative one needs
+    fewer passes of that model. Without a flag, a pair of small models that comes with this
+    repository continues "Once upon a time".
+
     Text:
         prompt: the text to continue, or - for standard input; <|endoftext|> in it is ordinary text;
             may be given again
@@ -87,8 +91,9 @@ def generate(
         python main.py --prompt "Once upon a time" --K 4 --trace
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
-    Other commands, each with --help: chat, play, profile, benchmark, record, replay, advise,
-    throughput, candidates, mistakes, download, check.
+    Other commands:
+        chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
+        download, check; each has its own --help
     """
     from experiments.decoding.decoders import decode
     from experiments.decoding.session import Session, load_models

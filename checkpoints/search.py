@@ -2,6 +2,7 @@
 or by downloading it.
 """
 
+import glob
 import os
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
 
 def not_found(size, models_dir, folder):
     """What to tell a person whose model is not there, or whose folder is incomplete."""
-    there = sorted(path.parent.name for path in Path(models_dir).glob("*/model.safetensors"))
+    found = glob.glob("*/model.safetensors", root_dir=models_dir)
+    there = sorted(os.path.dirname(path) for path in found)
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     elif there:

@@ -10,6 +10,8 @@ import inspect
 import re
 import textwrap
 
+WIDTH = 88
+
 
 def docstring(documented):
     """The docstring in the source of a function or class: python -OO drops it elsewhere."""
@@ -30,14 +32,14 @@ def sections(documented):
 
 
 def merged(command):
-    """The sections of a command and of its dataclasses, without their introductions."""
-    found = sections(command)
+    """The sections of a command and of its dataclasses, whose introductions are left out."""
+    found = {}
     for parameter in inspect.signature(command).parameters.values():
         if dataclasses.is_dataclass(parameter.annotation):
-            for heading, lines in sections(parameter.annotation).items():
-                if heading:
-                    found[heading] = found.get(heading, [])
-                    found[heading] += lines
+            found |= sections(parameter.annotation)
+    for heading, lines in sections(command).items():
+        # its own flags come before those of the dataclass
+        found[heading] = lines + (found.get(heading, []) if heading else [])
     return found
 
 
@@ -45,31 +47,38 @@ def usage(command, flags):
     """The help text of a command. flags: {name: Flag}."""
     found = merged(command)
     blocks = ["\n".join(found.pop("")).strip()]
-    # what has no flags (examples, other commands) comes last
-    for heading, lines in sorted(found.items(), key=lambda section: not has_flags(section, flags)):
-        lines = [with_default(line, flags) for line in lines if line.strip()]
-        blocks.append("\n".join([heading, *lines]))
+    for heading, lines in found.items():
+        blocks.append("\n".join([heading, *described(lines, flags)]))
     return "\n\n".join(blocks)
 
 
-def name_in(line, flags):
-    """The flag that a line of a docstring begins to describe, or None."""
-    match = re.match(r"    (\w+):", line)
-    return match[1] if match and match[1] in flags else None
+def described(lines, flags):
+    """The lines of a section; those that describe a flag anew, with its default."""
+    shown, meaning = [], []
+    for line in [*lines, ""]:
+        match = re.match(r"    (\w+): (.*)", line)
+        continues = meaning and line.startswith(" " * 8)
+        if continues:
+            meaning.append(line.strip())
+            continue
+        if meaning:
+            indent = " " * 6
+            text = " ".join(meaning)
+            shown += textwrap.wrap(
+                text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+            )
+            meaning = []
+        if match and match[1] in flags:
+            shown.append(f"  {synopsis(flags[match[1]])}")
+            meaning = [match[2]]
+        elif line.strip():
+            shown.append(line)
+    return shown
 
 
-def has_flags(section, flags):
-    return any(name_in(line, flags) for line in section[1])
-
-
-def with_default(line, flags):
-    name = name_in(line, flags)
-    if not name:
-        return line
-    return described(flags[name]) + line.removeprefix(f"    {name}:")
-
-
-def described(flag):
-    """A flag as --help begins its line."""
-    values = flag.default if isinstance(flag.default, tuple) else (flag.default,)
-    return f"    --{flag.name} (default {' '.join(map(repr, values))}):"
+def synopsis(flag):
+    """A flag and what stands for its value: the default, if there is one."""
+    if isinstance(flag.default, bool):
+        return f"--{flag.name}"
+    default = " ".join(flag.default) if isinstance(flag.default, tuple) else str(flag.default)
+    return f"--{flag.name} (default {default})" if default else f"--{flag.name} ..."

@@ -2,11 +2,15 @@
 does not spoil.
 """
 
+import dataclasses
 import json
 
 import pytest
+from command_line import CONFIG
+from toys import random_tensors, write_checkpoint
 
 from experiments.decoding import batching, session
+from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
@@ -161,3 +165,101 @@ def test_what_cannot_be_is_one_line(cli, arguments, message):
 def test_adaptive_k_leaves_the_greedy_text_as_it_is(as_json):
     found = as_json("--K=auto", "--prompt=hello", "--n_tokens_to_generate=40")
     assert found["identical"] and found["settings"]["K"] == "auto"
+
+
+# ---------------------------------------------------------------- prompts of every kind
+
+
+def test_token_ids_are_a_prompt_like_the_text_they_are(as_json):
+    text = as_json("--prompt=hello", "--n_tokens_to_generate=9", "--temperature=1")
+    ids = ",".join(map(str, text["prompt_token_ids"]))
+    found = as_json("--prompt_ids", ids, "--n_tokens_to_generate=9", "--temperature=1")
+    assert found["settings"] == text["settings"] | {"prompt": None}
+    assert timeless(found) | {"settings": 0} == timeless(text) | {"settings": 0}
+
+
+def test_token_ids_are_shown_as_their_text(cli):
+    assert cli("--prompt_ids=64, 65", "--n_tokens_to_generate=2").out.count("Text = ab") == 2
+
+
+@pytest.mark.parametrize("ids", ["", "1,,2", "x", "1.5", "259", "-1", "1,259", "[1]"])
+def test_what_are_no_token_ids(cli, ids):
+    done = cli(f"--prompt_ids={ids}")
+    if not ids:
+        assert done.code == 0  # not given
+        return
+    assert done.code == 2 and "--prompt_ids" in done.err and "expected token ids, 0 to" in done.err
+
+
+def test_too_many_token_ids(cli):
+    done = cli("--prompt_ids", ",".join(["1"] * 64))
+    assert done.code == 2 and "64 tokens: expected at most 63" in done.err
+
+
+def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(cli, as_json, tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("\n".join(["hello", "x" * 64, "a", "y" * 99, "12"]) + "\n")
+    out = tmp_path / "found.jsonl"
+    done = cli("--prompts", file, "--out", out, *SHORT, "--temperature=1")
+    assert done.code == 0
+    assert done.err == f"note: {file}: skipped 2 prompts of more than 63 tokens: number 2, 4\n"
+    results = lines_of(out.read_text())
+    assert [one["settings"]["prompt"] for one in results] == ["hello", "a", "12"]
+    # each has the seed of its place in the file
+    for one, number in zip(results, (1, 3, 5)):
+        alone = as_json(
+            "--prompt",
+            one["settings"]["prompt"],
+            f"--seed={122 + number}",
+            "--temperature=1",
+            "--n_tokens_to_generate=12",
+        )
+        assert timeless(one) == timeless(alone)
+
+
+def test_a_file_of_nothing_but_long_prompts(cli, tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("x" * 64 + "\n" + "y" * 64)
+    done = cli("--prompts", file)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "all 2 prompts have more than 63 tokens" in done.err
+
+
+@pytest.fixture(scope="module")
+def proteins(tmp_path_factory):
+    """A models folder whose model has letters and words in brackets for tokens, and no merges."""
+    folder = tmp_path_factory.mktemp("proteins")
+    vocabulary = {symbol: i for i, symbol in enumerate(["[PAD]", "[UNK]", *"ACDEFGHIKL"])}
+    config = dataclasses.replace(CONFIG, n_vocab=len(vocabulary))
+    for seed, size in enumerate(("7M", "0.7M")):
+        model = write_checkpoint(folder / size, config, random_tensors(config, seed))
+        (model / "vocab.json").write_text(json.dumps(vocabulary))
+        (model / "merges.txt").write_text("#version: 0.2\n")
+    return folder
+
+
+def test_a_vocabulary_that_lacks_bytes_takes_what_it_has(as_json, proteins):
+    found = as_json("--prompt=ACDC", "--n_tokens_to_generate=9", models_dir=proteins)
+    assert found["prompt_token_ids"] == [2, 3, 4, 3] and found["identical"]
+    ids = as_json("--prompt_ids=2,3,4,3", "--n_tokens_to_generate=9", models_dir=proteins)
+    assert ids["speculative"]["token_ids"] == found["speculative"]["token_ids"]
+
+
+@pytest.mark.parametrize(
+    "prompt, fragments",
+    [("ACDX", ["--prompt", "0x58", "'ACDX'"]), ("", ["--prompt ''", "<|endoftext|>"])],
+)
+def test_a_vocabulary_that_lacks_bytes_names_what_it_cannot_read(cli, proteins, prompt, fragments):
+    done = cli("--prompt", prompt, models_dir=proteins)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert all(fragment in done.err for fragment in fragments) and "expected" in done.err
+
+
+def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
+    monkeypatch.setattr(batching, "require_caches", lambda *a: refuse(a[2]))
+    done = cli("--prompts", file, "--batch_size=9", "--json", "--n_tokens_to_generate=12")
+    assert (done.code, done.out) == (2, "") and "7 texts" in done.err
+
+
+def refuse(n_texts):
+    raise InputError(f"{n_texts} texts need more memory")

@@ -99,7 +99,7 @@ def test_a_prompt_from_a_pipe_is_in_the_command():
         "stop": "",
         "top_p": 0.5,
     }
-    assert shlex.split(report.command(settings))[2:] == [
+    assert shlex.split(report.command(settings, [7]))[2:] == [
         "--prompt",
         "it's\ntext",
         "--K",

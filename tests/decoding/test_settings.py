@@ -1,0 +1,73 @@
+"""Settings: one validated dataclass, whose fields are flags of generate and keys of its JSON."""
+
+import dataclasses
+
+import pytest
+
+import main
+from experiments.cli.flags import flags_of
+from experiments.decoding.settings import SettingError, Settings
+
+KEYS = """prompt n_tokens_to_generate draft_model_size target_model_size models_dir K
+draft_confidence temperature top_k top_p coupled seed stop mode mistake stream trace report backend
+dtype kernels exact""".split()
+
+
+def test_the_keys_of_the_json_object_are_what_files_of_results_have(as_json):
+    assert list(Settings().as_json("a", 1)) == KEYS
+    assert list(as_json("--n_tokens_to_generate=1")["settings"]) == KEYS
+
+
+def test_every_field_is_a_flag_and_has_its_default():
+    flags = flags_of(main.generate)
+    for field in dataclasses.fields(Settings):
+        assert flags[field.name].default == field.default
+
+
+def test_settings_cannot_be_changed_only_replaced():
+    settings = Settings(seed=5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.seed = 6
+    assert (settings.replace(seed=6).seed, settings.seed) == (6, 5)
+
+
+@pytest.mark.parametrize(
+    "changes, name",
+    [
+        ({"K": 0}, "K"),
+        ({"K": -1}, "K"),
+        ({"n_tokens_to_generate": 0}, "n_tokens_to_generate"),
+        ({"seed": -1}, "seed"),
+        ({"draft_confidence": 1.01}, "draft_confidence"),
+        ({"draft_confidence": float("nan")}, "draft_confidence"),
+        ({"draft_confidence": 0.5, "coupled": True}, "draft_confidence"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
+        ({"top_k": -1}, "top_k"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"mode": "x"}, "mode"),
+        ({"verification": "x"}, "verification"),
+        ({"mistake": "reseed", "coupled": True}, "mistake"),
+        ({"mistake": "reseed", "trace": True}, "mistake"),
+        ({"trace": True, "mode": "autoregressive"}, "trace"),
+        ({"report": "x.html", "mode": "autoregressive"}, "report"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(changes, name):
+    for make in (lambda: Settings(**changes), lambda: Settings().replace(**changes)):
+        with pytest.raises(SettingError, match=f"^--{name} .*expected") as caught:
+            make()
+        assert caught.value.name == name
+        assert str(caught.value) == f"--{name} {caught.value.problem}"
+
+
+def test_which_decoders_run():
+    assert Settings().decoders == ("autoregressive", "speculative")
+    assert Settings(mode="speculative").decoders == ("speculative",)
+    assert not Settings(mode="autoregressive").speculates
+
+
+@pytest.mark.parametrize("name", ["trace", "report", "coupled"])
+def test_what_shows_or_compares_rounds_has_them_watched(name):
+    assert Settings(**{name: "x.html" if name == "report" else True}).watched
+    assert not Settings().watched
