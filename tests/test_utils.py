@@ -243,3 +243,34 @@ def test_cupy_without_a_gpu(install_cupy):
     install_cupy(NoGPU())
     message = refusal(utils.get_backend, "cupy")
     assert "cudaErrorNoDevice" in message and "--backend numpy" in message
+
+
+# ---------------------------------------------------------------- processes
+
+FORKED = """
+import os, pathlib, signal, sys
+import backends.blas
+backends.blas.N_THREADS = 2  # also on one core
+import utils
+signal.alarm(60)  # of this process and, set again, of its child: a hang ends
+folder, backend = pathlib.Path(sys.argv[1]), utils.get_backend("numpy", "64x2")
+if sys.argv[2] == "loaded":
+    model = utils.load_model(folder, backend)
+    model.read(list(range(60)), model.new_cache())
+child = os.fork()
+signal.alarm(60)
+model = utils.load_model(folder, backend)
+model.read(list(range(60)), model.new_cache())
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("before", ["loaded", "imported"])
+def test_a_forked_process_can_load_a_model(tmp_path, before):
+    """As multiprocessing and preloading servers do it: threads do not survive a fork."""
+    folder = write_checkpoint(tmp_path / "model", Config(259, 64, 128, 4, 1))  # worth two threads
+    command = [sys.executable, "-c", FORKED, str(folder), before]
+    done = subprocess.run(command, cwd=Path(utils.__file__).parent, timeout=120)
+    assert done.returncode == 0
