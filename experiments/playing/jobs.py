@@ -15,9 +15,13 @@ class Busy(Exception):
 
 
 class Job:
-    """A run that can be told to stop; whoever computes calls `check` now and then."""
+    """A run that can be told to stop; whoever computes calls `check` now and then.
 
-    def __init__(self):
+    turn: when it was asked for, as the page counts
+    """
+
+    def __init__(self, turn):
+        self.turn = turn
         self.cancelled = threading.Event()
 
     def check(self):
@@ -34,12 +38,16 @@ class Jobs:
         self.known = []
 
     @contextmanager
-    def newest(self):
-        """A Job whose turn it is. Cancels all others; raises Cancelled, or Busy."""
-        job = Job()
+    def newest(self, turn=0.0):
+        """A Job whose turn it is. Cancels all that were asked for before; raises Cancelled where
+        one was asked for after it, as requests may overtake each other, or Busy.
+        """
+        job = Job(turn)
         with self.guard:
             if len(self.known) > MOST_WAITING:
                 raise Busy
+            if any(other.turn > turn for other in self.known):
+                raise Cancelled
             for other in self.known:
                 other.cancelled.set()
             self.known.append(job)

@@ -133,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(404, "not found")
         try:
             request = parse(self.body())
-            with self.server.jobs.newest() as job:
+            with self.server.jobs.newest(self.turn()) as job:
                 self.run(self.server.questions[name], request, job)
         except InputError as error:
             raise Refused(400, one_line(error)) from None
@@ -146,6 +146,13 @@ class Handler(BaseHTTPRequestHandler):
         origins = {f"http://{host}" for host in self.server.hosts}
         if self.headers.get("Origin") not in origins:
             raise Refused(403, "wrong origin: open the address that was printed")
+
+    def turn(self):
+        """When the page asked."""
+        try:
+            return float(self.headers.get("X-Turn", "0"))
+        except ValueError:
+            raise Refused(400, "X-Turn: expected a number") from None
 
     def body(self):
         length = self.headers.get("Content-Length", "")

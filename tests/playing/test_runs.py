@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from playing import ASKED, session_of
+from playing import ASKED, Replaced, by_hand, session_of
 
-from experiments.decoding.decoders import with_drafter
 from experiments.playing.costs import costs
 from experiments.playing.request import Change, Request
 from experiments.playing.runs import Schedule, race, what_if
-from sampling import Filter, speculative, stop_condition
+from sampling import Filter
 
 SETTINGS = {name: value for name, value in ASKED.items() if name != "prompt"}
 
@@ -58,25 +57,6 @@ def test_every_pass_of_the_race_was_timed(pair):
 
 
 # ---------------------------------------------------------------- changed on the way
-
-
-class Replaced:
-    """NumPy's numbers, but for the one of this index."""
-
-    def __init__(self, seed, index, value):
-        self.rng, self.index, self.value, self.n = np.random.default_rng(seed), index, value, 0
-
-    def random(self):
-        real, self.n = self.rng.random(), self.n + 1
-        return self.value if self.n - 1 == self.index else real
-
-
-def by_hand(session, rng, K, filter, n_tokens):
-    """The text of the loop with this generator."""
-    target, drafter = with_drafter(session.target, session.draft, filter, rng)
-    ids, ended = session.prompt(ASKED["prompt"]).ids, stop_condition(session.encoder)
-    rounds = speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
-    return [int(token) for one in rounds for token in one.tokens]
 
 
 @pytest.mark.parametrize("draft", ["0.7M", "ngram"])

@@ -215,6 +215,23 @@ def test_a_new_run_cancels_the_old_one(serve):
     assert slow.most == 1
 
 
+def test_a_request_that_was_overtaken_does_not_cancel_the_newer_one(serve):
+    slow, answers = Slow(), []
+    served = serve({"slow": slow})
+    ask = lambda turn: served.request(
+        "POST", "/api/slow", BODY, served.own_headers() | {"X-Turn": turn}
+    )
+    newer = threading.Thread(target=lambda: answers.append(ask("1700000000000.5")[0]))
+    newer.start()
+    assert slow.begun.wait(10)
+    assert_refused(ask("1700000000000.25"), 409)
+    assert slow.running == 1 and answers == []
+    assert_refused(ask("x"), 400)
+    served.server.jobs.cancel_all()
+    newer.join(10)
+    assert answers == [409]
+
+
 def test_few_may_wait(serve):
     """While one run computes and will not stop, only so many others are taken in."""
     released, begun = threading.Event(), threading.Event()

@@ -39,10 +39,12 @@ def browser():
 def new_page(browser):
     """A function (address, **options) -> a page that may ask for nothing but what begins with its
     own address, and must have no errors.
+
+    expected: what its console may say all the same
     """
     pages, wrong = [], []
 
-    def call(address, **options):
+    def call(address, expected=None, **options):
         page = browser.new_page(**options)
         pages.append(page)
         own = address.split("?")[0].split("#")[0]
@@ -51,8 +53,12 @@ def new_page(browser):
             if not request.url.startswith((own, "data:", "blob:")):
                 wrong.append(request.url)
 
+        def hear(message):
+            if not (expected and expected in message.text):
+                wrong.append(message.text)
+
         page.on("request", watch)
-        page.on("console", lambda message: wrong.append(message.text))
+        page.on("console", hear)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(dialog.message))
         page.goto(address)

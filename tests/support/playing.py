@@ -4,11 +4,14 @@ import json
 import threading
 from http.client import HTTPConnection
 
+import numpy as np
 import pytest
 
+from experiments.decoding.decoders import with_drafter
 from experiments.decoding.session import Session, load_models
 from experiments.decoding.settings import Settings
 from experiments.playing.server import LiveServer
+from sampling import speculative, stop_condition
 
 ASKED = {
     "prompt": "hello there",
@@ -25,6 +28,26 @@ def session_of(folder, **settings):
     """A Session of the models in a folder."""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
     return Session(settings, load_models(settings))
+
+
+class Replaced:
+    """NumPy's numbers, but for the one of this index."""
+
+    def __init__(self, seed, index, value):
+        self.rng, self.index, self.value, self.n = np.random.default_rng(seed), index, value, 0
+
+    def random(self):
+        real, self.n = self.rng.random(), self.n + 1
+        return self.value if self.n - 1 == self.index else real
+
+
+def by_hand(session, rng, K, filter, n_tokens, ids=None):
+    """The text of the loop with this generator."""
+    target, drafter = with_drafter(session.target, session.draft, filter, rng)
+    ids = ids or session.prompt(ASKED["prompt"]).ids
+    ended = stop_condition(session.encoder)
+    rounds = speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
+    return [int(token) for one in rounds for token in one.tokens]
 
 
 class Served:

@@ -15,7 +15,8 @@ async function ask(name, body, doing, row) {
   try {
     const response = await fetch("/api/" + name, {
       method: "POST", signal: mine.signal, body: JSON.stringify(body),
-      headers: {"Content-Type": "application/json", "X-Token": live.token},
+      headers: {"Content-Type": "application/json", "X-Token": live.token,
+        "X-Turn": String(performance.timeOrigin + performance.now())},
     });
     let result = null;
     for await (const line of linesOf(response)) {
