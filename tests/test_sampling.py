@@ -399,6 +399,8 @@ def test_sources_of_a_round():
         ([1, 2, 3, 9, 1, 2, 3], 1, [9]),  # three tokens there
         ([1, 9, 5, 9, 9, 7, 5, 9], 2, [9, 7]),  # two tokens before one
         ([6, 6], 1, [6]),
+        ([6, 6], 3, [6]),  # the match ends just before the last token
+        ([1, 7, 2, 1, 8, 3, 1], 3, [8, 3, 1]),  # the latest of two has just enough followers
         ([1, 2, 3, 4, 5, 0, 9, 2, 3, 4], 2, [5, 0]),  # no more than three have to agree
         ([1, 2, 3], 4, []),
         ([4], 4, []),
@@ -413,6 +415,22 @@ def test_ngram_drafts(ids, k, expected):
         and np.array_equal(q.argmax(axis=1), expected)
         and (q.sum(axis=1) == 1).all()
     )
+
+
+def test_a_nucleus_that_reaches_top_p_exactly_needs_no_more():
+    assert Filter(1.0, top_p=0.5)(np.log([[0.25, 0.5, 0.25]]))[0].tolist() == [0, 1, 0]
+
+
+def test_examined_are_the_accepted_drafts_and_the_first_rejected():
+    assert Round([1, 2], drafted=4, accepted=1).examined == 2
+    assert Round([1, 2, 3], drafted=2, accepted=2).examined == 2
+    assert Round([1], drafted=3, accepted=1).examined == 1  # the text ended there
+
+
+def test_a_stop_string_of_tokens_of_one_byte():
+    encoder = Encoder(*tiny_vocabulary())
+    ids = encoder.encode("on")
+    assert len(ids) == 2 and stop_condition(encoder, "on")(ids)
 
 
 def test_neural_drafts_are_drawn_from_their_q():
