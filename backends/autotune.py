@@ -13,7 +13,7 @@ import itertools
 import math
 import re
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import replace
 
 import numpy as np
@@ -27,9 +27,45 @@ ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
 ROUNDS = 4  # of trials; the best counts, as the machine may be busy with other things for a moment
 GAP = 30e-6  # seconds between two products, in which a pass does something else
-# memory to read, and the shares of it that trials read in turn. Of three times a cache of 32 MB so
-# much was still found there that the order of the candidates was another one
-COLD_BYTES, SHARES = 264 << 20, 11
+TILED = 3e-6  # seconds a tiled product takes longer in a pass than here, where its code is warm
+# memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
+# there that the order of the candidates was another one
+COLD_BYTES = 264 << 20
+SHARES = 11  # of that memory; a trial reads one of them, or one weight if that is larger
+
+
+class Scratch:
+    """Memory the size of a model, to be read on and on: as cold as the model will be.
+
+    It is in arrays of their own: glibc, having freed one of 24 MB (32 would be too much), gives
+    less memory back to the system between products, and a prefill is spared some 20,000 page
+    faults.
+    """
+
+    def __init__(self, shapes, weights, dtype):
+        itemsize = np.dtype(dtype).itemsize
+        n_model = sum(math.prod(shape) for shape in shapes.values())
+        n = min(n_model, COLD_BYTES // itemsize)
+        n_largest = max(math.prod(shape) for shape, _ in weights)
+        n_column = max(shape[0] for shape, _ in weights)
+        self.share = max(1, n // SHARES)
+        size = max(self.share, n_column, min(n_largest, COLD_BYTES // SHARES // itemsize))
+        arrays = [np.ones(size, dtype) for _ in range(-(-n // size))]
+        self.arrays, self.used = deque(arrays), 0
+
+    def copies(self, n_in, n_out):
+        """Memory for some weights of that shape, with fewer columns if they do not fit:
+        [n_copies, n_in * columns]
+        """
+        columns = min(n_out, len(self.arrays[0]) // n_in)
+        n_copies = max(1, self.share // (n_in * columns))
+        n = n_copies * n_in * columns
+        if self.used + n > len(self.arrays[0]):
+            self.arrays.rotate(-1)
+            self.used = 0
+        memory = self.arrays[0][self.used : self.used + n]
+        self.used += n
+        return memory.reshape(n_copies, -1)
 
 
 def seconds(x, weights):
@@ -46,30 +82,34 @@ def seconds(x, weights):
 
 
 def trial(scratch, weight, layout, way, n_rows):
-    """Seconds of one product with a weight read from scratch; with a part of it where scratch is
-    smaller. A layout is (width of a tile, whether by column), a way (n_threads, together).
+    """Seconds of one product with a weight. A weight is (its shape, whether it is a transposed
+    array), a layout (width of a tile, whether by column), a way (n_threads, together).
     """
     ((n_in, n_out), transposed), (width, by_column), (n_threads, together) = weight, layout, way
-    columns = min(n_out, len(scratch) // n_in)
-    width = min(width, columns)
-    columns -= columns % width
-    n_copies = max(1, len(scratch) // (n_in * columns)) if n_rows < MANY else 1
-    memory = scratch[: n_copies * n_in * columns].reshape(n_copies, -1)
-    if width < columns:
-        n_parts = parts_of(n_in, width)
-        kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
-        nothing = np.empty((n_in, 0), scratch.dtype)
-        # as if cut: the same memory, no copy
-        tiles = memory.reshape(n_copies, n_parts, columns // width, n_in // n_parts, width)
-        if by_column:
-            tiles = memory.reshape(n_copies, n_parts, columns // width, width, n_in // n_parts)
-            tiles = tiles.swapaxes(3, 4)
-        weights = [Tiles(one, nothing, kernel) for one in tiles]
-    elif transposed:
-        weights = memory.reshape(n_copies, columns, n_in).swapaxes(1, 2)
+    memory = scratch.copies(n_in, n_out)
+    if n_rows >= MANY:
+        memory = memory[:1]
+    plain = width >= n_out
+    n_tiles = max(1, memory.shape[1] // n_in // width)
+    width = min(width, memory.shape[1] // n_in)
+    memory = memory[:, : n_in * n_tiles * width]
+    if plain and transposed:
+        weights = memory.reshape(len(memory), -1, n_in).swapaxes(1, 2)
+    elif plain:
+        weights = memory.reshape(len(memory), n_in, -1)
     else:
-        weights = memory.reshape(n_copies, n_in, columns)
-    return seconds(np.ones((n_rows, n_in), scratch.dtype), weights)
+        kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
+        n_parts = parts_of(n_in, width)
+        depth = n_in // n_parts
+        # as if cut: the same memory, no copy
+        if by_column:
+            tiles = memory.reshape(-1, n_parts, n_tiles, width, depth).swapaxes(3, 4)
+        else:
+            tiles = memory.reshape(-1, n_parts, n_tiles, depth, width)
+        nothing = np.empty((n_in, 0), memory.dtype)
+        weights = [Tiles(one, nothing, kernel) for one in tiles]
+    took = seconds(np.ones((n_rows, n_in), memory.dtype), weights)
+    return took if plain else took + TILED
 
 
 def layouts(n_out, exact):
@@ -130,7 +170,7 @@ def measured(candidates, scratch):
     times = defaultdict(lambda: math.inf)
     for _ in range(ROUNDS):
         for candidate in candidates:
-            times[candidate] = min(times[candidate], trial(next(scratch), *candidate))
+            times[candidate] = min(times[candidate], trial(scratch, *candidate))
     return times
 
 
@@ -200,14 +240,7 @@ def plan(config, dtype, kernel=None, exact=False):
     if kernel:
         chosen = dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
     else:  # before any weight is read: model and scratch are not to lie in memory together
-        itemsize = np.dtype(dtype).itemsize
-        n_bytes = sum(math.prod(shape) for shape in shapes.values()) * itemsize
-        n = max(min(n_bytes, COLD_BYTES) // SHARES // itemsize, *(shape[0] for shape, _ in weights))
-        # as cold as the model will be. Arrays of their own: glibc, having freed one of 24 MB (32
-        # would be too much), gives less memory back to the system between products, and a prefill
-        # is spared some 20,000 page faults
-        scratch = itertools.cycle([np.ones(n, dtype) for _ in range(SHARES)])
-        chosen = chosen_kernels(weights, scratch, exact)
+        chosen = chosen_kernels(weights, Scratch(shapes, weights, dtype), exact)
 
     empty = one_memory(sum(map(math.prod, matrices)), dtype)
 

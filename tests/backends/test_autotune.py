@@ -114,14 +114,39 @@ def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
     assert choice(monkeypatch, seconds).width == 64
 
 
-def test_a_weight_larger_than_the_memory_for_trials():
-    shape, scratch = (64, 1000), np.ones(64 * 300, np.float32)
+def scratch_of(monkeypatch, cold_bytes, *shapes):
+    monkeypatch.setattr(autotune, "COLD_BYTES", cold_bytes)
+    return autotune.Scratch(
+        dict(enumerate(shapes)), [(shape, False) for shape in shapes], np.float32
+    )
+
+
+def test_a_weight_larger_than_the_memory_for_trials(monkeypatch):
+    shape = (64, 1000)
+    scratch = scratch_of(monkeypatch, 11 * 4 * 64 * 300, shape)
     for transposed in (False, True):
         for layout in autotune.layouts(1000, exact=False):
             for rows in autotune.TOGETHER:
                 for way in autotune.ways(shape, layout, rows, exact=False):
                     took = autotune.trial(scratch, (shape, transposed), layout, way, rows[-1])
                     assert took > 0
+
+
+@pytest.mark.parametrize("shape", [(8, 10), (64, 100), (64, 1000), (500, 1)])
+@pytest.mark.parametrize("cold_bytes", [1 << 10, 1 << 16, 1 << 20])
+def test_trials_read_all_of_their_memory_in_turn(monkeypatch, shape, cold_bytes):
+    scratch = scratch_of(monkeypatch, cold_bytes, (64, 1000), shape)
+    arrays = list(scratch.arrays)
+    assert len({len(array) for array in arrays}) == 1
+    n = sum(map(len, arrays))
+    begins = []
+    while len(begins) < 2 or begins[-1] != begins[0]:
+        memory = scratch.copies(*shape)
+        assert memory.shape[1] % shape[0] == 0 and memory.shape[1] <= shape[0] * shape[1]
+        assert any(np.shares_memory(memory, array) for array in arrays)
+        begins.append(memory.ctypes.data)
+    turns = begins[:-1]
+    assert len(set(turns)) == len(turns) and len(turns) * memory.size > n / 3
 
 
 def test_the_smallest_model_is_measured():
