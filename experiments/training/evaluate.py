@@ -23,11 +23,11 @@ from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.validators import check_numbers, parse_K  # noqa: E402
 from experiments.data.corpus import documents  # noqa: E402
-from experiments.decoding.decoders import NGRAM, decode  # noqa: E402
+from experiments.decoding.decoders import decode  # noqa: E402
 from experiments.decoding.metrics import speculation  # noqa: E402
 from experiments.decoding.settings import Settings  # noqa: E402
 from experiments.decoding.timing import Clock, clocked  # noqa: E402
-from experiments.drafting.stored import load_pair  # noqa: E402
+from experiments.drafting.pairs import CHECKPOINT, load_pairs  # noqa: E402
 from sampling import Filter  # noqa: E402
 from utils import InputError  # noqa: E402
 
@@ -141,8 +141,8 @@ def evaluate(
     check_numbers(1, n_prompts=n_prompts, n_tokens=n_tokens, repeats=repeats)
     counts, texts = parse_K(K, n_tokens), documents(corpus, "valid")
     backend = utils.get_backend()
-    target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, backend)
-    draft = draft or NGRAM
+    pairs = load_pairs(target_model_size, [draft_model_size], models_dir, CHECKPOINT, backend)
+    target, draft, encoder = pairs.target, pairs.drafts[draft_model_size], pairs.encoder
     prompts = [ids[:N_PROMPT] for ids in map(encoder.encode, texts) if len(ids) >= N_PROMPT]
     prompts = prompts[:n_prompts]
     if not prompts:
