@@ -202,7 +202,7 @@ def advise(
         prompts: a file of prompts for the live run (see benchmark), or the built-in ones
         n_prompts: how many of them; 0 is all
         n_tokens_to_generate: how many tokens after each prompt
-        repeats: of each timing, five times over
+        repeats: of each timing, nine times over
         seed: of the random numbers
         backend: numpy or cupy
         kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS

@@ -23,6 +23,7 @@ MAX_K = 8
 # rounds that are timed; a straight line through those with drafts takes out the noise
 TRIED = (0, 1, 2, 4, 8)
 PAST = 64  # tokens in the cache before the rounds that are timed
+SETTLING = 0.015  # seconds of rounds of a kind before those of it that are timed
 BUDGET = 1.0  # seconds for all of that, unless two rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 # the least speed for which to draft: asking for a draft costs a little, too, where none is found
@@ -64,7 +65,7 @@ class RoundTimer:
             self.n_ctx = min(self.n_ctx, draft.config.n_ctx)
         # a text that repeats itself, for the look-up
         self.ids = [0] * max(1, min(PAST, self.n_ctx - most_K))
-        # most rounds before are of the same K, but n-grams seldom find anything
+        # n-grams seldom find anything: the round before mostly had no draft
         self.looks_up = draft == NGRAM
         self.run(0)  # the prefill
 
@@ -77,10 +78,22 @@ class RoundTimer:
         self.rule(tokens, q, self.filter(logits), self.rng)
         return drafted - begin, time.perf_counter() - begin
 
-    def timed(self, K):
-        """The same of a round that comes after one that is not timed."""
-        self.run(0 if self.looks_up else K)
+    def after_plain(self, K):
+        """The same, after a round without drafts."""
+        self.run(0)
         return self.run(K)
+
+    def timed(self, K, n_rounds):
+        """[(seconds of drafting, seconds of the whole round)] of n_rounds with this K.
+
+        Rounds that are not timed come before them, until the caches hold what they hold in a text.
+        """
+        if self.looks_up:
+            return [self.after_plain(K) for _ in range(n_rounds)]
+        settling = 0.0
+        while settling < SETTLING:
+            settling += self.run(K)[1]
+        return [self.run(K) for _ in range(n_rounds)]
 
 
 def measured_costs(target, draft, filter, verification="token"):
@@ -89,9 +102,8 @@ def measured_costs(target, draft, filter, verification="token"):
     seconds = {K: [] for K in TRIED}
     begin = time.perf_counter()
     while not seconds[0] or time.perf_counter() < begin + BUDGET:
-        for K in tqdm((*TRIED, *TRIED), desc="costs of K", delay=1, leave=False, disable=None):
-            _, whole = timer.timed(K)
-            seconds[K].append(whole)
+        for K in tqdm(TRIED, desc="costs of K", delay=1, leave=False, disable=None):
+            seconds[K] += [whole for _, whole in timer.timed(K, 2)]
     # a disturbed round is slow, none is too fast
     plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)
     slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))

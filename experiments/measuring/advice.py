@@ -23,7 +23,7 @@ from experiments.measuring.statistics import drafting_share, interval, ratio, sp
 from experiments.measuring.theory import best, break_even, needed, speedup
 from utils import InputError, random_model
 
-BLOCKS = 5  # rounds are measured this many times over; the range is the uncertainty of the timing
+TURNS = 9  # rounds are measured this many times over; the range is the uncertainty of the timing
 LIVE_K = 4  # tokens drafted per round in the live run: the acceptance hardly depends on it
 
 
@@ -33,7 +33,7 @@ LIVE_K = 4  # tokens drafted per round in the live run: the acceptance hardly de
 @dataclass(frozen=True)
 class RoundCost:
     """Of a round with K drafts, in rounds without any: a drafted token, and all the rest, which is
-    little more than the pass that verifies. Both are spreads.
+    little more than the pass that verifies. Both are spreads over turns.
     """
 
     draft: dict
@@ -43,33 +43,39 @@ class RoundCost:
         return K * self.draft["value"] + self.verify["value"]
 
 
-def one_turn(timer, Ks):
-    """{K: (cost of a drafted token, of all the rest)} from one round of each K, in rounds without
-    drafts just before and after them.
+def medians(rounds):
+    """(median of drafting, of all the rest) of [(seconds of drafting, of the whole round)]."""
+    drafting = statistics.median(drafting for drafting, _ in rounds)
+    return drafting, statistics.median(whole - drafting for drafting, whole in rounds)
 
-    A turn takes a fraction of a second: a machine that gets faster or slower from one second to
-    the next does so for all rounds of a turn.
+
+def one_turn(timer, Ks, repeats):
+    """{K: (cost of a drafted token, of all the rest)} in rounds without drafts, which are timed
+    before and after the others.
+
+    A turn takes well under a second: a machine that gets faster or slower from one second to the
+    next does so for all rounds of a turn.
     """
-    _, before = timer.timed(0)
-    rounds = {K: timer.timed(K) for K in Ks}
-    _, after = timer.timed(0)
-    plain = (before + after) / 2
+    before = timer.timed(0, repeats)
+    rounds = {K: timer.timed(K, repeats) for K in Ks}
+    plain = sum(medians(before + timer.timed(0, repeats)))
     costs = {}
-    for K, (drafting, whole) in rounds.items():
-        costs[K] = drafting / K / plain, (whole - drafting) / plain
+    for K in Ks:
+        drafting, rest = medians(rounds[K])
+        costs[K] = drafting / K / plain, rest / plain
     return costs
 
 
-def measure_costs(target, draft, filter, Ks, repeats, n_blocks=BLOCKS):
-    """{K: RoundCost} of a draft: of each block the medians over `repeats` turns."""
+def measure_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
+    """{K: RoundCost} of a draft, over turns in which every K is timed."""
     timer = RoundTimer(target, draft, filter, max(Ks))
-    c, v = {K: [] for K in Ks}, {K: [] for K in Ks}
-    for _ in tqdm(range(n_blocks), desc="costs", delay=1, leave=False, disable=None):
-        turns = [one_turn(timer, Ks) for _ in range(repeats)]
-        for K in Ks:
-            c[K].append(statistics.median(turn[K][0] for turn in turns))
-            v[K].append(statistics.median(turn[K][1] for turn in turns))
-    return {K: RoundCost(spread(c[K]), spread(v[K])) for K in Ks}
+    progress = tqdm(range(n_turns), desc="costs", delay=1, leave=False, disable=None)
+    turns = [one_turn(timer, Ks, repeats) for _ in progress]
+    costs = {}
+    for K in Ks:
+        drafting, rest = zip(*(turn[K] for turn in turns))
+        costs[K] = RoundCost(spread(drafting), spread(rest))
+    return costs
 
 
 # ---------------------------------------------------------------- acceptance
@@ -234,7 +240,7 @@ def weigh_shapes(target, draft, arrays, filter, expected, costs, repeats):
     by_shape = {"as it is": (draft.config, costs)}
     for name, config in draft_shapes(draft.config).items():
         model = random_model(config, arrays)
-        by_shape[name] = config, measure_costs(target, model, filter, Ks, repeats, n_blocks=1)
+        by_shape[name] = config, measure_costs(target, model, filter, Ks, repeats, n_turns=1)
     found = []
     for name, (config, of_shape) in by_shape.items():
         whole = whole_costs(of_shape)

@@ -32,8 +32,9 @@ class MadeUpTimer:
     def __init__(self, target, draft, filter, most_K):
         self.draft_seconds = C * draft.config.n_layer * draft.config.n_embd / 32
 
-    def timed(self, K):
-        return K * self.draft_seconds, K * self.draft_seconds + (V[K] if K else 1.0)
+    def timed(self, K, n_rounds):
+        drafting = K * self.draft_seconds
+        return [(drafting, drafting + (V[K] if K else 1.0))] * n_rounds
 
 
 @pytest.fixture
@@ -133,5 +134,5 @@ def test_whole_rounds_are_timed(is_model):
         assert 0 <= drafting <= whole
         drafts = [("draft", n + i, 1) for i in range(K)] if is_model else []
         assert reads == [*drafts, ("target", n + K, K + 1)]
-    costs = advice.measure_costs(target, draft, Filter(), [1, 2], 1, n_blocks=1)
+    costs = advice.measure_costs(target, draft, Filter(), [1, 2], 1, n_turns=1)
     assert all(cost.whole(K) > 0 for K, cost in costs.items())
