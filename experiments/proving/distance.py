@@ -46,7 +46,7 @@ def toy_ended(generated):
 
 
 def toy_pair(room=4, draft_seed=2):
-    """(target, draft): two GPT-2s of two layers and three tokens, with room for so many new ones."""
+    """(target, draft): two GPT-2s of two layers and three tokens, with room for `room` new ones."""
     config = gpt2.Config(3, len(TOY_PROMPT) + room, n_embd=4, n_head=2, n_layer=2)
     arrays = get_backend(kernels="plain")
     target = random_model(config, arrays, np.float64, seed=1, scale=0.8)
@@ -54,8 +54,11 @@ def toy_pair(room=4, draft_seed=2):
 
 
 def toy_laws(setting, mistake=None, rule=None):
-    """The law of the speculative loop with a rule (the setting's unless one is given) and the
-    target's own, on the toy: two times {text: probability}. The law is that of whole texts, so that a wrong length counts too.
+    """The law of the speculative loop and the target's own, on the toy: two times
+    {text: probability}.
+
+    rule: the setting's, unless one is given. A law is that of whole texts, so that a wrong length
+    counts too.
     """
     target, draft = toy_pair(2 if setting.full else 4, setting.toy_draft)
     n_tokens, k = setting.toy

@@ -1,29 +1,28 @@
-"""The picture of a benchmark: speedup against K with what theory predicts, drafts against targets,
-acceptance by position.
+"""The picture of a benchmark: speedup against K beside the prediction, acceptance by position, and
+drafts against targets.
 
-matplotlib is imported only here and only when asked for. The background is transparent and every
-colour a middle tone, so that one file can be read on a light page and on a dark one.
+matplotlib is imported only here, and only when a picture is asked for. The background is
+transparent and every colour a middle tone, so that one file can be read on a light page and on a
+dark one.
 """
 
 from experiments.data.files import whole
 from utils import InputError
 
 GREY = "#7a7f87"
-FEW = 20  # drafts examined at a position, below which their acceptance is not drawn
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
 STYLES = {
     "axes.edgecolor": GREY,
     "axes.labelcolor": GREY,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "text.color": GREY,
-}
-STYLES |= {
-    "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.spines.top": False,
     "font.size": 10,
     "svg.fonttype": "none",
+    "text.color": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
 }
+FEW = 20  # drafts examined at a position, below which their acceptance is not drawn
 
 
 def check():
@@ -32,7 +31,8 @@ def check():
         import matplotlib
     except ImportError:
         raise InputError(
-            "--plot: matplotlib is not installed; try pip install -r experiments/showing/requirements-plots.txt"
+            "--plot: matplotlib is not installed; "
+            "try pip install -r experiments/showing/requirements-plots.txt"
         ) from None
     matplotlib.use("Agg")
 
@@ -40,40 +40,55 @@ def check():
 def lines_of(rows):
     """{name: rows by K} for each draft, target and temperature; a name says only what differs."""
     fields = [
-        f for f in ("draft", "target", "temperature") if len({row[f] for row in rows}) > 1
-    ] or ["draft"]
-    found = {}
+        name for name in ("draft", "target", "temperature") if len({row[name] for row in rows}) > 1
+    ]
+    lines = {}
     for row in sorted(rows, key=lambda row: row["K"]):
-        parts = [f"T={row[f]:g}" if f == "temperature" else row[f] for f in fields]
-        found.setdefault(" · ".join(parts), []).append(row)
-    return found
+        parts = [in_words(name, row[name]) for name in fields or ["draft"]]
+        lines.setdefault(" · ".join(parts), []).append(row)
+    return lines
+
+
+def in_words(field, value):
+    return f"T={value:g}" if field == "temperature" else value
+
+
+def colours(lines):
+    return [COLOURS[i % len(COLOURS)] for i in range(len(lines))]
+
+
+# ---------------------------------------------------------------- the parts of the picture
 
 
 def speedups(axes, lines):
-    """Measured speedup with its interval, withheld ones left out, and the predicted one, dashed."""
+    """Measured speedup with its interval, without rows whose speedup is withheld; the prediction,
+    dashed.
+    """
     for colour, (name, rows) in zip(colours(lines), lines.items()):
-        told = [row for row in rows if row["speedup_time"] is not None]
-        values = [row["speedup_time"] for row in told]
-        ends = [row["intervals"]["speedup_time"] for row in told]
-        error = [[max(0, v - low) for v, (low, _) in zip(values, ends)]]
-        error += [[max(0, high - v) for v, (_, high) in zip(values, ends)]]
-        Ks = [row["K"] for row in told]
+        shown = [row for row in rows if row["speedup_time"] is not None]
+        values = [row["speedup_time"] for row in shown]
+        intervals = [row["intervals"]["speedup_time"] for row in shown]
+        below = [max(0, value - low) for value, (low, _) in zip(values, intervals)]
+        above = [max(0, high - value) for value, (_, high) in zip(values, intervals)]
         axes.errorbar(
-            Ks,
+            [row["K"] for row in shown],
             values,
-            error if told else None,
+            [below, above],
             color=colour,
             marker="o",
             markersize=4,
             capsize=2,
             label=name,
         )
-        theory = [
-            (row["K"], row["predicted_speedup"])
-            for row in rows
-            if row["predicted_speedup"] is not None
-        ]
-        axes.plot(*zip(*theory) if theory else ([], []), "--", color=colour, linewidth=1)
+        predicted = [row for row in rows if row["predicted_speedup"] is not None]
+        axes.plot(
+            [row["K"] for row in predicted],
+            [row["predicted_speedup"] for row in predicted],
+            "--",
+            color=colour,
+            linewidth=1,
+        )
+    # one entry of the legend for all dashed lines
     axes.plot([], [], "--", color=GREY, linewidth=1, label="theory")
     axes.axhline(1, color=GREY, linewidth=0.8)
     axes.set(title="speedup in time", xlabel="K, tokens drafted per round")
@@ -84,11 +99,23 @@ def positions(axes, lines):
     largest K.
     """
     for colour, rows in zip(colours(lines), lines.values()):
-        found = zip(rows[-1]["acceptance_by_position"], rows[-1]["examined_by_position"])
-        shares = [share if n >= FEW else float("nan") for share, n in found]
+        longest = rows[-1]
+        pairs = zip(longest["acceptance_by_position"], longest["examined_by_position"])
+        shares = [share if n >= FEW else float("nan") for share, n in pairs]
         axes.plot(range(1, len(shares) + 1), shares, color=colour, marker="o", markersize=4)
     K = max(rows[-1]["K"] for rows in lines.values())
     axes.set(title=f"acceptance, K = {K}", xlabel="position in the round", ylim=(0, 1.03))
+
+
+def best_speedups(rows):
+    """{(draft, target, temperature): (the best speedup over all K, that K)} where one was told."""
+    best = {}
+    for row in rows:
+        key = row["draft"], row["target"], row["temperature"]
+        speedup = row["speedup_time"]
+        if speedup is not None and (key not in best or speedup > best[key][0]):
+            best[key] = speedup, row["K"]
+    return best
 
 
 def heat_map(axes, rows):
@@ -97,31 +124,21 @@ def heat_map(axes, rows):
 
     drafts = [*dict.fromkeys(row["draft"] for row in rows)]
     columns = [*dict.fromkeys((row["target"], row["temperature"]) for row in rows)]
-    best = {}
-    for row in rows:
-        key = drafts.index(row["draft"]), columns.index((row["target"], row["temperature"]))
-        if row["speedup_time"] is not None and row["speedup_time"] > best.get(key, (0, 0))[0]:
-            best[key] = row["speedup_time"], row["K"]
-    grid = [
-        [best.get((i, j), (float("nan"), 0))[0] for j in range(len(columns))]
-        for i in range(len(drafts))
-    ]
-    norm = TwoSlopeNorm(1, 0, max([3.0, *(value for value, _ in best.values())]))
-    image = axes.imshow(grid, cmap="PuOr", norm=norm, aspect="auto")
-    for i in range(len(drafts)):
-        for j in range(len(columns)):
-            text = (
-                "{:.2f}\nK = {}".format(*best[i, j]) if (i, j) in best else "too noisy\nor withheld"
-            )
-            dark = (i, j) in best and sum(image.to_rgba(grid[i][j])[:3]) < 1.5
-            axes.text(
-                j,
-                i,
-                text,
-                ha="center",
-                va="center",
-                color="white" if dark else "black" if (i, j) in best else GREY,
-            )
+    best = best_speedups(rows)
+    nothing = float("nan"), None
+    cells = [[best.get((draft, *column), nothing) for column in columns] for draft in drafts]
+    # a speedup of 1 is the middle of the colours
+    fastest = max([3.0, *(speedup for speedup, _ in best.values())])
+    values = [[speedup for speedup, _ in line] for line in cells]
+    image = axes.imshow(values, cmap="PuOr", norm=TwoSlopeNorm(1, 0, fastest), aspect="auto")
+    for i, line in enumerate(cells):
+        for j, (speedup, K) in enumerate(line):
+            if K is None:
+                text, colour = "too noisy\nor withheld", GREY
+            else:
+                dark = sum(image.to_rgba(speedup)[:3]) < 1.5
+                text, colour = f"{speedup:.2f}\nK = {K}", "white" if dark else "black"
+            axes.text(j, i, text, ha="center", va="center", color=colour)
     axes.set_xticks(range(len(columns)), [f"{target}\nT={t:g}" for target, t in columns])
     axes.set_yticks(range(len(drafts)), drafts, rotation=90, va="center")
     axes.set(title="best speedup, draft × target")
@@ -129,33 +146,34 @@ def heat_map(axes, rows):
     axes.spines[:].set_visible(False)
 
 
-def colours(lines):
-    return [COLOURS[i % len(COLOURS)] for i in range(len(lines))]
+# ---------------------------------------------------------------- the picture
 
 
 def draw(result, path, title=""):
-    """Draw a results object into a file; `title`, what must be said of all its figures, stands
-    above.
+    """Draw the results of a benchmark into a file.
+
+    title: what must be said of all its figures stands above them
     """
     import matplotlib.pyplot as plt
 
     rows = [row for row in result["rows"] if row["K"] != "auto"]
-    lines, many = lines_of(rows), len({(row["draft"], row["target"]) for row in rows}) > 1
+    lines = lines_of(rows)
+    several_pairs = len({(row["draft"], row["target"]) for row in rows}) > 1
+    n_parts = 3 if several_pairs else 2
+    height = 3.9 if title else 3.7
     with plt.rc_context(STYLES):
-        figure, axes = plt.subplots(
-            1, 2 + many, figsize=(10, 3.7 + 0.2 * bool(title)), layout="constrained"
-        )
+        figure, axes = plt.subplots(1, n_parts, figsize=(10, height), layout="constrained")
         speedups(axes[0], lines)
         positions(axes[1], lines)
-        if many:
+        if several_pairs:
             heat_map(axes[2], rows)
-        for one in axes[:2]:
-            one.xaxis.get_major_locator().set_params(integer=True)
-            one.grid(color=GREY, alpha=0.25, linewidth=0.6)
+        for part in axes[:2]:
+            part.xaxis.get_major_locator().set_params(integer=True)
+            part.grid(color=GREY, alpha=0.25, linewidth=0.6)
         figure.suptitle(title, fontweight="bold")
-        figure.legend(
-            *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False
-        )
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
         with whole(path) as part:
-            figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160, transparent=True)
+            file_format = str(path).rpartition(".")[2]
+            figure.savefig(part, format=file_format, dpi=160, transparent=True)
         plt.close(figure)

@@ -1,4 +1,4 @@
-"""Rules that give up exactness accept more, and their law is another one; the exact ones keep it."""
+"""Rules that give up exactness accept more and change the law; the exact ones keep it."""
 
 import re
 from pathlib import Path
