@@ -59,7 +59,8 @@ def test_prints_both_blocks_and_the_comparison(cli, as_json, command):
     one = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20)["speculative"]
     text = re.escape(PROMPT + one["text"])
     block = rf"\n-+\nTime = \d+\.\d\ds.* \d+\.\d tokens/s\nText = {text}\n\n"
-    rate = rf"Acceptance rate = {one['acceptance_rate']:.3f} \({one['accepted']} of {one['examined']} .*\)\n"
+    counts = rf"{one['accepted']} of {one['examined']} .*"
+    rate = rf"Acceptance rate = {one['acceptance_rate']:.3f} \({counts}\)\n"
     passes = rf"Tokens per target pass = {one['tokens_per_target_pass']:.2f}\n"
     rest = r"Speedup = \d+\.\d\d\nThe two texts are identical\.\n"
     pattern = f"Autoregressive Decode{block}Speculative Decode{block}{rate}{passes}{rest}"
@@ -712,7 +713,10 @@ def test_memory_that_runs_out(cli, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["numpy", "regex", "fire", "tqdm"])
 def test_what_is_not_installed_is_named(missing):
-    program = f"import runpy, sys; sys.modules[{missing!r}] = None; runpy.run_path('main.py', run_name='__main__')"
+    program = (
+        f"import runpy, sys; sys.modules[{missing!r}] = None; "
+        "runpy.run_path('main.py', run_name='__main__')"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=120
     )

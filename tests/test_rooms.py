@@ -22,7 +22,7 @@ FLOORS = [
         "experiments.candidates",
     ],
     ["experiments.playing"],
-    ["experiments.commands", "experiments.training", "exercises"],
+    ["experiments.commands", "experiments.training", "exercises", "docs"],
     ["main"],
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

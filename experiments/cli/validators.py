@@ -29,9 +29,8 @@ def parse_K(text, most, auto=False):
             continue
         match = re.fullmatch(r"\s*(\d{1,6})(?:\.\.(\d{1,6}))?\s*", part)
         if not match:
-            raise InputError(
-                f"--K {text!r}: expected whole numbers such as 1,2,4 or 1..10{', or auto' * auto}"
-            )
+            expected = "whole numbers such as 1,2,4 or 1..10" + (", or auto" if auto else "")
+            raise InputError(f"--K {text!r}: expected {expected}")
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= first <= last:
             raise InputError(
@@ -39,7 +38,8 @@ def parse_K(text, most, auto=False):
             )
         if last > most:
             raise InputError(
-                f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; expected at most {most}"
+                f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; "
+                f"expected at most {most}"
             )
         found += range(first, last + 1)
     if len({*found}) < len(found) or parts.count("auto") > 1:

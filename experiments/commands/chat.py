@@ -196,9 +196,9 @@ class Console:
             )
         on = word == "on" or not word and not self.is_on(name)
         if on and name in DECODERS and not self.can(name):
+            target = self.session.settings.target_model_size
             raise InputError(
-                f"{name}: there is no draft model; try /reload {self.session.settings.target_model_size} "
-                "and a draft's size"
+                f"{name}: there is no draft model; try /reload {target} and a draft's size"
             )
         if name in DECODERS:
             self.switches[name] = on

@@ -68,13 +68,11 @@ def show_comparison(results):
     """What the two decoders have in common, below their blocks."""
     one, difference = results["speculative"], results.get("difference")
     if one and one["examined"]:
-        print(
-            f"Acceptance rate = {one['acceptance_rate']:.3f} ({one['accepted']} of {one['examined']} examined drafts)"
-        )
+        counts = "{accepted} of {examined} examined drafts".format(**one)
+        print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({counts})")
         if "usual_acceptance_rate" in one:
-            print(
-                f"The usual rule would accept {one['usual_acceptance_rate']:.3f} of the same drafts, on average."
-            )
+            rate = f"{one['usual_acceptance_rate']:.3f}"
+            print(f"The usual rule would accept {rate} of the same drafts, on average.")
             print(WHY_LOWER)
     if one:
         print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
@@ -83,19 +81,14 @@ def show_comparison(results):
     if results["identical"]:
         print("The two texts are identical.")
     elif difference:
-        print(
-            "The two texts differ from token {position} on: {verdict}.".format(**difference),
-            end=" ",
-        )
-        print(
-            "The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}.".format(
-                **difference
-            )
-        )
+        where = "The two texts differ from token {position} on: {verdict}."
+        why = "The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}."
+        print(f"{where} {why}".format(**difference))
     elif results["identical"] is False:
         temperature = results["settings"]["temperature"]
         print(
-            f"The two texts differ, as two draws from one distribution do at temperature {temperature}."
+            "The two texts differ, as two samples from one distribution do at temperature "
+            f"{temperature}."
         )
 
 

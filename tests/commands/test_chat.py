@@ -52,7 +52,7 @@ def chat(pair, capsys, monkeypatch):
 
 @pytest.fixture
 def text(as_json):
-    """A function (*arguments, decoder) -> the text that the command without a name prints for them."""
+    """A function (*arguments, decoder) -> the text that generate prints for them."""
 
     def call(*arguments, decoder="speculative", prompt=PROMPT):
         result = as_json("--prompt", prompt, "--n_tokens_to_generate", 12, *arguments)
@@ -357,7 +357,10 @@ def test_control_c_and_control_d_at_a_real_terminal(pair):
         "env": environment,
         "start_new_session": True,
     }
-    make_leader = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    make_leader = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
     running = subprocess.Popen(
         [sys.executable, "-c", make_leader, *COMMAND, "chat", *flags], **options
     )

@@ -42,7 +42,7 @@ def both_texts(target, draft, ids, n_tokens, K, filter, seed, ended):
     return one, tokens_of(speculative(target, drafter, ids, n_tokens, K, GREEDY, rng, ended))
 
 
-# ---------------------------------------------------------------- the text does not depend on the draft
+# ---------------------------------------------------------------- the text is not the draft's
 
 
 @settings(max_examples=200, deadline=None)

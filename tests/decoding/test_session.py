@@ -105,7 +105,7 @@ def test_at_most_batch_size_texts_share_a_pass(cli, file, monkeypatch):
 
 
 def test_an_interrupted_run_goes_on(cli, file, tmp_path, monkeypatch):
-    """Cut in the middle of a line after two whole ones: those stay as they are, the others follow."""
+    """Cut in the middle of a line after two whole ones: those stay, the others follow."""
     out = tmp_path / "found.jsonl"
     assert cli("--prompts", file, "--out", out, *SHORT).code == 0
     whole = out.read_text().splitlines(keepends=True)

@@ -1,0 +1,34 @@
+"""Use from Python: load a pair of models, decode, bring your own drafter.
+
+Run it from the root of the repository: python -m docs.library
+"""
+
+from utils import MODELS_DIR, get_backend, load_pair  # chooses BLAS kernels: import it before NumPy
+
+# isort: split
+import numpy as np
+
+from sampling import Filter, NeuralDrafter, one_hot, speculative
+
+target, draft, encoder = load_pair("7M", "0.7M", MODELS_DIR, get_backend())
+
+
+class Echo:
+    """A drafter that expects the last nine tokens to come again."""
+
+    n_vocab = target.config.n_vocab
+
+    def prefill(self, ids):
+        pass
+
+    def propose(self, ids, k):  # up to k tokens, and the distribution each was sampled from
+        tokens = (ids[-9:] * k)[:k]
+        return tokens, one_hot(tokens, self.n_vocab)
+
+
+ids = encoder.encode("Once upon a time")
+greedy, rng = Filter(temperature=0.0), np.random.default_rng(0)
+for drafter in (NeuralDrafter(draft, greedy, rng), Echo()):
+    rounds = list(speculative(target, drafter, ids, 40, 4, greedy, rng))[1:]  # after the prefill
+    tokens = [token for one in rounds for token in one.tokens]
+    print(f"{len(tokens) / len(rounds):.2f} tokens per target pass: {encoder.decode(tokens)!r}")
