@@ -44,7 +44,7 @@ class Noisy:
 
 
 WHY_LOWER = """\
-The usual rule looks at p and q together. It accepts a draft with probability sum(min(p, q)) =
-1 - d, the maximum over all couplings of the two tokens. Shared noise samples each token without a
-look at the other distribution, so the text cannot depend on the draft. In return the two agree less
-often, in the worst case with probability (1 - d) / (1 + d)."""
+The usual rule looks at p and q together and accepts a draft with probability sum(min(p, q)), which
+is 1 - d, the maximum over all couplings of the two tokens. Shared noise samples each token without
+a look at the other distribution, so the text cannot depend on the draft; in return the two agree
+less often, in the worst case with probability (1 - d) / (1 + d)."""
