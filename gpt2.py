@@ -116,11 +116,16 @@ def layer_norm(x, weight, bias, epsilon):  # [..., n_embd] -> [..., n_embd]
     n = x.shape[-1]
     x = x - x.sum(axis=-1, keepdims=True) / n
     variance = (x * x).sum(axis=-1, keepdims=True) / n
-    return x / (variance + epsilon) ** 0.5 * weight + bias
+    x /= (variance + epsilon) ** 0.5
+    x *= weight
+    x += bias
+    return x
 
 
 def linear(x, weight, bias):  # [n_rows, n_in], [n_in, n_out], [n_out] -> [n_rows, n_out]
-    return x @ weight + bias
+    y = x @ weight
+    y += bias
+    return y
 
 
 def mlp(x, c_fc, c_proj, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
