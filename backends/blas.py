@@ -5,6 +5,7 @@ does not know the CPU it is told which kernels fit. Importing this module does b
 loaded already. Variables that the user has set are left alone.
 """
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -14,18 +15,17 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
     """Threads this process may use: the least of CPU affinity, cgroup quota and the user's own
     limits.
     """
-    affinity = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    limits = [affinity]
-    limits += [
-        int(environ[name])
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-        if environ.get(name, "").isdecimal()
-    ]
+    if hasattr(os, "sched_getaffinity"):
+        limits = [len(os.sched_getaffinity(0))]
+    else:
+        limits = [os.cpu_count() or 1]
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        if environ.get(name, "").isdecimal():
+            limits.append(int(environ[name]))
     try:
         quota, period = Path(cgroup).read_text().split()
-        limits += [-(-int(quota) // int(period))] if quota != "max" else []
+        if quota != "max":
+            limits.append(math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):
         pass  # no cgroup, no quota
     return max(1, min(limits))
@@ -39,12 +39,12 @@ def unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
         first = Path(cpuinfo).read_text().split("\n\n")[0]
     except OSError:
         return False
-    fields = dict(line.partition(":")[::2] for line in first.replace("\t", "").splitlines())
-    amd = (
-        fields.get("vendor_id", "").strip() == "AuthenticAMD"
-        and fields.get("cpu family", "").strip() == "26"
-    )
-    return amd and "avx512f" in fields.get("flags", "").split()
+    fields = {"vendor_id": "", "cpu family": "", "flags": ""}
+    for line in first.splitlines():
+        name, _, value = line.partition(":")
+        fields[name.strip()] = value.strip()
+    zen_5 = (fields["vendor_id"], fields["cpu family"]) == ("AuthenticAMD", "26")
+    return zen_5 and "avx512f" in fields["flags"].split()
 
 
 N_THREADS = count_threads()

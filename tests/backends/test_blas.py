@@ -35,7 +35,14 @@ def test_thread_limits_are_respected(tmp_path, variables, quota, expected):
     assert blas.count_threads(variables, cgroup) == (expected or unlimited)
 
 
-CPU = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {}\nmodel name\t: X\nflags\t\t: fpu {} sse\n\nprocessor\t: 1\n"
+CPU = """processor\t: 0
+vendor_id\t: {}
+cpu family\t: {}
+model name\t: X
+flags\t\t: fpu {} sse
+
+processor\t: 1
+"""
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_float16_weights_in_a_float32_pass(cupy):
 
 
 def test_layer_norm_of_what_float16_cannot_square(cupy):
-    """The trained models have activations in the thousands: their squares are infinite in float16."""
+    """Trained models have activations in the thousands, whose squares float16 cannot hold."""
     backend = utils.get_backend("cupy", dtype="float16")
     scale = lambda name, shape: 3000.0 if name == "wpe.weight" else 0.1
     rng = np.random.default_rng(0)
