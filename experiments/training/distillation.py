@@ -9,7 +9,6 @@ text is the target's own, sampled and greedy, because that is the text on which 
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from experiments.training.run import N_WRITTEN
 from experiments.training.tokens import batch_at
@@ -54,20 +53,18 @@ def head_loss(teacher, distance):
     return loss
 
 
-def written_by(model, ids, seed, n_batches, batch_size):
-    """Continuations of passages from books: [n_batches * batch_size, N_WRITTEN + 1] ids.
+def written_batch(model, ids, seed, batch, batch_size):
+    """Continuations of passages from books, a function of its arguments alone: [batch_size,
+    N_WRITTEN + 1] ids.
 
     model: a gpt2.Model. Every third batch is greedy, the rest is sampled at temperature 1.
     """
-    texts = []
-    for batch in tqdm(range(n_batches), desc="samples"):
-        rng = np.random.default_rng([seed, batch])
-        text = batch_at(ids, batch, seed, batch_size, N_PROMPT - 1).numpy()
-        caches = [model.new_cache() for _ in text]
-        while text.shape[1] < N_WRITTEN + 1:
-            logits = np.concatenate(model.read_batch(text.tolist(), caches, [1] * batch_size))
-            if batch % 3:  # the argmax of logits + Gumbel noise is a sample
-                logits = logits + rng.gumbel(size=logits.shape)
-            text = np.concatenate([text, logits.argmax(axis=1)[:, None]], axis=1)
-        texts.append(text.astype(np.uint16))
-    return np.concatenate(texts)
+    rng = np.random.default_rng([seed, batch])
+    text = batch_at(ids, batch, seed, batch_size, N_PROMPT - 1).numpy()
+    caches = [model.new_cache() for _ in text]
+    while text.shape[1] < N_WRITTEN + 1:
+        logits = np.concatenate(model.read_batch(text.tolist(), caches, [1] * batch_size))
+        if batch % 3:  # the argmax of logits + Gumbel noise is a sample
+            logits = logits + rng.gumbel(size=logits.shape)
+        text = np.concatenate([text, logits.argmax(axis=1)[:, None]], axis=1)
+    return text.astype(np.uint16)

@@ -20,11 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import backends.blas  # noqa: E402, F401, isort: skip: before NumPy
 
 import numpy as np  # noqa: E402
+from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
 from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.validators import check_numbers  # noqa: E402
+from experiments.data.files import whole  # noqa: E402
 from experiments.drafting.stored import fingerprint  # noqa: E402
 from gpt2 import Config  # noqa: E402
 from utils import InputError  # noqa: E402
@@ -183,7 +185,8 @@ def parse_layers(text, n_layer):
 
 
 def samples(places: Places, target_model_size="7M", n_batches=80, batch_size=64):
-    """Let a target continue passages of the training text, for drafts to learn from.
+    """Let a target continue passages of the training text, for drafts to learn from. Goes on where
+    it was interrupted.
 
     Run:
         target_model_size: a size in models_dir, or a folder
@@ -191,13 +194,24 @@ def samples(places: Places, target_model_size="7M", n_batches=80, batch_size=64)
         batch_size: how many texts are written together
     """
     check_numbers(1, n_batches=n_batches, batch_size=batch_size)
-    from experiments.training.distillation import written_by
+    from experiments.training.distillation import written_batch
 
     folder = places.folder(target_model_size)
     model = utils.load_model(folder, utils.get_backend())
-    ids = places.token_ids("train", folder)
-    texts = written_by(model, ids, places.seed, n_batches, batch_size)
-    np.save(places.samples(folder), texts)
+    ids, path = places.token_ids("train", folder), places.samples(folder)
+    part = path.with_name(f"{path.stem}-{places.seed}-{batch_size}.part")
+    batches = list(np.load(part)) if part.is_file() else []
+    for i in tqdm(range(len(batches), n_batches), desc="samples"):
+        batches.append(written_batch(model, ids, places.seed, i, batch_size))
+        save_array(np.stack(batches), part)
+    save_array(np.concatenate(batches[:n_batches]), path)
+    part.unlink(missing_ok=True)
+
+
+def save_array(array, path):
+    """Store an array, whole or not at all."""
+    with whole(path) as unfinished, unfinished.open("wb") as file:
+        np.save(file, array)
 
 
 def draft(

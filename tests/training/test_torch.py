@@ -174,3 +174,37 @@ def test_the_vocabulary_is_the_encoders():
     known, _ = tiny_vocabulary()
     assert list(vocabulary)[:256] == list(known)[:256]
     assert vocabulary["<|endoftext|>"] == len(vocabulary) - 1 == 256 + len(merges)
+
+
+def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch):
+    from experiments.training import distillation, train
+
+    monkeypatch.setattr(distillation, "N_PROMPT", 4)
+    monkeypatch.setattr(distillation, "N_WRITTEN", 9)
+    ids = np.random.default_rng(0).integers(0, TINY.n_vocab, 500).astype(np.uint16)
+    monkeypatch.setattr(train.Places, "token_ids", lambda *arguments: ids)
+    places = [train.Places("", str(folder.parent), str(tmp_path / name), 3) for name in "ab"]
+    for each in places:
+        (tmp_path / each.cache_dir).mkdir()
+    train.samples(places[0], "7M", n_batches=4, batch_size=2)
+
+    write = distillation.written_batch
+
+    def interrupted(model, ids, seed, batch, batch_size):
+        if batch == 2:
+            raise KeyboardInterrupt
+        return write(model, ids, seed, batch, batch_size)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(distillation, "written_batch", interrupted)
+        train.samples(places[1], "7M", n_batches=4, batch_size=2)
+    assert not places[1].samples(folder).exists()
+    train.samples(places[1], "7M", n_batches=4, batch_size=2)
+    whole, resumed = (np.load(each.samples(folder)) for each in places)
+    assert whole.shape == (8, 10) and np.array_equal(whole, resumed)
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["samples-7M.npy"]
+    # a text is what the model writes: greedily in the first batch
+    model = utils.load_model(folder, NUMPY)
+    for row in whole[:2].tolist():
+        for end in range(4, 10):
+            assert model.read(row[:end], model.new_cache())[0].argmax() == row[end]
