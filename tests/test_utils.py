@@ -256,11 +256,11 @@ signal.alarm(60)  # of this process and, set again, of its child: a hang ends
 folder, backend = pathlib.Path(sys.argv[1]), utils.get_backend("numpy", "64x2")
 if sys.argv[2] == "loaded":
     model = utils.load_model(folder, backend)
-    model.read(list(range(60)), model.new_cache())
+    model.read(list(range(64)), model.new_cache())
 child = os.fork()
 signal.alarm(60)
 model = utils.load_model(folder, backend)
-model.read(list(range(60)), model.new_cache())
+model.read(list(range(64)), model.new_cache())
 if child:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

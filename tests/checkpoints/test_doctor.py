@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,21 +19,6 @@ GOLDEN = Path(utils.__file__).resolve().parents[1] / "shared" / "golden" / "gpt2
 needs_124M = pytest.mark.skipif(
     bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M"
 )
-
-
-@pytest.fixture
-def check(capsys, tmp_path):
-    """A function (*words) -> code, out, err of python main.py check."""
-
-    def check(*words):
-        try:
-            code = main.main(["check", f"--models_dir={tmp_path}", *map(str, words)])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return check
 
 
 @pytest.mark.parametrize("name, code", [("124M", 1), ("mine", 0)])

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from make_tf_fixture import FOLDER as TF
@@ -18,21 +17,6 @@ from gpt2 import Config
 @pytest.fixture
 def folder(tmp_path):
     return write_checkpoint(tmp_path / "model")
-
-
-@pytest.fixture
-def check(capsys, tmp_path):
-    """A function (*words) -> code, out, err of python main.py check."""
-
-    def check(*words):
-        try:
-            code = main.main(["check", f"--models_dir={tmp_path}", *map(str, words)])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return check
 
 
 def test_a_folder_that_is_well(check, folder):

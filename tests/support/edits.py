@@ -1,10 +1,13 @@
-"""A small checkpoint folder, what it computes, and ways to damage it."""
+"""A small checkpoint folder: what it computes, ways to damage it, the command that examines it."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from toys import NUMPY
 
+import main
 import utils
 from gpt2 import Config
 
@@ -15,6 +18,21 @@ IDS = [0, 258, 17, 17]
 
 HUGGING_FACE = ("config.json", "vocab.json", "merges.txt")
 OPENAI = ("hparams.json", "encoder.json", "vocab.bpe")
+
+
+@pytest.fixture
+def check(capsys, tmp_path):
+    """A function (*words) -> code, out, err of python main.py check."""
+
+    def check(*words):
+        try:
+            code = main.main(["check", f"--models_dir={tmp_path}", *map(str, words)])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return check
 
 
 def logits(model):
