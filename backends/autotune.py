@@ -25,7 +25,7 @@ WIDTHS = (64, 128)  # of the tiles to try
 # numbers of rows to try: to decode, to verify drafts, to read a prompt
 ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
-ROUNDS = 4  # of trials; the best counts, as the machine may be busy with other things for a moment
+ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
 GAP = 30e-6  # seconds between two products, in which a pass does something else
 TILED = 3e-6  # seconds a tiled product takes longer in a pass than here, where its code is warm
 # memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
