@@ -1,6 +1,7 @@
 """python main.py candidates: what several drafted tokens for one place would bring a pair."""
 
 import json as json_format
+import statistics
 
 import numpy as np
 from tqdm import tqdm
@@ -8,7 +9,7 @@ from tqdm import tqdm
 from experiments.candidates import measured, tree
 from experiments.cli.validators import check_numbers
 from experiments.data.prompts import choose_prompts
-from experiments.measuring.passes import medians, passes
+from experiments.measuring.advice import measure_costs
 from sampling import Filter
 from utils import MODELS_DIR, InputError, get_backend, load_pair
 
@@ -16,17 +17,18 @@ MOST_CANDIDATES, MOST_NODES = 16, 64
 SIBLINGS = (measured.WITHOUT, measured.LIKELIEST)  # the candidates that a tree may be made of
 
 
-def measure_costs(target, draft, n_nodes, repeats):
-    """(c, {n: v}) in target passes over one row: a pass of the draft, and of the target over up to
-    n_nodes rows.
+def costs_of_rounds(target, draft, filter, n_rows, repeats):
+    """(c, {n: v}) in rounds without drafts: a drafted token, and a pass of the target over up to
+    n_rows rows.
     """
-    # measure some numbers of rows, take a straight line between them
-    rows = sorted({1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, n_nodes} & {*range(1, n_nodes + 1)})
-    runs = passes(target, rows) | {"draft": passes(draft, [1])[1]}
-    seconds = medians(runs, repeats, target.backend.synchronize)
-    ratios = [seconds[n] / seconds[1] for n in rows]
-    v = {n: float(np.interp(n, rows, ratios)) for n in range(1, n_nodes + 1)}
-    return seconds["draft"] / seconds[1], v
+    # time some numbers of rows, take a straight line between them
+    Ks = sorted({1, 2, 3, 5, 7, 11, 15, 23, 31, 47, n_rows - 1} & {*range(1, n_rows)})
+    costs = measure_costs(target, draft, filter, Ks, repeats)
+    c = statistics.median(costs[K].draft["value"] for K in Ks)
+    measured_rows = [1, *(K + 1 for K in Ks)]
+    ratios = [1.0, *(costs[K].verify["value"] for K in Ks)]
+    v = {n: float(np.interp(n, measured_rows, ratios)) for n in range(1, n_rows + 1)}
+    return c, v
 
 
 def describe(shape, a, c, v):
@@ -131,7 +133,7 @@ def candidates(
     n_prompts=0,
     n_tokens_to_generate=40,
     seed=123,
-    repeats=20,
+    repeats=10,
     backend="numpy",
     kernels="auto",
     json=False,
@@ -144,8 +146,8 @@ def candidates(
     the most that any rule can accept of those. without replacement verifies different candidates;
     likeliest are the draft's best tokens, chosen instead of sampled.
 
-    A tree is weighed with costs measured here: c, a pass of the draft, for each of its levels, and
-    v, a pass of the target over as many rows as the tree has nodes. Shape 3-2-1: three drafts for
+    A tree is weighed with costs measured here: c, a drafted token, for each of its levels, and v, a
+    pass of the target over as many rows as the tree has nodes. Shape 3-2-1: three drafts for
     the first place, two for the second below them, one for the third. Predicted, as in advise:
     every place is taken to be like the average one.
 
@@ -162,7 +164,7 @@ def candidates(
         n_prompts: how many of them; 0 is all
         n_tokens_to_generate: places after each prompt
         seed: of the random samples
-        repeats: of each measurement of time; medians are used
+        repeats: rounds of each length that are timed in a turn, of nine turns; medians are used
         backend: numpy or cupy
         kernels: auto, plain, or WIDTHxTHREADS
         json: print one JSON object and nothing else
@@ -195,7 +197,7 @@ def candidates(
 
     bar = tqdm(texts, desc="texts", leave=False, disable=None)
     found = measured.acceptance(map(written, bar), candidates, rng)
-    costs = measure_costs(target, draft, rows, repeats)
+    costs = costs_of_rounds(target, draft, filter, rows, repeats)
     result = result_of(settings, len(texts), found, costs)
     if json:
         print(json_format.dumps(result))
