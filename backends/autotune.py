@@ -28,6 +28,9 @@ TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try
 ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
 GAP = 30e-6  # seconds between two products, in which a pass does something else
 TILED = 3e-6  # seconds a tiled product takes longer in a pass than here, where its code is warm
+# a weight of so many numbers is shared unless one thread is so many times faster: if another
+# program had a core during the trials, sharing costs little now, and not sharing much later
+LARGE, SHARED = 4 * AHEAD, 1.1
 # memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
 # there that the order of the candidates was another one
 COLD_BYTES = 264 << 20
@@ -155,11 +158,15 @@ def best_layout(times, n_out):
     return min(costs, key=lambda layout: costs[layout] * (0.95 if layout[0] == n_out else 1))
 
 
-def best_way(times, rows):
+def best_way(times, rows, large):
     """The way to multiply so many rows that {(way, n_rows): seconds} speaks for."""
     costs = relative({key: t for key, t in times.items() if key[1] in rows})
-    # one row is padded only if that is clearly better
-    return min(costs, key=lambda way: costs[way] * (1.05 if (rows, way[1]) == (ONE, 2) else 1))
+    for n_threads, together in costs:
+        if rows == ONE and together == 2:
+            costs[n_threads, together] *= 1.05  # padded only if that is clearly better
+        if large and n_threads == 1:
+            costs[n_threads, together] *= SHARED
+    return min(costs, key=costs.get)
 
 
 def measured(candidates, scratch):
@@ -204,7 +211,8 @@ def chosen_kernels(weights, scratch, exact):
     kernels = {}
     for weight, (width, by_column) in best.items():
         of_weight = {key[2:]: t for key, t in times.items() if key[0] == weight}
-        threads, together = zip(*(best_way(of_weight, rows) for rows in TOGETHER))
+        large = math.prod(weight[0]) > LARGE
+        threads, together = zip(*(best_way(of_weight, rows, large) for rows in TOGETHER))
         kernels[weight] = Kernel(width, threads, together, by_column)
     return kernels
 

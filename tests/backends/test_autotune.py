@@ -84,6 +84,18 @@ def test_a_small_weight_is_not_shared(monkeypatch):
     assert choice(monkeypatch, faster_on_two, (64, 8192)).threads == (2, 2, 2)
 
 
+def test_a_large_weight_is_shared_unless_one_thread_is_clearly_faster(monkeypatch):
+    """Another program may have had a core for as long as the trials took."""
+
+    def on_two(cost):
+        return lambda width, by_column, n_threads, *_: width * (cost if n_threads > 1 else 1)
+
+    large = (64, 8192 * 4)
+    assert choice(monkeypatch, on_two(1.05), large).threads == (2, 2, 2)
+    assert choice(monkeypatch, on_two(1.15), large).threads == (1, 1, 1)
+    assert choice(monkeypatch, on_two(1.05)).threads == (1, 1, 1)
+
+
 def test_rows_are_taken_together_as_is_fastest(monkeypatch):
     """One row is padded where two are faster; few go one by one where BLAS packs; many at once
     where packing pays.
