@@ -1,23 +1,30 @@
 """What the page asks the server, by name."""
 
+import time
+
 from experiments.playing.costs import costs
 from experiments.playing.rules import RULES, Laws, rule_rows
 from experiments.playing.runs import race, what_if
 
+SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
+
 
 class Counter:
-    """Counts to a total, tells the page, and stops a run that was cancelled."""
+    """Counts to a total, tells the page now and then, and stops a run that was cancelled."""
 
     def __init__(self, job, send, total):
         self.job = job
         self.send = send
         self.total = total
         self.done = 0
+        self.said = time.monotonic()
 
     def advance(self, n):
         self.done += n
         self.job.check()
-        self.send({"done": self.done, "total": self.total})
+        if time.monotonic() - self.said > SAY_EVERY:
+            self.said = time.monotonic()
+            self.send({"done": self.done, "total": self.total})
 
 
 def questions_of(session):

@@ -13,6 +13,7 @@ from typing import Callable
 
 import numpy as np
 
+from experiments.decoding import decoders
 from experiments.decoding.decoders import NGRAM, with_drafter
 from experiments.decoding.gumbel import Noisy
 from experiments.proving import inexact
@@ -30,13 +31,13 @@ class Rule:
     """A way to decide on a draft.
 
     kind: "right", "inexact", "noise" or "mistake"
-    decide: what sampling.speculative calls; a mistake is made in the token rule or around it
+    decide: what sampling.speculative calls; a mistake is made in that or around it
     """
 
     name: str
     kind: str
     what: str
-    decide: Callable = verify
+    decide: Callable
     mistake: Mistake | None = None
 
     @property
@@ -55,9 +56,10 @@ def all_rules():
     for name, decide in inexact.RULES.items():
         kind = "right" if decide in (verify, verify_block) else "inexact"
         rules.append(Rule(name, kind, first_paragraph(decide), decide))
-    rules.append(Rule("shared noise", "noise", NOISE))
+    rules.append(Rule("shared noise", "noise", NOISE, verify))
     for name, mistake in MISTAKES.items():
-        rules.append(Rule(name, "mistake", mistake.what, mistake=mistake))
+        decide = decoders.RULES[mistake.setting.verification]
+        rules.append(Rule(name, "mistake", mistake.what, decide, mistake))
     return rules
 
 

@@ -74,6 +74,7 @@ def round_data(note, decode):
         "overlap": short(note.overlap),
         "coins": short(note.coins),
         "numbers": note.numbers,
+        "support": short(note.support),
         "likely": short(note.likely),
         "residual": short(note.residual),
     }

@@ -46,6 +46,7 @@ RUNS = {
     "sampled": ["--temperature", 1],
     "greedy": [],
     "coupled": ["--temperature", 1, "--coupled"],
+    "block": ["--temperature", 1, "--verification", "block"],
     "ngram": ["--draft_model_size", "ngram", "--temperature", 0.7],
     "alone": ["--mode", "speculative", "--K", 1],
     "bytes": ["--target_model_size", "bytes", "--temperature", 1.2],
@@ -72,7 +73,9 @@ def test_the_data_are_those_of_the_run(written, pair, arguments):
             x for likely in row["likely"] for x, _, _ in likely
         }
         assert {str(token) for token in tokens} <= data["words"].keys()
-        if not data["coupled"]:
+        if "verification" in data["settings"]:
+            assert len(row["support"]) == len(row["draft"]) and row["coins"] == []
+        elif not data["coupled"]:
             for i, (u, p, q) in enumerate(zip(row["coins"], row["p"], row["q"])):
                 assert (u < p / q) == (i < row["accepted"])
             assert (row["residual"] is not None) == (row["accepted"] < row["examined"])

@@ -109,6 +109,7 @@ function showHead(run) {
   $("summary").textContent = s.target_model_size + " checks what " + drafter + " proposes. K = " + s.K
     + ", temperature " + s.temperature + (s.top_k ? ", top-k " + s.top_k : "")
     + (s.top_p < 1 ? ", top-p " + s.top_p : "") + ", seed " + s.seed
+    + (s.verification === "block" ? ", drafts verified in blocks" : "")
     + (run.coupled ? ", draft and target coupled by shared noise" : "") + ".";
   const figure = (value, what) => make("li", null, make("b", null, value), make("span", null, what));
   const shown = [];

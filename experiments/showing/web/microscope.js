@@ -48,6 +48,9 @@ function showText(run) {
   $("plain").textContent = run.prompt + items.map(item => item.shown || "").join("");
 }
 
+// Whether drafts were verified together, by sampling.verify_block.
+const inBlocks = run => run.settings.verification === "block";
+
 // The first token in which a what-if leaves the run it came from.
 function firstOther(run) {
   if (run === state.base) return null;
@@ -57,7 +60,11 @@ function firstOther(run) {
 }
 
 function showRounds(run) {
-  $("how").textContent = run.coupled
+  $("how").textContent = inBlocks(run)
+    ? "Each row is one pass of the target. The bar under a draft is P, the chance that the block up to "
+      + "it is kept. Coins are tossed from the longest block down; what is kept is followed by a token "
+      + "from what it leaves uncovered, and the rest is forgotten."
+    : run.coupled
     ? "Each row is one pass of the target. A draft stays while it is the token that the target "
       + "itself chooses under the same noise; at the first other one the target’s choice takes its place."
     : "Each row is one pass of the target. The bar under a draft is min(1, p/q), the tick is the "
@@ -68,8 +75,10 @@ function showRounds(run) {
     const chips = make("div.chips");
     for (const item of items.filter(item => item.r === r)) {
       const u = round.coins[item.i], ratio = round.p[item.i] / round.q[item.i];
-      const meter = item.drafted && u !== undefined
-        ? make("span.meter", null, make("i", {style: width(ratio)}), make("b", {style: at(u)})) : null;
+      const tick = u === undefined ? null : make("b", {style: at(u)});
+      const share = round.support ? round.support[item.i] : ratio;
+      const meter = item.drafted && (tick || round.support)
+        ? make("span.meter", null, make("i", {style: width(share)}), tick) : null;
       chips.append(button(item, "chip", word(item.id), meter));
     }
     const shares = PARTS.map((part, i) => make("i.of-" + part, {style: width(round.seconds[i] / longest)}));
@@ -147,7 +156,15 @@ function explain(item, round, coupled) {
     bonus: () => "All drafts were accepted; the target’s last row gave one more token, sampled from p, for free.",
     target: () => "Nothing was drafted: sampled from p, as in plain decoding.",
   };
-  return (coupled ? underNoise : usual)[item.kind]();
+  const together = {
+    draft: () => "The block up to it was kept; the chance of that was P = " + number(round.support[item.i]) + ".",
+    rejected: () => "The block ended before it: " + here + " was sampled from what the block leaves uncovered.",
+    correction: () => "Sampled from norm(max(0, P p − q)), what the kept block leaves uncovered, in place of "
+      + rejected() + ".",
+    bonus: usual.bonus,
+    target: usual.target,
+  };
+  return (coupled ? underNoise : round.support ? together : usual)[item.kind]();
 }
 
 // The decision itself: the word, the verdict and its reason.
@@ -158,7 +175,8 @@ function decision(item, round) {
     make("p", {id: "because"}, explain(item, round, state.run.coupled))];
   if (!item.drafted) return parts;
   const p = round.p[item.i], q = round.q[item.i], u = round.coins[item.i];
-  const facts = [["p (target)", p], ["q (draft)", q], ["p / q", p / q], ["u (coin)", u]];
+  const facts = [["p (target)", p], ["q (draft)", q], ["p / q", p / q], ["u (coin)", u],
+    ["P (block)", round.support ? round.support[item.i] : undefined]];
   parts.push(make("dl", {id: "numbers"}, ...facts.filter(([, value]) => value !== undefined)
     .flatMap(([name, value]) => [make("dt", null, name), make("dd", null, number(value))])));
   return parts;
@@ -200,7 +218,8 @@ function residualTable(residual, token) {
     make("th", {scope: "row"}, word(id)),
     make("td.wide", null, make("span.bar.residual", {style: width(mass / most)})),
     make("td.number", null, number(mass) + (id === token ? " sampled" : ""))));
-  return [make("h3", null, "The residual, norm(max(0, p − q))"),
+  return [make("h3", null, inBlocks(state.run) ? "The residual, norm(max(0, P p − q))"
+    : "The residual, norm(max(0, p − q))"),
     make("table", {id: "residual"}, make("tbody", null, ...rows))];
 }
 

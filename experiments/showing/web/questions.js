@@ -63,7 +63,8 @@ function verdictQuestion(run) {
 }
 
 function residualQuestion(run) {
-  const rejected = run.rounds.filter(round => round.residual && round.residual.length > 2);
+  // of the token rule: with the block rule a rejected draft may come back
+  const rejected = run.rounds.filter(round => round.residual && round.residual.length > 2 && !round.support);
   const round = choose(rejected, run.settings.seed);
   if (!round) return null;
   const gone = round.draft[round.accepted];
