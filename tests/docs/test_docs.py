@@ -177,6 +177,9 @@ def test_the_speedups():
         0.8, 10**3
     ) == pytest.approx(5)
     assert tokens_per_round(0.8, 4) == pytest.approx((1 - 0.8**5) / (1 - 0.8))
+    says("with a = 0.38, c = 0.1 and v = 1.3, K = 1 gives 0.99 and K = 2 gives 1.02")
+    assert speedup(0.38, 1, 0.1, 1.3) == pytest.approx(0.99, abs=0.005)
+    assert speedup(0.38, 2, 0.1, 1.3) == pytest.approx(1.02, abs=0.005)
     assert speedup(0.3, 4, 0.25, 1.3) == pytest.approx(0.62, abs=0.005)
     assert speedup(0.8, 4, 0.1, 1.15) == pytest.approx(2.17, abs=0.005)
     assert speedup(0.8, 4, 0.1, 2.5) == pytest.approx(1.16, abs=0.005)
