@@ -10,7 +10,7 @@ import numpy as np
 
 from sampling import Filter, NeuralDrafter, one_hot, speculative
 
-target, draft, encoder = load_pair("7M", "0.7M", MODELS_DIR, get_backend())
+target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR, get_backend())
 
 
 class Echo:

@@ -44,7 +44,7 @@ texts = st.one_of(*TEXTS.values())
 surrogates = st.characters(categories=["Cs"])
 
 
-@pytest.fixture(scope="module", params=["0.7M", "7M"])
+@pytest.fixture(scope="module", params=["0.7M", "7M", "0.7M-17M", "17M"])
 def embedded(request):
     return utils.load_encoder(MODELS / request.param)
 

@@ -107,7 +107,7 @@ def test_the_autoregressive_mode_needs_no_draft(cli):
     )
 
 
-@pytest.mark.parametrize("target", ["7M", "bytes", "ends"])
+@pytest.mark.parametrize("target", ["17M", "bytes", "ends"])
 @pytest.mark.parametrize("prompt", ["é\n\n日", ""])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
@@ -127,7 +127,7 @@ def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
-@pytest.mark.parametrize("draft", ["0.7M", "ngram"])
+@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 @pytest.mark.parametrize("K", [1, 4, 50])
 @pytest.mark.parametrize("n", [1, 2, 5, 30])
 def test_json(as_json, pair, n, K, draft, temperature):
@@ -200,7 +200,7 @@ def test_json_repeats_the_settings(as_json, pair, dash):
 def test_K_is_the_number_of_drafts(as_json, K):
     """A draft that is the target itself is always right."""
     result = as_json(
-        "--draft_model_size", "7M", "--K", K, "--n_tokens_to_generate", 30, "--prompt", PROMPT
+        "--draft_model_size", "17M", "--K", K, "--n_tokens_to_generate", 30, "--prompt", PROMPT
     )
     assert result["speculative"]["acceptance_rate"] == 1
     assert result["speculative"]["rounds"] == -(-30 // (K + 1))
@@ -208,7 +208,7 @@ def test_K_is_the_number_of_drafts(as_json, K):
 
 @pytest.mark.parametrize("prompt", [PROMPT, "", "a", "the the the the", "123 é\n\t!"])
 @pytest.mark.parametrize(
-    "draft, K", [("0.7M", 2), ("0.7M", 8), ("bytes", 4), ("ngram", 1), ("ngram", 7)]
+    "draft, K", [("0.7M-17M", 2), ("0.7M-17M", 8), ("bytes", 4), ("ngram", 1), ("ngram", 7)]
 )
 def test_greedy_texts_are_identical(as_json, prompt, draft, K):
     arguments = ["--prompt", prompt, "--draft_model_size", draft, "--n_tokens_to_generate", 30]
@@ -278,7 +278,7 @@ def test_a_number_may_be_huge(as_json, flag):
     )
 
 
-@pytest.mark.parametrize("target, verdict", [("7M", "bug"), ("flat", "tie")])
+@pytest.mark.parametrize("target, verdict", [("17M", "bug"), ("flat", "tie")])
 def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, target, verdict):
     wrong = lambda draft, q, p, rng: (0, 9)
     monkeypatch.setattr(sampling.verify, "__code__", wrong.__code__)
@@ -558,8 +558,8 @@ def test_a_flag_without_its_value(cli, flag):
 @pytest.mark.parametrize(
     "arguments, fragments",
     [
-        (["--target_model_size", "9B"], ["'9B'", "7M"]),
-        (["--draft_model_size", "9B"], ["'9B'", "7M"]),
+        (["--target_model_size", "9B"], ["'9B'", "17M"]),
+        (["--draft_model_size", "9B"], ["'9B'", "17M"]),
         (["--draft_model_size", "NGRAM"], ["'NGRAM'"]),
         (["--target_model_size", "ngram"], ["'ngram'"]),
         (["--target_model_size", ""], ["''"]),
@@ -568,8 +568,8 @@ def test_a_flag_without_its_value(cli, flag):
         (["--target_model_size", "\udcff"], [r"'\udcff'"]),
         (["--target_model_size", "no weights"], ["no weights", "model.safetensors"]),
         (["--draft_model_size", "no weights"], ["no weights", "model.safetensors"]),
-        (["--draft_model_size", "other words"], ["other words", "7M", "different vocabularies"]),
-        (["--draft_model_size", "more words"], ["more words", "7M", "different vocabularies"]),
+        (["--draft_model_size", "other words"], ["other words", "17M", "different vocabularies"]),
+        (["--draft_model_size", "more words"], ["more words", "17M", "different vocabularies"]),
         (["--target_model_size", "wide"], ["wide", "260", "259"]),
         (["--draft_model_size", "wide"], ["wide", "260", "259"]),
         (["--target_model_size", "x" * 300], ["x" * 300]),
@@ -584,7 +584,7 @@ def test_a_model_or_a_text_that_cannot_be_used(cli, arguments, fragments):
 
 
 def test_a_models_folder_that_is_not_there(cli, tmp_path):
-    assert_refused(cli(models_dir=tmp_path / "none"), str(tmp_path / "none"), "7M")
+    assert_refused(cli(models_dir=tmp_path / "none"), str(tmp_path / "none"), "17M")
 
 
 def test_a_models_folder_with_a_line_break(cli, tmp_path):
@@ -663,14 +663,14 @@ def test_a_pipe_that_is_closed_early(pair):
 
 
 def test_head_takes_one_line(pair):
-    done = shell('"$0" "$@" | head -1', pair, "--stream", "--n_tokens_to_generate=40")
+    done = shell('"$0" "$@" | head -1', pair, "--stream", "--n_tokens_to_generate=9")
     assert (done.stdout, done.stderr) == (b"Autoregressive Decode\n", b"")
 
 
 def test_interrupted_while_it_writes(tmp_path):
     # takes seconds to fill, and less than an output buffer
     config = dataclasses.replace(CONFIG, n_ctx=4000, n_layer=8)
-    write_checkpoint(tmp_path / "7M", config, likely(random_tensors(config), list(range(64, 90))))
+    write_checkpoint(tmp_path / "17M", config, likely(random_tensors(config), list(range(64, 90))))
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
     # a background job may ignore it
     options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -768,7 +768,7 @@ def test_the_embedded_pair_out_of_the_box(tmp_path):
 
 @embedded
 @pytest.mark.parametrize(
-    "draft, temperature, at_least", [("0.7M", 0, 1.5), ("0.7M", 1, 1.3), ("ngram", 0, 1)]
+    "draft, temperature, at_least", [("0.7M-17M", 0, 1.5), ("0.7M-17M", 1, 1.3), ("ngram", 0, 1)]
 )
 def test_the_embedded_pair_pays(as_json, draft, temperature, at_least):
     arguments = [

@@ -63,7 +63,7 @@ def test_124M():
     assert difference(*pair(config, np.float32), random_ids(config, 24)) <= 1e-4
 
 
-@pytest.mark.parametrize("size", ["0.7M", "7M"])
+@pytest.mark.parametrize("size", ["0.7M", "7M", "0.7M-17M", "17M"])
 def test_embedded_models(size):
     """The folders are what they claim: checkpoints in Hugging Face's format."""
     folder = Path(utils.MODELS_DIR) / size

@@ -8,7 +8,7 @@ from experiments.data.reading import MOST_BYTES, require_size
 from experiments.decoding.batching import check_batch_size
 from utils import InputError
 
-DEFAULT = ("Once upon a time",)
+DEFAULT = ("Once upon a time there lived a king",)
 
 
 def read_prompt(prompt):

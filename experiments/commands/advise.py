@@ -168,8 +168,8 @@ def show_advice(name, target, found):
 
 
 def advise(
-    draft_model_size="0.7M,ngram",
-    target_model_size="7M",
+    draft_model_size="0.7M-17M,ngram",
+    target_model_size="17M",
     models_dir=MODELS_DIR,
     K="1..10",
     temperature=0.0,

@@ -213,8 +213,8 @@ def run_and_store(settings, out, resume):
 
 
 def benchmark(
-    draft_model_size="0.7M,ngram",
-    target_model_size="7M",
+    draft_model_size="0.7M-17M,ngram",
+    target_model_size="17M",
     models_dir=MODELS_DIR,
     K="1..6",
     verification="token",

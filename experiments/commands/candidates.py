@@ -121,8 +121,8 @@ def show(result):
 
 
 def candidates(
-    target_model_size="7M",
-    draft_model_size="0.7M",
+    target_model_size="17M",
+    draft_model_size="0.7M-17M",
     models_dir=MODELS_DIR,
     candidates=4,
     rows=16,

@@ -270,8 +270,8 @@ def edit_lines():
 
 
 def chat(
-    draft_model_size="0.7M",
-    target_model_size="7M",
+    draft_model_size="0.7M-17M",
+    target_model_size="17M",
     models_dir=utils.MODELS_DIR,
     K=4,
     n_tokens_to_generate=60,

@@ -10,8 +10,8 @@ from utils import MODELS_DIR, InputError
 
 
 def play(
-    target_model_size="7M",
-    draft_model_size="0.7M",
+    target_model_size="17M",
+    draft_model_size="0.7M-17M",
     models_dir=MODELS_DIR,
     port=0,
     no_browser=False,

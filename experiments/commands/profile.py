@@ -85,7 +85,7 @@ def profile_kernels(shapes, rows, repeats, json):
 
 
 def profile(
-    target_model_size="7M",
+    target_model_size="17M",
     models_dir=MODELS_DIR,
     weights="checkpoint",
     rows="1,2,3,5,9",

@@ -40,7 +40,7 @@ class RecordSettings:
 
 
 def record(
-    target_model_size="7M",
+    target_model_size="17M",
     models_dir=MODELS_DIR,
     prompts="",
     n_prompts=12,

@@ -51,7 +51,7 @@ class ReplaySettings:
     def cutter(self):
         """The encoder that cuts a foreign log into tokens."""
         models = [size for size in self.drafts() if size != NGRAM]
-        size = self.tokenizer or (models[0] if models else "7M")
+        size = self.tokenizer or (models[0] if models else "17M")
         return load_encoder(find_folder(size, self.models_dir))
 
 
@@ -77,7 +77,7 @@ def show_rows(result):
 
 def replay(
     log="",
-    draft_model_size="0.7M,ngram",
+    draft_model_size="0.7M-17M,ngram",
     models_dir=MODELS_DIR,
     K="1..10",
     verification="token",

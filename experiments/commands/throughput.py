@@ -79,8 +79,8 @@ def show_speeds(settings, rows):
 
 
 def throughput(
-    target_model_size="7M",
-    draft_model_size="0.7M",
+    target_model_size="17M",
+    draft_model_size="0.7M-17M",
     models_dir=MODELS_DIR,
     weights="checkpoint",
     synthetic_acceptance="",

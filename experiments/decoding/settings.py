@@ -85,8 +85,8 @@ class Settings:
     """
 
     n_tokens_to_generate: int = 60
-    draft_model_size: str = "0.7M"
-    target_model_size: str = "7M"
+    draft_model_size: str = "0.7M-17M"
+    target_model_size: str = "17M"
     models_dir: str = utils.MODELS_DIR
     K: int | str = field(default=4, metadata={"parse": parse_K})
     verification: str = "token"

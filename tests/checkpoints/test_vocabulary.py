@@ -79,7 +79,7 @@ def test_every_truncation_of_the_merges_is_refused(folder):
 
 
 def test_every_missing_line_of_the_embedded_merges_is_noticed(tmp_path):
-    source = Path(utils.MODELS_DIR) / "7M"
+    source = Path(utils.MODELS_DIR) / "17M"
     vocabulary = json.loads((source / "vocab.json").read_text())
     lines = (source / "merges.txt").read_text().splitlines()
     pairs = [line.split(" ") for line in lines if not line.startswith("#version")]

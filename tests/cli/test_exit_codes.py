@@ -64,7 +64,7 @@ def test_any_message_is_one_printable_line(capsys, text):
 def test_the_keys_of_a_file_are_shown_escaped(cli, pair, tmp_path, name):
     """A model folder whose JSON has control characters in its keys."""
     folder = tmp_path / "evil"
-    shutil.copytree(pair / "7M", folder)
+    shutil.copytree(pair / "17M", folder)
     content = json.loads((folder / name).read_text())
     if name == "config.json":
         content["n_head"] = NASTY

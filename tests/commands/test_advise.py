@@ -44,7 +44,7 @@ def cli(pair, capsys):
 def test_a_whole_run(cli, temperature):
     done = cli("--json", "--temperature", temperature)
     result = json.loads(done.out, parse_constant=pytest.fail)
-    assert (done.code, done.err) == (0, "") and result["advice"].keys() == {"0.7M", "ngram"}
+    assert (done.code, done.err) == (0, "") and result["advice"].keys() == {"0.7M-17M", "ngram"}
     for name, found in result["advice"].items():
         assert [row["K"] for row in found["by_K"]] == [1, 2, 3, 4] and found["best_K"] == found[
             "speedup"
@@ -57,17 +57,17 @@ def test_a_whole_run(cli, temperature):
             <= found["acceptance"]["high"]
             <= 1
         )
-        assert (found["acceptance"]["drafting_share"] == 1) == (name == "0.7M")
+        assert (found["acceptance"]["drafting_share"] == 1) == (name == "0.7M-17M")
         assert all(row["low"] <= row["speedup"] <= row["high"] for row in found["by_K"])
-        assert bool(found["shapes"]) == (name == "0.7M")
+        assert bool(found["shapes"]) == (name == "0.7M-17M")
     done = cli("--temperature", temperature)
     assert done.code == 0 and "Does it pay here?" in done.out and "Depth against width" in done.out
 
 
 def test_where_the_acceptance_comes_from(cli, tmp_path):
     row = {
-        "draft": "0.7M",
-        "target": "7M",
+        "draft": "0.7M-17M",
+        "target": "17M",
         "K": 2,
         "temperature": 0.0,
         "acceptance_rate": 0.6,
@@ -81,11 +81,11 @@ def test_where_the_acceptance_comes_from(cli, tmp_path):
     advice = json.loads(cli("--json", "--acceptance", tmp_path / "r.json").out)["advice"]
     fields = ("low", "value", "high", "drafting_share")
     found = {name: [one["acceptance"][field] for field in fields] for name, one in advice.items()}
-    assert found == {"0.7M": [0.5, 0.6, 0.7, 1], "ngram": [0.6, 0.6, 0.6, 0.5]}
+    assert found == {"0.7M-17M": [0.5, 0.6, 0.7, 1], "ngram": [0.6, 0.6, 0.6, 0.5]}
     advice = json.loads(
-        cli("--json", "--acceptance=0.3", "--weights=random", "--draft_model_size=0.7M").out
+        cli("--json", "--acceptance=0.3", "--weights=random", "--draft_model_size=0.7M-17M").out
     )["advice"]
-    assert advice["0.7M"]["acceptance"]["value"] == 0.3
+    assert advice["0.7M-17M"]["acceptance"]["value"] == 0.3
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_head_has_so_many_places():
     head = toy_head(MEDUSA, tiny_model())  # of two places
     assert advise.possible_Ks("medusa", head, [1, 2, 3, 4]) == [1, 2]
     assert advise.possible_Ks("ngram", NGRAM, [1, 9]) == [1, 9]
-    assert advise.possible_Ks("0.7M", tiny_model(), [1, 9]) == [1, 9]
+    assert advise.possible_Ks("0.7M-17M", tiny_model(), [1, 9]) == [1, 9]
     with pytest.raises(InputError, match="--K 3: expected at most 2, what medusa drafts"):
         advise.possible_Ks("medusa", head, [3, 4])
 
@@ -122,7 +122,7 @@ def test_a_live_run_that_examined_no_draft(cli, monkeypatch):
     assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
     assert "draft ngram drafted nothing in a live run of 6 prompts" in done.err
     assert "--acceptance" in done.err
-    assert cli("--draft_model_size=0.7M", "--n_tokens_to_generate=1").code == 2
+    assert cli("--draft_model_size=0.7M-17M", "--n_tokens_to_generate=1").code == 2
 
 
 def test_a_file_without_this_draft(cli, tmp_path):

@@ -31,7 +31,7 @@ SHORT = [
     "--n_tokens_to_generate=10",
     "--repeats=1",
     "--K=1,3",
-    "--draft_model_size=0.7M",
+    "--draft_model_size=0.7M-17M",
 ]
 TIMED = """
     autoregressive_tokens_per_second tokens_per_second speedup_time draft_cost verify_cost
@@ -77,13 +77,13 @@ def timeless(rows):
 
 def test_rows_and_files(cli, tmp_path):
     out = tmp_path / "r.json"
-    done = cli("--out", out, "--temperature=0,1", "--draft_model_size=0.7M,ngram", "--json")
+    done = cli("--out", out, "--temperature=0,1", "--draft_model_size=0.7M-17M,ngram", "--json")
     result = json.loads(done.out, parse_constant=pytest.fail)
     assert (done.code, done.err) == (0, "") and result.keys() == {"machine", "settings", "rows"}
     assert result == json.loads(out.read_text())
     keys = [(row["draft"], row["target"], row["K"], row["temperature"]) for row in result["rows"]]
     assert keys == [
-        (draft, "7M", K, t) for t in (0, 1) for draft in ("0.7M", "ngram") for K in (1, 3)
+        (draft, "17M", K, t) for t in (0, 1) for draft in ("0.7M-17M", "ngram") for K in (1, 3)
     ]
     for one in result["rows"]:
         assert {*ASKED} <= one.keys()
@@ -140,7 +140,7 @@ def test_an_interrupted_run_goes_on(cli, tmp_path, monkeypatch):
     partial = tmp_path / "r.json.partial"
     assert done.code == 130 and "kept 4 measured prompts" in done.err and not out.exists()
     with partial.open("a") as file:
-        file.write('["7M", 0.0, 4, [{"dra')  # the machine went down while a line was written
+        file.write('["17M", 0.0, 4, [{"dra')  # the machine went down while a line was written
     kept = partial.read_bytes()
     for flags, shown in (((), "--resume"), (("--resume", "--seed=5"), "other settings")):
         done = cli("--out", out, *flags)
@@ -306,9 +306,9 @@ def test_K_lists_that_make_no_sense(text):
         (["--temperature=-1"], "temperature -1"),
         (["--temperature=0,0"], "'0,0'"),
         (["--top_p=0"], "top_p 0"),
-        (["--draft_model_size=0.7M,"], "'0.7M,'"),
+        (["--draft_model_size=0.7M-17M,"], "'0.7M-17M,'"),
         (["--draft_model_size=other words"], "cannot pair"),
-        (["--target_model_size=17M"], "'17M'"),
+        (["--target_model_size=9B"], "'9B'"),
         (["--weights=made up"], "'made up'"),
         (["--synthetic_acceptance=1.5"], "'1.5'"),
         (["--repeats=0"], "--repeats 0"),
@@ -329,7 +329,7 @@ def test_bad_input_is_refused_before_anything_is_measured(cli, monkeypatch, argu
 
 def test_a_run_that_never_began_leaves_nothing(cli, tmp_path):
     for _ in range(2):
-        assert cli("--out", tmp_path / "r.json", "--target_model_size=17M").code == 2
+        assert cli("--out", tmp_path / "r.json", "--target_model_size=9B").code == 2
     assert [*tmp_path.iterdir()] == []
 
 
@@ -349,7 +349,7 @@ def test_a_plot_needs_matplotlib(cli, tmp_path, monkeypatch):
     assert done.code == 2 and "requirements-plots.txt" in done.err and done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("drafts", ["0.7M", "0.7M,ngram"])
+@pytest.mark.parametrize("drafts", ["0.7M-17M", "0.7M-17M,ngram"])
 def test_the_picture_says_what_it_shows(cli, tmp_path, drafts):
     pytest.importorskip(
         "matplotlib",
@@ -374,7 +374,7 @@ def test_the_picture_says_what_it_shows(cli, tmp_path, drafts):
 
 def test_adaptive_k_is_a_row_like_any_other(cli):
     rows = json.loads(
-        cli("--K=1,auto", "--draft_model_size=0.7M,ngram", "--temperature=0", "--json").out
+        cli("--K=1,auto", "--draft_model_size=0.7M-17M,ngram", "--temperature=0", "--json").out
     )["rows"]
     assert [row["K"] for row in rows] == [1, "auto", 1, "auto"]
     for row in rows[1::2]:

@@ -107,7 +107,7 @@ def test_lines_that_are_no_text_are_refused(chat):
             "autoregressive",
         ),
         (["/speculative", "/target"], [], "autoregressive"),
-        (["/speculative off", "/draft"], ["--target_model_size", "0.7M"], "autoregressive"),
+        (["/speculative off", "/draft"], ["--target_model_size", "0.7M-17M"], "autoregressive"),
         (
             ["/speculative off", "/ngram", "/temperature 1"],
             ["--draft_model_size", "ngram", "--temperature", 1],
@@ -115,8 +115,8 @@ def test_lines_that_are_no_text_are_refused(chat):
         ),
         (["/coupled", "/temperature 1"], ["--coupled", "--temperature", 1], "speculative"),
         (
-            ["/reload 0.7M 7M"],
-            ["--target_model_size", "0.7M", "--draft_model_size", "7M"],
+            ["/reload 0.7M-17M 17M"],
+            ["--target_model_size", "0.7M-17M", "--draft_model_size", "17M"],
             "speculative",
         ),
         (["/reload bytes"], ["--target_model_size", "bytes"], "speculative"),
@@ -180,8 +180,8 @@ def test_statistics_are_of_the_session(chat):
         ("/speculative maybe", ["speculative 'maybe'", "expected on or off"]),
         ("/foo", ["'/foo'", "/help"]),
         ("/", ["'/'", "/help"]),
-        ("/reload 9B", ["'9B'", "7M"]),
-        ("/reload 7M 'other words'", ["different vocabularies"]),
+        ("/reload 9B", ["'9B'", "17M"]),
+        ("/reload 17M 'other words'", ["different vocabularies"]),
         ("/reload '", ["reload", "expected"]),
         ("/speculative off", ["no decoder is on", "try /target on"]),
         ("x" * 64, ["64 tokens", "expected at most 63"]),
@@ -199,7 +199,7 @@ def test_without_a_draft_model_there_is_nothing_to_draft(chat, text):
         "/speculative",
         "/draft on",
         PROMPT,
-        "/reload 7M 0.7M",
+        "/reload 17M 0.7M-17M",
         "/speculative",
         "/ngram",
         PROMPT,
@@ -347,7 +347,7 @@ def test_control_c_and_control_d_at_a_real_terminal(pair):
         f"--models_dir={pair}",
         "--kernels=plain",
         "--n_tokens_to_generate=12",
-        "--target_model_size=7M",
+        "--target_model_size=17M",
     ]
     environment = ENVIRONMENT | {"TERM": "dumb"}
     options = {

@@ -141,7 +141,7 @@ def test_words_that_are_no_check(check, folder, words, said):
 
 
 def test_the_embedded_pair_is_well(capsys):
-    for size in ("7M", "0.7M"):
+    for size in ("17M", "0.7M-17M"):
         if not (Path(utils.MODELS_DIR) / size / "model.safetensors").is_file():
             pytest.skip("the embedded pair of models is not there")
         assert main.main(["check", size]) == 0

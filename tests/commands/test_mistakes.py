@@ -52,7 +52,9 @@ def test_the_table_and_its_json(cli):
 @pytest.mark.parametrize("name", ["bonus-from-wrong-row", "stale-cache"])
 def test_generation_with_a_mistake(cli, name):
     """The autoregressive text stays right, so the program itself shows where the mistake begins."""
-    arguments = ["--kernels", "plain", "--json"]
+    prompt = MISTAKES[name].setting.prompt
+    pair = ["--target_model_size", "7M", "--draft_model_size", "0.7M"]  # as the command has it
+    arguments = [*pair, "--kernels", "plain", "--prompt", prompt, "--json"]
     right, wrong = (json.loads(cli(*arguments, *more)[1]) for more in ((), ("--mistake", name)))
     row = json.loads(cli("mistakes", name, "--json")[1])["mistakes"][0]
     assert wrong["settings"]["mistake"] == name

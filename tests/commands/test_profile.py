@@ -15,7 +15,7 @@ def cli(tmp_path, monkeypatch, capfd):
     """A function: arguments -> (exit code, stdout, stderr), on a tiny model and little memory to
     stream.
     """
-    write_checkpoint(tmp_path / "7M", dataclasses.replace(TINY, n_ctx=80))
+    write_checkpoint(tmp_path / "17M", dataclasses.replace(TINY, n_ctx=80))
     monkeypatch.setattr(passes, "STREAMED", 1 << 20)
 
     def call(*arguments):
@@ -60,7 +60,7 @@ def test_the_table_names_its_weights(cli):
     code, out, _ = cli("--repeats", "1")
     assert (
         code == 0
-        and out.startswith("7M, checkpoint weights, float32, numpy\n")
+        and out.startswith("17M, checkpoint weights, float32, numpy\n")
         and "Streaming read" in out
     )
 
@@ -69,7 +69,7 @@ def test_random_weights_need_only_a_shape(cli, tmp_path):
     """A folder with nothing but a config.json, by its path and by its name in models_dir."""
     folder = tmp_path / "shape"
     folder.mkdir()
-    (folder / "config.json").write_text((tmp_path / "7M" / "config.json").read_text())
+    (folder / "config.json").write_text((tmp_path / "17M" / "config.json").read_text())
     for size in ("shape", str(folder)):
         arguments = ["--target_model_size", size, "--weights", "random"]
         code, out, err = cli(*arguments, "--repeats", "1", "--rows", "1,3", "--json")
@@ -117,7 +117,7 @@ def test_kernels_are_compared_shape_by_shape(cli):
     assert float(auto) > 0 and float(best) > 0 and float(ratio) > 0
 
 
-@pytest.mark.parametrize("shapes", ["1x16", "124", "1x0x9", "1x193x9", "axbxc", "7M"])
+@pytest.mark.parametrize("shapes", ["1x16", "124", "1x0x9", "1x193x9", "axbxc", "17M"])
 def test_shapes_that_make_no_sense(cli, shapes):
     code, out, err = cli("--compare_kernels", shapes)
     assert (code, out) == (2, "") and f"--compare_kernels {shapes!r}: expected" in err

@@ -89,7 +89,7 @@ def test_replay_agrees_with_the_benchmark(cli, recorded, temperature):
             and replay["temperature"] == live["temperature"]
         )
         assert (replay["expected_acceptance"] is not None) == (
-            temperature == 1 and replay["draft"] == "0.7M"
+            temperature == 1 and replay["draft"] == "0.7M-17M"
         )
     assert result["certainty"].startswith("exact" if temperature == 0 else "sampled")
 
@@ -97,7 +97,7 @@ def test_replay_agrees_with_the_benchmark(cli, recorded, temperature):
 def test_a_projection_is_what_its_model_says(cli, recorded):
     log = recorded()
     costs = ["--draft_cost=0.1", "--verify_cost=1.2,1.4"]
-    rows = replayed(cli, log, "--K=2,4", *costs, "--draft_model_size=0.7M")["rows"]
+    rows = replayed(cli, log, "--K=2,4", *costs, "--draft_model_size=0.7M-17M")["rows"]
     for row, v in zip(rows, (1.2, 1.4)):
         n_rounds = sum(row["accepted_histogram"])
         n_full = n_rounds - 3  # the last round of each of three texts has room for fewer drafts
@@ -111,14 +111,22 @@ def test_a_projection_is_what_its_model_says(cli, recorded):
 
 def test_costs_from_a_benchmark(cli, recorded, tmp_path):
     rows = [
-        {"draft": "0.7M", "target": "7M", "K": K, "draft_cost": 0.1, "verify_cost": 1 + 0.1 * K}
+        {
+            "draft": "0.7M-17M",
+            "target": "17M",
+            "K": K,
+            "draft_cost": 0.1,
+            "verify_cost": 1 + 0.1 * K,
+        }
         for K in (1, 3)
     ]
     (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
     flags = ["--K=1..4", "--costs", tmp_path / "r.json"]
     found = {(row["draft"], row["K"]): row for row in replayed(cli, recorded(), *flags)["rows"]}
-    assert [found["0.7M", K]["verify_cost"] for K in (1, 2, 3)] == pytest.approx([1.1, 1.2, 1.3])
-    assert "no costs of draft 0.7M" in found["0.7M", 4]["withheld"]["projected_speedup"]
+    assert [found["0.7M-17M", K]["verify_cost"] for K in (1, 2, 3)] == pytest.approx(
+        [1.1, 1.2, 1.3]
+    )
+    assert "no costs of draft 0.7M-17M" in found["0.7M-17M", 4]["withheld"]["projected_speedup"]
     assert found["ngram", 1]["projected_speedup"] is None
 
 
@@ -126,7 +134,7 @@ def test_a_foreign_log(cli, pair, recorded, tmp_path):
     """The same texts as texts of another program give the same rounds, where its tokenizer cuts
     them the same way.
     """
-    encoder, own = utils.load_encoder(pair / "7M"), tmp_path / "foreign.jsonl"
+    encoder, own = utils.load_encoder(pair / "17M"), tmp_path / "foreign.jsonl"
     texts = ["the cat the cat the cat", "hello", "another one"]
     own.write_text(
         "".join(json.dumps({"prompt": "the ", "completion": text}) + "\n" for text in texts)
@@ -142,7 +150,8 @@ def test_a_foreign_log(cli, pair, recorded, tmp_path):
     assert max(row["acceptance_rate"] for row in result["rows"] if row["draft"] == "ngram") > 0.5
     assert cli("replay", "--log", own, "--draft_model_size=ngram", "--K=1").code == 0
     assert (
-        cli("replay", "--log", own, "--draft_model_size=ngram", "--K=1", "--tokenizer=7M").code == 0
+        cli("replay", "--log", own, "--draft_model_size=ngram", "--K=1", "--tokenizer=17M").code
+        == 0
     )
 
 
@@ -154,8 +163,8 @@ def test_the_format(recorded, pair, flags):
     lines = gzip.decompress(packed.read_bytes()).decode().splitlines()
     assert plain.read_text().splitlines() == lines
     header, *texts, end = map(json.loads, lines)
-    assert (header["version"], header["target"], end) == (1, "7M", {"end": 3})
-    assert header["tokenizer"] == utils.load_encoder(pair / "7M").fingerprint
+    assert (header["version"], header["target"], end) == (1, "17M", {"end": 3})
+    assert header["tokenizer"] == utils.load_encoder(pair / "17M").fingerprint
     for text in texts:
         assert text.keys() == {"prompt", "tokens", *(logs.PROBABILITIES if flags else ())}
         for i in range(20 if flags else 0):
@@ -281,7 +290,7 @@ BAD_LOGS = {
     ),
     "an absurd vocabulary": (changed(n_vocab=10**30), "first line"),
     "half a vocabulary": (changed(n_vocab=259.5), "first line"),
-    "a target that is none": (changed(target=["7M"]), "first line"),
+    "a target that is none": (changed(target=["17M"]), "first line"),
 }
 
 

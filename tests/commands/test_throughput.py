@@ -29,7 +29,7 @@ def throughput(tmp_path, capsys):
     return call
 
 
-@pytest.mark.parametrize("draft", ["0.7M", "ngram"])
+@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 def test_throughput_of_both_decoders(throughput, draft):
     result = json.loads(throughput("--json", f"--draft_model_size={draft}").out)
     assert [row["batch_size"] for row in result["rows"]] == [1, 3]

@@ -132,7 +132,7 @@ def test_published_sets(name, count, begin):
 
 
 def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):
-    encoder = utils.load_encoder(write_checkpoint(tmp_path / "7M", TINY))
+    encoder = utils.load_encoder(write_checkpoint(tmp_path / "17M", TINY))
     path = tmp_path / "prompts.txt"
     path.write_text("four\nlonger\nten letter\nfive5\nsix6six\n")
     assert choose_prompts(path, 2, encoder, 5) == (

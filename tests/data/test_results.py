@@ -8,7 +8,7 @@ import pytest
 from experiments.data.results import check_results_output, read_rows, write_results
 from utils import InputError
 
-ROWS = [{"draft": "0.7M", "target": "7M", "K": 1, "intervals": {"acceptance_rate": None}}]
+ROWS = [{"draft": "0.7M-17M", "target": "17M", "K": 1, "intervals": {"acceptance_rate": None}}]
 
 
 def test_three_files(tmp_path):
@@ -18,11 +18,16 @@ def test_three_files(tmp_path):
     assert json.loads(path.read_text()) == {"rows": ROWS}
     with path.with_suffix(".csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
-    assert json.loads(row["intervals"]) == ROWS[0]["intervals"] and row["draft"] == "0.7M"
+    assert json.loads(row["intervals"]) == ROWS[0]["intervals"] and row["draft"] == "0.7M-17M"
     assert path.with_suffix(".md").read_text() == "a table\n"
     assert len([*tmp_path.iterdir()]) == 3
     (found,) = read_rows(path)
-    assert (found.draft, found.target, found.K, found.acceptance_rate) == ("0.7M", "7M", 1, None)
+    assert (found.draft, found.target, found.K, found.acceptance_rate) == (
+        "0.7M-17M",
+        "17M",
+        1,
+        None,
+    )
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md"])

@@ -231,7 +231,7 @@ def proteins(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proteins")
     vocabulary = {symbol: i for i, symbol in enumerate(["[PAD]", "[UNK]", *"ACDEFGHIKL"])}
     config = dataclasses.replace(CONFIG, n_vocab=len(vocabulary))
-    for seed, size in enumerate(("7M", "0.7M")):
+    for seed, size in enumerate(("17M", "0.7M-17M")):
         model = write_checkpoint(folder / size, config, random_tensors(config, seed))
         (model / "vocab.json").write_text(json.dumps(vocabulary))
         (model / "merges.txt").write_text("#version: 0.2\n")

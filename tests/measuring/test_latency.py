@@ -9,7 +9,7 @@ from utils import InputError
 
 
 def row(K, c, v, **more):
-    return {"draft": "0.7M", "target": "7M", "K": K, "draft_cost": c, "verify_cost": v} | more
+    return {"draft": "0.7M-17M", "target": "17M", "K": K, "draft_cost": c, "verify_cost": v} | more
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def stored(tmp_path):
 
 
 def test_costs_as_given():
-    latency = Latency(["0.7M"], [2, 4], "7M", "", "0.1", "1.2,1.6")
-    costs = latency.costs["0.7M", 4]
-    assert latency.missing("0.7M", 4) is None and latency.missing("0.7M", 3)
+    latency = Latency(["0.7M-17M"], [2, 4], "17M", "", "0.1", "1.2,1.6")
+    costs = latency.costs["0.7M-17M", 4]
+    assert latency.missing("0.7M-17M", 4) is None and latency.missing("0.7M-17M", 3)
     # a round of three drafts lies between those of two and four
     expected = [0.0 + 1.0, 0.1 + 1.1, 0.2 + 1.2, 0.3 + 1.4, 0.4 + 1.6]
     assert [costs.of_round(n) for n in range(5)] == pytest.approx(expected)
@@ -35,11 +35,11 @@ def test_costs_as_given():
 
 def test_costs_from_a_file(stored):
     rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
-    latency = Latency(["0.7M", "ngram"], [1, 2, 3, 4], "7M", stored(rows), "", "")
-    drafts = [latency.costs["0.7M", K].draft_cost for K in (1, 2, 3)]
-    passes = [latency.costs["0.7M", K].of_pass(K + 1) for K in (1, 2, 3)]
+    latency = Latency(["0.7M-17M", "ngram"], [1, 2, 3, 4], "17M", stored(rows), "", "")
+    drafts = [latency.costs["0.7M-17M", K].draft_cost for K in (1, 2, 3)]
+    passes = [latency.costs["0.7M-17M", K].of_pass(K + 1) for K in (1, 2, 3)]
     assert drafts == pytest.approx([0.1, 0.3, 0.4]) and passes == pytest.approx([1.1, 1.25, 1.4])
-    assert "no costs of draft 0.7M" in latency.missing("0.7M", 4)
+    assert "no costs of draft 0.7M-17M" in latency.missing("0.7M-17M", 4)
     assert "no costs of draft ngram" in latency.missing("ngram", 1)
 
 
@@ -60,7 +60,7 @@ def test_costs_from_a_file(stored):
 )
 def test_costs_that_make_no_sense(draft_cost, verify_cost, shown):
     with pytest.raises(InputError) as error:
-        Latency(["0.7M"], [1, 2], "7M", "", draft_cost, verify_cost)
+        Latency(["0.7M-17M"], [1, 2], "17M", "", draft_cost, verify_cost)
     assert shown in str(error.value)
 
 
@@ -73,10 +73,10 @@ def test_costs_that_make_no_sense(draft_cost, verify_cost, shown):
         "7",
         "",
         '{"rows": {}}',
-        '{"rows": [{"draft": "0.7M", "target": "7M", "K": 1, "draft_cost": NaN}]}',
-        '{"rows": [{"draft": "0.7M", "target": "7M", "K": 1, "draft_cost": 1e999}]}',
+        '{"rows": [{"draft": "0.7M-17M", "target": "17M", "K": 1, "draft_cost": NaN}]}',
+        '{"rows": [{"draft": "0.7M-17M", "target": "17M", "K": 1, "draft_cost": 1e999}]}',
         [7],
-        [{"draft": "0.7M", "target": "7M"}],
+        [{"draft": "0.7M-17M", "target": "17M"}],
         [row(1, "0.1", 1.1)],
         [row(1, 0.1, 0)],
         [row(1, -0.1, 1.1)],
@@ -96,11 +96,11 @@ def test_costs_that_make_no_sense(draft_cost, verify_cost, shown):
 )
 def test_a_damaged_results_file(stored, rows):
     with pytest.raises(InputError, match="r.json.*expected") as error:
-        Latency(["0.7M"], [1], "7M", stored(rows), "", "")
+        Latency(["0.7M-17M"], [1], "17M", stored(rows), "", "")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "missing.json", "."])
 def test_no_results_file(path):
     with pytest.raises(InputError, match="expected"):
-        Latency(["0.7M"], [1], "7M", path, "", "")
+        Latency(["0.7M-17M"], [1], "17M", path, "", "")

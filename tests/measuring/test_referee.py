@@ -14,7 +14,7 @@ def run_of(K, seconds, tokens=10, accepted=1, **more):
     rounds = [[K, min(K, accepted + 1), accepted]] * n_rounds if K else []
     n, split = len(seconds), {"draft": 0.1, "verify": 0.2, "cache": 0.0, "sampling": 0.1}
     run = Run(
-        draft="0.7M" if K else None,
+        draft="0.7M-17M" if K else None,
         K=K,
         ledger={"rounds": n_rounds, "split": split},
         seconds=seconds,
@@ -30,7 +30,7 @@ def run_of(K, seconds, tokens=10, accepted=1, **more):
 
 
 def row(plain, fast):
-    return referee.row_of("7M", 0.0, plain, fast, 0, {})
+    return referee.row_of("17M", 0.0, plain, fast, 0, {})
 
 
 def test_a_row_from_known_runs():

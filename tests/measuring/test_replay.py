@@ -33,11 +33,11 @@ def pair(tmp_path_factory):
 
 
 @pytest.mark.parametrize("K", [1, 2, 4, 9, 30])
-@pytest.mark.parametrize("size", ["0.7M", "7M", None])
+@pytest.mark.parametrize("size", ["0.7M-17M", "17M", None])
 def test_greedy_replay_is_the_live_run_round_by_round(pair, size, K):
-    target = utils.load_model(pair / "7M", NUMPY)
+    target = utils.load_model(pair / "17M", NUMPY)
     draft = size and utils.load_model(pair / size, NUMPY)
-    encoder = utils.load_encoder(pair / "7M")
+    encoder = utils.load_encoder(pair / "17M")
     for i, prompt in enumerate(("hello there", "the the the the", "once upon")):
         text = record_text(target, encoder.encode(prompt), 20, Filter(), [0, i], 50)
         drafters = [
@@ -56,7 +56,7 @@ def test_greedy_replay_is_the_live_run_round_by_round(pair, size, K):
 @pytest.mark.parametrize("temperature", [0.7, 1.5])
 @pytest.mark.parametrize("K", [1, 3])
 def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(pair, K, temperature):
-    target, ids = utils.load_model(pair / "7M", NUMPY), [5, 6, 5, 6, 5]
+    target, ids = utils.load_model(pair / "17M", NUMPY), [5, 6, 5, 6, 5]
     drafter, filter = NGramDrafter(CONFIG.n_vocab), Filter(temperature, top_k=3)
     live = list(speculative(target, drafter, ids, 40, K, filter, np.random.default_rng(1)))[1:]
     text = {"prompt": ids, "tokens": sum((one.tokens for one in live), [])}

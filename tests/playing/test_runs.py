@@ -30,7 +30,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize("settings", RUNS)
-@pytest.mark.parametrize("draft", ["0.7M", "ngram"])
+@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 def test_the_race_has_the_texts_of_the_command_line(pair, as_json, settings, draft):
     data = race(session_of(pair, draft_model_size=draft), asked(**settings), nothing)
     flags = [part for name, value in (SETTINGS | settings).items() for part in (f"--{name}", value)]
@@ -59,7 +59,7 @@ def test_every_pass_of_the_race_was_timed(pair):
 # ---------------------------------------------------------------- changed on the way
 
 
-@pytest.mark.parametrize("draft", ["0.7M", "ngram"])
+@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 def test_a_changed_coin_gives_the_text_of_the_same_coins(pair, draft):
     session = session_of(pair, draft_model_size=draft)
     before = what_if(session, asked(), nothing)
@@ -118,7 +118,7 @@ def test_a_schedule_takes_the_last_of_its_changes(pair):
 # ---------------------------------------------------------------- costs
 
 
-@pytest.mark.parametrize("draft", ["0.7M", "ngram"])
+@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 def test_costs_are_in_passes_over_one_row(pair, draft):
     checked = []
     found = costs(session_of(pair, draft_model_size=draft), asked(), lambda: checked.append(1))

@@ -62,7 +62,7 @@ def test_the_data_are_those_of_the_run(written, pair, arguments):
     data, one = data_of(path), result["speculative"]
     assert [token for row in data["rounds"] for token in row["tokens"]] == one["token_ids"]
     assert sum(row["accepted"] for row in data["rounds"]) == one["accepted"]
-    assert data["prompt"] == load_encoder(pair / "7M").decode(result["prompt_token_ids"])
+    assert data["prompt"] == load_encoder(pair / "17M").decode(result["prompt_token_ids"])
     text = "".join(shown for row in data["rounds"] for shown in row["shown"]).removesuffix(
         "<|endoftext|>"
     )

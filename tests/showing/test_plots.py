@@ -7,7 +7,7 @@ from experiments.showing import plots
 pytest.importorskip("matplotlib", reason="matplotlib is not installed (requirements-plots.txt)")
 
 
-def row(draft="0.7M", target="7M", temperature=0.0, K=1, speedup=1.5):
+def row(draft="0.7M-17M", target="17M", temperature=0.0, K=1, speedup=1.5):
     interval = None if speedup is None else [speedup - 0.1, speedup + 0.1]
     return {
         "draft": draft,
@@ -29,17 +29,17 @@ def drawn(rows, tmp_path, title=""):
 
 
 def test_a_line_is_named_by_what_differs():
-    assert list(plots.lines_of([row(K=1), row(K=2)])) == ["0.7M"]
+    assert list(plots.lines_of([row(K=1), row(K=2)])) == ["0.7M-17M"]
     several = [row(temperature=0.0), row(temperature=0.8), row(draft="ngram", temperature=0.8)]
-    assert list(plots.lines_of(several)) == ["0.7M · T=0", "0.7M · T=0.8", "ngram · T=0.8"]
+    assert list(plots.lines_of(several)) == ["0.7M-17M · T=0", "0.7M-17M · T=0.8", "ngram · T=0.8"]
     lines = plots.lines_of([row(K=4), row(K=2)])
-    assert [one["K"] for one in lines["0.7M"]] == [2, 4]
+    assert [one["K"] for one in lines["0.7M-17M"]] == [2, 4]
 
 
 def test_the_best_speedup_over_all_K():
     rows = [row(K=1, speedup=1.2), row(K=2, speedup=1.7), row(K=3, speedup=None)]
     rows.append(row(draft="ngram", speedup=None))
-    assert plots.best_speedups(rows) == {("0.7M", "7M", 0.0): (1.7, 2)}
+    assert plots.best_speedups(rows) == {("0.7M-17M", "17M", 0.0): (1.7, 2)}
 
 
 @pytest.mark.filterwarnings("error")

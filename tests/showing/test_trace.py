@@ -29,7 +29,7 @@ class Screen(io.StringIO):
 
 def traced(pair, *pieces, terminal=False):
     """What a Trace prints of rounds, given as (tokens or text, drafted, accepted, drafts)."""
-    encoder, watch, out = load_encoder(pair / "7M"), SimpleNamespace(notes=[]), Screen(terminal)
+    encoder, watch, out = load_encoder(pair / "17M"), SimpleNamespace(notes=[]), Screen(terminal)
     trace = Trace(watch, encoder, out)
     for tokens, drafted, accepted, draft in pieces:
         ids = lambda what: [
@@ -72,7 +72,7 @@ def test_every_source_has_its_mark(pair):
 
 
 def test_a_character_may_be_split_over_tokens_and_rounds(pair):
-    symbols = load_encoder(pair / "7M").encode("é日")
+    symbols = load_encoder(pair / "17M").encode("é日")
     assert len(symbols) == 5
     first, last = symbols[:1], symbols[4:]
     out = traced(
@@ -137,7 +137,7 @@ def test_a_trace_is_the_text_of_the_same_run(cli, as_json, pair, more, temperatu
     ]
     done, one = cli(*arguments, "--trace"), as_json(*arguments)["speculative"]
     assert (done.code, done.err) == (0, "")
-    assert text_of_trace(done.out, load_encoder(pair / "7M")) == one["text"]
+    assert text_of_trace(done.out, load_encoder(pair / "17M")) == one["text"]
     assert f"Text = {PROMPT}{one['text']}\n" in done.out
     found = [
         tuple(map(int, counts)) for counts in re.findall(r"(?m)^ *\d+ +(\d+)/(\d+)  ", done.out)

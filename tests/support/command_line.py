@@ -31,7 +31,10 @@ PROMPT = "hello there"  # 9 tokens
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
 
 embedded = pytest.mark.skipif(
-    not all((ROOT / "models" / size / "model.safetensors").is_file() for size in ("7M", "0.7M")),
+    not all(
+        (ROOT / "models" / size / "model.safetensors").is_file()
+        for size in ("17M", "0.7M-17M", "7M", "0.7M")
+    ),
     reason="the embedded pair of models is not there",
 )
 
@@ -65,11 +68,13 @@ def edit_vocabulary(folder, change):
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):
-    """A models folder: 7M, a draft 0.7M that often agrees with it, and what else the tests need."""
+    """A models folder: 17M, a draft 0.7M-17M that often agrees with it, and what else the tests need."""
     folder = tmp_path_factory.mktemp("models")
     target, noise = tensors_of(1), random_tensors(CONFIG, 2)
-    write_checkpoint(folder / "7M", CONFIG, target)
-    write_checkpoint(folder / "0.7M", CONFIG, {name: target[name] + noise[name] for name in target})
+    write_checkpoint(folder / "17M", CONFIG, target)
+    write_checkpoint(
+        folder / "0.7M-17M", CONFIG, {name: target[name] + noise[name] for name in target}
+    )
     # its text is hardly ever UTF-8
     write_checkpoint(folder / "bytes", CONFIG, tensors_of(3, letters=False))
     write_checkpoint(folder / "ends", CONFIG, likely(tensors_of(4, letters=False), [END]))
@@ -140,7 +145,7 @@ def shell(line, pair, *arguments):
 
 
 def text_of(pair, ids):
-    return utils.load_encoder(pair / "7M").decode(ids)
+    return utils.load_encoder(pair / "17M").decode(ids)
 
 
 def timeless(result):

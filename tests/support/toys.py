@@ -87,13 +87,15 @@ def write_checkpoint(
 
 
 def write_pair(folder, config):
-    """A models folder: a target 7M, a draft 0.7M that often agrees with it, and one with other
+    """A models folder: a target 17M, a draft 0.7M-17M that often agrees with it, and one with other
     words.
     """
     target = {name: 3 * tensor for name, tensor in random_tensors(config, 1).items()}
     noise = random_tensors(config, 2)
-    write_checkpoint(folder / "7M", config, target)
-    write_checkpoint(folder / "0.7M", config, {name: target[name] + noise[name] for name in target})
+    write_checkpoint(folder / "17M", config, target)
+    write_checkpoint(
+        folder / "0.7M-17M", config, {name: target[name] + noise[name] for name in target}
+    )
     path = write_checkpoint(folder / "other words", config) / "vocab.json"
     vocabulary = json.loads(path.read_text())
     path.write_text(json.dumps(vocabulary | {"a": vocabulary["b"], "b": vocabulary["a"]}))

@@ -26,13 +26,13 @@ def texts(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("draft", ["0.7M", "ngram"])
+@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 def test_a_table_and_its_json(tmp_path, texts, capsys, draft):
     config = Config(n_vocab=259, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
     folder = write_pair(tmp_path / "models", config)
     evaluating.evaluate(
         corpus=str(texts),
-        target_model_size="7M",
+        target_model_size="17M",
         draft_model_size=draft,
         models_dir=str(folder),
         K="1,3",

@@ -37,7 +37,7 @@ def lively(module, seed=3):
 
 @pytest.fixture
 def folder(tmp_path):
-    folder = write_checkpoint(tmp_path / "7M")
+    folder = write_checkpoint(tmp_path / "17M")
     torch_gpt2.write_model(lively(torch_gpt2.GPT2(TINY)), folder)
     return folder
 
@@ -186,7 +186,7 @@ def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch
     places = [train.Places("", str(folder.parent), str(tmp_path / name), 3) for name in "ab"]
     for each in places:
         (tmp_path / each.cache_dir).mkdir()
-    train.samples(places[0], "7M", n_batches=4, batch_size=2)
+    train.samples(places[0], "17M", n_batches=4, batch_size=2)
 
     write = distillation.written_batch
 
@@ -197,12 +197,12 @@ def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(distillation, "written_batch", interrupted)
-        train.samples(places[1], "7M", n_batches=4, batch_size=2)
+        train.samples(places[1], "17M", n_batches=4, batch_size=2)
     assert not places[1].samples(folder).exists()
-    train.samples(places[1], "7M", n_batches=4, batch_size=2)
+    train.samples(places[1], "17M", n_batches=4, batch_size=2)
     whole, resumed = (np.load(each.samples(folder)) for each in places)
     assert whole.shape == (8, 10) and np.array_equal(whole, resumed)
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["samples-7M.npy"]
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["samples-17M.npy"]
     # a text is what the model writes: greedily in the first batch
     model = utils.load_model(folder, NUMPY)
     for row in whole[:2].tolist():
