@@ -138,7 +138,7 @@ def test_the_embedded_pair_shares_one_vocabulary(embedded):
 
 
 def test_encoders_are_equal_if_ids_and_merges_are():
-    """Their order too: a pair of models must agree on every text, not only on what a token means."""
+    """Their order too: a pair must agree on every text, not only on what a token means."""
     vocabulary, merges = tiny_vocabulary()
     encoder = Encoder(vocabulary, merges)
     assert encoder == Encoder(dict(reversed(vocabulary.items())), merges)

@@ -206,7 +206,7 @@ def test_number_of_parameters():
     }
 
 
-# ---------------------------------------------------------------- the cache: however a text is read, the same logits
+# ---------------------------------------------------------------- the cache: any way of reading
 
 
 @fast
@@ -249,7 +249,7 @@ def test_a_draft_rolled_back_was_never_read(data):
 @fast
 @given(st.data())
 def test_the_cache_keeps_the_last_hidden_state_of_every_position(data):
-    """The final layer norm and the output head turn them into the logits, whatever was rolled back."""
+    """The final norm and the output head turn them into the logits, whatever was rolled back."""
     model = data.draw(any_model)
     ids, cache = data.draw(texts(model)), model.new_cache()
     for token in ids:
@@ -491,7 +491,7 @@ def test_forward_never_passes_the_end_of_the_context(n_read, n_more):
     assert cache.length == n_read
 
 
-# ---------------------------------------------------------------- strict arrays: one dtype, nothing of NumPy's
+# ---------------------------------------------------------------- strict arrays, one dtype
 
 
 def reads(model):

@@ -78,7 +78,7 @@ def test_embedded_models(size):
 
 @pytest.mark.parametrize("config", SMALL, ids=str)
 def test_greedy_texts(config):
-    """Token for token what generate() writes; in float64, where no near-tie is decided by rounding."""
+    """Token for token what generate() writes; in float64, where rounding decides no near-tie."""
     for seed in range(3):
         ours, theirs = pair(config, np.float64, seed)
         prompt = random_ids(config, 3, seed)

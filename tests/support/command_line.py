@@ -68,7 +68,7 @@ def edit_vocabulary(folder, change):
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):
-    """A models folder: 17M, a draft 0.7M-17M that often agrees with it, and what else the tests need."""
+    """A models folder: 17M, a draft that often agrees with it, and what else the tests need."""
     folder = tmp_path_factory.mktemp("models")
     target, noise = tensors_of(1), random_tensors(CONFIG, 2)
     write_checkpoint(folder / "17M", CONFIG, target)

@@ -2,8 +2,8 @@
 model.ckpt.data-00000-of-00001.
 
 pip install -r requirements-tensorflow.txt
-python tests/support/make_tf_fixture.py                          # makes tests/support/tf_checkpoint again, as it is committed
-python tests/support/make_tf_fixture.py weights.npz FOLDER       # {name as in Config.shapes(): array}, into FOLDER
+python tests/support/make_tf_fixture.py  # makes tests/support/tf_checkpoint again
+python tests/support/make_tf_fixture.py weights.npz FOLDER  # into FOLDER
 """
 
 import json
@@ -32,8 +32,10 @@ def write(folder, arrays):
     """
     import tensorflow
 
-    names = {openai_name(name): array[None] if name.endswith("weight") and array.ndim == 2 and name[0] == "h" else array
-             for name, array in arrays.items()}  # fmt: skip
+    names = {}
+    for name, array in arrays.items():
+        convolution = name.endswith("weight") and array.ndim == 2 and name[0] == "h"
+        names[openai_name(name)] = array[None] if convolution else array
     folder.mkdir(parents=True, exist_ok=True)
     tensors = [tensorflow.constant(array) for array in names.values()]
     tensorflow.raw_ops.SaveV2(

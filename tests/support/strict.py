@@ -149,7 +149,7 @@ class Module:
         return self.result(np.tanh(self.host(x)))
 
     def asarray(self, x):
-        """The one way in: a NumPy array or a list of numbers. A strict array is returned as it is."""
+        """The one way in: a NumPy array or a list of numbers; a strict array is returned as is."""
         return x if isinstance(x, Array) else self.result(np.asarray(x))
 
     def to_host(self, x):
