@@ -21,6 +21,7 @@ from experiments.decoding.settings import SettingError
 from gpt2 import Model
 from utils import InputError, require_caches
 
+THREAD = "text"  # how the names of threads begin
 MOST_TEXTS = 1000  # at a time: each has a thread
 
 
@@ -100,7 +101,8 @@ class Batch:
 
     def start(self, text):
         """Begin a text. Raises InputError where the system has no thread left."""
-        thread = threading.Thread(target=self.run, args=(text,), daemon=True)
+        name = f"{THREAD} {text}"
+        thread = threading.Thread(target=self.run, args=(text,), name=name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
