@@ -95,6 +95,7 @@ def generate(
         chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
         download, check; each has its own --help
     """
+    from experiments.candidates.paths import along_paths
     from experiments.decoding.decoders import decode
     from experiments.decoding.session import Session, load_models
     from experiments.proving.mistakes import committing
@@ -114,6 +115,8 @@ def generate(
     # load the pair of models
     if settings.mistake:
         decode = committing(settings.mistake, decode)
+    if settings.paths > 1:
+        decode = along_paths(settings.paths, decode)
     session = Session(settings, load_models(settings, download), decode)
     if verbose:
         print(*session.kernels(), sep="\n", file=sys.stderr)

@@ -306,6 +306,17 @@ def test_block_verification(as_json, tmp_path, more):
     assert "verification" not in as_json("--n_tokens_to_generate", 3)["settings"]
 
 
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_paths(as_json, rule):
+    """The settings name them, and the greedy text is the same; one path goes without saying."""
+    arguments = ["--paths=3", f"--verification={rule}", "--n_tokens_to_generate", 20]
+    greedy = as_json(*arguments)
+    assert greedy["identical"] and greedy["settings"]["paths"] == 3
+    sampled = as_json("--temperature=1", *arguments)
+    assert len(sampled["speculative"]["token_ids"]) == 20
+    assert "paths" not in as_json("--n_tokens_to_generate", 3)["settings"]
+
+
 def test_an_unknown_rule_is_refused(cli):
     done = cli("--verification", "tree")
     assert done.code == 2 and "--verification 'tree': expected token or block" in done.err

@@ -17,36 +17,39 @@ def ranking(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
 
 def best(candidates, p, q):  # [k], [n_vocab], [n_vocab] -> index
     """Which candidate comes last in the ranking."""
-    rank = np.argsort(ranking(p, q))
-    return int(rank[candidates].argmax())
+    ratio = p[candidates] / q[candidates]
+    return max(range(len(candidates)), key=lambda i: (ratio[i], candidates[i]))
 
 
-def law_of_best(p, q, k):  # [n_vocab], [n_vocab] -> [n_vocab]
+def mass_below(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
+    """For each token, the mass of q that ranks below it."""
+    order = ranking(p, q)
+    below = np.empty(len(q))
+    below[order] = np.concatenate([[0.0], np.cumsum(q[order])[:-1]])
+    return below
+
+
+def law_of_best(q, below, k):  # [n_vocab], [n_vocab] -> [n_vocab]
     """The distribution of the best of k candidates: (F + q)^k - F^k, where F is the mass of q that
     ranks below.
 
     Written as q times the sum of (F + q)^i F^(k - 1 - i): a difference of two nearly equal powers
     would lose the rare tokens.
     """
-    order = ranking(p, q)
-    up_to = np.cumsum(q[order])
-    below = np.concatenate([[0.0], up_to[:-1]])
-    terms = [up_to**i * below ** (k - 1 - i) for i in range(k)]
-    law = np.empty(len(q))
-    law[order] = q[order] * np.sum(terms, axis=0)
-    return law
+    return q * sum((below + q) ** i * below ** (k - 1 - i) for i in range(k))
 
 
 def acceptance(p, q, k):  # [n_vocab], [n_vocab] -> a probability
     """The probability that the best of k candidates is accepted."""
-    return np.minimum(p, law_of_best(p, q, k)).sum()
+    return np.minimum(p, law_of_best(q, mass_below(p, q), k)).sum()
 
 
 def verify(candidates, q, p, rng):  # [k], [n_vocab], [n_vocab] -> index, token
     """Accept the best of k independent candidates, or none: (its index or k, the token), which has
     the law p.
     """
-    law, i = law_of_best(p, q, len(candidates)), best(candidates, p, q)
+    law = law_of_best(q, mass_below(p, q), len(candidates))
+    i = best(candidates, p, q)
     token = candidates[i]
     if sampling.toss(p[token] / law[token], rng):
         return i, token

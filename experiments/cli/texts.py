@@ -9,6 +9,8 @@ from experiments.decoding.batching import check_batch_size
 from utils import InputError
 
 DEFAULT = ("Once upon a time there lived a king",)
+DEFAULT = ("Once upon a time",)
+ALONE = ("stream", "trace", "report", "mistake")  # what goes with a single prompt only
 
 
 def read_prompt(prompt):
@@ -49,12 +51,14 @@ def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json):
     if settings.trace and json:
         raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
     if prompts or out or len(prompt) > 1:
-        for name in ("stream", "trace", "report", "mistake"):
-            if getattr(settings, name):
-                raise InputError(
-                    f"--{name} with several prompts: expected one; give a single --prompt, "
-                    "without --out"
-                )
+        alone = [name for name in ALONE if getattr(settings, name)]
+        if settings.paths > 1:
+            alone.append("paths")
+        if alone:
+            raise InputError(
+                f"--{alone[0]} with several prompts: expected one; give a single --prompt, "
+                "without --out"
+            )
     if out:
         check_output("out", out, (".jsonl",), new=True)
     if settings.report:

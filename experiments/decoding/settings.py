@@ -4,12 +4,15 @@ import dataclasses
 from dataclasses import dataclass, field
 
 import utils
+from experiments.drafting.pairs import NGRAM
+from experiments.drafting.stored import HEADS
 from sampling import Filter
 from utils import InputError
 
 AUTO = "auto"  # a K that is chosen anew each round
 MODES = ("both", "autoregressive", "speculative")
 VERIFICATIONS = ("token", "block")
+MOST_PATHS = 16  # each is a text of its own in the target's pass
 
 
 class SettingError(InputError):
@@ -55,6 +58,10 @@ class Settings:
             what one text's rounds cost
         verification: the accept/reject rule: token accepts drafts one by one; block accepts them
             together, more of them at a temperature above 0
+        paths: how many whole drafts the draft model samples in a round; the target scores all in
+            one pass, and the best is verified. For a draft model and a single prompt at a
+            temperature above 0, without --K auto, --draft_confidence, --coupled, --mistake, --trace
+            or --report
         draft_confidence: end a draft where its model gives no token as much probability
         coupled: draft and target share the noise of each position, so that the two texts are the
             same at any temperature
@@ -90,6 +97,7 @@ class Settings:
     models_dir: str = utils.MODELS_DIR
     K: int | str = field(default=4, metadata={"parse": parse_K})
     verification: str = "token"
+    paths: int = 1
     draft_confidence: float = 0.0
     temperature: float = 0.0
     top_k: int = 0
@@ -114,6 +122,8 @@ class Settings:
     def check_ranges(self):
         if self.K != AUTO and self.K < 1:
             raise SettingError("K", f"{self.K}: expected 1 or more")
+        if not 1 <= self.paths <= MOST_PATHS:
+            raise SettingError("paths", f"{self.paths}: expected 1 to {MOST_PATHS}")
         if self.n_tokens_to_generate < 1:
             n = self.n_tokens_to_generate
             raise SettingError("n_tokens_to_generate", f"{n}: expected 1 or more")
@@ -131,6 +141,8 @@ class Settings:
         self.sampling  # a Filter checks its own three
 
     def check_combinations(self):
+        if self.paths > 1:
+            self.check_paths()
         if self.draft_confidence and self.coupled:
             problem = "with --coupled: expected one of the two, as noise hides what the draft knows"
             raise SettingError("draft_confidence", problem)
@@ -143,6 +155,17 @@ class Settings:
             if getattr(self, name) and self.mode == "autoregressive":
                 problem = "with --mode autoregressive: expected --mode both or speculative"
                 raise SettingError(name, problem)
+
+    def check_paths(self):
+        """Several paths need a draft model, and drafts of one length that nothing else changes."""
+        if self.draft_model_size in (NGRAM, *HEADS):
+            problem = f"with --draft_model_size {self.draft_model_size}: expected a draft model"
+            raise SettingError("paths", problem)
+        if self.K == AUTO:
+            raise SettingError("paths", "with --K auto: expected a number, such as --K 4")
+        for name in ("draft_confidence", "coupled", "mistake", "trace", "report"):
+            if getattr(self, name):
+                raise SettingError("paths", f"with --{name}: expected one of the two")
 
     @property
     def sampling(self):
@@ -174,6 +197,8 @@ class Settings:
     def as_json(self, prompt, seed):
         """The "settings" of a JSON object: those that give the text of one prompt alone."""
         settings = {"prompt": prompt} | dataclasses.asdict(self) | {"seed": seed}
-        if self.verification == "token":  # the usual rule goes without saying
+        if self.verification == "token":  # what is usual goes without saying
             del settings["verification"]
+        if self.paths == 1:
+            del settings["paths"]
         return settings

@@ -144,6 +144,10 @@ def test_what_is_there_is_not_lost(cli, file, tmp_path):
     [
         (["--prompt=a", "--prompt=b", "--stream"], "--stream with several prompts"),
         (["--prompt=a", "--prompt=b", "--trace"], "--trace with several prompts"),
+        (["--prompt=a", "--prompt=b", "--paths=2"], "--paths with several prompts"),
+        (["--prompt=a", "--out=x.jsonl", "--paths=2"], "--paths with several prompts"),
+        (["--paths=2", "--trace"], "--paths with --trace: expected one of the two"),
+        (["--paths=two"], "--paths 'two': expected one whole number"),
         (["--prompt=a", "--out=x.txt"], "expected a name that ends in .jsonl"),
         (["--prompt=-", "--prompt=-"], "standard input can be read once"),
         (["--prompts=x", "--prompt=b"], "--prompts 'x' with --prompt"),

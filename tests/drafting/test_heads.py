@@ -10,7 +10,7 @@ from toys import TINY, tiny_model
 from experiments.drafting.heads import HeadDrafter, SeenTarget
 from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
 from gpt2 import Config, gelu, layer_norm
-from sampling import Filter, never, speculative
+from sampling import Filter, never, speculative, verify, verify_block
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
@@ -25,17 +25,22 @@ def at_2(generated):
     return generated[-1] == 2
 
 
-def rounds(target, head, ids, n_tokens, K, filter, rng=None, ended=never, confidence=0.0):
+def rounds(
+    target, head, ids, n_tokens, K, filter, rng=None, ended=never, confidence=0.0, rule=verify
+):
     seen = SeenTarget(target)
     drafter = HeadDrafter(head, seen, filter, rng, confidence)
-    return speculative(seen, drafter, ids, n_tokens, K, filter, rng, ended)
+    return speculative(seen, drafter, ids, n_tokens, K, filter, rng, ended, rule)
 
 
 def assert_exact(target, head, ids, n_tokens, K, filter, ended=never, confidence=0.0):
-    run = lambda: tokens_of(rounds(target, head, ids, n_tokens, K, filter, None, ended, confidence))
-    found, expected = law(run), chain_rule(target, ids, n_tokens, filter, ended)
-    assert found.keys() == expected.keys()
-    assert total_variation(found, expected) < 1e-12
+    """Under both rules."""
+    how = target, head, ids, n_tokens, K, filter, None, ended, confidence
+    expected = chain_rule(target, ids, n_tokens, filter, ended)
+    for rule in (verify, verify_block):
+        found = law(lambda: tokens_of(rounds(*how, rule)))
+        assert found.keys() == expected.keys()
+        assert total_variation(found, expected) < 1e-12
 
 
 @pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
