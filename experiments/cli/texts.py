@@ -9,7 +9,6 @@ from experiments.decoding.batching import check_batch_size
 from utils import InputError
 
 DEFAULT = ("Once upon a time there lived a king",)
-DEFAULT = ("Once upon a time",)
 ALONE = ("stream", "trace", "report", "mistake")  # what goes with a single prompt only
 
 

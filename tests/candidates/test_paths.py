@@ -140,7 +140,7 @@ def assert_exact(n_paths, target, draft, ids, n_tokens, K, filter, ended=never):
     [
         (2, 1, 3, never, Filter(1.0)),
         (2, 2, 3, at_2, Filter(0.7, top_k=2)),
-        (2, 3, 4, never, Filter(1.0, top_k=2)),
+        (2, 3, 4, never, Filter(1.3, top_k=2, top_p=0.7)),
         (2, 2, 4, at_2, Filter(0.0)),
         (3, 1, 2, at_2, Filter(1.0)),
         (3, 2, 3, at_2, Filter(1.3, top_k=2, top_p=0.7)),
