@@ -218,6 +218,7 @@ def test_the_best_of_two_may_be_worse_than_one():
     assert best_of.acceptance(p, p, 2) == pytest.approx(0.75)
 
 
+@settings(deadline=None)
 @given(p=distribution, q=distribution)
 def test_one_candidate_is_the_ordinary_rule(p, q):
     one = np.minimum(p, q).sum()
