@@ -169,7 +169,8 @@ def test_the_distance_of_a_mistake_is_that_of_the_command(live, few_rules, pair,
     assert page.locator("#distance").count() == 0  # not before the question
     page.locator("#show-laws").click()
     capsys.readouterr()
-    assert main.main(["mistakes", QUICK, "--json", f"--models_dir={pair}"]) == 0
+    sizes = ["--target_model_size=17M", "--draft_model_size=0.7M-17M"]
+    assert main.main(["mistakes", QUICK, "--json", f"--models_dir={pair}", *sizes]) == 0
     (found,) = json.loads(capsys.readouterr().out)["mistakes"]
     distance = page.evaluate("chosenRule.distance")
     assert distance == found["total_variation"] and distance > 0
