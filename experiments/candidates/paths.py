@@ -7,6 +7,9 @@ only the paths that have it stay alive. How many those are is random, so the law
 is a mixture: the best of one, of two, ... each with the probability that so many are alive, given
 the tokens chosen. The loop in sampling.py and its rules need nothing but this law.
 
+As a choice among too many is accepted less often, it is made among the first few of the alive ones.
+The others stay alive if they have its token, too.
+
 The choice needs p before the rule does. So the drafter has all paths scored in one pass, and the
 loop, when it asks for the scores of the chosen one, gets those.
 """
@@ -16,7 +19,7 @@ from math import comb
 import numpy as np
 
 import sampling
-from experiments.candidates.best_of import best, law_of_best, mass_below
+from experiments.candidates.best_of import best, laws_of_best, mass_below
 
 # ---------------------------------------------------------------- the choice
 
@@ -33,22 +36,36 @@ def choose(paths, q, p):  # n_paths x [k], 2 x n_paths x [k, n_vocab] -> index, 
         # up to here the paths alive are the same text, so any of them has the p and q of all
         here_p, here_q = p[alive[0]][t], q[alive[0]][t]
         below = mass_below(here_p, here_q)
-        law.append(sum(mass * law_of_best(here_q, below, n) for n, mass in n_alive.items()))
-        tokens = [paths[i][t] for i in alive]
+        most, here_law = best_mixture(n_alive, here_p, here_q, below)
+        law.append(here_law)
+        tokens = [paths[i][t] for i in alive[:most]]
         token = tokens[best(tokens, here_p, here_q)]
         alive = [i for i in alive if paths[i][t] == token]
-        n_alive = still_alive(n_alive, here_q[token], below[token])
+        n_alive = still_alive(n_alive, most, here_q[token], below[token])
     return alive[0], np.array(law)
 
 
-def still_alive(n_alive, q, below):  # {number: probability} -> {number: probability}
-    """How many paths stay alive: those with the chosen token, of probability q, where all others
-    have one that ranks below it, of probability `below`.
+def best_mixture(n_alive, p, q, below):  # -> number, [n_vocab]
+    """Among how many at most to choose, and the law of the choice: the one accepted most often."""
+    laws = laws_of_best(q, below, max(n_alive))
+    mixtures = {
+        most: sum(mass * laws[min(n, most) - 1] for n, mass in n_alive.items())
+        for most in range(1, len(laws) + 1)
+    }
+    return max(mixtures.items(), key=lambda one: np.minimum(p, one[1]).sum())
+
+
+def still_alive(n_alive, most, q, below):  # {number: probability} -> {number: probability}
+    """How many paths stay alive: those with the chosen token, of probability q. Of the first `most`
+    all others have one that ranks below it, of probability `below`; the rest may have any.
     """
-    joint = {}
-    for m in range(1, max(n_alive) + 1):  # one has the token, as it was chosen
-        ways = {n: comb(n, m) * q**m * below ** (n - m) for n in n_alive if n >= m}
-        joint[m] = sum(n_alive[n] * mass for n, mass in ways.items())
+    joint = dict.fromkeys(range(1, max(n_alive) + 1), 0.0)
+    for n, mass in n_alive.items():
+        first, rest = min(n, most), max(n - most, 0)
+        for i in range(1, first + 1):  # one has the token, as it was chosen
+            chosen = comb(first, i) * q**i * below ** (first - i)
+            for j in range(rest + 1):
+                joint[i + j] += mass * chosen * comb(rest, j) * q**j * (1 - q) ** (rest - j)
     total = sum(joint.values())
     return {m: mass / total for m, mass in joint.items()}
 

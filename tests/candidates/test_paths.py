@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import tiny_model
 
-from experiments.candidates.best_of import law_of_best, mass_below
+from experiments.candidates.best_of import laws_of_best, mass_below
 from experiments.candidates.paths import PathDrafter, PathTarget, along_paths, choose
 from experiments.decoding.decoders import decode
 from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
@@ -109,8 +109,15 @@ def test_paths_that_part_by_hand():
     i, chosen_law = choose([[0, 0], [1, 1]], [q, q], [p, p])
     assert i == 1
     assert chosen_law[0] == pytest.approx([1 / 4, 3 / 4])
-    best_of_two = law_of_best(q[1], mass_below(p[1], q[1]), 2)
+    _, best_of_two = laws_of_best(q[1], mass_below(p[1], q[1]), 2)
     assert chosen_law[1] == pytest.approx(best_of_two / 3 + q[1] * 2 / 3)
+
+
+def test_a_draft_that_is_right_is_kept_as_it_is():
+    """With q = p any choice would be accepted less often. The other path stays alive."""
+    p = np.array([[0.5, 0.5], [0.9, 0.1]])
+    i, chosen_law = choose([[0, 0], [1, 1]], [p, p], [p, p])
+    assert i == 0 and np.array_equal(chosen_law, p)
 
 
 # ---------------------------------------------------------------- the loop
