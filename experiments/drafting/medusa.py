@@ -1,9 +1,13 @@
 """Medusa: a head for each place of a draft (Cai et al. 2024, arXiv 2401.10774).
 
-All heads read the same thing, the last hidden state that the target computed. The i-th guesses the
-hidden state i places further on, by one residual block; the target's own final norm and output head
-make logits of it. A whole draft costs one small pass. But no head knows which tokens the heads
-before it chose, nor the one that the target sampled last.
+All heads read the same thing, the last hidden state that the target computed, behind its final
+norm. The i-th guesses what that will be i places further on, by one residual block; the target's
+own output head makes logits of it. A whole draft costs one small pass. But no head knows which
+tokens the heads before it chose, nor the one that the target sampled last.
+
+The residual block adds to what the output head reads. In front of the final norm the same block
+learns next to nothing: hidden states there are many times larger, and the norm shrinks with them
+what a block adds.
 
 So the places of a draft are independent: its law is the product of the heads' rows. Each token was
 sampled from its own row, which is its q, and `verify` applies as it stands. ("Typical acceptance",
@@ -85,9 +89,8 @@ class Medusa:
         """All heads in one pass."""
         params, epsilon, xp = self.params, self.config.epsilon, self.backend.xp
         hidden = xp.concatenate([row[None] for row in hidden])
-        normed = layer_norm(hidden, **params["ln_f"], epsilon=epsilon)
-        # one residual block for each place, and the target's own way to logits
-        x = xp.concatenate([hidden + mlp(normed, **head, xp=xp) for head in params["heads"]])
-        logits = layer_norm(x, **params["ln_f"], epsilon=epsilon) @ params["head"]
-        logits = self.backend.to_host(logits)
+        hidden = layer_norm(hidden, **params["ln_f"], epsilon=epsilon)
+        # one residual block for each place, then the target's own output head
+        x = xp.concatenate([hidden + mlp(hidden, **head, xp=xp) for head in params["heads"]])
+        logits = self.backend.to_host(x @ params["head"])
         return logits.reshape(self.config.n_places, len(hidden), -1).swapaxes(0, 1)

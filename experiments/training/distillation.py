@@ -48,7 +48,7 @@ def head_loss(teacher, distance):
             p, embedded = teacher.logits(hidden), teacher.embed(ids, offset)
         places = head.places(hidden, embedded, teacher)
         # q of the first place begins a place later each time
-        return sum(distance(p[:, first:], teacher.logits(guess)) for first, guess in places)
+        return sum(distance(p[:, first:], q) for first, q in places)
 
     return loss
 

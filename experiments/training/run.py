@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from experiments.training.tokens import batch_at
 
-TOKENS = 4096  # of a step
 N_WRITTEN = 256  # tokens of a text that the target wrote, the last one apart
 
 
@@ -20,11 +19,13 @@ class Texts:
     """What a run reads: token ids of books, and texts that the target wrote, or None.
 
     train, valid: [n_ids]; written: [n_texts, N_WRITTEN + 1], every other step takes its batch there
+    tokens: of a step
     """
 
     train: np.ndarray
     valid: np.ndarray
     written: np.ndarray | None = None
+    tokens: int = 4096
 
     def batch(self, step, steps, seed, n_ctx):
         """(ids of a step, the position of the first): half windows of the context in the first 70 %
@@ -32,11 +33,11 @@ class Texts:
         """
         if self.written is not None and step % 2:
             rng = np.random.default_rng([seed, step])
-            rows = rng.integers(0, len(self.written), TOKENS // N_WRITTEN)
+            rows = rng.integers(0, len(self.written), self.tokens // N_WRITTEN)
             return torch.from_numpy(self.written[rows].astype(np.int64)), 0
         n_seq = n_ctx // 2 if step < 0.7 * steps else n_ctx
         offset = step % 2 * (n_ctx - n_seq)
-        return batch_at(self.train, step, seed, TOKENS // n_seq, n_seq), offset
+        return batch_at(self.train, step, seed, self.tokens // n_seq, n_seq), offset
 
 
 class Run:

@@ -11,6 +11,14 @@ from torch import nn
 
 from utils import open_weights, read_config
 
+# without instructions for it, bfloat16 is several times slower than float32
+HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported()
+
+
+def mixed_precision():
+    """bfloat16 for matrix products, where that is faster."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=HAS_BFLOAT16)
+
 
 class Attention(nn.Module):
     def __init__(self, n_embd, n_head):
@@ -83,15 +91,18 @@ class GPT2(nn.Module):
     def hidden(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_embd]
         """The output of the last block."""
         n = ids.shape[1]
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             x = self.embed(ids, offset)
             for block in self.h:
                 x = block(x, self.later[:n, :n])
         return x
 
+    def head(self, normed):  # [..., n_embd] -> [..., n_vocab]
+        with mixed_precision():
+            return F.linear(normed, self.wte.weight).float()
+
     def logits(self, hidden):  # [..., n_embd] -> [..., n_vocab]
-        with torch.autocast("cpu", torch.bfloat16):
-            return F.linear(self.ln_f(hidden), self.wte.weight).float()
+        return self.head(self.ln_f(hidden))
 
     def forward(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_vocab]
         return self.logits(self.hidden(ids, offset))

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from experiments.training.torch_gpt2 import MLP, Block, initialise
+from experiments.training.torch_gpt2 import MLP, Block, initialise, mixed_precision
 
 
 def later(x, n):  # [..., n_seq, d] -> [..., n_seq, d]
@@ -30,19 +30,19 @@ class Eagle(nn.Module):
         initialise(self, n_layer=1)
 
     def places(self, hidden, embedded, teacher):
-        """(first position, guesses from there on) for each place of a draft.
+        """(first position, logits from there on) for each place of a draft.
 
         hidden, embedded: [batch, n_seq, n_hidden], of the target
         """
         before, keys, values = later(hidden, 1), [], []
         for place in range(self.n_places):
             guess = self.step(teacher.ln_f(before), embedded, keys, values)
-            yield place, guess[:, place:]
+            yield place, teacher.logits(guess[:, place:])
             before = later(guess, 1)
 
     def step(self, before, embedded, keys, values):
         """Guesses of all positions, whose drafts are one token longer than at the last call."""
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             (block,) = self.h
             x = self.fc(torch.cat([before, embedded], -1))
             q, k, v = block.attn.qkv(block.ln_1(x))
@@ -78,15 +78,18 @@ class Medusa(nn.Module):
         super().__init__()
         self.heads = nn.ModuleList(MLP(n_hidden, n_hidden) for _ in range(n_places))
         initialise(self, n_layer=1)
+        for head in self.heads:  # at first every head says what the target says one place before
+            nn.init.zeros_(head.c_proj.weight)
 
     def places(self, hidden, embedded, teacher):
-        """(first position, guesses from there on) for each place of a draft.
+        """(first position, logits from there on) for each place of a draft.
 
         The hidden state before the newest token is all that the heads see, so the first of them
         guesses the next one, which the target has after that token.
         """
-        with torch.autocast("cpu", torch.bfloat16):
-            normed = teacher.ln_f(hidden)
-            guesses = [hidden + head(normed) for head in self.heads]
-        for i, guess in enumerate(guesses, 1):
-            yield i, guess[:, :-i]
+        normed = teacher.ln_f(hidden)
+        for i, head in enumerate(self.heads, 1):
+            before = normed[:, :-i]
+            with mixed_precision():
+                guess = before + head(before)
+            yield i, teacher.head(guess)

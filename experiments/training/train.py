@@ -71,17 +71,17 @@ class Places:
 
         return read_token_ids(self.corpus, split, folder, self.cache_dir)
 
-    def texts(self, folder, written=False):
+    def texts(self, folder, written=False, **tokens):
         """The Texts of a run, with those that the target in the folder wrote if asked for."""
         from experiments.training.run import Texts
 
         train, valid = (self.token_ids(split, folder) for split in ("train", "valid"))
         if not written:
-            return Texts(train, valid)
+            return Texts(train, valid, **tokens)
         path = self.samples(folder)
         if not path.is_file():
             raise InputError(f"{path}: is missing; run train.py samples first")
-        return Texts(train, valid, np.load(path))
+        return Texts(train, valid, np.load(path), **tokens)
 
 
 def require_shape(flag, size):
@@ -279,13 +279,13 @@ def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learnin
     train_head("eagle", make, places, target_model_size, steps, learning_rate, notes)
 
 
-def medusa(places: Places, target_model_size="7M", n_heads=4, steps=1000, learning_rate=3e-3):
+def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learning_rate=1e-2):
     """Train Medusa's heads for a target (train.py samples first).
 
     Run:
         target_model_size: a size in models_dir, or a folder; medusa.safetensors is written there
         n_heads: how many, one for each place of a draft
-        steps: how many, of 4,096 tokens
+        steps: how many, of 1,024 tokens
         learning_rate: the highest
     """
     check_numbers(1, n_heads=n_heads)
@@ -295,10 +295,11 @@ def medusa(places: Places, target_model_size="7M", n_heads=4, steps=1000, learni
 
         return Medusa(n_hidden, n_heads)
 
-    train_head("medusa", make, places, target_model_size, steps, learning_rate, {})
+    # small steps: heads that begin as copies of the target's own need many, not large ones
+    train_head("medusa", make, places, target_model_size, steps, learning_rate, {}, tokens=1024)
 
 
-def train_head(name, make, places, target_model_size, steps, learning_rate, notes):
+def train_head(name, make, places, target_model_size, steps, learning_rate, notes, tokens=4096):
     """Train make(width of the target) and write it, with notes, beside the target."""
     check_numbers(1, steps=steps)
     folder = places.folder(target_model_size)
@@ -313,7 +314,7 @@ def train_head(name, make, places, target_model_size, steps, learning_rate, note
     head = make(teacher.config.n_embd)
     distances = [head_loss(teacher, each) for each in (kullback_leibler, total_variation)]
     loss_at = lambda step: distances[step >= steps // 2]
-    texts = places.texts(folder, written=True)
+    texts = places.texts(folder, written=True, tokens=tokens)
     n_ctx, path = teacher.config.n_ctx, places.checkpoint(f"{name}-{folder.name}")
     train(head, path, texts, loss_at, steps, learning_rate, places.seed, n_ctx)
     path = folder / f"{name}.safetensors"

@@ -132,11 +132,11 @@ def medusa_by_hand(head, target, ids):
     """The logits of all heads after ids, of which the target has not read the last."""
     p, config = head.params, head.config
     hidden = hidden_states(target, ids)[-2] if len(ids) > 1 else np.zeros(config.n_embd)
+    hidden = norm(hidden, p["ln_f"], config)
     rows = []
     for one in p["heads"]:
-        x = norm(hidden, p["ln_f"], config) @ one["c_fc"]["weight"] + one["c_fc"]["bias"]
-        x = hidden + gelu(x, np) @ one["c_proj"]["weight"] + one["c_proj"]["bias"]
-        rows.append(norm(x, p["ln_f"], config) @ p["head"])
+        x = gelu(hidden @ one["c_fc"]["weight"] + one["c_fc"]["bias"], np)
+        rows.append((hidden + x @ one["c_proj"]["weight"] + one["c_proj"]["bias"]) @ p["head"])
     return np.array(rows)
 
 
