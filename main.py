@@ -47,6 +47,7 @@ COMMANDS = {
     "mistakes": "experiments.commands.mistakes",
     "download": "experiments.commands.download",
     "check": "experiments.commands.check",
+    "export": "experiments.commands.export",
 }
 
 
@@ -93,7 +94,7 @@ def generate(
 
     Other commands:
         chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
-        download, check; each has its own --help
+        download, check, export; each has its own --help
     """
     from experiments.candidates.paths import along_paths
     from experiments.decoding.decoders import decode

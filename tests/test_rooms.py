@@ -20,6 +20,7 @@ FLOORS = [
         "experiments.measuring",
         "experiments.proving",
         "experiments.candidates",
+        "experiments.engines",
     ],
     ["experiments.playing"],
     ["experiments.commands", "experiments.training", "exercises", "docs"],

@@ -1,6 +1,7 @@
 """What a command writes: files that are checked before its work begins, and whole or not there."""
 
 import os
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,3 +55,15 @@ def whole(path):
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path):
+    """The same for a folder: an empty one of a temporary name."""
+    temporary = temporary_name(Path(path))
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

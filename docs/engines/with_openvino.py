@@ -1,0 +1,29 @@
+"""A pair of models in OpenVINO GenAI, from the folders that `python main.py export` wrote.
+
+python docs/engines/with_openvino.py 17M-openvino 0.7M-17M-openvino "Once upon a time"
+"""
+
+import json
+import sys
+
+import openvino_genai as genai
+
+target, draft, prompt = sys.argv[1:]
+# float32 throughout, as here; without these OpenVINO may compute in less
+exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+scheduler = genai.SchedulerConfig()
+scheduler.cache_size = 1  # GB
+draft_model = genai.draft_model(draft, "CPU", **exact)
+pair = {"draft_model": draft_model, "scheduler_config": scheduler}
+pipeline = genai.LLMPipeline(target, "CPU", **pair, **exact)
+
+settings = genai.GenerationConfig()
+settings.max_new_tokens, settings.do_sample = 60, False
+settings.num_assistant_tokens = 4
+
+tokenizer = pipeline.get_tokenizer()
+found = pipeline.generate(tokenizer.encode(prompt), settings)
+tokens, accepted = list(found.tokens[0]), found.extended_perf_metrics.get_num_accepted_tokens()
+# every pass adds the accepted drafts and one token more
+answer = {"content": tokenizer.decode(tokens), "tokens": tokens, "passes": len(tokens) - accepted}
+print(json.dumps(answer))

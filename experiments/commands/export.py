@@ -1,0 +1,75 @@
+"""python main.py export 17M --format gguf --out 17M.gguf: a model in the format of an engine."""
+
+from checkpoints.files import first_of
+from experiments.cli.validators import check_choice
+from experiments.data.files import check_output, whole, whole_folder
+from utils import (
+    MODELS_DIR,
+    InputError,
+    find_folder,
+    load_encoder,
+    open_weights,
+    read_config,
+    require_vocabulary,
+)
+
+INSTALL = "pip install -r requirements-engines.txt"
+
+
+def export(*size_or_path, models_dir=MODELS_DIR, format="gguf", out=""):
+    """Write a model in a format that an engine reads, with its tokenizer, in float32.
+
+    Give a size in models_dir, or a folder. docs/engines.md says how each engine is started on the
+    result. transformers and vLLM read the folders of models as they are.
+
+    Args:
+        models_dir: where the folders of the sizes are
+        format: gguf, one file for llama.cpp, or openvino, a folder for OpenVINO GenAI
+        out: the file, which ends in .gguf, or the folder; it must not be there yet
+
+    Examples:
+        python main.py export 17M --out 17M.gguf
+        python main.py export 17M --format openvino --out 17M-openvino
+    """
+    if len(size_or_path) != 1:
+        raise InputError(f"export: expected one size or folder, not {len(size_or_path)}")
+    check_choice("format", format, *FORMATS)
+    if not out:
+        raise InputError("--out: expected the name of what to write")
+    folder = find_folder(size_or_path[0], models_dir)
+    check_model(folder)
+    try:
+        FORMATS[format](folder, out)
+    except ModuleNotFoundError as missing:
+        raise InputError(f"{missing.name} is not installed: {INSTALL}") from None
+    print(f"{size_or_path[0]}: {out}")
+
+
+def check_model(folder):
+    """Raises InputError unless this project could load the folder itself."""
+    config = read_config(folder)
+    require_vocabulary(folder, config, load_encoder(folder))
+    open_weights(folder, config)
+
+
+def export_gguf(folder, out):
+    from experiments.engines.gguf_file import write_gguf
+
+    check_output("out", out, (".gguf",), new=True)
+    with whole(out) as temporary:
+        write_gguf(folder, temporary)
+
+
+def export_openvino(folder, out):
+    from experiments.engines.openvino_folder import write_openvino
+
+    check_output("out", out, ("",), new=True)
+    # the exporter knows Hugging Face's names alone
+    for name in ("config.json", "vocab.json", "merges.txt"):
+        first_of(folder, name)
+    first_of(folder, "model.safetensors", "model.safetensors.index.json")
+    with whole_folder(out) as temporary:
+        write_openvino(folder, temporary)
+
+
+FORMATS = {"gguf": export_gguf, "openvino": export_openvino}

