@@ -41,7 +41,8 @@ def export(*size_or_path, models_dir=MODELS_DIR, format="gguf", out=""):
     try:
         FORMATS[format](folder, out)
     except ModuleNotFoundError as missing:
-        raise InputError(f"{missing.name} is not installed: {INSTALL}") from None
+        name = missing.name.partition(".")[0]
+        raise InputError(f"{name} is not installed: {INSTALL}") from None
     print(f"{size_or_path[0]}: {out}")
 
 
