@@ -59,6 +59,6 @@ def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json):
                 "without --out"
             )
     if out:
-        check_output("out", out, (".jsonl",), new=True)
+        check_output("out", out, (".jsonl",))
     if settings.report:
         check_output("report", settings.report, (".html",))

@@ -90,7 +90,7 @@ def record(
         kernels=kernels,
     )
     filter = settings.filter()
-    check_output("out", out, (".jsonl", ".jsonl.gz"), new=True)
+    check_output("out", out, (".jsonl", ".jsonl.gz"))
     arrays = get_backend(backend, kernels)
     target, _, encoder = load_pair(target_model_size, None, models_dir, arrays)
     longest = target.config.n_ctx - n_tokens_to_generate

@@ -13,10 +13,9 @@ def temporary_name(path):
     return path.with_name(f"{path.name}.{os.getpid()}.part")
 
 
-def check_output(flag, path, endings, new=False):
-    """Raises InputError unless a file of that name, with one of these endings, can be written.
-
-    new: refuse a file that is there already, rather than replace it.
+def check_output(flag, path, endings):
+    """Raises InputError unless a new file of that name, with one of these endings, can be written:
+    what is there already may be an input, or hours of work.
     """
     text, path = str(path), Path(path)
     # not path.name, which does not see a slash at the end
@@ -32,18 +31,8 @@ def check_output(flag, path, endings, new=False):
             f"--{flag} {text[:300]!r}: cannot be written ({error.strerror}); "
             "expected a file in a folder that is there and yours"
         ) from None
-    if new:
-        refuse_existing(flag, path)
-    elif path.is_dir() or path.exists() and not os.access(path, os.W_OK):
-        raise InputError(f"--{flag} {text!r}: cannot be written; expected a file that is yours")
-
-
-def refuse_existing(flag, path):
-    """Raises InputError if anything has that name, even a link to nothing."""
-    if os.path.lexists(path):
-        raise InputError(
-            f"--{flag}: {str(path)!r} is there already; delete it or give another name"
-        )
+    if os.path.lexists(path):  # even a link to nothing
+        raise InputError(f"--{flag}: {text!r} is there already; delete it or give another name")
 
 
 @contextmanager

@@ -20,9 +20,9 @@ def neighbours(out):
 
 def check_results_output(out):
     """Raises InputError unless FILE.json and its neighbours can be written and are not there."""
-    check_output("out", out, (".json",), new=True)
+    check_output("out", out, (".json",))
     for path in neighbours(out):
-        check_output("out", path, (path.suffix,), new=True)
+        check_output("out", path, (path.suffix,))
 
 
 def as_cell(value):

@@ -214,11 +214,11 @@ def test_a_run_goes_on_only_with_the_same_prompts(cli, pair, interrupted, monkey
     assert done.code == 2 and "other prompts" in done.err and interrupted.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md"])
+@pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md", "r.png"])
 def test_nothing_is_overwritten(cli, tmp_path, monkeypatch, name):
     monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
     (tmp_path / name).write_text("mine")
-    done = cli("--out", tmp_path / "r.json")
+    done = cli("--out", tmp_path / "r.json", "--plot", tmp_path / "r.png")
     assert (done.code, done.out) == (2, "") and f"{name}' is there already" in done.err
     assert (tmp_path / name).read_text() == "mine" and len([*tmp_path.iterdir()]) == 1
 

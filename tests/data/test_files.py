@@ -11,8 +11,7 @@ from utils import InputError
 
 def test_a_new_file_beside_others(tmp_path):
     (tmp_path / "a.json").write_text("mine")
-    check_output("out", tmp_path / "b.json", (".json",), new=True)
-    check_output("out", tmp_path / "a.json", (".json",))
+    check_output("out", tmp_path / "b.json", (".json",))
     assert [*tmp_path.iterdir()] == [tmp_path / "a.json"]
 
 
@@ -31,12 +30,11 @@ def test_a_new_file_beside_others(tmp_path):
         ("folder.json", "folder.json"),
     ],
 )
-@pytest.mark.parametrize("new", [False, True])
-def test_what_cannot_be_written(tmp_path, name, message, new):
+def test_what_cannot_be_written(tmp_path, name, message):
     (tmp_path / "a.json").write_text("mine")
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(InputError) as error:
-        check_output("out", f"{tmp_path}/{name}", (".json", ".csv"), new)
+        check_output("out", f"{tmp_path}/{name}", (".json", ".csv"))
     assert message in str(error.value) and "\n" not in str(error.value)
     assert {path.name for path in tmp_path.iterdir()} == {"a.json", "folder.json"}
 
@@ -52,7 +50,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     (tmp_path / "link.json").symlink_to("nowhere")
     for name in ("a.json", "link.json"):
         with pytest.raises(InputError, match="is there already"):
-            check_output("out", tmp_path / name, (".json",), new=True)
+            check_output("out", tmp_path / name, (".json",))
     assert (tmp_path / "a.json").read_text() == "mine"
 
 
