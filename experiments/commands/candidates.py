@@ -192,7 +192,6 @@ def candidates(
     rng = np.random.default_rng(seed)
 
     def written(ids):
-        ids = ids or [encoder.end_of_text]
         return measured.places(target, draft, encoder, ids, n_tokens_to_generate, filter, rng)
 
     bar = tqdm(texts, desc="texts", leave=False, disable=None)

@@ -108,16 +108,20 @@ def read_prompts(path):
     return [text for _, text in found]
 
 
-def fitting(texts, encode, longest, enough=0):
+def fitting(name, texts, encode, longest, enough=0):
     """([(number, ids)] of the texts of up to `longest` tokens, [number] of the longer ones).
 
-    Texts are numbered from 1. enough: stop when so many fit; 0 is never.
+    Texts are numbered from 1. enough: stop when so many fit; 0 is never. Raises InputError that
+    begins with `name` for a text that the vocabulary has no tokens for.
     """
     found, skipped = [], []
     for number, text in enumerate(texts, 1):
         if enough and len(found) == enough:
             break
-        ids = encode(text)
+        try:
+            ids = encode(text)
+        except ValueError as error:
+            raise InputError(f"{name}, prompt {number}: {error}") from None
         if len(ids) <= longest:
             found.append((number, ids))
         else:
@@ -139,10 +143,10 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
     prompts is a file, of which skipped prompts are named on stderr, or "" for the built-in stories;
     n_prompts 0 is all. Raises InputError where none is left.
     """
+    name = prompts or "the built-in prompts"
     texts = read_prompts(prompts or STORIES)
-    found, skipped = fitting(texts, encoder.encode, longest, enough=n_prompts)
+    found, skipped = fitting(name, texts, encoder.encode, longest, enough=n_prompts)
     if not found:
-        name = prompts or "the built-in prompts"
         raise InputError(
             f"{name}: all {len(skipped)} prompts are longer than the {longest} tokens that the "
             "context leaves; give shorter ones or a smaller --n_tokens_to_generate"

@@ -124,12 +124,18 @@ def foreign_text(record, where, encoder):
         expected = f"{', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}"
         raise InputError(f"{where}: expected texts under prompt and {expected}")
     try:
-        prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text]
-        tokens = encoder.encode(found[0])
+        prompt, tokens = encoder.encode(record["prompt"]), encoder.encode(found[0])
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
     if not tokens:
         raise InputError(f"{where}: the output is empty; expected text")
+    if not prompt:
+        if encoder.end_of_text is None:
+            raise InputError(
+                f"{where}: the prompt is empty; expected text, as the vocabulary has no "
+                "<|endoftext|> to begin with"
+            )
+        prompt = [encoder.end_of_text]
     return {"prompt": prompt, "tokens": tokens}
 
 

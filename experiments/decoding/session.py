@@ -125,7 +125,7 @@ class Session:
 
     def prompts_of_file(self, texts, file):
         longest = self.target.config.n_ctx - 1
-        fits, skipped = fitting(texts, lambda text: self.token_ids("prompt", text), longest)
+        fits, skipped = fitting(file, texts, self.encoder.encode, longest)
         if not fits:
             raise InputError(
                 f"{file}: all {len(skipped)} prompts have more than {longest} tokens, the context "

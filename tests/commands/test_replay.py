@@ -14,11 +14,13 @@ from toys import TINY, write_pair
 
 import main
 import utils
+from encoder import END_OF_TEXT, Encoder
 from experiments.commands import record as recording
 from experiments.data import recordings as logs
 from experiments.data.lines import Lines
 from experiments.data.recordings import read_log
 from experiments.measuring import replay as replaying
+from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 PROMPTS = "hello there\nthe the the the\nonce upon\n"
@@ -153,6 +155,16 @@ def test_a_foreign_log(cli, pair, recorded, tmp_path):
         cli("replay", "--log", own, "--draft_model_size=ngram", "--K=1", "--tokenizer=17M").code
         == 0
     )
+
+
+def test_a_foreign_log_whose_vocabulary_has_no_end(tmp_path):
+    """An empty prompt begins with <|endoftext|>, if there is one."""
+    log, letters = tmp_path / "foreign.jsonl", {"a": 0, "b": 1}
+    log.write_text('{"prompt": "", "output": "ab"}\n')
+    (text,) = read_log(log, lambda: Encoder(letters | {END_OF_TEXT: 2}, [])).texts
+    assert text["prompt"] == [2]
+    with pytest.raises(InputError, match="line 1: the prompt is empty; expected text"):
+        read_log(log, lambda: Encoder(letters, []))
 
 
 @pytest.mark.parametrize(

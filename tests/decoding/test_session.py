@@ -9,6 +9,7 @@ import pytest
 from command_line import CONFIG
 from toys import random_tensors, write_checkpoint
 
+from experiments.data.lines import Lines
 from experiments.decoding import batching, session
 from utils import InputError
 
@@ -139,6 +140,15 @@ def test_what_is_there_is_not_lost(cli, file, tmp_path):
     )
 
 
+def test_one_file_has_one_writer(cli, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(session.Session, "run", lambda *a, **b: pytest.fail("a text was written"))
+    out = tmp_path / "found.jsonl"
+    with Lines(out, {"format": "of another run"}):
+        done = cli("--prompts", file, "--out", out, *SHORT)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "found.jsonl.partial: is being written by another run" in done.err
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -257,6 +267,19 @@ def test_a_vocabulary_that_lacks_bytes_names_what_it_cannot_read(cli, proteins, 
     done = cli("--prompt", prompt, models_dir=proteins)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert all(fragment in done.err for fragment in fragments) and "expected" in done.err
+
+
+@pytest.mark.parametrize("command", [[], ["benchmark"], ["record"], ["candidates"]])
+def test_the_prompt_of_a_file_that_needs_a_missing_byte_is_named(cli, proteins, tmp_path, command):
+    file = tmp_path / "prompts.txt"
+    file.write_text("ACDC\nACDX\n")
+    more = ["--n_tokens_to_generate=9"]
+    more += ["--draft_model_size=17M"] if command == ["candidates"] else []
+    more += ["--out", tmp_path / "log.jsonl"] if command == ["record"] else []
+    done = cli("--prompts", file, *more, models_dir=proteins, command=command)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"{file}, prompt 2: the vocabulary has no token for the byte 0x58 of 'ACDX'" in done.err
+    assert [*tmp_path.iterdir()] == [file]
 
 
 def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
