@@ -14,9 +14,9 @@ WIDTH = 88
 
 
 def docstring(documented):
-    """The docstring in the source of a function or class: python -OO drops it elsewhere."""
-    source = textwrap.dedent(inspect.getsource(documented))
-    return ast.get_docstring(ast.parse(source).body[0])
+    """The docstring in the source of a module, function or class: python -OO drops it elsewhere."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
+    return ast.get_docstring(tree if inspect.ismodule(documented) else tree.body[0])
 
 
 def sections(documented):

@@ -25,6 +25,7 @@ from tqdm import tqdm  # noqa: E402
 import utils  # noqa: E402
 from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
+from experiments.cli.help import docstring  # noqa: E402
 from experiments.cli.validators import check_numbers  # noqa: E402
 from experiments.data.files import whole  # noqa: E402
 from experiments.drafting.stored import fingerprint  # noqa: E402
@@ -328,9 +329,9 @@ COMMANDS = {
 
 
 def usage():
-    lines = [__doc__.strip(), "", "Commands, each with --help:"]
+    lines = [docstring(sys.modules[__name__]), "", "Commands, each with --help:"]
     for name, command in COMMANDS.items():
-        first = " ".join(command.__doc__.split("\n\n")[0].split())
+        first = " ".join(docstring(command).split("\n\n")[0].split())
         lines.append(f"    {name:<10}{first}")
     return "\n".join(lines)
 

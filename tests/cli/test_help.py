@@ -15,8 +15,8 @@ from experiments.cli.flags import flags_of
 GROUPS = ["Text:", "Models:", "Speculation:", "Sampling:", "Output:", "Machine:"]
 
 
-def help_of(*words, **environment):
-    command = [sys.executable, "main.py", *words, "--help"]
+def help_of(*words, program="main.py", **environment):
+    command = [sys.executable, program, *words, "--help"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT | environment
     )
@@ -45,6 +45,13 @@ def test_no_line_of_help_is_long(cli):
 @pytest.mark.parametrize("command", [[], ["chat"], ["mistakes"]])
 def test_help_does_not_need_docstrings(command):
     assert help_of(*command, PYTHONOPTIMIZE="2") == help_of(*command)
+
+
+@pytest.mark.parametrize("words", [[], ["target"]])
+def test_help_of_a_program_does_not_need_docstrings(words):
+    """It is printed, and no traceback, where Python drops them."""
+    text = help_of(*words, program="experiments/training/train.py", PYTHONOPTIMIZE="2")
+    assert ("Train a target on text" in text) and ("Commands, each" in text) == (not words)
 
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))
