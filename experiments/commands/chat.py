@@ -21,6 +21,7 @@ from experiments.showing.trace import Trace
 from utils import InputError
 
 FLAGS = {flag.name: flag for flag in field_flags(Settings)}
+MOST_CHARACTERS = 1 << 20  # of a line that comes through a pipe
 
 DECODERS = {
     "speculative": "the draft model proposes, the target checks",
@@ -168,6 +169,15 @@ class Console:
 
     # ------------------------------------------------------------ commands
 
+    def answer(self, line):
+        """Obey one line of input, or say in one line why not."""
+        try:
+            self.obey(line)
+        except SettingError as error:
+            print_error(f"{NAMES.get(error.name, error.name)} {error.problem}")
+        except InputError as error:
+            print_error(error)
+
     def obey(self, line):
         """One line of input. Raises InputError for what cannot be done."""
         if not line.strip():
@@ -253,6 +263,20 @@ class Console:
         self.running = False
 
 
+def piped_line():
+    """The next line of standard input. Raises EOFError after the last, InputError for one without
+    an end.
+    """
+    line = sys.stdin.readline(MOST_CHARACTERS + 1)
+    if not line:
+        raise EOFError
+    if len(line) > MOST_CHARACTERS:
+        raise InputError(
+            f"standard input: a line has more than {MOST_CHARACTERS} characters; expected a prompt"
+        )
+    return line.removesuffix("\n")
+
+
 def edit_lines():
     """Line editing, history and completion of commands at the prompt, where Python has readline."""
     try:
@@ -330,11 +354,7 @@ def chat(
         print("Type a prompt, or /help.")
     while console.running:
         try:
-            console.obey(input("> " if interactive else ""))
-        except SettingError as error:
-            print_error(f"{NAMES.get(error.name, error.name)} {error.problem}")
-        except InputError as error:
-            print_error(error)
+            console.answer(input("> ") if interactive else piped_line())
         except (EOFError, KeyboardInterrupt) as end:
             console.running = isinstance(end, KeyboardInterrupt)
             if interactive:

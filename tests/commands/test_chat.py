@@ -331,6 +331,15 @@ def test_a_pipe_into_a_process(pair):
     )
 
 
+def test_a_line_without_an_end_ends_it(chat, monkeypatch):
+    monkeypatch.setattr("experiments.commands.chat.MOST_CHARACTERS", 1000)
+    code, out, err = chat("/settings\n" + "x" * 1000 + "\n/help\n")
+    assert code == 2 and out.startswith("speculative on\n") and "/reload" not in out
+    assert err.endswith(
+        "\nerror: standard input: a line has more than 1000 characters; expected a prompt\n"
+    )
+
+
 def test_standard_input_that_is_closed(pair):
     command = ["bash", "-c", '"$0" "$@" <&-', *COMMAND, "chat", f"--models_dir={pair}"]
     done = subprocess.run(command, capture_output=True, timeout=120, env=ENVIRONMENT)
