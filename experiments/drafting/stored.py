@@ -6,6 +6,7 @@ is, by the SHA-256 of the target's weights.
 
 import hashlib
 import json
+import re
 
 import numpy as np
 
@@ -77,14 +78,18 @@ def config_of(name, target, table, notes):
     """The shape of a head from its file and its target's Config; None where they tell none."""
     if name == "medusa":
         n_places = len(table) // 4
+        if not n_places:
+            return None
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
-    if "fc.bias" not in table or not notes.get("n_head", "").isdecimal():
+    width = table["fc.bias"].shape if "fc.bias" in table else ()
+    n_head = notes.get("n_head", "")
+    if len(width) != 1 or not re.fullmatch("[1-9][0-9]{0,3}", n_head) or width[0] % int(n_head):
         return None
     return EagleConfig(
         n_vocab=target.n_vocab,
         n_ctx=target.n_ctx,
-        n_embd=table["fc.bias"].shape[0],
-        n_head=int(notes["n_head"]),
+        n_embd=width[0],
+        n_head=int(n_head),
         n_layer=1,
         epsilon=target.epsilon,
         n_hidden=target.n_embd,

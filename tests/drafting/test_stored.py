@@ -78,8 +78,9 @@ def test_a_damaged_head(folder, kind):
     refused(kind, folder, str(path))
 
 
-def test_eagle_without_its_number_of_heads(folder):
-    write_head(folder / "eagle.safetensors", EAGLE, folder, n_head="two")
+@pytest.mark.parametrize("n_head", ["two", "0", "-1", "5", "\u0662", "9" * 5000])
+def test_eagle_without_its_number_of_heads(folder, n_head):
+    write_head(folder / "eagle.safetensors", EAGLE, folder, n_head=n_head)
     refused(EAGLE, folder, "eagle.safetensors", "tensors")
 
 
