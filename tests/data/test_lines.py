@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,7 +73,16 @@ def test_a_compressed_file(tmp_path):
 
 @pytest.mark.parametrize(
     "damage",
-    ["{}\n", "x\n", "[1]\n", '{"settings": 3}\n', "x", '{"settings": NaN}\n', "[" * 200_000 + "\n"],
+    [
+        "{}\n",
+        "x\n",
+        "[1]\n",
+        '{"settings": 3}\n',
+        "x",
+        '{"settings": NaN}\n',
+        "[" * 200_000 + "\n",
+        '{"a":' * 200_000 + "\n",
+    ],
 )
 @pytest.mark.parametrize("how", [{"header": HEADER}, {"expected": [{"prompt": "a"}]}])
 def test_what_is_not_ours_is_refused_and_left_as_it_is(path, damage, how):
@@ -123,6 +134,30 @@ input()
         first.wait()
     with Lines(path, {"seed": 1}) as lines:
         assert lines.done == [1]
+
+
+def test_where_there_is_no_flock_a_byte_beyond_the_end_is_locked(path, monkeypatch):
+    """As on Windows, where a locked byte cannot be read, and an open file not be renamed."""
+    from experiments.data import lines as module
+
+    owners = {}
+
+    def locking(fd, mode, n):
+        assert (mode, n, os.lseek(fd, 0, os.SEEK_CUR)) == (2, 1, module.LOCKED_BYTE)
+        if owners.setdefault(os.fstat(fd).st_ino, fd) != fd:
+            raise PermissionError
+
+    monkeypatch.setattr(module, "fcntl", None)
+    windows = SimpleNamespace(locking=locking, LK_NBLCK=2)
+    monkeypatch.setattr(module, "msvcrt", windows, raising=False)
+    with Lines(path, HEADER) as first:
+        first.add(1)
+        with pytest.raises(InputError, match="being written by another run"):
+            Lines(path, HEADER)
+        first.add(2)
+        first.close()
+        assert first.file.closed
+    assert written(path)[1:] == [1, 2] and [*path.parent.iterdir()] == [path]
 
 
 def test_a_file_that_was_finished_meanwhile_is_not_written_again(path, monkeypatch):
