@@ -7,6 +7,7 @@ is complete; --resume goes on from there.
 """
 
 import dataclasses
+import itertools
 import json as json_format
 import sys
 
@@ -61,7 +62,8 @@ class BenchmarkSettings:
         check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
         check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
         check_choice("weights", self.weights, CHECKPOINT, RANDOM)
-        check_choice("verification", self.verification, *VERIFICATIONS)
+        for rule in self.rules():
+            check_choice("verification", rule, *VERIFICATIONS)
         # refuse now what cannot be parsed
         self.acceptance()
         self.filters()
@@ -84,9 +86,13 @@ class BenchmarkSettings:
     def Ks(self):
         return parse_K(self.K, self.n_tokens_to_generate, auto=True)
 
+    def rules(self):
+        return parse_list("verification", self.verification)
+
     def contenders(self):
-        """The autoregressive loop, then every draft with every K."""
-        return [PLAIN, *(Contender(draft, K) for draft in self.drafts() for K in self.Ks())]
+        """The autoregressive loop, then every draft with every K and rule."""
+        every = itertools.product(self.drafts(), self.Ks(), self.rules())
+        return [PLAIN, *(Contender(*one) for one in every)]
 
     def labels(self):
         """What each row says of how real it is."""
@@ -148,7 +154,6 @@ def measure_target(settings, pairs, size, prompts, stored, bar):
             settings.n_tokens_to_generate,
             filters[t],
             settings.acceptance(),
-            settings.verification,
         )
         seed = [settings.seed, i]
         runs = runner.measure(
@@ -162,8 +167,13 @@ def rows_of(settings, size, n_prompts, n_skipped, stored):
     rows = []
     for t in settings.filters():
         by_prompt = [stored.runs[size, t, i] for i in range(n_prompts)]
-        plain, *others = zip(*by_prompt)
-        rows += [row_of(size, t, plain, fast, n_skipped, settings.labels()) for fast in others]
+        runs = dict(zip(settings.contenders(), zip(*by_prompt)))
+        for one in settings.contenders()[1:]:
+            # what another rule gains over the token rule
+            token = dataclasses.replace(one, verification="token")
+            beside = runs.get(token) if token != one else None
+            figures = runs[PLAIN], runs[one], n_skipped, settings.labels(), beside
+            rows.append(row_of(size, t, *figures))
     return rows
 
 
@@ -248,7 +258,7 @@ def benchmark(
         K: how many tokens are drafted in a round: 1..10, or 1,2,4; auto, alone or among them,
             chooses anew each round
         verification: the accept/reject rule: token, or block, which accepts more drafts at a
-            temperature above 0
+            temperature above 0; token,block compares the two
         temperature: separated by commas; 0 is greedy decoding
         top_k: sample from this many of the likeliest tokens; 0 is all
         top_p: sample from the fewest likeliest tokens that reach this probability

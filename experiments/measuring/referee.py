@@ -125,18 +125,22 @@ def median_prefill(runs):
     return statistics.median(seconds for run in runs for seconds in run.prefill_seconds)
 
 
-def row_of(target, temperature, plain, fast, n_skipped, labels):
-    """One row of the results, from the Runs of both decoders on the same prompts."""
+def row_of(target, temperature, plain, fast, n_skipped, labels, token=None):
+    """One row of the results, from the Runs of both decoders on the same prompts; where these took
+    turns with the token rule and the same drafts, from its Runs as well.
+    """
     draft, K = fast[0].draft, fast[0].K
     counts = Counts(fast)
     seconds = [statistics.median(run.seconds) for run in fast]
     alone = [statistics.median(run.seconds) for run in plain]
     tokens = [run.tokens[0] for run in fast]
     c, v = costs_of(plain, fast)
+    by_token = [statistics.median(run.seconds) for run in token or []]
     most = MAX_K if K == AUTO else K
     examined_at, by_position, histogram = counts_by_position(counts.rounds, most)
     intervals = {
         "speedup_time": interval(alone, seconds),
+        "speedup_over_token": interval(by_token, seconds) if token else None,
         "tokens_per_second": interval(tokens, seconds),
         "acceptance_rate": interval(counts.accepted, counts.examined),
         "tokens_per_target_pass": interval(counts.written, counts.passes),
@@ -145,9 +149,11 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
     # say which figures are withheld, and why
     unequal = unequal_counts(plain, fast)
     reason = unequal or doubt(fast, intervals["speedup_time"])
+    unclear = doubt(fast, intervals["speedup_over_token"]) if token else None
     predicted, unpredicted = prediction(fast, counts, c, v)
     withheld = {
         "speedup_time": reason,
+        "speedup_over_token": unclear,
         "predicted_speedup": unpredicted,
         "speedup_target_passes": unequal,
         "measured_over_predicted": reason or unpredicted,
@@ -161,6 +167,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         "draft": draft,
         "target": target,
         "K": K,
+        "verification": fast[0].verification,
         "temperature": temperature,
         **labels,
         "prompts": len(fast),
@@ -169,6 +176,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels):
         "autoregressive_tokens_per_second": ratio([run.tokens[0] for run in plain], alone),
         "tokens_per_second": ratio(tokens, seconds),
         "speedup_time": measured,
+        "speedup_over_token": ratio(by_token, seconds) if token and not unclear else None,
         "speedup_target_passes": in_passes,
         "acceptance_rate": counts.acceptance,
         "tokens_per_target_pass": ratio(counts.written, counts.passes),

@@ -32,10 +32,13 @@ N_PROMPT = 13  # tokens of a random prompt
 
 @dataclass(frozen=True)
 class Contender:
-    """What takes part: a draft by its name and a K; a K of 0 is the autoregressive loop."""
+    """What takes part: a draft by its name, a K and an accept/reject rule; a K of 0 is the
+    autoregressive loop.
+    """
 
     draft: str | None = None
     K: int | str = 0
+    verification: str = "token"
 
 
 PLAIN = Contender()
@@ -43,7 +46,9 @@ PLAIN = Contender()
 
 @dataclass(frozen=True)
 class Task:
-    """What every contender has to do. acceptance: decides by coin, where it is given."""
+    """What a contender has to do, and by which rule. acceptance: decides by coin, where it is
+    given.
+    """
 
     ids: list
     n_tokens: int
@@ -77,6 +82,7 @@ class Run:
     difference: dict | None = None
     pass_seconds: float | None = None
     draft_seconds: float | None = None
+    verification: str = "token"
 
     def add(self, done, prefill_seconds, seconds, text):
         """Count one repeat."""
@@ -108,7 +114,7 @@ def is_measured(run, contender, repeats):
     def is_round(value):
         return counts(value) and len(value) == 3 and value[0] >= value[1] >= value[2] >= 0
 
-    if (run.draft, run.K) != (contender.draft, contender.K):
+    if Contender(run.draft, run.K, run.verification) != contender:
         return False
     seconds = [value for value in (run.pass_seconds, run.draft_seconds) if value is not None]
     return bool(
@@ -256,10 +262,11 @@ def measure(target, drafts, contenders, task, seed, repeats, tick=None):
 
     tick() is called after every run.
     """
+    tasks = [dataclasses.replace(task, verification=one.verification) for one in contenders]
     runs = []
-    for one in contenders:
+    for one, task in zip(contenders, tasks):
         costs = ledger(target, drafts.get(one.draft), one.K, task, [*seed, 0])
-        runs.append(Run(one.draft, one.K, costs))
+        runs.append(Run(one.draft, one.K, costs, verification=one.verification))
         if tick:
             tick()
     texts = [None for _ in contenders]
@@ -268,7 +275,7 @@ def measure(target, drafts, contenders, task, seed, repeats, tick=None):
     for repeat in range(repeats):
         for i in np.random.default_rng([*seed, repeat]).permutation(len(contenders)):
             draft, K = drafts.get(contenders[i].draft), contenders[i].K
-            observed = Observed(target, draft, K, task, [*seed, repeat])
+            observed = Observed(target, draft, K, tasks[i], [*seed, repeat])
             done, prefill_seconds, seconds = clocked(observed.rounds)
             texts[i] = [int(token) for one in done for token in one.tokens]
             runs[i].add(done, prefill_seconds, seconds, texts[i])

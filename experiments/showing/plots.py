@@ -39,9 +39,8 @@ def check():
 
 def lines_of(rows):
     """{name: rows by K} for each draft, target and temperature; a name says only what differs."""
-    fields = [
-        name for name in ("draft", "target", "temperature") if len({row[name] for row in rows}) > 1
-    ]
+    names = "draft", "target", "temperature", "verification"
+    fields = [name for name in names if len({row[name] for row in rows}) > 1]
     lines = {}
     for row in sorted(rows, key=lambda row: row["K"]):
         parts = [in_words(name, row[name]) for name in fields or ["draft"]]

@@ -1,10 +1,11 @@
-"""The rows of a benchmark as a Markdown table."""
+"""The rows of a benchmark as Markdown tables."""
 
 COLUMNS = {
     "draft": "draft",
     "target": "target",
     "temperature": "T",
     "K": "K",
+    "verification": "rule",
     "autoregressive_tokens_per_second": "plain tok/s",
     "tokens_per_second": "tok/s",
     "speedup_time": "speedup in time",
@@ -14,6 +15,18 @@ COLUMNS = {
     "verify_cost": "v",
     "predicted_speedup": "predicted",
     "measured_over_predicted": "measured / predicted",
+}
+# of the fastest K of each draft
+COLUMNS_OF_BEST = {
+    "draft": "draft",
+    "target": "target",
+    "temperature": "T",
+    "verification": "rule",
+    "K": "best K",
+    "acceptance_by_position": "acceptance by position",
+    "draft_cost": "c",
+    "tokens_per_target_pass": "tokens per pass",
+    "speedup_time": "speedup in time",
 }
 DIGITS = {
     "autoregressive_tokens_per_second": 1,
@@ -30,6 +43,8 @@ def format_cell(name, value):
         return MISSING
     if name == "temperature":
         return f"{value:g}"
+    if isinstance(value, list):
+        return " ".join(format_cell(name, one) for one in value)
     if isinstance(value, float):
         return f"{value:.{DIGITS.get(name, 2)}f}"
     return str(value)
@@ -53,15 +68,39 @@ def remarks_on(row):
     for name in ("speedup_time", "predicted_speedup"):
         if name in row["withheld"]:
             remarks.append(f"no {COLUMNS[name]}: {row['withheld'][name]}")
+    if "speedup_over_token" in row["withheld"]:
+        remarks.append(f"no speedup over the token rule: {row['withheld']['speedup_over_token']}")
+    if row["speedup_over_token"] is not None:
+        gain = with_interval(row, "speedup_over_token")
+        remarks.append(f"in the same turns {gain} times as fast as the token rule")
     return remarks + row["flags"]
 
 
-def cells_of(row):
+def with_interval(row, name):
+    """A figure of a row with its interval, as text."""
+    text = format_cell(name, row[name])
+    if row[name] is not None:
+        text += " [{:.2f}, {:.2f}]".format(*row["intervals"][name])
+    return text
+
+
+def cells_of(row, columns=COLUMNS):
     """The cells of a row, the notes apart."""
-    cells = {name: format_cell(name, row[name]) for name in COLUMNS}
-    if row["speedup_time"] is not None:
-        cells["speedup_time"] += " [{:.2f}, {:.2f}]".format(*row["intervals"]["speedup_time"])
+    cells = {name: format_cell(name, row[name]) for name in columns}
+    cells["speedup_time"] = with_interval(row, "speedup_time")
     return [*cells.values()]
+
+
+def best_rows(rows):
+    """Of each draft, target, temperature and rule the row with the fastest K; none where no other K
+    was measured.
+    """
+    groups = {}
+    for row in rows:
+        key = row["draft"], row["target"], row["temperature"], row["verification"]
+        groups.setdefault(key, []).append(row)
+    fastest = [max(group, key=lambda row: row["tokens_per_second"]) for group in groups.values()]
+    return fastest if len(fastest) < len(rows) else []
 
 
 def aligned(table):
@@ -97,6 +136,9 @@ def markdown(result):
         numbers = [notes.setdefault(remark, len(notes) + 1) for remark in remarks_on(row)]
         table.append([*cells_of(row), ", ".join(map(str, sorted(numbers)))])
     parts = ["\n".join(aligned(table)), how_measured(result)]
+    if best := best_rows(result["rows"]):
+        cells = [cells_of(row, COLUMNS_OF_BEST) for row in best]
+        parts.append("\n".join(aligned([[*COLUMNS_OF_BEST.values()], *cells])))
     if label(result["settings"]):
         parts.insert(0, f"**{label(result['settings'])}**")
     if notes:

@@ -102,7 +102,8 @@ def test_rows_and_files(cli, tmp_path):
     assert [row["K"] for row in table] == ["1", "3"] * 4 and [*table[0]] == [*result["rows"][0]]
     assert (
         out.with_suffix(".md").read_text() == markdown(result)
-        and markdown(result).count("\n| ") == 9
+        # below the eight rows, the best K of each draft and temperature
+        and markdown(result).count("\n| ") == 9 + 6
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.json", "r.md"]
 
@@ -115,6 +116,18 @@ def test_the_table_for_people(cli):
         and done.out.startswith("| draft")
         and "6 prompts (0 skipped" in done.out
     )
+
+
+def test_rules_take_turns(cli):
+    """The rows name their rule, and those of the block rule what it gains over the token rule."""
+    done = cli("--verification=token,block", "--temperature=1", "--K=1,3,auto", "--json")
+    rows = {(row["K"], row["verification"]): row for row in json.loads(done.out)["rows"]}
+    assert [*rows] == [(K, rule) for K in (1, 3, "auto") for rule in ("token", "block")]
+    for (_, rule), one in rows.items():
+        told = one["speedup_over_token"] is not None or "speedup_over_token" in one["withheld"]
+        assert told == (rule == "block")
+        assert (one["intervals"]["speedup_over_token"] is not None) == told
+    assert rows[3, "token"]["accepted_histogram"] != rows[3, "block"]["accepted_histogram"]
 
 
 def test_random_weights_and_synthetic_acceptance_are_labelled(cli, tmp_path):
@@ -310,6 +323,7 @@ def test_K_lists_that_make_no_sense(text):
         (["--draft_model_size=other words"], "cannot pair"),
         (["--target_model_size=9B"], "'9B'"),
         (["--weights=made up"], "'made up'"),
+        (["--verification=token,blocks"], "'blocks'"),
         (["--synthetic_acceptance=1.5"], "'1.5'"),
         (["--repeats=0"], "--repeats 0"),
         (["--n_prompts=-1"], "--n_prompts -1"),

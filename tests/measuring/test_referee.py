@@ -33,6 +33,19 @@ def row(plain, fast):
     return referee.row_of("17M", 0.0, plain, fast, 0, {})
 
 
+def test_one_rule_against_the_other():
+    """Texts that take 4 s by one rule and 5 s by the token rule; withheld where that is noise."""
+    plain, token = [run_of(0, [8.0])] * 6, [run_of(3, [5.0])] * 6
+    block = [run_of(3, [4.0], verification="block")] * 6
+    found = referee.row_of("17M", 1.0, plain, block, 0, {}, token)
+    assert (found["verification"], found["speedup_over_token"]) == ("block", 1.25)
+    assert found["intervals"]["speedup_over_token"] == [1.25, 1.25]
+    same = referee.row_of("17M", 1.0, plain, block, 0, {}, block)
+    assert same["speedup_over_token"] is None and "noisy" in same["withheld"]["speedup_over_token"]
+    alone = row(plain, token)
+    assert alone["speedup_over_token"] is None and alone["withheld"] == {}
+
+
 def test_a_row_from_known_runs():
     """Six prompts at 10 tokens: medians 8 s against 4 s, five rounds of 3 drafts with 1 accepted
     each.

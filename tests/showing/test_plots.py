@@ -14,6 +14,7 @@ def row(draft="0.7M-17M", target="17M", temperature=0.0, K=1, speedup=1.5):
         "target": target,
         "temperature": temperature,
         "K": K,
+        "verification": "token",
         "speedup_time": speedup,
         "predicted_speedup": speedup,
         "intervals": {"speedup_time": interval},
