@@ -121,8 +121,10 @@ def report_data(settings, ids, notes, results, encoder, seconds=None):
         _, decode = decoder_after(encoder, ids)
         plain = plain_data(results["autoregressive"], decode, seconds)
     python, machine = platform.python_version(), platform.machine()
+    # a page is passed on: leave out where this machine keeps its models
+    shown = {name: value for name, value in settings.items() if name != "models_dir"}
     return {
-        "settings": settings,
+        "settings": shown,
         "command": command(settings, ids),
         "coupled": settings["coupled"],
         "prompt": begin,

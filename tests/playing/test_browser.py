@@ -119,7 +119,7 @@ def test_with_motion_the_race_plays_and_pauses(live):
 # ---------------------------------------------------------------- the microscope
 
 
-def test_a_dragged_coin_gives_the_text_of_the_same_coins(live):
+def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
     """Against the loop in Python, with a generator that gives that number in its place."""
     page, served = live("microscope")
     before = page.evaluate("state.base.figures.token_ids")
@@ -129,7 +129,7 @@ def test_a_dragged_coin_gives_the_text_of_the_same_coins(live):
     index = page.evaluate("state.run.rounds[selected.r].numbers[selected.i]")
     page.locator("#coin").press("Home")  # u = 0: accepted, whatever the ratio
     wait_for(page, "!asking && state.run !== state.base")
-    session = session_of(page.evaluate("state.base.settings.models_dir"))
+    session = session_of(pair)
     rng = Replaced(123, index, 0.0)
     settings = page.evaluate("state.base.settings")
     filter = Filter(settings["temperature"])

@@ -68,6 +68,7 @@ def test_the_data_are_those_of_the_run(written, pair, arguments):
     )
     assert text == one["text"]
     assert data["figures"] == one and data["speedup"] == result["speedup"]
+    assert str(pair) not in str(data["settings"])
     for row in data["rounds"]:
         tokens = {*row["draft"], *row["tokens"]} | {
             x for likely in row["likely"] for x, _, _ in likely
