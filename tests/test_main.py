@@ -331,6 +331,7 @@ def test_an_unknown_rule_is_refused(cli):
         ["--temperature", 0.8, "--top_k", 5, "--top_p", 0.9],
         ["--temperature", 1, "--draft_confidence", 0.5],
         ["--temperature", 1, "--coupled"],
+        ["--temperature", 1, "--paths", 3],
         ["--prompt", "there", "--batch_size", 2],
         ["--trace"],
     ],

@@ -13,6 +13,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from experiments.cli.exit_codes import print_error
 from experiments.playing.jobs import Busy, Cancelled, Jobs
 from experiments.playing.request import LIMITS, MOST_BYTES, parse
 from experiments.showing.page import page_of
@@ -60,7 +61,7 @@ class LiveServer(ThreadingHTTPServer):
         """A client that went away is no error of the program; anything else gets one line."""
         error = sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1]
         if not isinstance(error, (ConnectionError, TimeoutError)):
-            print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+            print_error(f"{type(error).__name__}: {error}")
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -280,3 +280,18 @@ def test_a_stopped_server_stops_its_run(serve):
     served.server.jobs.cancel_all()
     thread.join(10)
     assert answers == [409] and slow.running == 0
+
+
+@pytest.mark.parametrize(
+    "error, line",
+    [
+        (RuntimeError("\x1b[2J\nerror"), "error: RuntimeError: \\x1b[2J\\nerror\n"),
+        (BrokenPipeError("gone"), ""),
+    ],
+)
+def test_what_goes_wrong_is_one_line_that_no_terminal_obeys(served, capsys, error, line):
+    try:
+        raise error
+    except (RuntimeError, OSError):
+        served.server.handle_error(None, None)
+    assert capsys.readouterr().err == line
