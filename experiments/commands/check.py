@@ -4,6 +4,7 @@ import json as json_format
 import sys
 
 from checkpoints.doctor import examine
+from checkpoints.errors import printable
 from checkpoints.search import find_folder, locate
 from utils import MODELS_DIR, InputError, get_backend, load_model
 
@@ -47,7 +48,8 @@ def load_plain(folder):
 
 def show(report):
     """Print a report for people."""
-    print(f"{report['folder']}\nfrom {report['origin']}")
+    # a folder may have any name
+    print(f"{printable(report['folder'])}\nfrom {printable(report['origin'])}")
     if report["config"]:
         shape = ", ".join(f"{name} {value}" for name, value in report["config"].items())
         known = f" (that of {report['size']})" if report["size"] else ""
@@ -96,4 +98,4 @@ def print_list(what, lines):
     plural = "s" if len(lines) > 1 else ""
     print(f"\n{len(lines)} {what}{plural}:")
     for line in lines:
-        print(f"  {line}")
+        print(f"  {printable(line)}")

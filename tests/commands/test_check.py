@@ -93,6 +93,16 @@ def test_a_folder_that_is_not_well(check, tmp_path, said):
     assert all(problem in done.out and "\n" not in problem for problem in report["problems"])
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_name_of_a_folder_is_shown_escaped(check, folder, damaged):
+    evil = folder.rename(folder.with_name("\x1b[2J\nevil"))
+    if damaged:
+        (evil / "merges.txt").unlink()
+    done = check(evil.name)
+    assert done.code == damaged and done.err == "" and done.out.replace("\n", "").isprintable()
+    assert done.out.count("\\x1b[2J\\nevil") == 1 + 2 * damaged
+
+
 @pytest.mark.parametrize(
     "change", [lambda array: 0 * array, lambda array: array + 9, lambda array: 1e4 * array]
 )
