@@ -150,6 +150,12 @@ def test_single_letters_and_no_merges(folder, raw):
         encoder.encode("M K")
 
 
+def test_words_without_brackets_need_no_merge_where_bytes_are_missing(folder):
+    """Nothing tells them from special tokens there."""
+    store(folder, renumbered([*PROTEINS, "start"]), [])
+    assert load_encoder(folder).decode([len(PROTEINS)]) == "start"
+
+
 @pytest.mark.parametrize("missing", ["a", "Ġ", "Ā", END_OF_TEXT])
 def test_a_vocabulary_that_lacks_a_byte_or_the_end(folder, missing):
     vocabulary, merges = tiny_vocabulary()

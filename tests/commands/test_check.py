@@ -1,5 +1,6 @@
 """python main.py check: what it says of a folder, and its exit code."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from make_tf_fixture import FOLDER as TF
-from toys import TINY, random_tensors, write_checkpoint
+from toys import TINY, random_tensors, renumbered, write_checkpoint
 
 import main
 import utils
@@ -27,6 +28,16 @@ def test_a_folder_that_is_well(check, folder):
             rf"(?m)^{re.escape(name)} +{' x '.join(map(str, shape))} +float32 +none stated +-?0",
             done.out,
         )
+
+
+def test_a_folder_whose_vocabulary_lacks_bytes_is_well(check, tmp_path):
+    letters = renumbered(["[PAD]", *"ACDEFGHIKLMNPQRSTVWY"])
+    config = dataclasses.replace(TINY, n_vocab=len(letters))
+    folder = write_checkpoint(tmp_path / "model", config)
+    (folder / "vocab.json").write_text(json.dumps(letters))
+    (folder / "merges.txt").write_text("")
+    done = check("model")
+    assert done.code == 0 and f"vocabulary: {len(letters)} tokens, gives texts back" in done.out
 
 
 def test_a_folder_of_openais(check):
