@@ -6,7 +6,7 @@ The folders themselves, their file formats and downloads, are behind checkpoints
 
 import re
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Callable
 
 import numpy as np
@@ -39,7 +39,8 @@ class Backend:
     dtype) returns a function that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast;
     synchronize waits until all work is done; share(function, n, n_rows) calls function(a, b) for
     ranges that make up 0 to n, on threads if n_rows are worth it; exact means that every position
-    has to be computed in a way that does not depend on how many are computed together.
+    has to be computed in a way that does not depend on how many are computed together; other_plans
+    are tried as well for a small model.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Backend:
     synchronize: Callable
     share: Callable = alone
     exact: bool = False
+    other_plans: tuple = ()
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
@@ -75,10 +77,14 @@ def numpy_backend(kernels, exact, dtype):
     except ValueError as error:
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
+    others = ()
+    if kernel is None and not exact:
+        fixed = [autotune.kernel_named(name) for name in ("plain", "64x1")]
+        others = tuple(partial(autotune.plan, kernel=one) for one in fixed)
     one_thread = kernel and kernel.threads[-1] == 1
     threads = alone if one_thread else share
     # NumPy is done when a call returns: there is nothing to wait for
-    return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact)
+    return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact, others)
 
 
 def cupy_backend(exact, dtype):
@@ -141,13 +147,24 @@ def require_bytes(needed, backend, what, advice):
 
 
 def build_model(config, read, backend, dtype):
-    """A Model from `read(name) -> array of dtype`, which is called once for each name in
-    config.shapes().
+    """A Model from `read(name) -> array of dtype`, for each name in config.shapes().
+
+    A small model is built by every plan of the backend, and the fastest is kept.
     """
+    plans = [backend.plan]
+    if backend.other_plans and autotune.is_small(config):
+        plans += backend.other_plans
+        read = cache(read)
     try:
-        lay_out = backend.plan(config, dtype)
+        lay_outs = [plan(config, dtype) for plan in plans]
     except MemoryError as error:
         raise InputError(f"{error}; choose a smaller model or --backend numpy") from None
+    models = [assemble(config, read, backend, lay_out) for lay_out in lay_outs]
+    return autotune.fastest(models) if len(models) > 1 else models[0]
+
+
+def assemble(config, read, backend, lay_out):
+    """A Model whose matrices are held as lay_out says."""
     # "h.0.attn.c_attn.weight" becomes tree["h"]["0"]["attn"]["c_attn"]["weight"]
     tree = {}
     for name, shape in config.shapes().items():

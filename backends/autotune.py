@@ -26,6 +26,7 @@ WIDTHS = (64, 128)  # of the tiles to try
 ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
 ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
+PASSES = 5  # in a turn, of a whole model
 GAP = 30e-6  # seconds between two products, in which a pass does something else
 TILED = 3e-6  # seconds a tiled product takes longer in a pass than here, where its code is warm
 # a weight of so many numbers is shared unless one thread is so many times faster: if another
@@ -34,6 +35,7 @@ LARGE, SHARED = 4 * AHEAD, 1.1
 # memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
 # there that the order of the candidates was another one
 COLD_BYTES = 264 << 20
+SMALL = 2_000_000  # weights; in the passes of so small a model, what is between products counts
 SHARES = 11  # of that memory; a trial reads one of them, or one weight if that is larger
 
 
@@ -261,3 +263,27 @@ def plan(config, dtype, kernel=None, exact=False):
         return Tiles.cut(w, one, np.empty if transposed else empty)
 
     return lay_out
+
+
+def is_small(config):
+    """Whether whole passes of a model of this shape are quickly timed, and worth it."""
+    return sum(map(math.prod, config.shapes().values())) <= SMALL
+
+
+def fastest(models):
+    """Of several builds of a small model, the one with the fastest passes: over one row, as a draft
+    reads, and over a few, as a target does.
+
+    Its products take microseconds, and the fastest alone may not be so between all else.
+    """
+    times = defaultdict(lambda: math.inf)
+    turns = itertools.product(range(ROUNDS), enumerate(models), (*ONE, *FEW))
+    for _, (i, model), n_rows in turns:
+        ids = [0] * min(n_rows, model.config.n_ctx)
+        cache = model.new_cache(len(ids))
+        for _ in range(PASSES):
+            begin = time.perf_counter()
+            model.read(ids, cache, n_last=len(ids))
+            times[i, n_rows] = min(times[i, n_rows], time.perf_counter() - begin)
+    costs = relative(times)
+    return models[min(costs, key=costs.get)]

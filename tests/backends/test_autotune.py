@@ -200,3 +200,53 @@ def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, shape, transpos
 def test_kernels_that_make_no_sense(kernels):
     with pytest.raises(InputError, match="expected auto, plain, or WIDTHxTHREADS"):
         utils.get_backend("numpy", kernels)
+
+
+# ---------------------------------------------------------------- whole passes
+
+
+class Timed:
+    """A model whose passes take seconds(n_rows) by a clock of their own."""
+
+    config = Config(300, 4, 128, 4, 2)
+
+    def __init__(self, clock, seconds):
+        self.clock, self.seconds = clock, seconds
+
+    def new_cache(self, n_positions):
+        return n_positions
+
+    def read(self, ids, cache, n_last):
+        assert len(ids) == cache == n_last <= self.config.n_ctx
+        self.clock.append(self.clock[-1] + self.seconds(n_last))
+
+
+@pytest.mark.parametrize("few, best", [(1.5, 0), (3, 1)])
+def test_one_row_of_a_small_model_counts_as_much_as_a_few(monkeypatch, few, best):
+    """The second model is slower by half at one row; the first at several, by little or by much."""
+    clock = [0.0]
+    monkeypatch.setattr(autotune.time, "perf_counter", lambda: clock[-1])
+    monkeypatch.setattr(autotune, "FEW", (2,))
+    first = Timed(clock, lambda n_rows: few if n_rows > 1 else 2)
+    second = Timed(clock, lambda n_rows: 1.5 if n_rows > 1 else 3)
+    assert autotune.fastest([first, second]) is (first, second)[best]
+
+
+def test_a_small_model_is_built_by_every_plan_and_its_fastest_build_is_kept(monkeypatch):
+    """Each tensor is read once all the same."""
+    builds, names = [], []
+    monkeypatch.setattr(autotune, "fastest", lambda models: builds.extend(models) or models[-1])
+
+    def read(name):
+        names.append(name)
+        return np.ones(config.shapes()[name], np.float32)
+
+    config = Config(300, 32, 128, 4, 2)
+    model = utils.build_model(config, read, utils.get_backend(), np.float32)
+    assert len(builds) == 3 and model is builds[-1] and len(names) == len(set(names))
+    assert utils.kernels_of(builds[1])["128x384"] == "plain"
+    for kernels, exact in (("plain", False), ("auto", True)):
+        utils.build_model(config, read, utils.get_backend("numpy", kernels, exact), np.float32)
+    monkeypatch.setattr(autotune, "SMALL", 1000)
+    utils.build_model(config, read, utils.get_backend(), np.float32)
+    assert len(builds) == 3
