@@ -23,7 +23,7 @@ settings.num_assistant_tokens = 4
 
 tokenizer = pipeline.get_tokenizer()
 found = pipeline.generate(tokenizer.encode(prompt), settings)
-tokens, accepted = list(found.tokens[0]), found.extended_perf_metrics.get_num_accepted_tokens()
-# every pass adds the accepted drafts and one token more
-answer = {"content": tokenizer.decode(tokens), "tokens": tokens, "passes": len(tokens) - accepted}
-print(json.dumps(answer))
+tokens, metrics = list(found.tokens[0]), found.extended_perf_metrics
+# how many tokens each pass of the target wrote; the first is the prefill
+written = list(metrics.main_model_metrics.raw_metrics.m_batch_sizes)
+print(json.dumps({"content": tokenizer.decode(tokens), "tokens": tokens, "written": written}))

@@ -20,7 +20,7 @@ settings.num_assistant_tokens = 4
 settings.num_assistant_tokens_schedule = "constant"  # or it changes from round to round
 settings.assistant_confidence_threshold = 0  # or it stops early
 
-# transformers does not say how many passes the target made, so count them
+# transformers does not say how often the target ran, so count
 passes = []
 model.register_forward_hook(lambda *_: passes.append(1))
 

