@@ -56,7 +56,7 @@ def check_model(folder):
 def export_gguf(folder, out):
     from experiments.engines.gguf_file import write_gguf
 
-    check_output("out", out, (".gguf",), new=True)
+    check_output("out", out, (".gguf",))
     with whole(out) as temporary:
         write_gguf(folder, temporary)
 
@@ -64,7 +64,7 @@ def export_gguf(folder, out):
 def export_openvino(folder, out):
     from experiments.engines.openvino_folder import write_openvino
 
-    check_output("out", out, ("",), new=True)
+    check_output("out", out, ("",))
     # the exporter knows Hugging Face's names alone
     for name in ("config.json", "vocab.json", "merges.txt"):
         first_of(folder, name)

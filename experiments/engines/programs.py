@@ -252,7 +252,7 @@ class LlamaServer:
 
         self.llama, self.K = xllamacpp, K
         # a wheel is compiled for many machines: say which instructions it uses on this one
-        system = xllamacpp.get_system_info().replace(" = 1", "").strip(" |")
+        system = xllamacpp.get_system_info().replace(" = 1", "").strip("CPU :|")
         self.version = f"{versions('xllamacpp')} ({system})"
         with tempfile.TemporaryDirectory() as folder:
             target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"

@@ -76,7 +76,7 @@ def measure_rows(peers, n_rows, repeats):
     }
 
 
-LINE = "{:<34}{:>9}{:>16}{:>13}{:>14}{:>9}{:>12}{:>10}{:>11}{:>7}"
+LINE = "{:<39}{:>9}{:>16}{:>13}{:>14}{:>9}{:>12}{:>10}{:>11}{:>7}"
 
 
 def spread(numbers, digits):
@@ -182,7 +182,7 @@ def compare(
     print(f"{target_model_size}, {weights} weights, float32, {N_THREADS} threads, ", end="")
     print(f"{len(texts)} prompts, {n_tokens} tokens each, {turns} turns, prefill included")
     show(results, rows, n_tokens, K + 1)
-    print("versions:", "; ".join(f"{peer.name}: {peer.version}" for peer in peers))
+    print("versions:", "; ".join(peer.version for peer in peers))
     for line in missing:
         print(line)
 

@@ -43,3 +43,43 @@ def test_a_library_that_is_not_installed_is_named(export, tmp_path, monkeypatch,
     message = f"error: {library} is not installed: pip install -r requirements-engines.txt\n"
     assert (done.code, done.out, done.err) == (2, "", message)
     assert [path.name for path in tmp_path.iterdir()] == ["17M"]
+
+
+@pytest.fixture
+def writers(monkeypatch):
+    """Stand-ins for what needs a library: what they write, and a switch that makes them fail."""
+    fails = []
+
+    def write_gguf(folder, path):
+        path.write_text("half")
+        if fails:
+            raise OSError("disk full")
+        path.write_text("whole")
+
+    def write_openvino(folder, path):
+        write_gguf(folder, path / "model.xml")
+
+    for name, write in (("gguf_file", write_gguf), ("openvino_folder", write_openvino)):
+        module = SimpleNamespace(**{write.__name__: write})
+        monkeypatch.setitem(sys.modules, f"experiments.engines.{name}", module)
+    return fails
+
+
+@pytest.mark.parametrize("format, written", [("gguf", "a.gguf"), ("openvino", "a/model.xml")])
+def test_what_is_written_is_whole_and_overwrites_nothing(
+    export, writers, tmp_path, format, written
+):
+    out = tmp_path / written.partition("/")[0]
+    words = ("17M", "--format", format, "--out", out)
+    writers.append("now")
+    assert export(*words).code == 1 and [path.name for path in tmp_path.iterdir()] == ["17M"]
+    writers.clear()
+    done = export(*words)
+    assert (done.code, done.out, done.err) == (0, f"17M: {out}\n", "")
+    assert (tmp_path / written).read_text() == "whole"
+    assert_refused(export(*words), "is there already")
+    assert_refused(export(*words[:-1], tmp_path / "nowhere" / out.name), "cannot be written")
+
+
+def test_a_file_of_gguf_is_named_so(export, writers, tmp_path):
+    assert_refused(export("17M", "--out", tmp_path / "a.bin"), "ends in .gguf")
