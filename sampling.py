@@ -244,7 +244,7 @@ class NGramDrafter:
     followed? Costs next to nothing, and pays where a text repeats itself: code, summaries, loops.
     """
 
-    def __init__(self, n_vocab, max_n=3):
+    def __init__(self, n_vocab, max_n=16):
         self.n_vocab, self.max_n = n_vocab, max_n
 
     def prefill(self, ids):
@@ -253,18 +253,15 @@ class NGramDrafter:
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
         """Up to k tokens, and one-hot q; none where nothing matches.
 
-        The longest n-gram with a match decides. Of its matches take the latest that k tokens
-        follow, else the earliest.
+        The longest n-gram with a match decides, and of its matches the latest. Where fewer than k
+        tokens follow it, the text may be a loop: they are drafted over again.
         """
         draft = []
         text = as_string(ids) if k else ""
         for n in range(min(self.max_n, len(text) - 1), 0, -1):
-            last = text[-n:]
-            start = text.rfind(last, 0, max(0, len(text) - k))
-            if start < 0:
-                start = text.find(last, 0, len(text) - 1)
+            start = text.rfind(text[-n:], 0, len(text) - 1)
             if start >= 0:
-                draft = ids[start + n : start + n + k]
+                draft = (ids[start + n :] * k)[:k]
                 break
         return draft, one_hot(draft, self.n_vocab)
 

@@ -393,15 +393,19 @@ def test_sources_of_a_round():
     [
         ([1, 2, 3, 4, 1, 2, 3], 2, [4, 1]),  # the longest match
         ([1, 2, 9, 1, 2, 8, 1, 2], 2, [8, 1]),  # the latest of two
-        ([5, 5, 5, 5, 5], 3, [5, 5]),  # no occurrence has three followers; the earliest has most
+        ([5, 5, 5, 5, 5], 3, [5, 5, 5]),  # a loop of one token
         ([7, 8, 9, 5, 9], 1, [5]),  # a match of one token
         ([9, 5, 9], 2, [5, 9]),  # at the very beginning of the text
         ([1, 2, 3, 9, 1, 2, 3], 1, [9]),  # three tokens there
         ([1, 9, 5, 9, 9, 7, 5, 9], 2, [9, 7]),  # two tokens before one
         ([6, 6], 1, [6]),
-        ([6, 6], 3, [6]),  # the match ends just before the last token
-        ([1, 7, 2, 1, 8, 3, 1], 3, [8, 3, 1]),  # the latest of two has just enough followers
-        ([1, 2, 3, 4, 5, 0, 9, 2, 3, 4], 2, [5, 0]),  # no more than three have to agree
+        (
+            [1, 2, 3, 1, 2],
+            5,
+            [3, 1, 2, 3, 1],
+        ),  # a loop of three, which the text has just begun again
+        ([1, 7, 2, 9, 1, 8, 1], 3, [8, 1, 8]),  # the latest of two, though fewer than three follow
+        ([1, 2, 3, 4, 5, 0, 9, 2, 3, 4], 2, [5, 0]),  # three agree, a fourth does not
         ([1, 2, 3], 4, []),
         ([4], 4, []),
         ([1, 2, 1], 0, []),
@@ -444,6 +448,15 @@ def test_neural_drafts_are_drawn_from_their_q():
 def test_the_longest_ngram_that_is_looked_up(max_n, expected):
     ids = [1, 2, 3, 9, 5, 2, 3, 8, 5, 3, 7, 1, 2, 3]
     assert NGramDrafter(10, max_n).propose(ids, 1)[0] == expected
+
+
+def test_up_to_sixteen_tokens_are_looked_up():
+    """The sixteenth token from the end decides between two places, the seventeenth does not."""
+    last = [*range(1, 17)]
+    ids = [*last, 20, 18, *last[1:], 21, *last]
+    assert NGramDrafter(30).propose(ids, 1)[0] == [20]
+    ids = [17, *last, 20, 18, *last, 21, 17, *last]
+    assert NGramDrafter(30).propose(ids, 1)[0] == [21]
 
 
 def test_ngrams_of_ids_that_are_no_characters():
