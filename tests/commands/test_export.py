@@ -8,6 +8,7 @@ from command_line import assert_refused
 from toys import write_checkpoint
 
 import main
+from utils import InputError
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def writers(monkeypatch):
     def write_gguf(folder, path):
         path.write_text("half")
         if fails:
-            raise OSError("disk full")
+            raise InputError("expected more memory")
         path.write_text("whole")
 
     def write_openvino(folder, path):
@@ -72,7 +73,7 @@ def test_what_is_written_is_whole_and_overwrites_nothing(
     out = tmp_path / written.partition("/")[0]
     words = ("17M", "--format", format, "--out", out)
     writers.append("now")
-    assert export(*words).code == 1 and [path.name for path in tmp_path.iterdir()] == ["17M"]
+    assert export(*words).code == 2 and [path.name for path in tmp_path.iterdir()] == ["17M"]
     writers.clear()
     done = export(*words)
     assert (done.code, done.out, done.err) == (0, f"17M: {out}\n", "")
