@@ -55,7 +55,9 @@ def test_links_lead_somewhere(page):
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
         assert file.exists(), f"{page.name}: {target}"
-        if anchor:
+        if anchor and file.suffix == ".html":
+            assert f'id="{anchor}"' in file.read_text(encoding="utf-8"), target
+        elif anchor:
             headings = re.findall(r"(?m)^#+ (.+)$", file.read_text(encoding="utf-8"))
             assert anchor in [
                 re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
