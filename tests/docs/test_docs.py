@@ -124,7 +124,7 @@ def test_the_example():
         "0.1 + 0.6 = 0.7",
         "(0.16, 0.32, 0.52)",
         f"= {M:.0f}",
-        f"accepts {1 / M:.3f} of its draws",
+        f"accepts {1 / M:.3f} of its samples",
     )
 
 
@@ -173,7 +173,7 @@ def test_the_speedups():
     )
     says(
         "- v = 1.15 gives 2.17",
-        "- v = 2.5, five rows that cost two and a half times one, gives 1.16",
+        "- v = 2.5, five tokens that cost two and a half times one, gives 1.16",
     )
     assert tokens_per_round(0.8, 4) == pytest.approx(3.36, abs=0.005) and tokens_per_round(
         0.8, 10**3
