@@ -233,26 +233,31 @@ def kernel_named(name):
     return Kernel(width, (n_threads,) * 3)
 
 
-def plan(config, dtype, kernel=None, exact=False):
-    """How a model of this shape should hold its weights: a function w -> what `x @ w` is to be
-    computed with.
+def matrices_of(config):
+    """The shapes of a model's weights in its blocks, one for each weight."""
+    shapes = config.shapes()
+    return [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
+
+
+def choose(config, dtype, kernel=None, exact=False):
+    """{weight: Kernel} for a model of this shape; a weight is (its shape, whether it is a
+    transposed array).
 
     Without a kernel, times the candidates for each shape of weight, in a fraction of a second.
-    exact: the result for a row is the same, bit by bit, however many rows are computed together:
-    one at a time.
     """
     shapes = config.shapes()
-    matrices = [
-        shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")
-    ]
     head = shapes["wte.weight"][::-1]
-    weights = [*dict.fromkeys((shape, False) for shape in matrices), (head, True)]
+    weights = [*dict.fromkeys((shape, False) for shape in matrices_of(config)), (head, True)]
     if kernel:
-        chosen = dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
-    else:  # before any weight is read: model and scratch are not to lie in memory together
-        chosen = chosen_kernels(weights, Scratch(shapes, weights, dtype), exact)
+        return dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
+    return chosen_kernels(weights, Scratch(shapes, weights, dtype), exact)
 
-    empty = one_memory(sum(map(math.prod, matrices)), dtype)
+
+def layout(config, dtype, chosen, exact=False):
+    """How a model of this shape should hold its weights, with the kernels that `choose` returned: a
+    function w -> what `x @ w` is to be computed with.
+    """
+    empty = one_memory(sum(map(math.prod, matrices_of(config))), dtype)
 
     def lay_out(w):
         transposed = not w.flags.c_contiguous
@@ -263,6 +268,16 @@ def plan(config, dtype, kernel=None, exact=False):
         return Tiles.cut(w, one, np.empty if transposed else empty)
 
     return lay_out
+
+
+def plan(config, dtype, kernel=None, exact=False):
+    """The layout of a model of this shape, by trial if no kernel is given.
+
+    exact: the result for a row is the same, bit by bit, however many rows are computed together:
+    one at a time.
+    """
+    # the trials come first: model and scratch are not to lie in memory together
+    return layout(config, dtype, choose(config, dtype, kernel, exact), exact)
 
 
 def is_small(config):
