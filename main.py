@@ -59,6 +59,7 @@ def generate(
     download=False,
     batch_size=8,
     out="",
+    cluster="",
     verbose=False,
     json=False,
 ):
@@ -87,6 +88,8 @@ def generate(
 
     Machine:
         batch_size: of several prompts, how many are decoded together
+        cluster: let workers of Dask continue several prompts: local:4 starts four here,
+            tcp://HOST:8786 is a scheduler
 
     Examples:
         python main.py --prompt "Once upon a time" --K 4 --trace
@@ -110,7 +113,7 @@ def generate(
         title,
     )
 
-    check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json)
+    check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster)
     texts = choose_texts(prompt, prompts)
 
     # load the pair of models
@@ -118,7 +121,12 @@ def generate(
         decode = committing(settings.mistake, decode)
     if settings.paths > 1:
         decode = along_paths(settings.paths, decode)
-    session = Session(settings, load_models(settings, download), decode)
+    if cluster:
+        from experiments.cluster.texts import ClusterSession
+
+        session = ClusterSession(settings, cluster, download)
+    else:
+        session = Session(settings, load_models(settings, download), decode)
     if verbose:
         print(*session.kernels(), sep="\n", file=sys.stderr)
     if prompt_ids:

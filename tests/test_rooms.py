@@ -22,6 +22,7 @@ FLOORS = [
         "experiments.candidates",
         "experiments.engines",
     ],
+    ["experiments.cluster"],
     ["experiments.playing"],
     ["experiments.commands", "experiments.training", "exercises", "docs"],
     ["main"],

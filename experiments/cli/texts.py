@@ -38,7 +38,7 @@ def choose_texts(prompt, prompts):
     return [read_prompt(text) for text in prompt]
 
 
-def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json):
+def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster=""):
     """Raises InputError for flags of generate that cannot go together, before its work begins."""
     sources = [("prompts", prompts), ("prompt_ids", prompt_ids)]
     given = [f"--{name} {value!r}" for name, value in sources if value]
@@ -49,7 +49,12 @@ def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json):
     check_batch_size(batch_size)
     if settings.trace and json:
         raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
-    if prompts or out or len(prompt) > 1:
+    several = prompts or out or len(prompt) > 1
+    if cluster and not several:
+        raise InputError(
+            f"--cluster {cluster}: expected several prompts; give a file with --prompts"
+        )
+    if several:
         alone = [name for name in ALONE if getattr(settings, name)]
         if settings.paths > 1:
             alone.append("paths")

@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import json as json_format
 import sys
+from functools import partial
 
 from tqdm import tqdm
 
@@ -21,19 +22,20 @@ from experiments.cli.validators import (
     parse_list,
     parse_probability,
 )
+from experiments.cluster.models import Wanted
+from experiments.cluster.place import place
 from experiments.data.files import check_output
-from experiments.data.lines import Lines
+from experiments.data.lines import Failed, Lines
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
 from experiments.data.results import check_results_output, write_results
 from experiments.decoding.settings import AUTO, VERIFICATIONS
-from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
+from experiments.drafting.pairs import CHECKPOINT, RANDOM
 from experiments.measuring import runner
 from experiments.measuring.referee import row_of
 from experiments.measuring.runner import PLAIN, Contender, Task
 from experiments.showing.tables import label, markdown
-from gpt2 import Model
-from utils import MODELS_DIR, InputError, get_backend, kernels_of
+from utils import MODELS_DIR, InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +96,17 @@ class BenchmarkSettings:
         every = itertools.product(self.drafts(), self.Ks(), self.rules())
         return [PLAIN, *(Contender(*one) for one in every)]
 
+    def wanted(self, target):
+        """The models that one target's figures are measured with."""
+        return Wanted(
+            target,
+            tuple(self.drafts()),
+            self.models_dir,
+            self.weights,
+            self.backend,
+            self.kernels,
+        )
+
     def labels(self):
         """What each row says of how real it is."""
         return {"weights": self.weights, "synthetic_acceptance": self.acceptance()}
@@ -136,30 +149,45 @@ class Stored:
             self.lines.add([*key, ids, [dataclasses.asdict(run) for run in runs]])
 
 
-def measure_target(settings, pairs, size, prompts, stored, bar):
-    """Measure what is not stored yet of one target."""
+def measured(settings, pairs, items, tick=None):
+    """The Runs of all contenders on each prompt; an item is a temperature, the number of a prompt
+    and its ids.
+    """
     contenders, filters = settings.contenders(), settings.filters()
-    keys = [(size, t, i) for t in filters for i in range(len(prompts))]
-    todo = [key for key in keys if not stored.has(key, prompts[key[2]])]
-    runs_of_a_prompt = len(contenders) * (settings.repeats + 1)
-    bar.total += len(todo) * runs_of_a_prompt
-    bar.refresh()
-    if todo:
-        filter = filters[todo[0][1]]
-        runner.warm_up(pairs.target, pairs.drafts, contenders, prompts[0], filter)
-    for key in todo:
-        _, t, i = key
+    for n_before, (t, i, ids) in enumerate(items):
         task = Task(
-            prompts[i],
+            ids,
             settings.n_tokens_to_generate,
             filters[t],
             settings.acceptance(),
         )
+        if n_before == 0:
+            runner.warm_up(pairs.target, pairs.drafts, contenders, ids, task.filter)
         seed = [settings.seed, i]
-        runs = runner.measure(
-            pairs.target, pairs.drafts, contenders, task, seed, settings.repeats, tick=bar.update
+        yield runner.measure(
+            pairs.target, pairs.drafts, contenders, task, seed, settings.repeats, tick
         )
-        stored.add(key, prompts[i], runs)
+
+
+def name_of(item):
+    return f"prompt {item[1] + 1} at temperature {item[0]:g}"
+
+
+def measure_target(settings, where, size, prompts, stored, bar):
+    """Measure what is not stored yet of one target."""
+    keys = [(size, t, i) for t in settings.filters() for i in range(len(prompts))]
+    todo = [key for key in keys if not stored.has(key, prompts[key[2]])]
+    runs_of_a_prompt = len(settings.contenders()) * (settings.repeats + 1)
+    bar.total += len(todo) * runs_of_a_prompt
+    bar.refresh()
+    n_done = bar.n
+    items = [(t, i, prompts[i]) for _, t, i in todo]
+    results = where.run(partial(measured, settings), items, name=name_of, tick=bar.update)
+    for runs, key in zip(results, todo):
+        n_done += runs_of_a_prompt
+        bar.update(n_done - bar.n)  # what a worker has done, it has not told the bar
+        if not isinstance(runs, Failed):
+            stored.add(key, prompts[key[2]], runs)
 
 
 def rows_of(settings, size, n_prompts, n_skipped, stored):
@@ -177,30 +205,27 @@ def rows_of(settings, size, n_prompts, n_skipped, stored):
     return rows
 
 
-def run_all(settings, stored):
+def run_all(settings, stored, cluster=""):
     """Measure what is not stored, and return the results."""
-    arrays = get_backend(settings.backend, settings.kernels)
-    where = machine() | {"prompts_measured_before_resuming": stored.n_before}
+    about = machine() | {"prompts_measured_before_resuming": stored.n_before}
     rows = []
     with tqdm(total=0, unit=" runs", leave=False, disable=None) as bar:
         for size in settings.targets():
-            pairs = load_pairs(
-                size, settings.drafts(), settings.models_dir, settings.weights, arrays
-            )
-            models = {size: pairs.target} | pairs.drafts
-            for name, model in models.items():
-                if isinstance(model, Model):
-                    where["kernels"] |= {name: kernels_of(model)}
-            longest = pairs.target.config.n_ctx - settings.n_tokens_to_generate
-            prompts, n_skipped = choose_prompts(
-                settings.prompts, settings.n_prompts, pairs.encoder, longest
-            )
-            measure_target(settings, pairs, size, prompts, stored, bar)
+            with place(cluster, settings.wanted(size)) as where:
+                about["kernels"] |= where.kernels
+                if where.machines:
+                    about["workers"] = where.machines
+                pairs = where.pairs
+                longest = pairs.target.config.n_ctx - settings.n_tokens_to_generate
+                prompts, n_skipped = choose_prompts(
+                    settings.prompts, settings.n_prompts, pairs.encoder, longest
+                )
+                measure_target(settings, where, size, prompts, stored, bar)
             rows += rows_of(settings, size, len(prompts), n_skipped, stored)
-    return {"machine": where, "settings": dataclasses.asdict(settings), "rows": rows}
+    return {"machine": about, "settings": dataclasses.asdict(settings), "rows": rows}
 
 
-def run_and_store(settings, out, resume):
+def run_and_store(settings, out, resume, cluster):
     """The results, from and to the files that `out` names."""
     with Lines(out, header=dataclasses.asdict(settings)) as lines:
         if lines.done and not resume:
@@ -210,9 +235,9 @@ def run_and_store(settings, out, resume):
             )
         stored = Stored(settings, lines)
         try:
-            result = run_all(settings, stored)
-        except KeyboardInterrupt:
-            if stored.runs:
+            result = run_all(settings, stored, cluster)
+        except (KeyboardInterrupt, InputError):
+            if len(stored.runs) > stored.n_before:
                 kept = f"kept {len(stored.runs)} measured prompts in {lines.partial}"
                 print(f"{kept}; --resume goes on", file=sys.stderr)
             raise
@@ -240,6 +265,7 @@ def benchmark(
     kernels="auto",
     weights="checkpoint",
     synthetic_acceptance="",
+    cluster="",
     out="",
     plot="",
     resume=False,
@@ -274,6 +300,8 @@ def benchmark(
         weights: checkpoint, or random (sizes 124M to 1558M need no files; the texts mean nothing)
         synthetic_acceptance: accept drafts by coin with this probability; passes are run, texts
             mean nothing
+        cluster: let the workers of a Dask cluster measure, one prompt at a time: local:4 starts
+            four here, tcp://HOST:8786 is a scheduler
         out: write results to this .json file, and beside it as .csv and .md
         plot: draw results into this .png, .svg or .pdf file (needs matplotlib)
         resume: go on with a run to the same --out that was interrupted
@@ -311,7 +339,10 @@ def benchmark(
                 "--plot with --K auto: expected some numbers, as the picture has one point for each"
             )
         plots.check()
-    result = run_and_store(settings, out, resume) if out else run_all(settings, Stored(settings))
+    if out:
+        result = run_and_store(settings, out, resume, cluster)
+    else:
+        result = run_all(settings, Stored(settings), cluster)
     if plot:
         plots.draw(result, plot, label(result["settings"]))
     if json:

@@ -3,15 +3,20 @@ on. The format is in experiments/data/recordings.py.
 """
 
 import dataclasses
+from functools import partial
 
 from tqdm import tqdm
 
 from experiments.cli.validators import check_numbers, parse_filters
+from experiments.cluster.models import Wanted
+from experiments.cluster.place import place
 from experiments.data.files import check_output
 from experiments.data.prompts import choose_prompts
 from experiments.data.recordings import open_log
 from experiments.measuring.replay import record_text
-from utils import MODELS_DIR, InputError, get_backend, load_pair
+from utils import MODELS_DIR, InputError
+
+GROUP = 4  # texts, that a worker of a cluster is given at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +57,7 @@ def record(
     top=50,
     backend="numpy",
     kernels="auto",
+    cluster="",
     out="",
 ):
     """Write down what a target says after each prompt, for replay to try drafts on (format:
@@ -74,6 +80,8 @@ def record(
         top: how many of the likeliest tokens to keep
         backend: numpy or cupy
         kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
+        cluster: let the workers of a Dask cluster write: local:4 starts four here, tcp://HOST:8786
+            is a scheduler
         out: the log, .jsonl or .jsonl.gz
     """
     settings = RecordSettings(
@@ -89,11 +97,12 @@ def record(
         backend=backend,
         kernels=kernels,
     )
-    filter = settings.filter()
+    settings.filter()  # refuse now what cannot be used
     check_output("out", out, (".jsonl", ".jsonl.gz"))
-    arrays = get_backend(backend, kernels)
-    target, _, encoder = load_pair(target_model_size, None, models_dir, arrays)
-    longest = target.config.n_ctx - n_tokens_to_generate
+    wanted = Wanted(target_model_size, (), models_dir, backend=backend, kernels=kernels)
+    where = place(cluster, wanted)
+    encoder = where.pairs.encoder
+    longest = where.pairs.target.config.n_ctx - n_tokens_to_generate
     texts, n_skipped = choose_prompts(prompts, n_prompts, encoder, longest)
     header = {
         "tokenizer": encoder.fingerprint,
@@ -102,12 +111,13 @@ def record(
         "settings": dataclasses.asdict(settings),
     }
     with open_log(out, header) as lines:
-        n_done = texts_done(lines, texts)
-        bar = tqdm(texts, desc="recording", unit=" texts", leave=False, disable=None)
-        for i, ids in enumerate(bar):
-            if i >= n_done:
-                text = record_text(target, ids, n_tokens_to_generate, filter, [seed, i, 0], top)
-                lines.add(text)
+        todo = texts_todo(lines, texts)
+        items = [(i, texts[i]) for i in todo]
+        bar = tqdm(todo, desc="recording", unit=" texts", leave=False, disable=None)
+        with where:
+            results = where.run(partial(recorded, settings), items, GROUP, name_of)
+            for text, i in zip(results, bar):
+                lines.put(i, text, prompt=texts[i])
         if end_of(texts) not in lines.done:
             lines.add(end_of(texts))
         lines.close()
@@ -115,15 +125,27 @@ def record(
     print(f"{len(texts)} texts of {n_tokens_to_generate} tokens in {out} {skipped}")
 
 
+def recorded(settings, pairs, items):
+    """What the log keeps of each text; an item is the number of a prompt and its ids."""
+    filter, top = settings.filter(), settings.top
+    for i, ids in items:
+        seed = [settings.seed, i, 0]
+        yield record_text(pairs.target, ids, settings.n_tokens_to_generate, filter, seed, top)
+
+
+def name_of(item):
+    return f"prompt {item[0] + 1}"
+
+
 def end_of(texts):
     """The last line of a log."""
     return {"end": len(texts)}
 
 
-def texts_done(lines, texts):
-    """How many of the texts an interrupted recording left. Raises InputError for one of others."""
+def texts_todo(lines, texts):
+    """Which texts an interrupted recording has not. Raises InputError for one of others."""
     done = [line for line in lines.done if line != end_of(texts)]
     prompts = [line.get("prompt") if isinstance(line, dict) else None for line in done]
     if prompts != texts[: len(done)]:
         raise InputError(f"{lines.partial}: is of other prompts; delete it, or give the same")
-    return len(done)
+    return [i for i in lines.todo(len(texts)) if i < len(texts)]

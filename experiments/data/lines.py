@@ -3,12 +3,15 @@
 Lines are appended to FILE.partial, which becomes FILE when all are there. While a run writes the
 partial file it holds a lock on it: one file, one writer. The lock ends with its process, also when
 that is killed.
+
+A line with "failed" keeps the place of one that could not be had. The next run tries that again.
 """
 
 import gzip
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.data.files import whole
@@ -37,6 +40,17 @@ def lock(file):
         file.seek(0)
 
 
+@dataclass(frozen=True)
+class Failed:
+    """In place of a result that could not be had."""
+
+    reason: str
+
+
+def encoded(value):
+    return json.dumps(value).encode() + b"\n"
+
+
 class Lines:
     """The lines of FILE, of which `done` were there already: whole lines of an interrupted run.
 
@@ -53,7 +67,7 @@ class Lines:
         self.file = self.open()
         try:
             self.done, self.end = self.read(expected)
-            self.is_empty = not self.done
+            self.is_empty, self.is_refilled = not self.done, False
         except BaseException:
             self.file.close()
             raise
@@ -100,6 +114,32 @@ class Lines:
             )
         return found, end
 
+    def todo(self, n):
+        """The places, of n lines, of those that failed and those that are not there yet."""
+        failed = [i for i, line in enumerate(self.done) if "failed" in line]
+        return failed + [*range(len(self.done), n)]
+
+    def put(self, place, value, **name):
+        """Write the line of a place that is `todo`, or its name and why it Failed."""
+        if isinstance(value, Failed):
+            value = name | {"failed": value.reason}
+        if place < len(self.done):
+            self.done[place] = value
+            self.is_refilled = True
+        else:
+            self.add(value)
+
+    def rewrite(self):
+        """Write the lines of `done` again, some of which had failed before."""
+        self.file.seek(0)
+        lines = self.file.read().splitlines(keepends=True)
+        first = 0 if self.header is None else 1
+        lines[first : first + len(self.done)] = map(encoded, self.done)
+        self.file.truncate(0)
+        self.file.write(b"".join(lines))
+        self.file.flush()
+        self.is_refilled = False
+
     def add(self, value):
         """Append a line."""
         if self.end is not None:
@@ -112,11 +152,13 @@ class Lines:
         self.is_empty = False
 
     def write(self, value):
-        self.file.write(json.dumps(value).encode() + b"\n")
+        self.file.write(encoded(value))
         self.file.flush()
 
     def close(self):
         """Let FILE appear, compressed if its name ends in .gz. Raises InputError if it is there."""
+        if self.is_refilled:
+            self.rewrite()
         if os.path.lexists(self.path):
             raise InputError(
                 f"{self.path}: appeared while this run wrote {self.partial}, which is complete; "
@@ -146,4 +188,6 @@ class Lines:
     def __exit__(self, *error):
         if self.is_empty and not self.file.closed:
             self.discard()  # nothing to go on with
+        elif self.is_refilled:
+            self.rewrite()
         self.file.close()

@@ -20,6 +20,12 @@ def processor():
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def label():
+    """The machine in a few words, by which its figures are told from another's."""
+    threads = f"{N_THREADS} thread{'s' if N_THREADS > 1 else ''}"
+    return f"{platform.node()} ({processor()}, {threads})"
+
+
 def machine():
     """What the figures depend on beside the settings."""
     return {

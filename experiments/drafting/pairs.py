@@ -116,6 +116,11 @@ def random_pairs(target_size, draft_sizes, models_dir, arrays):
         drafts[size] = NGRAM
         if size != NGRAM:
             drafts[size] = utils.random_model(configs[size], arrays, seed=seed)
-    embedded = Path(utils.__file__).resolve().parent / "models" / "17M"
-    encoder = AnyTokens(utils.load_encoder(embedded), n_vocab)
-    return Pairs(utils.random_model(configs[target_size], arrays), drafts, encoder)
+    target = utils.random_model(configs[target_size], arrays)
+    return Pairs(target, drafts, embedded_encoder(n_vocab))
+
+
+def embedded_encoder(n_vocab):
+    """The tokenizer of the embedded models, for a model with random weights."""
+    folder = Path(utils.__file__).resolve().parent / "models" / "17M"
+    return AnyTokens(utils.load_encoder(folder), n_vocab)

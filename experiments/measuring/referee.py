@@ -8,6 +8,7 @@ which are easy to draft, the row says so.
 """
 
 import statistics
+from collections import Counter
 
 from experiments.decoding.adaptive_k import MAX_K
 from experiments.decoding.decoders import NGRAM
@@ -71,9 +72,30 @@ def doubt(fast, low_high):
     return None
 
 
-def flags_of(fast, share):
-    """What a reader has to know of the texts."""
+def machines_of(plain, fast):
+    """{machine: what it measured}: how many prompts, and both decoders' tokens per second."""
+    found = {}
+    for machine, n in Counter(run.machine for run in fast).items():
+        one, two = ([run for run in runs if run.machine == machine] for runs in (plain, fast))
+        found[machine] = {
+            "prompts": n,
+            "autoregressive_tokens_per_second": tokens_per_second(one),
+            "tokens_per_second": tokens_per_second(two),
+        }
+    return found
+
+
+def tokens_per_second(runs):
+    """Of the first repeats' tokens and the median times."""
+    return ratio([run.tokens[0] for run in runs], [statistics.median(run.seconds) for run in runs])
+
+
+def flags_of(fast, share, machines):
+    """What a reader has to know of the texts, and of where they were written."""
     flags = []
+    if len(machines) > 1:
+        counts = ", ".join(f"{one['prompts']} prompts on {name}" for name, one in machines.items())
+        flags.append(f"machines: the speeds are those of {counts}, taken together")
     if share and share >= LOOP:
         flags.append(f"repetition: {share:.0%} of the 8-grams repeat")
     ties = sum(bool(run.difference) and run.difference["verdict"] == "tie" for run in fast)
@@ -162,6 +184,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels, token=None):
     in_passes = None if unequal else ratio([sum(run.passes) for run in plain], counts.passes)
     repeats, grams = zip(*(run.repeated for run in fast))
     share = ratio(repeats, grams)
+    machines = machines_of(plain, fast)
 
     return {
         "draft": draft,
@@ -173,8 +196,9 @@ def row_of(target, temperature, plain, fast, n_skipped, labels, token=None):
         "prompts": len(fast),
         "skipped_prompts": n_skipped,
         "tokens": sum(tokens),
-        "autoregressive_tokens_per_second": ratio([run.tokens[0] for run in plain], alone),
-        "tokens_per_second": ratio(tokens, seconds),
+        "machines": machines,
+        "autoregressive_tokens_per_second": tokens_per_second(plain),
+        "tokens_per_second": tokens_per_second(fast),
         "speedup_time": measured,
         "speedup_over_token": ratio(by_token, seconds) if token and not unclear else None,
         "speedup_target_passes": in_passes,
@@ -194,6 +218,6 @@ def row_of(target, temperature, plain, fast, n_skipped, labels, token=None):
         "prefill_seconds": median_prefill(fast),
         "autoregressive_prefill_seconds": median_prefill(plain),
         "repetition": share,
-        "flags": flags_of(fast, share),
+        "flags": flags_of(fast, share, machines),
         "withheld": {name: why for name, why in withheld.items() if why},
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tqdm import tqdm
 
+from experiments.data.machine import label
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
 from experiments.decoding.batching import decode_together
 from experiments.decoding.decoders import NGRAM, decode
@@ -66,6 +67,7 @@ class Run:
     repeated: 8-grams that occurred before, and all, over all repeats
     ledger: the number of rounds of the run under the ledger, and its seconds by part
     difference: whether and why a greedy text differs from the autoregressive one
+    machine: which one measured it
     pass_seconds: median of the target's passes over K + 1 rows, None if there was none
     draft_seconds: median of a drafted token, its sampling included, None if there was none
     """
@@ -73,6 +75,7 @@ class Run:
     draft: str | None
     K: int | str
     ledger: dict
+    machine: str = ""
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
     tokens: list = field(default_factory=list)
@@ -115,6 +118,8 @@ def is_measured(run, contender, repeats):
         return counts(value) and len(value) == 3 and value[0] >= value[1] >= value[2] >= 0
 
     if Contender(run.draft, run.K, run.verification) != contender:
+        return False
+    if not isinstance(run.machine, str):
         return False
     seconds = [value for value in (run.pass_seconds, run.draft_seconds) if value is not None]
     return bool(
@@ -266,7 +271,7 @@ def measure(target, drafts, contenders, task, seed, repeats, tick=None):
     runs = []
     for one, task in zip(contenders, tasks):
         costs = ledger(target, drafts.get(one.draft), one.K, task, [*seed, 0])
-        runs.append(Run(one.draft, one.K, costs, verification=one.verification))
+        runs.append(Run(one.draft, one.K, costs, label(), verification=one.verification))
         if tick:
             tick()
     texts = [None for _ in contenders]

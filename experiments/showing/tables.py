@@ -122,8 +122,15 @@ def how_measured(result):
         f"{first['prompts']} prompts ({first['skipped_prompts']} skipped: too long), "
         f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}; "
         f"speedup with its 95 % interval. "
-        f"{where['cpu']}, {where['threads']} threads, {settings['backend']}, {where['date']}."
+        f"{measured_on(where)}, {settings['backend']}, {where['date']}."
     )
+
+
+def measured_on(where):
+    """The machine in a few words; the workers, where there were any."""
+    if "workers" not in where:
+        return f"{where['cpu']}, {where['threads']} threads"
+    return "Workers: " + ", ".join(f"{n} x {name}" for name, n in where["workers"].items())
 
 
 def markdown(result):

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from tqdm import tqdm
 
-from experiments.data.lines import Lines
+from experiments.data.lines import Failed, Lines
 from experiments.decoding.gumbel import WHY_LOWER
 from experiments.decoding.timing import visible
 from experiments.showing.trace import Trace
@@ -108,18 +108,20 @@ def show_together(session, prompts, batch_size, out, json):
     """
     settings = [session.settings.as_json(prompt.text, prompt.seed) for prompt in prompts]
     with Lines(out, expected=settings) if out else nullcontext() as lines:
-        n_done = len(lines.done) if lines else 0
-        hidden = None if out else True
+        todo = lines.todo(len(prompts)) if lines else range(len(prompts))
+        n_done, hidden = len(prompts) - len(todo), None if out else True
         bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
-        rest = prompts[n_done:]
-        for results, prompt in zip(session.run_together(rest, batch_size), rest):
+        rest = [prompts[i] for i in todo]
+        for results, i in zip(session.run_together(rest, batch_size), todo):
             bar.update()
             if lines:
-                lines.add(results)
+                lines.put(i, results, settings=settings[i])
+            if isinstance(results, Failed):
+                continue  # which, will be said at the end
             if json:
                 print(json_format.dumps(results), flush=True)
             elif not out:
-                show_one_of_many(session, prompt, prompts[-1].number, results)
+                show_one_of_many(session, prompts[i], prompts[-1].number, results)
         bar.close()
         if lines:
             lines.close()

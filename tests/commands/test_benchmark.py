@@ -36,7 +36,7 @@ SHORT = [
 TIMED = """
     autoregressive_tokens_per_second tokens_per_second speedup_time draft_cost verify_cost
     predicted_speedup measured_over_predicted intervals milliseconds_per_round prefill_seconds
-    autoregressive_prefill_seconds withheld
+    autoregressive_prefill_seconds withheld machines
 """.split()
 
 

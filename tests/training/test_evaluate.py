@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from toys import write_pair
 
+from experiments.drafting.pairs import Pairs
 from experiments.training import evaluate as evaluating
 from gpt2 import Config
 from sampling import Round
@@ -72,5 +73,6 @@ def test_every_token_is_scored_once(length):
         def encode(self, text):
             return list(text.encode())
 
-    bits = evaluating.bits_per_byte(Uniform(), Bytes(), ["x" * length, "y"])
-    assert bits == pytest.approx(np.log2(259))
+    pairs = Pairs(Uniform(), {}, Bytes())
+    bits = [*evaluating.bits_in(pairs, ["x" * length, "y"])]
+    assert bits == pytest.approx([length * np.log2(259), np.log2(259)])

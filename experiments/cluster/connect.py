@@ -1,0 +1,82 @@
+"""From --cluster to a client of Dask, with workers that are started here, or a scheduler's."""
+
+import logging
+import re
+from contextlib import contextmanager
+
+from utils import InputError
+
+TIMEOUT = 10  # seconds, for a scheduler to answer
+PATIENCE = 60  # seconds, for its first worker to come
+MOST_WORKERS = 256  # on one machine
+RETRIES = 2  # after a worker's death: a prompt has three workers to kill
+EXPECTED = "expected local:N, with 1 to 256 workers, or tcp://HOST:PORT"
+
+
+def check(address):
+    """The number of workers to start here, or None for a scheduler. Raises InputError."""
+    match = re.fullmatch(r"local:(\d{1,4})", address)
+    if match and not 1 <= int(match[1]) <= MOST_WORKERS:
+        raise InputError(f"--cluster {address}: {EXPECTED}")
+    if not match and not re.fullmatch(r"(tcp|tls)://\S+:\d{1,5}", address):
+        raise InputError(f"--cluster {address!r}: {EXPECTED}")
+    try:
+        import distributed  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise InputError(
+            f"--cluster: {missing.name} is not installed; "
+            "use pip install -r requirements-cluster.txt"
+        ) from None
+    return int(match[1]) if match else None
+
+
+@contextmanager
+def connected(address):
+    """A client of the cluster, which has at least one worker. Raises InputError."""
+    n_workers = check(address)
+    with started(n_workers) if n_workers else found(address) as client:
+        yield client
+
+
+@contextmanager
+def started(n_workers):
+    """Workers in processes of their own, one thread each, that end with the block."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": RETRIES}),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def found(address):
+    """The workers of a scheduler."""
+    from distributed import Client
+
+    # what cannot be reached is said in one line, not in Dask's log
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client = Client(address, timeout=TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--cluster {address}: no scheduler answers there ({type(error).__name__}); "
+            "give the address that dask scheduler prints when it starts"
+        ) from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise InputError(
+                f"--cluster {address}: has no worker; use python -m experiments.cluster.worker "
+                f"{address} on each machine"
+            ) from None
+        yield client

@@ -1,0 +1,42 @@
+"""What `generate` does with a file of prompts, by the workers of a cluster."""
+
+from functools import partial
+
+from experiments.cluster.models import Wanted
+from experiments.cluster.submit import Cluster
+from experiments.decoding.session import Models, Session
+
+
+def texts(settings, batch_size, pairs, prompts):
+    """The JSON object of each Prompt, as on one machine."""
+    draft = pairs.drafts.get(settings.draft_model_size)
+    session = Session(settings, Models(pairs.target, draft, pairs.encoder))
+    yield from session.run_together(prompts, batch_size)
+
+
+class ClusterSession(Session):
+    """A Session whose models are on the workers that `cluster` names. Raises InputError."""
+
+    def __init__(self, settings, cluster, download=False):
+        wanted = Wanted(
+            settings.target_model_size,
+            (settings.draft_model_size,) if settings.speculates else (),
+            settings.models_dir,
+            backend=settings.backend,
+            kernels=settings.kernels,
+            exact=settings.exact,
+            dtype=settings.dtype,
+        )
+        self.cluster = Cluster(cluster, wanted, download)
+        pairs = self.cluster.pairs
+        super().__init__(settings, Models(pairs.target, None, pairs.encoder))
+
+    def run_together(self, prompts, batch_size):
+        """Yield the JSON object of each Prompt, in their order, Failed for one that failed."""
+        self.totals = {}  # a speed of several machines together would mean little
+        if not prompts:
+            return
+        with self.cluster:
+            function = partial(texts, self.settings, batch_size)
+            name = lambda prompt: f"prompt {prompt.number} ({prompt.text[:30]!r})"
+            yield from self.cluster.run(function, prompts, batch_size, name)
