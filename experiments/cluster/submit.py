@@ -30,6 +30,18 @@ GONE = 300  # seconds without any worker, after which none is expected to come b
 REFRESH = 1  # seconds that the number of workers is remembered
 
 
+class Call:
+    """A call that is made where this is unpickled. The scheduler, which looks into what it passes
+    on, sees bytes, and so needs nothing of this project.
+    """
+
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self):
+        return self.function, self.arguments
+
+
 class Cluster:
     """The workers that have loaded the models a run wants. Raises InputError.
 
@@ -42,7 +54,7 @@ class Cluster:
         self.pairs = wanted.outline(download)
         self.name = f"speculation-{uuid.uuid4().hex}"
         self.seconds = 0.0  # of the slowest group
-        self.counted = self.last_seen = 0.0
+        self.counted, self.last_seen = 0.0, time.monotonic()
 
     def __enter__(self):
         with ExitStack() as stack:
@@ -102,11 +114,10 @@ class Cluster:
     def submit(self, function, items, retries):
         """The Future of a group."""
         job = cloudpickle.dumps((function, items))
+        call = Call(worker.work, self.name, job, self.limit())
         return self.client.submit(
-            worker.work,
-            self.name,
-            job,
-            self.limit(),
+            pickle.loads,
+            cloudpickle.dumps(call),
             pure=False,
             retries=retries,
             resources={self.name: 1},
@@ -124,8 +135,8 @@ class Cluster:
         if run.failed:
             named = [f"{name(items[i])}: {why}" for i, why in run.failed.items()]
             raise InputError(
-                f"{len(named)} of {len(items)} prompts failed three times, the others are done; "
-                f"expected an answer to {some(named)}"
+                f"{len(named)} of {len(items)} prompts failed three times: {some(named)}; "
+                "the others are done, give the same command to try these again"
             )
         if items:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
@@ -195,7 +206,7 @@ class Run:
             self.suspects.extend(places)
             return
         (place,) = places
-        why = f"{type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
         if isinstance(error, KilledWorker):
             why = "every worker that tried it died"
         self.found[place] = Failed(why)

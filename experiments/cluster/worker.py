@@ -4,8 +4,8 @@
 
 starts workers for a scheduler, in the project's folder; it takes the flags of `dask worker`.
 
-The scheduler needs nothing of this project: it sees bytes, and the code of this module, which is
-sent along (connect.py). So a worker that has another version of the project, or none, can say so.
+The code of this module is sent along (submit.py). So a worker that has another version of the
+project, or none, can say so.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import backends.blas  # noqa: F401, isort: skip: before NumPy
 
-from distributed import WorkerPlugin, get_worker
+from distributed import Status, WorkerPlugin, get_worker
 
 SOURCES = ("*.py", "backends/**/*.py", "checkpoints/**/*.py", "experiments/**/*.py")
 
@@ -52,6 +52,9 @@ class Loader(WorkerPlugin):
         self.problem = await asyncio.to_thread(self.load)
         if self.problem is None:
             await worker.set_resources(**{self.name: 1})
+            # groups that nobody could take, as all workers died, are given out on a change of state
+            worker.status = Status.paused
+            worker.status = Status.running
         else:
             logging.getLogger("distributed.worker").error("refused: %s", self.problem)
 

@@ -1,0 +1,355 @@
+"""--cluster: the file is that of one machine, whatever becomes of the workers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import ENVIRONMENT, ROOT, assert_refused, timeless
+from toys import TINY, random_tensors, write_checkpoint
+
+from experiments.commands import record as recording
+from experiments.data.lines import Failed
+from experiments.training import evaluate as evaluating
+from utils import InputError
+
+cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
+dask = pytest.importorskip("dask", reason="distributed is not installed")
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+
+from experiments.cluster import connect, models, submit, worker  # noqa: E402
+from experiments.cluster.models import Wanted  # noqa: E402
+from experiments.cluster.submit import Cluster  # noqa: E402
+
+# what a test sends to a worker, which has no tests
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again", "one", "other"]
+SHORT = "--n_tokens_to_generate=12"
+DEATHS = 1  # that a group survives, here
+
+
+def scheduler(n_workers):
+    return distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        dashboard_address=":0",
+        silence_logs=50,
+    )
+
+
+@pytest.fixture(scope="module")
+def address():
+    """That of a scheduler with two workers, each a process that is started again when it dies."""
+    with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
+        with scheduler(2) as cluster:
+            yield cluster.scheduler_address
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return path
+
+
+@pytest.fixture
+def record(cli, file, tmp_path):
+    """A function (*flags) -> what record returned, and the bytes of its log."""
+
+    def call(*flags, name="log.jsonl"):
+        out = tmp_path / name
+        short = [SHORT, "--n_prompts=0", "--temperature=0.8"]
+        done = cli(f"--prompts={file}", f"--out={out}", *short, *flags, command=["record"])
+        return done, out.read_bytes() if out.exists() else None
+
+    return call
+
+
+# ---------------------------------------------------------------- the same as on one machine
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_texts(cli, file, tmp_path, address, local):
+    flags = [f"--prompts={file}", SHORT, "--temperature=0.8"]
+    lines = []
+    for cluster in ("", "local:1" if local else address):
+        out = tmp_path / f"{len(lines)}.jsonl"
+        assert cli(*flags, f"--out={out}", "--batch_size=2", f"--cluster={cluster}").code == 0
+        lines.append([timeless(json.loads(line)) for line in out.read_text().splitlines()])
+    assert lines[0] == lines[1] and len(lines[0]) == len(TEXTS)
+
+
+def test_a_log(record, address):
+    (alone, one), (together, two) = record(), record(f"--cluster={address}", name="two.jsonl")
+    assert one == two and one and alone.code == together.code == 0
+    assert "9 prompts in" in together.err and "2 x " in together.err
+
+
+def test_a_benchmark(cli, file, tmp_path, address):
+    flags = [f"--prompts={file}", "--n_tokens_to_generate=10", "--repeats=1", "--K=3"]
+    flags += ["--n_prompts=3", "--temperature=1", "--json"]
+    results = []
+    for cluster in ("", address):
+        done = cli(*flags, f"--cluster={cluster}", command=["benchmark"])
+        assert done.code == 0
+        results.append(json.loads(done.out))
+    for one, two in zip(*(result["rows"] for result in results)):
+        for name in ("draft", "K", "temperature", "prompts", "tokens", "accepted_histogram"):
+            assert one[name] == two[name]
+        assert sum(part["prompts"] for part in two["machines"].values()) == two["prompts"]
+    alone, together = (result["machine"] for result in results)
+    assert "workers" not in alone and sum(together["workers"].values()) == 2
+    assert alone["kernels"] == together["kernels"]
+
+
+def test_held_out_text(pair, tmp_path, capsys, address):
+    story = "the old king then thanked the other thing " * 3
+    (tmp_path / "a_valid.txt").write_text(f"{story}\n<|endoftext|>\n{story[4:]}\n")
+    results = []
+    for cluster in ("", address):
+        evaluating.evaluate(
+            str(tmp_path), models_dir=str(pair), K="1,3", n_tokens=8, repeats=1, cluster=cluster
+        )
+        results.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    one, two = results
+    assert one["bits_per_byte"] == pytest.approx(two["bits_per_byte"], rel=1e-5)
+    for key in ("T=0 K=1", "T=1 K=3"):
+        assert one[key]["acceptance_by_place"] == two[key]["acceptance_by_place"]
+
+
+def test_the_choice_of_kernels_is_sent(pair, monkeypatch):
+    wanted = Wanted("17M", ("0.7M-17M",), str(pair))
+    choices = wanted.choices()
+    expected = models.kernels_in(wanted.load(choices), "17M")
+    monkeypatch.setattr(models.autotune, "chosen_kernels", pytest.fail)
+    assert models.kernels_in(wanted.load(choices), "17M") == expected and len(expected) == 2
+
+
+def test_without_a_cluster_nothing_of_dask_is_imported():
+    code = "import sys, main; from experiments.commands import record, benchmark\n"
+    code += "from experiments.training import evaluate\n"
+    code += "assert not {'dask', 'distributed', 'cloudpickle'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, check=True)
+
+
+# ---------------------------------------------------------------- what goes wrong with workers
+
+
+RECORDED = recording.recorded
+
+
+def once(path):
+    """Whether this is the first time that it is asked."""
+    try:
+        Path(path).open("x").close()
+        return True
+    except FileExistsError:
+        return False
+
+
+def deadly(path, settings, pairs, items):
+    """Records, but the first worker that meets the sixth prompt is killed."""
+    for item in items:
+        if item[0] == 5 and once(path):
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from RECORDED(settings, pairs, [item])
+
+
+def always_deadly(settings, pairs, items):
+    for item in items:
+        if item[0] == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from RECORDED(settings, pairs, [item])
+
+
+def hanging(path, settings, pairs, items):
+    for item in items:
+        if item[0] == 5 and once(path):
+            time.sleep(3600)
+        yield from RECORDED(settings, pairs, [item])
+
+
+def raising(settings, pairs, items):
+    for item in items:
+        if item[0] in (2, 5):
+            raise ZeroDivisionError(f"of {item[0]}")
+        yield from RECORDED(settings, pairs, [item])
+
+
+def patched(monkeypatch, function, *first):
+    """recording.recorded is this function, its first arguments given."""
+    if first:
+        from functools import partial
+
+        function = partial(function, *first)
+    monkeypatch.setattr(recording, "recorded", function)
+
+
+def test_a_worker_is_killed(record, address, tmp_path, monkeypatch):
+    _, expected = record()
+    patched(monkeypatch, deadly, str(tmp_path / "killed"))
+    done, found = record(f"--cluster={address}", name="two.jsonl")
+    assert done.code == 0 and (tmp_path / "killed").exists() and found == expected
+
+
+def test_a_worker_hangs(record, address, tmp_path, monkeypatch):
+    _, expected = record()
+    patched(monkeypatch, hanging, str(tmp_path / "hung"))
+    for name in ("FIRST_LIMIT", "LEAST_LIMIT"):
+        monkeypatch.setattr(submit, name, 3)
+    done, found = record(f"--cluster={address}", name="two.jsonl")
+    assert done.code == 0 and (tmp_path / "hung").exists() and found == expected
+
+
+@pytest.mark.parametrize("function, places", [(raising, [2, 5]), (always_deadly, [5])])
+def test_what_fails_three_times_is_named_and_the_rest_kept(
+    record, address, tmp_path, monkeypatch, function, places
+):
+    _, expected = record()
+    with monkeypatch.context() as patch:
+        patched(patch, function)
+        done, found = record(f"--cluster={address}", name="two.jsonl")
+    assert_refused(done, f"{len(places)} of 9 prompts failed three times")
+    for place in places:
+        assert f"prompt {place + 1}: " in done.err
+    assert found is None
+    kept = (tmp_path / "two.jsonl.partial").read_bytes().splitlines(keepends=True)
+    lines = expected.splitlines(keepends=True)
+    assert [i for i, line in enumerate(kept[1:]) if line != lines[1 + i]] == places
+    # the same command tries them again, here or on the cluster, and them alone
+    calls = []
+
+    def counted(settings, pairs, items):
+        calls.extend(items)
+        return RECORDED(settings, pairs, items)
+
+    monkeypatch.setattr(recording, "recorded", counted)
+    done, found = record(name="two.jsonl")
+    assert done.code == 0 and found == expected
+    assert [i for i, _ in calls] == places
+
+
+def squares(pairs, items):
+    for item in items:
+        yield item * item
+
+
+def failing(pairs, items):
+    return [1 / item for item in items]
+
+
+def test_results_come_in_order(pair, address):
+    with Cluster(address, Wanted("17M", (), str(pair), kernels="plain")) as cluster:
+        assert [*cluster.run(squares, range(50), 3, str)] == [i * i for i in range(50)]
+        assert [*cluster.run(squares, [], 3, str)] == []
+        results = cluster.run(failing, [1, 0, 2], 2, str)
+        assert [next(results) for _ in range(3)][1:] == [
+            Failed("ZeroDivisionError: division by zero"),
+            0.5,
+        ]
+        with pytest.raises(InputError, match="1 of 3 prompts failed .*: 0: ZeroDivisionError"):
+            next(results)
+
+
+# ---------------------------------------------------------------- workers that are refused
+
+
+@pytest.fixture
+def texts(cli, file, address):
+    return lambda *flags: cli(f"--prompts={file}", SHORT, f"--cluster={address}", *flags)
+
+
+def test_another_version_is_refused(texts, monkeypatch):
+    loader = worker.Loader
+    monkeypatch.setattr(worker, "Loader", lambda name, project, data: loader(name, "old", data))
+    assert_refused(texts(), "no worker can take part: has another version of the project")
+
+
+def test_other_model_files_are_refused(texts, monkeypatch):
+    found = Wanted.fingerprints
+    monkeypatch.setattr(Wanted, "fingerprints", lambda self: found(self) | {"17M": "other"})
+    assert_refused(texts(), "no worker can take part: has other files of the model 17M")
+
+
+def test_a_fingerprint_is_of_the_bytes(pair, tmp_path):
+    def of(folder):
+        return Wanted("17M", (), str(folder)).fingerprints()
+
+    for name, seed in (("same", 0), ("again", 0), ("other", 1)):
+        write_checkpoint(tmp_path / name / "17M", tensors=random_tensors(TINY, seed))
+    assert of(tmp_path / "same") == of(tmp_path / "again") != of(tmp_path / "other")
+    with (tmp_path / "again" / "17M" / "merges.txt").open("a") as merges:
+        merges.write("x y\n")
+    assert of(tmp_path / "same") != of(tmp_path / "again")
+
+
+def test_one_of_two_workers_is_refused(cli, file, pair, address, tmp_path, monkeypatch):
+    """It has other files in its own place for models."""
+    other = write_checkpoint(tmp_path / "other" / "17M").parent
+    write_checkpoint(other / "0.7M-17M")
+    monkeypatch.setattr(models, "MODELS_DIR", str(pair))
+    with distributed.Client(address, set_as_default=False) as client:
+        places = dict(zip(client.scheduler_info()["workers"], (str(pair), str(other))))
+        for at, folder in places.items():
+            client.run(has_models_in, folder, workers=[at])
+        done = cli(f"--prompts={file}", SHORT, f"--cluster={address}", "--json", "--batch_size=1")
+        client.run(has_models_in, utils_models_dir())
+    assert done.code == 0 and done.out.count("\n") == len(TEXTS)
+    assert "is refused: it has other files of the model 17M" in done.err and "1 x " in done.err
+
+
+def utils_models_dir():
+    import utils
+
+    return utils.MODELS_DIR
+
+
+def has_models_in(folder):
+    from experiments.cluster import models
+
+    models.MODELS_DIR = folder
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    "cluster", ["local:0", "local:x", "local:257", "local", "tcp://host", "host:8786", "local:-1"]
+)
+def test_an_address_that_is_none(cli, file, cluster):
+    done = cli(f"--prompts={file}", f"--cluster={cluster}")
+    assert_refused(done, cluster, "expected local:N, with 1 to 256 workers, or tcp://HOST:PORT")
+
+
+def test_a_scheduler_that_is_not_there(cli, file, monkeypatch, tmp_path):
+    monkeypatch.setattr(connect, "TIMEOUT", 0.5)
+    done = cli(
+        f"--prompts={file}", SHORT, "--cluster=tcp://127.0.0.1:9", f"--out={tmp_path / 'o'}.jsonl"
+    )
+    assert_refused(done, "--cluster tcp://127.0.0.1:9: no scheduler answers there")
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_a_scheduler_without_workers(cli, file, monkeypatch):
+    monkeypatch.setattr(connect, "PATIENCE", 0.5)
+    with scheduler(0) as cluster:
+        done = cli(f"--prompts={file}", SHORT, f"--cluster={cluster.scheduler_address}")
+    assert_refused(done, "has no worker", "python -m experiments.cluster.worker")
+
+
+def test_the_extra_is_not_installed(cli, file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    done = cli(f"--prompts={file}", "--cluster=local:2")
+    assert_refused(done, "distributed is not installed", "requirements-cluster.txt")
+
+
+def test_no_gpu_on_a_worker(texts):
+    assert_refused(texts("--backend=cupy"), "no worker can take part: backend 'cupy'")
+
+
+def test_a_single_prompt_needs_no_cluster(cli):
+    assert_refused(cli("--cluster=local:2"), "--cluster local:2: expected several prompts")
