@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.data.lines import Lines
+from experiments.data.lines import Failed, Lines
 from utils import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +118,7 @@ def test_one_file_has_one_writer(path):
 def test_the_lock_ends_with_its_process(path):
     """The second process is refused while the first lives, and goes on when it was killed."""
     program = f"""
-from experiments.data.lines import Lines
+from experiments.data.lines import Failed, Lines
 lines = Lines({str(path)!r}, {{"seed": 1}})
 lines.add(1)
 print("ready", flush=True)
@@ -185,3 +185,26 @@ def test_what_appeared_meanwhile_is_not_overwritten(path):
         with pytest.raises(InputError, match="appeared"):
             lines.close()
     assert path.read_text() == "mine" and written(partial_of(path))[1:] == [1]
+
+
+@pytest.mark.parametrize("how", [{"header": HEADER}, {"expected": [{"n": i} for i in range(4)]}])
+@pytest.mark.parametrize("in_time", [True, False])
+def test_what_failed_is_tried_again_in_its_place(path, how, in_time):
+    value = lambda i, **more: {"settings": {"n": i}} | more
+    with Lines(path, **how) as lines:
+        for i in range(3):
+            lines.put(i, Failed("why") if i == 1 else value(i), settings={"n": i})
+    with Lines(path, **how) as lines:
+        assert lines.done == [value(0), value(1, failed="why"), value(2)]
+        assert lines.todo(4) == [1, 3]
+        lines.put(1, value(1))
+        if in_time:
+            lines.put(3, value(3))
+            lines.close()
+    if not in_time:  # interrupted: what was put there is kept
+        with Lines(path, **how) as lines:
+            assert lines.todo(4) == [3]
+            lines.put(3, value(3))
+            lines.close()
+    assert written(path)[-4:] == [value(i) for i in range(4)]
+    assert written(path)[:-4] == ([json.loads(json.dumps(HEADER))] if "header" in how else [])
