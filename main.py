@@ -48,6 +48,7 @@ COMMANDS = {
     "download": "experiments.commands.download",
     "check": "experiments.commands.check",
     "export": "experiments.commands.export",
+    "gpu": "experiments.commands.gpu",
 }
 
 
@@ -97,7 +98,7 @@ def generate(
 
     Other commands:
         chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
-        download, check, export; each has its own --help
+        download, check, export, gpu; each has its own --help
     """
     from experiments.candidates.paths import along_paths
     from experiments.decoding.decoders import decode
