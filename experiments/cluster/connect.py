@@ -63,7 +63,8 @@ def found(address):
     from distributed import Client
 
     # what cannot be reached is said in one line, not in Dask's log
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:

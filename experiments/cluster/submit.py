@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections import Counter, deque
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 
 import cloudpickle
@@ -60,7 +60,7 @@ class Cluster:
         with ExitStack() as stack:
             self.client = stack.enter_context(connected(self.address))
             self.load()
-            stack.callback(self.client.unregister_worker_plugin, self.name)
+            stack.callback(self.unload)
             self.stack = stack.pop_all()
         return self
 
@@ -87,6 +87,11 @@ class Cluster:
             print(f"note: worker {address} is refused: it {problem}", file=sys.stderr)
         self.machines = dict(Counter(machine for _, machine, _ in taken))
         self.kernels = taken[0][2]
+
+    def unload(self):
+        """Let the workers forget the models."""
+        with suppress(Exception):  # a scheduler that is gone has said so already
+            self.client.unregister_worker_plugin(self.name)
 
     def n_workers(self):
         """How many workers have loaded the models. Raises InputError if none has for long."""
@@ -165,7 +170,8 @@ class Run:
                     self.send()
                 yield self.found.pop(place)
         finally:
-            self.cluster.client.cancel([future for future, *_ in self.running.values()])
+            with suppress(Exception):
+                self.cluster.client.cancel([future for future, *_ in self.running.values()])
 
     def send(self):
         """Give the workers what they can begin."""

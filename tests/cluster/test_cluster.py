@@ -255,6 +255,42 @@ def test_results_come_in_order(pair, address):
             next(results)
 
 
+def vanishing(stop, settings, pairs, items):
+    """Records, but after the fourth prompt the scheduler ends."""
+    for item in items:
+        if item[0] == 4:
+            os.kill(stop, signal.SIGKILL)
+            time.sleep(3600)
+        yield from RECORDED(settings, pairs, [item])
+
+
+def test_the_scheduler_disappears(record, tmp_path, monkeypatch):
+    _, expected = record()
+    file, script = (
+        tmp_path / "scheduler.json",
+        "from distributed.cli.dask_scheduler import main; main()",
+    )
+    flags = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0"]
+    command = [sys.executable, "-c", script, *flags, "--scheduler-file", str(file)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, **quiet) as process:
+        while not file.exists() or not file.read_text():
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        start = [sys.executable, "-m", "experiments.cluster.worker", address, "--nthreads", "1"]
+        with subprocess.Popen(start, cwd=ROOT, **quiet) as one:
+            patched(monkeypatch, vanishing, process.pid)
+            monkeypatch.setattr(connect, "TIMEOUT", 5)
+            done, found = record(f"--cluster={address}", name="two.jsonl")
+            one.terminate()
+        process.kill()
+    assert_refused(done, "the scheduler is gone; give the same command again to go on")
+    assert found is None
+    monkeypatch.undo()
+    done, found = record(name="two.jsonl")
+    assert done.code == 0 and found == expected
+
+
 # ---------------------------------------------------------------- workers that are refused
 
 
