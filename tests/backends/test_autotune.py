@@ -24,14 +24,15 @@ def test_every_kernel_gives_the_same_logits():
         assert np.allclose(rows, logits["plain"], atol=1e-4), kernels
 
 
-def choice(monkeypatch, seconds, shape=(64, 8192), exact=False):
+def choice(monkeypatch, seconds, shape=(64, 8192), exact=False, more=0.0):
     """The kernel for a weight of that shape where `seconds(width, by_column, n_threads, n_rows,
-    together)` stands in for the clock.
+    together)` stands in for the clock; more: of that, for each weight that the first thread has
+    ahead of the others.
     """
 
-    def trial(scratch, weight, layout, way, n_rows):
+    def trial(scratch, weight, layout, way, n_rows, ahead=autotune.AHEAD):
         (width, by_column), (n_threads, together) = layout, way
-        return seconds(width, by_column, n_threads, n_rows, together)
+        return seconds(width, by_column, n_threads, n_rows, together) * (1 + ahead * more)
 
     monkeypatch.setattr(autotune, "trial", trial)
     monkeypatch.setattr(autotune, "N_THREADS", 2)
@@ -75,6 +76,14 @@ def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
 
     assert choice(monkeypatch, seconds(paying=2)).threads == (1, 2, 1)
     assert choice(monkeypatch, seconds(paying=4)).threads == (1, 1, 1)
+
+
+@pytest.mark.parametrize("more, ahead", [(1e-7, min), (-1e-7, max)])
+def test_the_first_thread_has_as_much_ahead_as_is_fastest(monkeypatch, more, ahead):
+    on_two = lambda width, by_column, n_threads, *_: width / n_threads  # noqa: E731
+    assert choice(monkeypatch, on_two, more=more).ahead == ahead(autotune.AHEADS)
+    on_one = lambda width, by_column, n_threads, *_: width * n_threads  # noqa: E731
+    assert choice(monkeypatch, on_one, more=more).ahead == autotune.AHEAD
 
 
 def test_a_small_weight_is_not_shared(monkeypatch):
