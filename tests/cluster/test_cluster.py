@@ -280,9 +280,9 @@ def test_the_scheduler_disappears(record, tmp_path, monkeypatch):
         start = [sys.executable, "-m", "experiments.cluster.worker", address, "--nthreads", "1"]
         with subprocess.Popen(start, cwd=ROOT, **quiet) as one:
             patched(monkeypatch, vanishing, process.pid)
-            monkeypatch.setattr(connect, "TIMEOUT", 5)
+            monkeypatch.setattr(connect, "TIMEOUT", 2)
             done, found = record(f"--cluster={address}", name="two.jsonl")
-            one.terminate()
+            one.kill()
         process.kill()
     assert_refused(done, "the scheduler is gone; give the same command again to go on")
     assert found is None
