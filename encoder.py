@@ -19,7 +19,8 @@ WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N
 
 
 def byte_symbols():
-    """{character: byte}: the printable character that stands for each byte in vocabulary files.
+    """{character: byte}. Vocabulary files write a token as one printable character per byte: a
+    printable byte as itself, the others as characters from 256 on.
 
     >>> symbols = byte_symbols()
     >>> symbols["A"] == ord("A"), symbols["Ġ"] == ord(" ")
@@ -50,7 +51,7 @@ def merge(ids, merges):
     preceding = list(range(-1, n - 1))
     pairs = enumerate(zip(ids, ids[1:]))
     heap = [(merges[pair][0], i, pair) for i, pair in pairs if pair in merges]
-    heapify(heap)
+    heapify(heap)  # by rank, then by place
     while heap:
         _, left, pair = heappop(heap)
         right = following[left]
@@ -63,7 +64,7 @@ def merge(ids, merges):
             preceding[following[left]] = left
         # the new token may merge with its neighbours
         for first in (preceding[left], left):
-            second = following[first] if first >= 0 else n
+            second = following[first] if first >= 0 else n  # no neighbour
             if second < n and (ids[first], ids[second]) in merges:
                 pair = (ids[first], ids[second])
                 heappush(heap, (merges[pair][0], first, pair))
@@ -89,7 +90,7 @@ class Encoder:
                 f"the vocabulary lacks {missing.args[0]!r}, which the merges need"
             ) from None
         n, ids = len(vocabulary), vocabulary.values()
-        if any(type(i) is not int for i in ids) or {*ids} != {*range(n)}:
+        if any(type(i) is not int for i in ids) or {*ids} != {*range(n)}:  # JSON's true == 1
             raise ValueError(f"the ids of the vocabulary are not 0 to {n - 1}")
         symbols = byte_symbols()
         if odd := [symbol for symbol in vocabulary if not {*symbol} <= symbols.keys()]:
@@ -99,7 +100,7 @@ class Encoder:
         self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
         self.end_of_text = vocabulary.get(END_OF_TEXT, end_of_text)
         self.n_vocab = n
-        self._encode_word = lru_cache(maxsize=65536)(self._encode_word)
+        self._encode_word = lru_cache(maxsize=65536)(self._encode_word)  # one cache per encoder
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)
@@ -121,7 +122,8 @@ class Encoder:
         return merge(ids, self._merges)
 
     def encode(self, text, special=False):
-        """The token ids of a text. `<|endoftext|>` in it is its token if `special`, else text.
+        """The token ids of a text. If `special`, each <|endoftext|> in it becomes that one token;
+        otherwise it is text like any other.
 
         Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
         """
@@ -135,7 +137,7 @@ class Encoder:
         ids = []
         special = special and self.end_of_text is not None
         for i, part in enumerate(text.split(END_OF_TEXT) if special else [text]):
-            ids += [self.end_of_text] if i else []
+            ids += [self.end_of_text] if i > 0 else []  # between two parts
             for word in WORD.findall(part):
                 ids += self._encode_word(word)
         return ids

@@ -14,12 +14,11 @@ gives the shapes that go in and come out.
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-BLOCK = 128  # a prompt attends in blocks of this many positions, each without the keys after it
+CHUNK = 128  # a prompt attends in chunks of this many positions: none scores the keys after it
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class KVCache:
     To forget what comes after a position, set it back: that costs nothing.
 
     k, v: [n_layer, n_head, n_positions, d_head]
-    hidden: [n_positions, n_embd], the output of the last block, for drafts that grow on the model
+    hidden: [n_positions, n_embd], the output of the last block: EAGLE and Medusa drafts read it
     """
 
     def __init__(self, config, xp, dtype, n_positions):
@@ -73,7 +72,7 @@ class KVCache:
         self.length = 0
 
     def write(self, layer, start, k, v):  # [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
-        """Store keys and values of the positions from start on; return those of all up to them."""
+        """Store the keys and values of positions start, start + 1, ...; return all up to there."""
         end = start + k.shape[1]
         self.k[layer][:, start:end] = k
         self.v[layer][:, start:end] = v
@@ -94,13 +93,21 @@ class Span:
     n_new: int
 
     def split(self, most):
-        """The same positions as spans of at most this many."""
+        """The same positions as several spans, each of at most `most` positions."""
         firsts = range(0, self.n_new, most)
         return [Span(self.cache, self.start + i, min(most, self.n_new - i)) for i in firsts]
 
 
+def rows_of(spans):
+    """Each span with its slice of the stacked rows: they lie one after the other."""
+    end = 0
+    for span in spans:
+        begin, end = end, end + span.n_new
+        yield span, slice(begin, end)
+
+
 def gelu(x, xp):  # [..., n] -> [..., n]
-    # the tanh approximation, which GPT-2 was trained with; x * x, as x**3 is much slower
+    # the tanh approximation, as in training; (x * x) * x, because x**3 is much slower
     c = math.sqrt(2 / math.pi)  # a Python float: a NumPy one would make float32 arrays float64
     return x * (0.5 + 0.5 * xp.tanh(x * (c + (c * 0.044715) * (x * x))))
 
@@ -113,7 +120,7 @@ def softmax(x, xp):  # [..., n] -> [..., n]
 
 
 def layer_norm(x, weight, bias, epsilon):  # [..., n_embd] -> [..., n_embd]
-    n = x.shape[-1]
+    n = x.shape[-1]  # sums divided by n: x.mean() and x.var() are slower on a few rows
     x = x - x.sum(axis=-1, keepdims=True) / n
     variance = (x * x).sum(axis=-1, keepdims=True) / n
     x /= (variance + epsilon) ** 0.5
@@ -135,7 +142,7 @@ def mlp(x, c_fc, c_proj, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
 def attend(q, k, v, mask, xp):
     # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> [n_head, n_new, d_head]
     n_new, d_head = q.shape[1:]
-    scores = q * (1 / math.sqrt(d_head)) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
+    scores = (q * (1 / math.sqrt(d_head))) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
     if n_new > 1:  # a position attends to the past, and to the new ones up to itself
         scores[..., -n_new:] += mask[:n_new, :n_new]
     return softmax(scores, xp) @ v
@@ -144,20 +151,18 @@ def attend(q, k, v, mask, xp):
 def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):
     # [n_rows, n_embd] -> [n_rows, n_embd]
     n_rows, n_embd = x.shape
-    xp = backend.xp
-    qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
-    heads = xp.empty((n_rows, n_head, n_embd // n_head), dtype=x.dtype)
-    first = 0
-    for span in spans:
-        rows = slice(first, first + span.n_new)
+    d_head, xp = n_embd // n_head, backend.xp
+    # [n_rows, 3 * n_embd] -> [3, n_head, n_rows, d_head]
+    qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, d_head).transpose(1, 2, 0, 3)
+    heads = xp.empty((n_rows, n_head, d_head), dtype=x.dtype)
+    for span, rows in rows_of(spans):
         q, k, v = qkv[0, :, rows], qkv[1, :, rows], qkv[2, :, rows]
         k, v = span.cache.write(layer, span.start, k, v)  # [n_head, n_total, d_head]
 
-        def attend_heads(a, b):  # a range of heads: the backend may share them among threads
+        def attend_heads(a, b):  # heads a to b; all are done when backend.share returns
             heads[rows, a:b] = attend(q[a:b], k[a:b], v[a:b], mask, xp).swapaxes(0, 1)
 
         backend.share(attend_heads, n_head, span.n_new)
-        first += span.n_new
     return linear(heads.reshape(n_rows, n_embd), **c_proj)
 
 
@@ -185,28 +190,26 @@ def run_blocks(x, spans, blocks, config, backend):  # [n_rows, n_embd] -> [n_row
     return x
 
 
-def finish(x, spans, wanted, params, config, xp):  # [n_rows, n_embd] -> [n_wanted, n_vocab]
+def read_out(x, spans, wanted, params, config, xp):  # [n_rows, n_embd] -> [n_wanted, n_vocab]
     """Mark the new positions as read, and compute the logits of the wanted slices of rows."""
-    first = 0
-    for span in spans:
-        span.cache.advance(span.start, x[first : first + span.n_new])
-        first += span.n_new
+    for span, rows in rows_of(spans):
+        span.cache.advance(span.start, x[rows])
     x = xp.concatenate([x[rows] for rows in wanted])
-    # the embedding, transposed
-    return layer_norm(x, **params["ln_f"], epsilon=config.epsilon) @ params["head"]
+    x = layer_norm(x, **params["ln_f"], epsilon=config.epsilon)
+    return x @ params["head"]  # the token embedding, transposed
 
 
 def forward(ids, positions, spans, wanted, params, config, backend):
     # [n_rows], [n_rows] -> [n_wanted, n_vocab]
-    """One pass over new positions: writes them to their caches, and returns the logits of the
-    wanted slices of rows.
+    """One pass over new positions, one row each. `spans` say which text the rows belong to, in
+    order. Writes keys and values to the caches; returns the logits of the rows in `wanted`, slices.
 
-    The logits of a position score the token that follows it. Few rows are wanted, and the output
-    head is large: the logits of a prompt of 512 tokens would take 103 MB.
+    The logits of a position score the token that follows it. Only a few rows are wanted, and all
+    would be large: for a prompt of 512 tokens, 103 MB.
     """
     x = params["wte"][ids] + params["wpe"][positions]
     x = run_blocks(x, spans, params["blocks"], config, backend)
-    return finish(x, spans, wanted, params, config, backend.xp)
+    return read_out(x, spans, wanted, params, config, backend.xp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,10 +228,10 @@ class Model:
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
         """The logits after each of the last n_last ids of a text, as a NumPy array.
 
-        First forget what the cache holds of the last n_last positions and beyond, such as rejected
-        drafts. Then read these positions, and any before them that the cache lacks. Before the last
-        n_last ids, the cache must hold this text and no other. Raises ValueError if the text is
-        longer than n_ctx or has fewer than n_last ids.
+        Reads only what the cache lacks. The last n_last ids are always read: what the cache holds
+        from there on, such as rejected drafts, is forgotten first. Whatever it holds before them
+        must have been read from these same ids; that is not checked. Raises ValueError if there are
+        more than n_ctx ids or fewer than n_last.
         """
         return self.read_batch([ids], [cache], [n_last])[0]
 
@@ -237,22 +240,24 @@ class Model:
         n_ctx = self.config.n_ctx
         for ids, n_last in zip(texts, n_lasts):
             if not 0 <= n_last <= len(ids) <= n_ctx:
-                wanted = f"{len(ids)} tokens for {n_last} rows of logits"
-                raise ValueError(f"cannot read {wanted} with a context of {n_ctx}")
+                job = f"{len(ids)} tokens for {n_last} rows of logits"
+                raise ValueError(f"cannot read {job} with a context of {n_ctx}")
         new, positions, spans, wanted = [], [], [], []
         for ids, cache, n_last in zip(texts, caches, n_lasts):
+            # the rollback: from `start` on, what the cache holds is forgotten, and overwritten
             cache.length = start = min(cache.length, len(ids) - n_last)
             more = ids[start:]
             new += more
             positions += range(start, start + len(more))
             wanted.append(slice(len(new) - n_last, len(new)))
             spans.append(Span(cache, start, len(more)))
-        spans = [part for span in spans for part in span.split(1 if self.backend.exact else BLOCK)]
-        if not spans:  # nothing is new
+        most = 1 if self.backend.exact else CHUNK  # positions that attend together
+        spans = [part for span in spans for part in span.split(most)]
+        if not spans:  # no text has a new position
             return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
         ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
         logits = self.backend.to_host(self.forward(ids, positions, spans, wanted))
-        return [logits[end - n_last : end] for n_last, end in zip(n_lasts, accumulate(n_lasts))]
+        return np.split(logits, np.cumsum(n_lasts)[:-1])
 
-    def forward(self, ids, positions, spans, wanted):  # -> [n_wanted, n_vocab]
+    def forward(self, ids, positions, spans, wanted):  # a method, so that EAGLE can replace it
         return forward(ids, positions, spans, wanted, self.params, self.config, self.backend)

@@ -139,7 +139,7 @@ def generate(
     if prompts or out or len(chosen) > 1:
         return show_together(session, chosen, batch_size, out, json)
 
-    # decode both ways
+    # decode both ways: session.run calls sampling.autoregressive or sampling.speculative
     (prompt,) = chosen
     results, watch = {}, session.new_watch()
     for decoder in settings.decoders:

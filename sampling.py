@@ -7,12 +7,265 @@ follows Leviathan et al.: p is the target's distribution, q is the draft's.
 
 Read `verify` first: it is the theorem. Then `speculative`, the loop around it, and `Filter`, where
 p and q come from. All of it is NumPy on the host. Randomness comes in as `rng`, a NumPy generator;
-nothing here prints or looks at a clock.
+nothing here prints or looks at a clock. `draft` is a list of drafted tokens, the drafter is what
+proposes it. K is the number of tokens to draft in a round, k the same or fewer near the text's end.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+
+# ---------------------------------------------------------------- the theorem
+
+
+def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
+    """norm(max(0, p - q)), the part of p that q leaves uncovered: it replaces a rejected token."""
+    rest = np.maximum(p - q, 0)
+    total = rest.sum()
+    # p <= q everywhere means p = q up to rounding. Then the rejection was rounding, too: keep p.
+    return rest / total if total > 0 else p
+
+
+def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number accepted, next token
+    """Accept drafts up to the first rejection, then sample a token (Leviathan et al., algorithm 1).
+
+    draft[i] was sampled from q[i]; p[i] is the target's distribution at the same place. The tokens
+    that come out are distributed as if they had been sampled from p one by one. For every token x
+
+        P(x is drafted and accepted)  =  q(x) min(1, p(x) / q(x))  =  min(p(x), q(x))
+        P(x replaces a rejected one)  =  P(rejected) residual(x)   =  max(0, p(x) - q(x))
+
+    and the two add up to p(x). (P(rejected) is the sum of max(0, p - q), by which the residual was
+    divided.) Greedy and n-gram drafts need no special case: their q is one-hot.
+    """
+    for i, token in enumerate(draft):
+        if not toss(p[i, token] / q[i, token], rng):  # q > 0: the token was sampled from q
+            return i, sample(residual(p[i], q[i]), rng)  # the correction
+    # all are accepted: the target's last row gives a token for free, the bonus
+    return len(draft), sample(p[len(draft)], rng)
+
+
+def verify_block(draft, q, p, rng):  # as verify
+    """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
+    have the same distribution as with `verify`; on average at least as many drafts are accepted.
+
+    Claim: given the first t drafts, P[t] is the probability that at least t are accepted. Let S be
+    the sum of max(0, P[t] p - q) at the next place. For t = k the claim is true: nothing is drafted
+    there, so q = 0, S = P[k], and the coin S / (S + 1 - P[k]) is P[k]. If it is true for t + 1, the
+    next token x is drafted and accepted with probability
+
+        q(x) P[t + 1]  =  q(x) min(1, P[t] p(x) / q(x))  =  min(q(x), P[t] p(x)).
+
+    Over all x these add up to P[t] - S. In every other case the coin for t is tossed, and adds
+    (1 - P[t] + S) S / (S + 1 - P[t]) = S. The total is P[t]: the claim is true for t. The residual
+    spreads that S over max(0, P[t] p - q), so the next token is x with probability min(q(x), P[t]
+    p(x)) + max(0, P[t] p(x) - q(x)) = P[t] p(x): given that t are accepted, with probability p(x).
+    """
+    P = [1.0]  # the ratios p / q multiplied up, with a limit of 1 at each place
+    for i, token in enumerate(draft):
+        P.append(min(1.0, P[-1] * p[i, token] / q[i, token]))
+    q = [*q, 0.0]  # nothing is drafted after the last token: there the residual is p, the bonus
+    for t in reversed(range(len(draft) + 1)):  # the longest block first
+        S = np.maximum(P[t] * p[t] - q[t], 0).sum()
+        # P[0] = 1, so the loop ends in a return; and with P[t] = 1 the coin is S / S, or 0 / 0
+        if P[t] == 1 or toss(S / (S + 1 - P[t]), rng):
+            return t, sample(residual(P[t] * p[t], q[t]), rng)
+
+
+# ---------------------------------------------------------------- the two decoding loops
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one pass of the target adds to the text: the accepted drafts, then one token of the
+    target's own.
+
+    The first round of a loop is the prefill, without tokens. The last may lack the target's token,
+    if the text ends inside the accepted drafts. The acceptance rate is accepted / examined.
+    """
+
+    tokens: list
+    drafted: int = 0
+    accepted: int = 0
+
+    @property
+    def examined(self):
+        """How many drafts count as tried: those accepted, and the first rejected one unless the
+        text ends before it.
+
+        `verify` looks at no others. `verify_block` looks at all of them, but is counted in the same
+        way, so that acceptance rates can be compared.
+        """
+        return min(self.drafted, len(self.tokens))
+
+    @property
+    def sources(self):
+        """Where each token came from: "draft", then "bonus", "correction", or "target" where
+        nothing was drafted.
+        """
+        if not self.drafted:
+            last = "target"
+        elif self.accepted == self.drafted:
+            last = "bonus"
+        else:
+            last = "correction"
+        return (["draft"] * self.accepted + [last])[: len(self.tokens)]
+
+
+def never(generated):
+    return False
+
+
+def stop_condition(encoder, stop=None):
+    """The function `ended` for the loops: true at <|endoftext|>, or once `stop` is complete."""
+    # every token has at least one byte, so `stop` lies within this many tokens
+    n_tail = len((stop or "").encode())
+
+    def ended(generated):
+        if generated[-1] == encoder.end_of_text:
+            return True
+        return bool(stop) and stop in encoder.decode(generated[-n_tail:])
+
+    return ended
+
+
+def prefill(target, ids, n_tokens):
+    """The text so far, the length to end at, and a cache that has read all but the last token."""
+    n_ctx = target.config.n_ctx
+    if not 0 < len(ids) <= n_ctx:
+        raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {n_ctx}")
+    length = min(len(ids) + n_tokens, n_ctx)
+    cache = target.new_cache(length)
+    target.read(ids[:-1], cache, n_last=0)
+    return list(ids), length, cache
+
+
+def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
+    """Yield Rounds of one token each: n_tokens in all, or fewer if the context is full or
+    ended(generated ids) is true.
+    """
+    text, length, cache = prefill(target, ids, n_tokens)
+    yield Round([])  # the prefill
+    while len(text) < length:
+        p = filter(target.read(text, cache))
+        text.append(sample(p[0], rng))
+        yield Round(text[-1:])
+        if ended(text[len(ids) :]):
+            return
+
+
+def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never, rule=verify):
+    """Yield Rounds of 1 to K + 1 tokens: as many tokens as `autoregressive` yields, with the same
+    distribution. The rule is `verify` or `verify_block`.
+
+    K is a number, or a function that gets the last Round and returns one, 0 to draft nothing. The
+    distribution stays the same, because K is chosen before the next tokens are sampled.
+    """
+    if not callable(K) and K < 1:
+        raise ValueError(f"K = {K}: expected 1 or more")
+    if drafter.n_vocab != target.config.n_vocab:
+        sizes = f"{drafter.n_vocab} and {target.config.n_vocab} tokens"
+        raise ValueError(f"draft and target have vocabularies of {sizes}: expected the same")
+    text, length, cache = prefill(target, ids, n_tokens)
+    drafter.prefill(text[:-1])
+    last_round = Round([])
+    yield last_round  # the prefill
+    done = False
+    while len(text) < length and not done:
+        # 1. The drafter proposes up to k tokens. One place is left for the target's own token.
+        k = K(last_round) if callable(K) else K
+        draft, q = drafter.propose(text, min(k, length - len(text) - 1))
+        # 2. The target scores them in one pass: row i is for draft[i], the last for what follows.
+        p = filter(target.read(text + draft, cache, n_last=len(draft) + 1))
+        # 3. The rule accepts the first n_accepted of them, and samples the token that follows.
+        n_accepted, next_token = rule(draft, q, p, rng)
+        # 4. The text grows by these, up to its end. The next read forgets what was rejected.
+        n_before = len(text)
+        for token in draft[:n_accepted] + [next_token]:
+            text.append(token)
+            if done := ended(text[len(ids) :]):
+                break
+        tokens = text[n_before:]  # fewer than were accepted, if the text ended among them
+        last_round = Round(tokens, len(draft), min(n_accepted, len(tokens)))
+        yield last_round
+
+
+# ---------------------------------------------------------------- drafters
+
+
+class NeuralDrafter:
+    """Drafts with a smaller model: samples up to k tokens from it, one pass each.
+
+    Drafting stops early where no token has at least the probability `confidence` (at temperature
+    1). That is decided before sampling: to discard a token after seeing it would bias the text.
+    """
+
+    def __init__(self, model, filter, rng, confidence=0.0):
+        self.model, self.filter, self.rng, self.confidence = model, filter, rng, confidence
+        self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
+
+    def prefill(self, ids):
+        if len(ids) <= self.model.config.n_ctx:  # after a longer text, `propose` drafts nothing
+            self.model.read(ids, self.cache, n_last=0)
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        """Drafted tokens, and the distribution that each was sampled from; fewer than k where the
+        context or the confidence ends.
+        """
+        # forget rejected drafts here: with k = 0, `read`, which does the same, is not called
+        self.cache.length = min(self.cache.length, len(ids) - 1)
+        draft, q = [], [np.empty((0, self.n_vocab))]  # so that q has a shape without a draft, too
+        # + 1: the last drafted token is never read, so it needs no place in the context
+        for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
+            logits = self.model.read(ids + draft, self.cache)
+            if self.confidence and highest_probability(logits) < self.confidence:
+                break
+            q.append(self.filter(logits))
+            draft.append(sample(q[-1][0], self.rng))
+        return draft, np.concatenate(q)
+
+
+def highest_probability(logits):  # [1, n_vocab] -> number
+    """The probability of the likeliest token at temperature 1."""
+    _, best = likeliest(logits)
+    return 1 / np.exp(logits - best).sum()
+
+
+class NGramDrafter:
+    """Drafts by prompt look-up (Saxena 2023): where did the last tokens occur before, and what
+    followed? Costs next to nothing, and pays where a text repeats itself: code, summaries, loops.
+    """
+
+    def __init__(self, n_vocab, max_n=16):
+        self.n_vocab, self.max_n = n_vocab, max_n
+
+    def prefill(self, ids):
+        pass
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        """Up to k tokens, and one-hot q; none where nothing matches.
+
+        The longest n-gram with a match decides, and of its matches the latest. If fewer than k
+        tokens follow the match, they are repeated, as the text may be looping.
+        """
+        draft = []
+        text = as_string(ids) if k else ""
+        for n in range(min(self.max_n, len(text) - 1), 0, -1):
+            start = text.rfind(text[-n:], 0, len(text) - 1)
+            if start >= 0:
+                following = ids[start + n :]
+                draft = (following * k)[:k]
+                break
+        return draft, one_hot(draft, self.n_vocab)
+
+
+def as_string(ids):
+    """The ids as a string, one character each: nothing searches faster than str."""
+    try:
+        return "".join(map(chr, ids))
+    except ValueError:  # an id above 0x10FFFF: wrap it around; a false match is only a bad draft
+        return "".join([chr(i % 0x110000) for i in ids])
+
 
 # ---------------------------------------------------------------- from logits to tokens
 
@@ -21,12 +274,12 @@ HOT = 10  # at higher temperatures float32 is too coarse to tell probabilities a
 
 @dataclass(frozen=True)
 class Filter:
-    """The sampling parameters: a temperature, then the top_k likeliest tokens, then the nucleus of
-    mass top_p.
+    """Turns logits into probabilities: divides by the temperature, keeps the top_k likeliest
+    tokens, then of these the nucleus of mass top_p.
 
     Temperature 0 (or up to 1e-6) is greedy decoding. top_k None or 0 and top_p 1 keep every token.
-    The same filter is applied to draft and target, but it need not be: speculative decoding is
-    exact for any p and q, as long as q is what the draft was sampled from.
+    Draft and target share one filter, but need not: speculative decoding is exact for any p and q,
+    as long as q is what the draft was sampled from.
     """
 
     temperature: float = 0.0
@@ -79,14 +332,14 @@ def likeliest(logits):  # [n, n_vocab] -> [n], [n, 1]
 
 
 def one_hot(tokens, n_vocab):  # [n] -> [n, n_vocab]
-    """Distributions without a choice: all mass on one token."""
+    """One distribution per token, with all its mass on that token."""
     p = np.zeros((len(tokens), n_vocab))
     p[np.arange(len(tokens)), tokens] = 1
     return p
 
 
 def keep_best(p, scores, k, threshold):  # [n_vocab], [n_vocab], in place
-    """Zero p but for the k best scores, the least of them `threshold`. Of equals, low ids stay."""
+    """Zero p except at the k best scores; `threshold` is the k-th. Of ties, the lowest ids stay."""
     ties = np.flatnonzero(scores == threshold)
     n_ties_kept = k - np.count_nonzero(scores > threshold)
     p *= scores >= threshold
@@ -94,20 +347,20 @@ def keep_best(p, scores, k, threshold):  # [n_vocab], [n_vocab], in place
 
 
 def keep_top_k(p, logits, k):  # [n_vocab], [n_vocab], in place
-    """Zero p but for the k largest logits. (Different logits may round to the same p.)"""
+    """Zero p except at the k largest logits. (Not the k largest p: rounding makes some equal.)"""
     if k < len(p):
         keep_best(p, logits, k, np.partition(logits, -k)[-k])
 
 
 def keep_top_p(p, top_p):  # [n_vocab], in place
-    """Zero p but for its nucleus, and rescale: the fewest likeliest tokens that together reach
-    top_p (Holtzman et al. 2019).
+    """Keep only the nucleus of p, the fewest likeliest tokens whose sum reaches top_p (Holtzman et
+    al. 2019), and rescale it to sum to 1.
 
-    Sorting would be slow. Split the candidates for the last token of the nucleus into a larger and
-    a smaller half, and go on with the half in which top_p is reached.
+    A full sort would be slow. Instead, halve the set of candidates for the nucleus's least likely
+    token: go on in the likelier half if top_p is reached there, otherwise in the other.
     """
     candidates = p[p > 0]
-    k, mass = 1, 0.0  # k - 1 tokens are likelier than all candidates; they have this mass
+    k, mass = 1, 0.0  # k - 1 tokens are likelier than every candidate; mass is their sum
     while len(candidates) > 1:
         half = len(candidates) // 2
         candidates = np.partition(candidates, half)
@@ -134,259 +387,11 @@ def sample(p, rng, block=256):  # [n_vocab] -> token
     u = rng.random() * totals[-1]
     i = int(totals.searchsorted(u, side="right"))
     inside = p[i * block : (i + 1) * block].cumsum()
-    # rounding must not lead out of the block
-    u = min(u - (totals[i - 1] if i else 0), np.nextafter(inside[-1], 0))
+    u -= totals[i - 1] if i else 0  # of the blocks before
+    u = min(u, np.nextafter(inside[-1], 0))  # rounding must not lead out of the block
     return i * block + int(inside.searchsorted(u, side="right"))
 
 
-def toss(probability, rng):
-    """A biased coin: True with the given probability."""
-    return rng.random() < probability
-
-
-# ---------------------------------------------------------------- the theorem
-
-
-def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
-    """norm(max(0, p - q)), the part of p that q leaves uncovered: it replaces a rejected token."""
-    rest = np.maximum(p - q, 0)
-    total = rest.sum()
-    # p <= q everywhere means p = q up to rounding. Then the rejection was rounding, too: keep p.
-    return rest / total if total > 0 else p
-
-
-def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number accepted, next token
-    """Accept drafted tokens from the left, then sample one more: Leviathan et al., algorithm 1.
-
-    draft[i] was sampled from q[i]; p[i] is the target's distribution at the same place. The tokens
-    that come out are distributed as if they had been sampled from p one by one. For every token x
-
-        P(x is drafted and accepted)  =  q(x) min(1, p(x) / q(x))  =  min(p(x), q(x))
-        P(x replaces a rejected one)  =  P(rejected) residual(x)   =  max(0, p(x) - q(x))
-
-    and the two add up to p(x). (P(rejected) is the sum of max(0, p - q), by which the residual was
-    divided.) A draft without a choice is no special case: its q is one-hot.
-    """
-    for i, token in enumerate(draft):
-        if not toss(p[i, token] / q[i, token], rng):
-            return i, sample(residual(p[i], q[i]), rng)  # the correction
-    # all are accepted: the target's last row gives a token for free, the bonus
-    return len(draft), sample(p[len(draft)], rng)
-
-
-def verify_block(draft, q, p, rng):  # as verify
-    """Accept drafted tokens together: Sun et al. 2024, arXiv 2403.10444. On average as many as
-    `verify` accepts, or more, and distributed in the same way.
-
-    Let x_1 ... x_t be the first t drafts, and S the sum of max(0, P[t] p - q) at the next place.
-    Then P[t] is the probability that at least t drafts are accepted. This is so for all k of them:
-    nothing was drafted after them, so q = 0 there, S = P[k], and the coin has that probability. And
-    if it is so for t + 1 drafts, the next draft x is accepted with probability
-
-        q(x) P[t + 1]  =  q(x) min(1, P[t] p(x) / q(x))  =  min(q(x), P[t] p(x))
-
-    or in sum P[t] - S. The coin for t is tossed in all other cases, so it adds S: in sum P[t]. That
-    S goes to the residual, so x comes next with min(q(x), P[t] p(x)) + max(0, P[t] p(x) - q(x)) =
-    P[t] p(x): given the drafts that are accepted, x has the probability p(x).
-    """
-    P = [1.0]
-    for i, token in enumerate(draft):
-        P.append(min(1.0, P[-1] * p[i, token] / q[i, token]))
-    q = [*q, 0.0]
-    for t in reversed(range(len(draft) + 1)):  # the longest block first
-        S = np.maximum(P[t] * p[t] - q[t], 0).sum()
-        if P[t] == 1 or toss(S / (S + 1 - P[t]), rng):
-            return t, sample(residual(P[t] * p[t], q[t]), rng)
-
-
-# ---------------------------------------------------------------- drafters
-
-
-class NeuralDrafter:
-    """Drafts with a smaller model: samples up to k tokens from it, one pass each.
-
-    Drafting stops where no token has the probability `confidence`, at temperature 1: before the
-    next token is sampled, as discarding a token after seeing it would bias the text.
-    """
-
-    def __init__(self, model, filter, rng, confidence=0.0):
-        self.model, self.filter, self.rng, self.confidence = model, filter, rng, confidence
-        self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
-
-    def prefill(self, ids):
-        if len(ids) <= self.model.config.n_ctx:
-            self.model.read(ids, self.cache, n_last=0)
-
-    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens, and the distribution that each was sampled from; fewer than k where the
-        context or the confidence ends.
-        """
-        # forget the drafts that were rejected, in rounds without a draft as well
-        self.cache.length = min(self.cache.length, len(ids) - 1)
-        draft, q = [], [np.empty((0, self.n_vocab))]
-        for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
-            logits = self.model.read(ids + draft, self.cache)
-            if self.confidence and highest_probability(logits) < self.confidence:
-                break
-            q.append(self.filter(logits))
-            draft.append(sample(q[-1][0], self.rng))
-        return draft, np.concatenate(q)
-
-
-def highest_probability(logits):  # [1, n_vocab] -> number
-    """The probability of the likeliest token at temperature 1."""
-    _, best = likeliest(logits)
-    return 1 / np.exp(logits - best).sum()
-
-
-class NGramDrafter:
-    """Drafts by prompt look-up (Saxena 2023): where did the last tokens occur before, and what
-    followed? Costs next to nothing, and pays where a text repeats itself: code, summaries, loops.
-    """
-
-    def __init__(self, n_vocab, max_n=16):
-        self.n_vocab, self.max_n = n_vocab, max_n
-
-    def prefill(self, ids):
-        pass
-
-    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Up to k tokens, and one-hot q; none where nothing matches.
-
-        The longest n-gram with a match decides, and of its matches the latest. Where fewer than k
-        tokens follow it, the text may be a loop: they are drafted over again.
-        """
-        draft = []
-        text = as_string(ids) if k else ""
-        for n in range(min(self.max_n, len(text) - 1), 0, -1):
-            start = text.rfind(text[-n:], 0, len(text) - 1)
-            if start >= 0:
-                draft = (ids[start + n :] * k)[:k]
-                break
-        return draft, one_hot(draft, self.n_vocab)
-
-
-def as_string(ids):
-    """The ids as a string, one character each: nothing searches faster than str."""
-    try:
-        return "".join(map(chr, ids))
-    except ValueError:  # more ids than characters: some share one, and a match may be wrong
-        return "".join([chr(i % 0x110000) for i in ids])
-
-
-# ---------------------------------------------------------------- the two decoding loops
-
-
-@dataclass(frozen=True)
-class Round:
-    """What one pass of the target adds to the text: the accepted drafts, then one token of the
-    target's own.
-
-    The first round of a loop is the prefill, without tokens. The last may lack the target's token,
-    if the text ends inside the accepted drafts. The acceptance rate is accepted / examined.
-    """
-
-    tokens: list
-    drafted: int = 0
-    accepted: int = 0
-
-    @property
-    def examined(self):
-        """The accepted drafts, and the first that was rejected, unless the text ends before it.
-
-        `verify` looks at no others. `verify_block` looks at all, but the count is the same, so that
-        acceptance rates can be compared: how often does the text follow the draft one step more?
-        """
-        return min(self.drafted, len(self.tokens))
-
-    @property
-    def sources(self):
-        """Where each token came from: "draft", then "bonus", "correction", or "target" where
-        nothing was drafted.
-        """
-        if not self.drafted:
-            last = "target"
-        elif self.accepted == self.drafted:
-            last = "bonus"
-        else:
-            last = "correction"
-        return (["draft"] * self.accepted + [last])[: len(self.tokens)]
-
-
-def never(generated):
-    return False
-
-
-def stop_condition(encoder, stop=None):
-    """An `ended` for the loops: at <|endoftext|>, or where the string `stop` is complete."""
-    # no token is shorter than a byte: the string cannot reach back further
-    n_tail = len((stop or "").encode())
-
-    def ended(generated):
-        if generated[-1] == encoder.end_of_text:
-            return True
-        return bool(stop) and stop in encoder.decode(generated[-n_tail:])
-
-    return ended
-
-
-def prefill(target, ids, n_tokens):
-    """The text so far, the length to end at, and a cache that has read all but the last token."""
-    n_ctx = target.config.n_ctx
-    if not 0 < len(ids) <= n_ctx:
-        raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {n_ctx}")
-    length = min(len(ids) + n_tokens, n_ctx)
-    cache = target.new_cache(length)
-    target.read(ids[:-1], cache, n_last=0)
-    return list(ids), length, cache
-
-
-def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
-    """Yield Rounds of one token each: n_tokens in all, or fewer if the context is full or
-    ended(generated ids) is true.
-    """
-    text, length, cache = prefill(target, ids, n_tokens)
-    yield Round([])
-    while len(text) < length:
-        p = filter(target.read(text, cache))
-        text.append(sample(p[0], rng))
-        yield Round(text[-1:])
-        if ended(text[len(ids) :]):
-            return
-
-
-def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never, rule=verify):
-    """Yield Rounds of 1 to K + 1 tokens: as many tokens as `autoregressive` yields, with the same
-    distribution. The rule is `verify` or `verify_block`.
-
-    K is a number, or a function that gets the last Round and returns one, 0 to draft nothing. The
-    distribution stays the same, because K is chosen before the next tokens are sampled.
-    """
-    if not callable(K) and K < 1:
-        raise ValueError(f"K = {K}: expected 1 or more")
-    if drafter.n_vocab != target.config.n_vocab:
-        sizes = f"{drafter.n_vocab} and {target.config.n_vocab} tokens"
-        raise ValueError(f"draft and target have vocabularies of {sizes}: expected the same")
-    text, length, cache = prefill(target, ids, n_tokens)
-    drafter.prefill(text[:-1])
-    last_round = Round([])
-    yield last_round
-    done = False
-    while len(text) < length and not done:
-        # 1. The draft proposes, and leaves room for the target's own token.
-        k = K(last_round) if callable(K) else K
-        draft, q = drafter.propose(text, min(k, length - len(text) - 1))
-        # 2. The target scores all drafts in one pass.
-        p = filter(target.read(text + draft, cache, n_last=len(draft) + 1))
-        # 3. The rule accepts the first drafts, or none, and adds a token of the target's own.
-        n_accepted, token = rule(draft, q, p, rng)
-        # 4. The text keeps them up to its end. The next read forgets what was rejected.
-        n_before = len(text)
-        for token in draft[:n_accepted] + [token]:
-            text.append(token)
-            done = ended(text[len(ids) :])
-            if done:
-                break
-        tokens = text[n_before:]
-        last_round = Round(tokens, len(draft), min(n_accepted, len(tokens)))
-        yield last_round
+def toss(ratio, rng):
+    """A biased coin: True with probability min(1, ratio)."""
+    return rng.random() < ratio

@@ -14,7 +14,7 @@ import numpy as np
 from backends import autotune, memory
 from backends.threads import alone, share
 
-# some of these only for those who import them from here
+# re-exported: several modules import these names from utils
 from checkpoints import (  # noqa: F401
     MODELS_DIR,
     SIZES,
@@ -33,25 +33,19 @@ from gpt2 import Model
 
 @dataclass(frozen=True)
 class Backend:
-    """Where arrays live and how they are multiplied: all that differs between NumPy and CuPy.
-
-    xp is the array module; asarray and to_host move arrays there and back to NumPy; plan(config,
-    dtype) returns a function that lays out a matrix [n_in, n_out] so that `x @ weight(w)` is fast;
-    synchronize waits until all work is done; share(function, n, n_rows) calls function(a, b) for
-    ranges that make up 0 to n, on threads if n_rows are worth it; exact means that every position
-    has to be computed in a way that does not depend on how many are computed together; other_plans
-    are tried as well for a small model.
-    """
+    """Where arrays live and how they are multiplied: all that differs between NumPy and CuPy."""
 
     name: str
-    xp: Any
-    asarray: Callable
-    to_host: Callable
+    xp: Any  # the array module: numpy or cupy
+    asarray: Callable  # from NumPy to this backend
+    to_host: Callable  # and back
+    # plan(config, dtype) -> lay_out; lay_out(w), for w [n_in, n_out], makes x @ lay_out(w) fast
     plan: Callable
-    synchronize: Callable
+    synchronize: Callable  # wait until all work is done
+    # share(f, n, n_rows): call f(a, b) for ranges that cover 0 to n, on threads if n_rows is large
     share: Callable = alone
-    exact: bool = False
-    other_plans: tuple = ()
+    exact: bool = False  # compute a position alike, however many are computed together
+    other_plans: tuple = ()  # to be tried as well for a small model
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
@@ -136,7 +130,7 @@ def require_caches(configs, backend, n_texts, dtype=np.float32):
 
 def require_bytes(needed, backend, what, advice):
     if backend.name != "numpy":
-        return  # on a GPU, plan sees to that
+        return  # on a GPU, plan raises the error
     try:
         memory.require(needed, what)
     except MemoryError as error:
@@ -154,7 +148,7 @@ def build_model(config, read, backend, dtype):
     plans = [backend.plan]
     if backend.other_plans and autotune.is_small(config):
         plans += backend.other_plans
-        read = cache(read)
+        read = cache(read)  # each weight once, not once per plan
     try:
         lay_outs = [plan(config, dtype) for plan in plans]
     except MemoryError as error:
@@ -165,7 +159,8 @@ def build_model(config, read, backend, dtype):
 
 def assemble(config, read, backend, lay_out):
     """A Model whose matrices are held as lay_out says."""
-    # "h.0.attn.c_attn.weight" becomes tree["h"]["0"]["attn"]["c_attn"]["weight"]
+    # "h.0.attn.c_attn.weight" becomes tree["h"]["0"]["attn"]["c_attn"]["weight"]; only the
+    # matrices of the blocks are laid out for products
     tree = {}
     for name, shape in config.shapes().items():
         *path, leaf = name.split(".")
@@ -176,10 +171,9 @@ def assemble(config, read, backend, lay_out):
         store = lay_out if in_block and len(shape) == 2 else backend.asarray
         branch[leaf] = store(read(name))
     wte = tree["wte"]["weight"]
-    # the embedding again, transposed: one array in two roles
-    head = lay_out(wte.T)
+    head = lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
     params = {
-        "wte": getattr(head, "T", wte),  # tokens look their rows up where the head keeps them
+        "wte": getattr(head, "T", wte),  # if the head can be transposed back, keep only that copy
         "wpe": tree["wpe"]["weight"],
         "blocks": [tree["h"][str(i)] for i in range(config.n_layer)],
         "ln_f": tree["ln_f"],
@@ -189,7 +183,7 @@ def assemble(config, read, backend, lay_out):
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """A Model with random weights: to measure and test with, as its text means nothing."""
+    """A Model with random weights, for measurements and tests: its text is meaningless."""
     require_memory([config], backend, dtype)
     rng = np.random.default_rng(seed)
     shapes = config.shapes()
@@ -211,10 +205,10 @@ def load_model(folder, backend, dtype=np.float32):
 
 
 def load_models(sizes, models_dir, backend, download=False):
-    """([Model], encoder) of sizes or paths, a target and its drafts, which share their vocabulary.
+    """([Model], encoder) for sizes or paths: a target first, then its drafts.
 
-    Raises InputError, before any weight is read, also for models with different vocabularies: token
-    17 must mean the same to all.
+    Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
+    same to all of them.
     """
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])

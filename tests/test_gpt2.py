@@ -48,7 +48,7 @@ def short_blocks():
     in `fresh`.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpt2, "BLOCK", 5)
+        patch.setattr(gpt2, "CHUNK", 5)
         yield
 
 

@@ -21,7 +21,7 @@ RULES = {"token": verify, "block": verify_block}
 
 def with_drafter(target, draft, filter, rng, confidence=0.0):
     """(target, drafter) for the loop. draft is a Model, a head of the target (experiments/drafting)
-    or NGRAM. A head sees the target, and the loop is to read with the one it sees.
+    or NGRAM. A head reads the target's hidden states: the loop must use the target returned here.
     """
     if draft is None:
         raise ValueError("speculative decoding needs a draft: expected a model or NGRAM")

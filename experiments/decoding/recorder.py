@@ -233,6 +233,7 @@ class Watch:
             seconds["rule"] = end - begin - sum(seconds.values())
             p = np.concatenate(of_target.take())
             heard = of_draft.take()
+            # an n-gram draft has no filter to listen to
             q = np.concatenate(heard) if heard else drafter.q
             self.notes.append(self.note(one, drafter.draft, p, q, coins.take(), seconds, passes))
             self.aside += time.perf_counter() - end

@@ -64,7 +64,7 @@ class Session:
     def __init__(self, settings, models, decode=decode):
         self.settings, self.models, self.decode = settings, models, decode
         self.target, self.draft, self.encoder = models.target, models.draft, models.encoder
-        self.token_ids("stop", settings.stop)  # refuses what is no text
+        self.token_ids("stop", settings.stop)  # raises if the string cannot be encoded
         self.ended = stop_condition(self.encoder, settings.stop)
 
     def changed(self, **settings):
@@ -190,7 +190,7 @@ class Session:
         """K of one text: a number, or what chooses one each round."""
         if self.settings.K != AUTO:
             return self.settings.K
-        # not of a stand-in, which is new for each text
+        # in a batch `draft` wraps self.draft anew for each text; costs are those of the original
         draft = NGRAM if draft == NGRAM else self.draft
         settings = self.settings
         costs = round_costs(self.target, draft, settings.sampling, settings.verification)

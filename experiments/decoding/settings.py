@@ -17,7 +17,7 @@ MOST_PATHS = 16  # each is a text of its own in the target's pass
 
 class SettingError(InputError):
     """A setting that cannot be used. The message names it as the flag it has on the command line;
-    whoever calls it something else has the name and the problem apart.
+    `name` and `problem` are kept apart for callers that have no flags.
     """
 
     def __init__(self, name, problem):
@@ -138,7 +138,7 @@ class Settings:
                 *others, last = choices
                 expected = f"{', '.join(others)} or {last}" if others else last
                 raise SettingError(name, f"{value!r}: expected {expected}")
-        self.sampling  # a Filter checks its own three
+        self.sampling  # raises for temperature, top_k and top_p
 
     def check_combinations(self):
         if self.paths > 1:
@@ -173,6 +173,7 @@ class Settings:
         try:
             return Filter(self.temperature, self.top_k, self.top_p)
         except ValueError as error:
+            # a Filter's message begins with the name of the parameter
             name, problem = str(error).split(" ", 1)
             raise SettingError(name, problem) from None
 
@@ -197,7 +198,7 @@ class Settings:
     def as_json(self, prompt, seed):
         """The "settings" of a JSON object: those that give the text of one prompt alone."""
         settings = {"prompt": prompt} | dataclasses.asdict(self) | {"seed": seed}
-        if self.verification == "token":  # what is usual goes without saying
+        if self.verification == "token":  # newer settings are named where they are not the default
             del settings["verification"]
         if self.paths == 1:
             del settings["paths"]

@@ -18,7 +18,7 @@ sampled from and `verify` applies as it stands.
 
 from dataclasses import dataclass
 
-from gpt2 import Config, KVCache, Model, finish, layer_norm, linear, run_blocks
+from gpt2 import Config, KVCache, Model, layer_norm, linear, read_out, run_blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,4 +87,4 @@ class Eagle(Model):
         # 2. one block, whose output is turned into a guess at the target's next hidden state
         x = run_blocks(x, spans, params["blocks"], config, self.backend)
         x = linear(x, **params["proj"])
-        return finish(x, spans, wanted, params, config, xp)
+        return read_out(x, spans, wanted, params, config, xp)
