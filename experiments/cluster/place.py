@@ -16,7 +16,7 @@ class Here:
         self.pairs = wanted.load()
         self.kernels = kernels_in(self.pairs, wanted.target)
 
-    def run(self, function, items, group=1, name=None, **watch):
+    def run(self, function, items, group=1, name=str, **watch):
         """The results, in order. watch: further arguments, for a function to report to."""
         return function(self.pairs, items, **watch)
 

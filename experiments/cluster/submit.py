@@ -19,8 +19,7 @@ from distributed import KilledWorker
 
 from experiments.cluster import worker
 from experiments.cluster.connect import check, connected
-from experiments.data.lines import Failed
-from experiments.data.prompts import some
+from experiments.data.lines import Failed, SomeFailed
 from utils import InputError
 
 FIRST_LIMIT = 3600  # seconds for a group, before any has been done
@@ -128,21 +127,17 @@ class Cluster:
             resources={self.name: 1},
         )
 
-    def run(self, function, items, group=1, name=None, **watch):
+    def run(self, function, items, group=1, name=str, **watch):
         """Yield the result of each item, in their order, Failed for one that fails three times.
 
         function(pairs, items) is called by a worker, with `group` items at a time. name(item) says
-        what an item is called. Raises InputError after the last, if any failed.
+        what an item is called. Raises SomeFailed after the last, if any failed.
         """
         begin, items = time.monotonic(), list(items)
         run = Run(self, function, items, group)
         yield from run
         if run.failed:
-            named = [f"{name(items[i])}: {why}" for i, why in run.failed.items()]
-            raise InputError(
-                f"{len(named)} of {len(items)} prompts failed three times: {some(named)}; "
-                "the others are done, give the same command to try these again"
-            )
+            raise SomeFailed({name(items[i]): why for i, why in run.failed.items()})
         if items:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"

@@ -52,6 +52,8 @@ class Loader(WorkerPlugin):
         self.problem = await asyncio.to_thread(self.load)
         if self.problem is None:
             await worker.set_resources(**{self.name: 1})
+            # one that is short of memory works on, until it is restarted: if all paused, none would
+            worker.memory_manager.memory_pause_fraction = False
             # groups that nobody could take, as all workers died, are given out on a change of state
             worker.status = Status.paused
             worker.status = Status.running

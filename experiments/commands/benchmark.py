@@ -25,7 +25,7 @@ from experiments.cli.validators import (
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
 from experiments.data.files import check_output
-from experiments.data.lines import Failed, Lines
+from experiments.data.lines import Failed, Lines, SomeFailed, spared
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
 from experiments.data.results import check_results_output, write_results
@@ -148,6 +148,11 @@ class Stored:
         if self.lines:
             self.lines.add([*key, ids, [dataclasses.asdict(run) for run in runs]])
 
+    def say_what_is_kept(self):
+        if len(self.runs) > self.n_before:
+            kept = f"kept {len(self.runs)} measured prompts in {self.lines.partial}"
+            print(f"{kept}; --resume goes on", file=sys.stderr)
+
 
 def measured(settings, pairs, items, tick=None):
     """The Runs of all contenders on each prompt; an item is a temperature, the number of a prompt
@@ -169,12 +174,12 @@ def measured(settings, pairs, items, tick=None):
         )
 
 
-def name_of(item):
-    return f"prompt {item[1] + 1} at temperature {item[0]:g}"
+def name_of(size, item):
+    return f"{size} at temperature {item[0]:g}, prompt {item[1] + 1}"
 
 
-def measure_target(settings, where, size, prompts, stored, bar):
-    """Measure what is not stored yet of one target."""
+def measure_target(settings, where, size, prompts, stored, failed, bar):
+    """Measure what is not stored yet of one target; {what: why} is put into `failed`."""
     keys = [(size, t, i) for t in settings.filters() for i in range(len(prompts))]
     todo = [key for key in keys if not stored.has(key, prompts[key[2]])]
     runs_of_a_prompt = len(settings.contenders()) * (settings.repeats + 1)
@@ -182,8 +187,9 @@ def measure_target(settings, where, size, prompts, stored, bar):
     bar.refresh()
     n_done = bar.n
     items = [(t, i, prompts[i]) for _, t, i in todo]
-    results = where.run(partial(measured, settings), items, name=name_of, tick=bar.update)
-    for runs, key in zip(results, todo):
+    function, name = partial(measured, settings), partial(name_of, size)
+    results = where.run(function, items, name=name, tick=bar.update)
+    for runs, key in zip(spared(results, failed), todo):
         n_done += runs_of_a_prompt
         bar.update(n_done - bar.n)  # what a worker has done, it has not told the bar
         if not isinstance(runs, Failed):
@@ -194,7 +200,10 @@ def rows_of(settings, size, n_prompts, n_skipped, stored):
     """The rows of one target, from all that was measured of it."""
     rows = []
     for t in settings.filters():
-        by_prompt = [stored.runs[size, t, i] for i in range(n_prompts)]
+        keys = [(size, t, i) for i in range(n_prompts)]
+        by_prompt = [stored.runs[key] for key in keys if key in stored.runs]
+        if not by_prompt:
+            continue  # all failed
         runs = dict(zip(settings.contenders(), zip(*by_prompt)))
         for one in settings.contenders()[1:]:
             # what another rule gains over the token rule
@@ -206,9 +215,9 @@ def rows_of(settings, size, n_prompts, n_skipped, stored):
 
 
 def run_all(settings, stored, cluster=""):
-    """Measure what is not stored, and return the results."""
+    """Measure what is not stored. Returns the results, which say what failed."""
     about = machine() | {"prompts_measured_before_resuming": stored.n_before}
-    rows = []
+    rows, failed = [], {}
     with tqdm(total=0, unit=" runs", leave=False, disable=None) as bar:
         for size in settings.targets():
             with place(cluster, settings.wanted(size)) as where:
@@ -220,9 +229,10 @@ def run_all(settings, stored, cluster=""):
                 prompts, n_skipped = choose_prompts(
                     settings.prompts, settings.n_prompts, pairs.encoder, longest
                 )
-                measure_target(settings, where, size, prompts, stored, bar)
+                measure_target(settings, where, size, prompts, stored, failed, bar)
             rows += rows_of(settings, size, len(prompts), n_skipped, stored)
-    return {"machine": about, "settings": dataclasses.asdict(settings), "rows": rows}
+    result = {"machine": about, "settings": dataclasses.asdict(settings), "rows": rows}
+    return result | ({"failed": failed} if failed else {})
 
 
 def run_and_store(settings, out, resume, cluster):
@@ -237,10 +247,11 @@ def run_and_store(settings, out, resume, cluster):
         try:
             result = run_all(settings, stored, cluster)
         except (KeyboardInterrupt, InputError):
-            if len(stored.runs) > stored.n_before:
-                kept = f"kept {len(stored.runs)} measured prompts in {lines.partial}"
-                print(f"{kept}; --resume goes on", file=sys.stderr)
+            stored.say_what_is_kept()
             raise
+        if "failed" in result:
+            stored.say_what_is_kept()
+            return result
         check_results_output(out)  # nothing may have appeared meanwhile
         write_results(result, markdown(result), out)
         lines.discard()
@@ -343,9 +354,13 @@ def benchmark(
         result = run_and_store(settings, out, resume, cluster)
     else:
         result = run_all(settings, Stored(settings), cluster)
-    if plot:
+    failed = result.get("failed")
+    if plot and not failed:
         plots.draw(result, plot, label(result["settings"]))
     if json:
         print(json_format.dumps(result))
-    else:
+    elif result["rows"]:
         print(markdown(result), end="")
+    if failed:
+        again = "--resume tries these again" if out else "use --out to keep what was measured"
+        raise SomeFailed(failed, f"the figures are those of the others; {again}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.data.files import whole
+from experiments.data.prompts import some
 from experiments.data.reading import load_json
 from utils import InputError
 
@@ -45,6 +46,26 @@ class Failed:
     """In place of a result that could not be had."""
 
     reason: str
+
+
+class SomeFailed(InputError):
+    """Raised after the last result, if some could not be had. failed: {what: why}."""
+
+    def __init__(
+        self, failed, rest="the others are done, give the same command to try these again"
+    ):
+        self.failed = failed
+        n_prompts = f"{len(failed)} prompt{'s' if len(failed) > 1 else ''}"
+        named = some([f"{name}: {why}" for name, why in failed.items()])
+        super().__init__(f"{n_prompts} failed three times: {named}; {rest}")
+
+
+def spared(results, failed):
+    """The results; what SomeFailed says after the last is put into the dict `failed`."""
+    try:
+        yield from results
+    except SomeFailed as error:
+        failed |= error.failed
 
 
 def encoded(value):

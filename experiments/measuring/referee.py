@@ -94,8 +94,10 @@ def flags_of(fast, share, machines):
     """What a reader has to know of the texts, and of where they were written."""
     flags = []
     if len(machines) > 1:
-        counts = ", ".join(f"{one['prompts']} prompts on {name}" for name, one in machines.items())
-        flags.append(f"machines: the speeds are those of {counts}, taken together")
+        counts = ", ".join(f"{one['prompts']} on {name}" for name, one in machines.items())
+        flags.append(
+            f"machines: speeds and times are of several, taken together; prompts: {counts}"
+        )
     if share and share >= LOOP:
         flags.append(f"repetition: {share:.0%} of the 8-grams repeat")
     ties = sum(bool(run.difference) and run.difference["verdict"] == "tie" for run in fast)

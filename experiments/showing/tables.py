@@ -148,6 +148,8 @@ def markdown(result):
         parts.append("\n".join(aligned([[*COLUMNS_OF_BEST.values()], *cells])))
     if label(result["settings"]):
         parts.insert(0, f"**{label(result['settings'])}**")
+    if failed := result.get("failed"):
+        parts.append("\n".join(f"Not measured: {name} ({why})." for name, why in failed.items()))
     if notes:
         parts.append("\n".join(f"{number}. {note}" for note, number in notes.items()))
     return "\n\n".join(parts) + "\n"

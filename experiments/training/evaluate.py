@@ -27,7 +27,7 @@ from experiments.cli.validators import check_numbers, parse_K  # noqa: E402
 from experiments.cluster.models import Wanted  # noqa: E402
 from experiments.cluster.place import place  # noqa: E402
 from experiments.data.corpus import documents  # noqa: E402
-from experiments.data.lines import Failed  # noqa: E402
+from experiments.data.lines import Failed, SomeFailed, spared  # noqa: E402
 from experiments.data.machine import label  # noqa: E402
 from experiments.decoding.decoders import decode  # noqa: E402
 from experiments.decoding.metrics import speculation  # noqa: E402
@@ -59,12 +59,16 @@ def bits_in(pairs, texts):
         yield float(nats / np.log(2))
 
 
-def bits_per_byte(where, texts):
-    """The target's cross entropy of held-out text, in bits per byte of UTF-8."""
-    name = lambda text: f"the story {text[:30]!r}"
-    results = where.run(bits_in, texts, GROUP, name)
+def bits_per_byte(where, texts, failed):
+    """The target's cross entropy of held-out text, in bits per byte of UTF-8; None if all failed,
+    and {what: why} of those that did is put into `failed`.
+    """
+    name = lambda text: f"bits per byte of the story {text[:30]!r}"
+    results = spared(where.run(bits_in, texts, GROUP, name), failed)
     bits = list(tqdm(results, desc="bits per byte", total=len(texts), leave=False))
-    return sum(bits) / sum(len(text.encode()) for text in texts)
+    known = [one for one in zip(bits, texts) if not isinstance(one[0], Failed)]
+    n_bytes = sum(len(text.encode()) for _, text in known)
+    return sum(one for one, _ in known) / n_bytes if known else None
 
 
 def acceptance_by_place(done, K):
@@ -207,10 +211,11 @@ def evaluate(
         prompts = prompts[:n_prompts]
         if not prompts:
             raise InputError(f"{corpus!r}: expected stories of at least {N_PROMPT} tokens")
-        result = {"prompts": len(prompts), "tokens": n_tokens}
+        result, failed = {"prompts": len(prompts), "tokens": n_tokens}, {}
         if not skip_bits:
-            result["bits_per_byte"] = bits_per_byte(where, texts)
-            print(f"{result['bits_per_byte']:.3f} bits per held-out byte")
+            result["bits_per_byte"] = bits_per_byte(where, texts, failed)
+            if result["bits_per_byte"] is not None:
+                print(f"{result['bits_per_byte']:.3f} bits per held-out byte")
         head = f"{'T':>4} {'K':>3} {'acceptance':>11} {'tokens/pass':>12} {'c':>7} {'speedup':>8}"
         print(f"{head}  by place")
         items = [
@@ -219,18 +224,24 @@ def evaluate(
             for k in counts
             for i, ids in enumerate(prompts)
         ]
-        results = where.run(partial(measured, n_tokens, repeats), items, name=str)
+        run = where.run(partial(measured, n_tokens, repeats), items, name=str)
+        results = spared(run, failed)
         for temperature in TEMPERATURES:
             for k in counts:
-                turns = [next(results) for _ in prompts]
-                if any(isinstance(one, Failed) for one in turns):
-                    continue
-                row = row_of(turns, k)
-                result[f"T={temperature:g} K={k}"] = row
-                print_row(temperature, k, row)
+                found = [next(results) for _ in prompts]
+                turns = [one for one in found if not isinstance(one, Failed)]
+                if turns:
+                    row = row_of(turns, k)
+                    result[f"T={temperature:g} K={k}"] = row
+                    print_row(temperature, k, row)
         next(results, None)  # says what failed
     print_machines(result.values())
-    print(json.dumps(result))
+    print(json.dumps(result | ({"failed": failed} if failed else {})))
+    if failed:
+        raise SomeFailed(
+            failed,
+            "the figures are those of the others; give the same command to measure all again",
+        )
 
 
 if __name__ == "__main__":

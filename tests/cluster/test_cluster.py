@@ -12,8 +12,10 @@ import pytest
 from command_line import ENVIRONMENT, ROOT, assert_refused, timeless
 from toys import TINY, random_tensors, write_checkpoint
 
+from experiments.commands import benchmark as benchmarking
 from experiments.commands import record as recording
 from experiments.data.lines import Failed
+from experiments.showing import tables
 from experiments.training import evaluate as evaluating
 from utils import InputError
 
@@ -89,33 +91,81 @@ def test_a_log(record, address):
     assert "9 prompts in" in together.err and "2 x " in together.err
 
 
-def test_a_benchmark(cli, file, tmp_path, address):
+@pytest.fixture
+def benchmark(cli, file):
     flags = [f"--prompts={file}", "--n_tokens_to_generate=10", "--repeats=1", "--K=3"]
-    flags += ["--n_prompts=3", "--temperature=1", "--json"]
+    flags += ["--n_prompts=3", "--temperature=1"]
+    return lambda *more: cli(*flags, *more, command=["benchmark"])
+
+
+def called(node):
+    """Let this process think that its machine has this name."""
+    import platform
+
+    platform.node = lambda: node
+
+
+@pytest.fixture
+def two_machines(address):
+    """The address of the scheduler, while each of its workers says it is a machine of its own."""
+    with distributed.Client(address, set_as_default=False) as client:
+        client.wait_for_workers(2)
+        for at, node in zip(client.scheduler_info()["workers"], ("fast", "slow")):
+            client.run(called, node, workers=[at])
+        yield address
+        client.run(called, "here")
+
+
+def test_a_benchmark(benchmark, two_machines):
+    """The figures that do not depend on time are those of one machine; each row has the speeds of
+    both, and says which are those of both together.
+    """
     results = []
-    for cluster in ("", address):
-        done = cli(*flags, f"--cluster={cluster}", command=["benchmark"])
+    for cluster in ("", two_machines):
+        done = benchmark("--json", f"--cluster={cluster}")
         assert done.code == 0
         results.append(json.loads(done.out))
     for one, two in zip(*(result["rows"] for result in results)):
         for name in ("draft", "K", "temperature", "prompts", "tokens", "accepted_histogram"):
             assert one[name] == two[name]
-        assert sum(part["prompts"] for part in two["machines"].values()) == two["prompts"]
+        assert len(one["machines"]) == 1 and "machines:" not in str(one["flags"])
+        # the prompts of each machine, and its own times: together they give those of the row
+        parts = two["machines"]
+        assert sorted(name.split()[0] for name in parts) == ["fast", "slow"]
+        assert sorted(part["prompts"] for part in parts.values()) == [1, 2]
+        for speed in ("tokens_per_second", "autoregressive_tokens_per_second"):
+            seconds = [part["prompts"] * 10 / part[speed] for part in parts.values()]
+            assert two[speed] == pytest.approx(two["tokens"] / sum(seconds))
+        note = next(flag for flag in two["flags"] if flag.startswith("machines:"))
+        assert all(f"{part['prompts']} on {name}" in note for name, part in parts.items())
+        assert f". {note}\n" in tables.markdown(results[1])
     alone, together = (result["machine"] for result in results)
-    assert "workers" not in alone and sum(together["workers"].values()) == 2
+    assert "workers" not in alone and [*together["workers"].values()] == [1, 1]
+    assert together["workers"].keys() == parts.keys()
     assert alone["kernels"] == together["kernels"]
 
 
-def test_held_out_text(pair, tmp_path, capsys, address):
+@pytest.fixture
+def evaluate(pair, tmp_path, capsys):
+    """A function (cluster) -> the JSON object that evaluate prints of two stories, its error."""
     story = "the old king then thanked the other thing " * 3
     (tmp_path / "a_valid.txt").write_text(f"{story}\n<|endoftext|>\n{story[4:]}\n")
-    results = []
-    for cluster in ("", address):
-        evaluating.evaluate(
-            str(tmp_path), models_dir=str(pair), K="1,3", n_tokens=8, repeats=1, cluster=cluster
-        )
-        results.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
-    one, two = results
+    how = {"models_dir": str(pair), "K": "1,3", "n_tokens": 8, "repeats": 1}
+
+    def call(cluster):
+        error = None
+        try:
+            evaluating.evaluate(str(tmp_path), **how, cluster=cluster)
+        except InputError as found:
+            error = str(found)
+        return json.loads(capsys.readouterr().out.splitlines()[-1]), error
+
+    return call
+
+
+def test_held_out_text(evaluate, address):
+    (one, none), (two, nothing) = evaluate(""), evaluate(address)
+    assert none is nothing is None
     assert one["bits_per_byte"] == pytest.approx(two["bits_per_byte"], rel=1e-5)
     for key in ("T=0 K=1", "T=1 K=3"):
         assert one[key]["acceptance_by_place"] == two[key]["acceptance_by_place"]
@@ -213,7 +263,7 @@ def test_what_fails_three_times_is_named_and_the_rest_kept(
     with monkeypatch.context() as patch:
         patched(patch, function)
         done, found = record(f"--cluster={address}", name="two.jsonl")
-    assert_refused(done, f"{len(places)} of 9 prompts failed three times")
+    assert_refused(done, f"{len(places)} prompt", " failed three times: ")
     for place in places:
         assert f"prompt {place + 1}: " in done.err
     assert found is None
@@ -231,6 +281,74 @@ def test_what_fails_three_times_is_named_and_the_rest_kept(
     done, found = record(name="two.jsonl")
     assert done.code == 0 and found == expected
     assert [i for i, _ in calls] == places
+
+
+MEASURED = benchmarking.measured
+
+
+def unmeasured(settings, pairs, items):
+    for t, i, ids in items:
+        if i == 1:
+            raise ZeroDivisionError("of prompt 2")
+        yield from MEASURED(settings, pairs, [(t, i, ids)])
+
+
+def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, monkeypatch):
+    """The table is that of the others. With --out, --resume measures it alone."""
+    where, out = f"--cluster={address}", tmp_path / "results.json"
+    name = "17M at temperature 1, prompt 2"
+    with monkeypatch.context() as patch:
+        patch.setattr(benchmarking, "measured", unmeasured)
+        done = benchmark(where)
+        stored = benchmark(where, "--json", f"--out={out}")
+    for one in (done, stored):
+        assert one.code == 2 and f"error: 1 prompt failed three times: {name}: Zero" in one.err
+    assert "2 prompts (0 skipped" in done.out and f"Not measured: {name} (Zero" in done.out
+    result = json.loads(stored.out)
+    assert [row["prompts"] for row in result["rows"]] == [2, 2]
+    assert [*result["failed"]] == [name] and "kept 2 measured prompts" in stored.err
+    assert not out.exists()
+    resumed = json.loads(benchmark("--json", f"--out={out}", "--resume").out)
+    assert out.exists() and "failed" not in resumed
+    assert [row["prompts"] for row in resumed["rows"]] == [3, 3]
+    assert resumed["machine"]["prompts_measured_before_resuming"] == 2
+
+
+def test_a_benchmark_of_which_nothing_is_left(benchmark, address, monkeypatch):
+    monkeypatch.setattr(benchmarking, "measured", lambda settings, pairs, items: [1 / 0])
+    assert_refused(benchmark(f"--cluster={address}"), "3 prompts failed three times")
+
+
+BITS_IN, CONTINUED = evaluating.bits_in, evaluating.measured
+
+
+def scored(pairs, texts):
+    return [1 / 0] if any(text.startswith("old") for text in texts) else BITS_IN(pairs, texts)
+
+
+def continued(n_tokens, repeats, pairs, items):
+    for item in items:
+        if item.temperature == 0 and (item.number == 1 or item.K == 3):
+            raise ZeroDivisionError("of this one")
+        yield from CONTINUED(n_tokens, repeats, pairs, [item])
+
+
+def test_held_out_text_of_which_some_fails(evaluate, address, monkeypatch):
+    whole, _ = evaluate("")
+    monkeypatch.setattr(evaluating, "bits_in", scored)
+    monkeypatch.setattr(evaluating, "measured", continued)
+    found, error = evaluate(address)
+    named = [
+        "bits per byte of the story 'old king then thanked the othe'",
+        "story 2 at K 1 and temperature 0",
+        "story 1 at K 3 and temperature 0",
+        "story 2 at K 3 and temperature 0",
+    ]
+    assert [*found["failed"]] == named and error.startswith("4 prompts failed three times: bits")
+    assert found["bits_per_byte"] == pytest.approx(whole["bits_per_byte"], rel=0.1)
+    assert "T=0 K=1" in found and "T=0 K=3" not in found
+    places = "acceptance_by_place"
+    assert found["T=1 K=3"][places] == whole["T=1 K=3"][places]
 
 
 def squares(pairs, items):
@@ -251,7 +369,7 @@ def test_results_come_in_order(pair, address):
             Failed("ZeroDivisionError: division by zero"),
             0.5,
         ]
-        with pytest.raises(InputError, match="1 of 3 prompts failed .*: 0: ZeroDivisionError"):
+        with pytest.raises(InputError, match="1 prompt failed three times: 0: ZeroDivisionError"):
             next(results)
 
 
