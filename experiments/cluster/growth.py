@@ -59,6 +59,13 @@ def measure(n_workers, settings, n_prompts, batch_size):
     return seconds / n_prompts, empty / N_EMPTY, cpu / N_EMPTY
 
 
+def computed(n_workers, prompt, cpu):
+    """Prompts per second of so many workers: a prompt takes one of them `prompt` seconds, and the
+    scheduler `cpu` seconds.
+    """
+    return min(n_workers / prompt, 1 / cpu)
+
+
 def growth(n_prompts=64, batch_size=8, n_tokens=60):
     """Print prompts per second against the number of workers, each with one thread.
 
@@ -71,13 +78,12 @@ def growth(n_prompts=64, batch_size=8, n_tokens=60):
     settings = Settings(n_tokens_to_generate=n_tokens, kernels="64x1")
     found = {n: measure(n, settings, n_prompts, batch_size) for n in range(1, MEASURED + 1)}
     prompt, way, cpu = found[1]
-    n_fed = prompt * batch_size / cpu
     print(f"A group of {batch_size} prompts takes a worker {prompt * batch_size:.2f} s;")
     print(f"the way there and back {1e3 * way:.1f} ms, of CPU time here {1e3 * cpu:.1f} ms.")
-    print(f"The scheduler feeds {n_fed:.0f} workers.\n")
+    print(f"The scheduler feeds {prompt * batch_size / cpu:.0f} workers.\n")
     print("| workers | prompts per second | of one | |\n| --- | --- | --- | --- |")
     for n in WORKERS:
-        speed = 1 / found[n][0] if n in found else min(n / prompt, batch_size / cpu)
+        speed = 1 / found[n][0] if n in found else computed(n, prompt, cpu / batch_size)
         how = "measured" if n in found else "computed"
         print(f"| {n} | {speed:.2f} | {speed * prompt:.1f} | {how} |")
 
