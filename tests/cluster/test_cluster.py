@@ -32,12 +32,14 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again", "one", "other"]
 SHORT = "--n_tokens_to_generate=12"
 DEATHS = 1  # that a group survives, here
+MEMORY = 800_000_000  # bytes of a worker
 
 
 def scheduler(n_workers):
     return distributed.LocalCluster(
         n_workers=n_workers,
         threads_per_worker=1,
+        memory_limit=MEMORY,
         dashboard_address=":0",
         silence_logs=50,
     )
@@ -209,6 +211,34 @@ def deadly(path, settings, pairs, items):
         yield from RECORDED(settings, pairs, [item])
 
 
+def greedy(path, settings, pairs, items):
+    """Records, but the first worker that meets the sixth prompt takes all memory it can get."""
+    held = []
+    for item in items:
+        while item[0] == 5 and (held or once(path)):
+            held.append(b"x" * 20_000_000)
+            time.sleep(0.01)
+        yield from RECORDED(settings, pairs, [item])
+
+
+def hold(share):
+    """Let this process hold so much of a worker's memory, until it is asked again."""
+    import builtins
+
+    import psutil
+
+    builtins.held = None
+    used = psutil.Process().memory_info().rss
+    builtins.held = b"x" * max(0, int(share * MEMORY) - used)
+
+
+def hoarding(settings, pairs, items):
+    hold(0.88)
+    for item in items:
+        time.sleep(0.1)  # time for Dask to see that
+        yield from RECORDED(settings, pairs, [item])
+
+
 def always_deadly(settings, pairs, items):
     for item in items:
         if item[0] == 5:
@@ -244,6 +274,23 @@ def test_a_worker_is_killed(record, address, tmp_path, monkeypatch):
     patched(monkeypatch, deadly, str(tmp_path / "killed"))
     done, found = record(f"--cluster={address}", name="two.jsonl")
     assert done.code == 0 and (tmp_path / "killed").exists() and found == expected
+
+
+def test_a_worker_runs_out_of_memory(record, address, tmp_path, monkeypatch):
+    _, expected = record()
+    patched(monkeypatch, greedy, str(tmp_path / "greedy"))
+    done, found = record(f"--cluster={address}", name="two.jsonl")
+    assert done.code == 0 and (tmp_path / "greedy").exists() and found == expected
+
+
+def test_all_workers_are_short_of_memory(record, address, monkeypatch):
+    """Dask would pause them, and the run would wait for ever."""
+    _, expected = record()
+    patched(monkeypatch, hoarding)
+    done, found = record(f"--cluster={address}", name="two.jsonl")
+    with distributed.Client(address, set_as_default=False) as client:
+        client.run(hold, 0)
+    assert done.code == 0 and found == expected
 
 
 def test_a_worker_hangs(record, address, tmp_path, monkeypatch):
