@@ -1,6 +1,7 @@
 """--cluster: the file is that of one machine, whatever becomes of the workers."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -32,7 +33,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again", "one", "other"]
 SHORT = "--n_tokens_to_generate=12"
 DEATHS = 1  # that a group survives, here
-MEMORY = 800_000_000  # bytes of a worker
+MEMORY = 500_000_000  # bytes of a worker
+METHOD = "distributed.worker.multiprocessing-method"
 
 
 def scheduler(n_workers):
@@ -48,9 +50,11 @@ def scheduler(n_workers):
 @pytest.fixture(scope="module")
 def address():
     """That of a scheduler with two workers, each a process that is started again when it dies."""
-    with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
-        with scheduler(2) as cluster:
-            yield cluster.scheduler_address
+    settings = {"distributed.scheduler.allowed-failures": DEATHS}
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        settings[METHOD] = "forkserver"  # a worker starts again in half the time
+    with dask.config.set(settings), scheduler(2) as cluster:
+        yield cluster.scheduler_address
 
 
 @pytest.fixture
@@ -82,7 +86,8 @@ def test_texts(cli, file, tmp_path, address, local):
     lines = []
     for cluster in ("", "local:1" if local else address):
         out = tmp_path / f"{len(lines)}.jsonl"
-        assert cli(*flags, f"--out={out}", "--batch_size=2", f"--cluster={cluster}").code == 0
+        with dask.config.set({METHOD: "spawn"}):  # as outside of the tests
+            assert cli(*flags, f"--out={out}", "--batch_size=2", f"--cluster={cluster}").code == 0
         lines.append([timeless(json.loads(line)) for line in out.read_text().splitlines()])
     assert lines[0] == lines[1] and len(lines[0]) == len(TEXTS)
 
@@ -234,9 +239,8 @@ def hold(share):
 
 def hoarding(settings, pairs, items):
     hold(0.88)
-    for item in items:
-        time.sleep(0.1)  # time for Dask to see that
-        yield from RECORDED(settings, pairs, [item])
+    time.sleep(0.25)  # time for Dask to see that
+    yield from RECORDED(settings, pairs, items)
 
 
 def always_deadly(settings, pairs, items):
@@ -297,7 +301,7 @@ def test_a_worker_hangs(record, address, tmp_path, monkeypatch):
     _, expected = record()
     patched(monkeypatch, hanging, str(tmp_path / "hung"))
     for name in ("FIRST_LIMIT", "LEAST_LIMIT"):
-        monkeypatch.setattr(submit, name, 3)
+        monkeypatch.setattr(submit, name, 1.5)
     done, found = record(f"--cluster={address}", name="two.jsonl")
     assert done.code == 0 and (tmp_path / "hung").exists() and found == expected
 
@@ -431,23 +435,24 @@ def vanishing(stop, settings, pairs, items):
 
 def test_the_scheduler_disappears(record, tmp_path, monkeypatch):
     _, expected = record()
-    file, script = (
-        tmp_path / "scheduler.json",
-        "from distributed.cli.dask_scheduler import main; main()",
-    )
-    flags = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0"]
-    command = [sys.executable, "-c", script, *flags, "--scheduler-file", str(file)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **quiet) as process:
+    file = tmp_path / "scheduler.json"
+    common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
+    script = "from distributed.cli.dask_scheduler import main; main()"
+    flags = ["--host", "127.0.0.1", "--port", "0", *common]
+    quiet = {"cwd": ROOT, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # a worker waits for the file
+    start = ["-m", "experiments.cluster.worker", "--nthreads", "1", "--no-nanny", *common]
+    with (
+        subprocess.Popen([sys.executable, "-c", script, *flags], **quiet) as process,
+        subprocess.Popen([sys.executable, *start], **quiet) as one,
+    ):
         while not file.exists() or not file.read_text():
             time.sleep(0.05)
         address = json.loads(file.read_text())["address"]
-        start = [sys.executable, "-m", "experiments.cluster.worker", address, "--nthreads", "1"]
-        with subprocess.Popen(start, cwd=ROOT, **quiet) as one:
-            patched(monkeypatch, vanishing, process.pid)
-            monkeypatch.setattr(connect, "TIMEOUT", 2)
-            done, found = record(f"--cluster={address}", name="two.jsonl")
-            one.kill()
+        patched(monkeypatch, vanishing, process.pid)
+        monkeypatch.setattr(connect, "TIMEOUT", 1)
+        done, found = record(f"--cluster={address}", name="two.jsonl")
+        one.kill()
         process.kill()
     assert_refused(done, "the scheduler is gone; give the same command again to go on")
     assert found is None
