@@ -66,31 +66,31 @@ def generate(
 ):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
-    Both decoders sample from the same distribution, the target model's; the speculative one needs
-    fewer passes of that model. Without a flag, a pair of small models that comes with this
-    repository continues "Once upon a time".
+    Both decoders sample from the distribution of a large model, the target. The speculative one
+    lets a small draft model propose tokens, and so needs fewer passes of the target. Without flags,
+    models that come with this repository continue "Once upon a time".
 
     Text:
         prompt: the text to continue, or - for standard input; <|endoftext|> in it is ordinary text;
-            may be given again
+            repeat the flag for several prompts
         prompts: a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; also
             .gz and .bz2. Prompts that are too long are skipped, and named on stderr
         prompt_ids: the prompt as token ids, such as 1,2,3
 
     Models:
-        download: fetch what is missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face repository
-            as owner/name
+        download: download models that are missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face
+            repository as owner/name
 
     Output:
-        out: write the JSON objects of several prompts to this file, a line each; goes on where an
-            interrupted run ended
-        json: print one JSON object and nothing else; a line each for several prompts
-        verbose: say on stderr which kernels were chosen
+        out: write one JSON object per prompt to this file, a line each; an interrupted run
+            continues where it stopped
+        json: print one JSON object and nothing else; one line per prompt for several
+        verbose: print the chosen kernels on stderr
 
     Machine:
-        batch_size: of several prompts, how many are decoded together
-        cluster: let workers of Dask continue several prompts: local:4 starts four here,
-            tcp://HOST:8786 is a scheduler
+        batch_size: how many of several prompts to decode together
+        cluster: spread several prompts over the workers of a Dask cluster: local:4 starts four
+            here, tcp://HOST:8786 is a running scheduler
 
     Examples:
         python main.py --prompt "Once upon a time" --K 4 --trace

@@ -186,28 +186,31 @@ def advise(
     weights="checkpoint",
     json=False,
 ):
-    """Say which K to use, what speedup to expect, whether speculation pays on this machine, and
-    what would help most.
+    """Say which K to use, what speedup to expect, whether speculative decoding pays on this
+    machine, and what would help most.
+
+    The draft and verify costs are measured, and so is the acceptance rate unless it is given. The
+    speedup is predicted from them.
 
     Args:
         draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
         target_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
-        K: the draft lengths to choose from: 1..10, or 1,2,4
+        models_dir: the folder that holds a folder for each size
+        K: the values of K, drafted tokens per round, to choose from, such as 1..10 or 1,2,4
         temperature: 0 is greedy decoding
-        top_k: sample from this many of the likeliest tokens; 0 is all
-        top_p: sample from the fewest likeliest tokens that reach this probability
-        acceptance: a number from 0 to 1, or a results file of benchmark or replay; by default a
-            short live run
-        prompts: a file of prompts for the live run (see benchmark), or the built-in ones
-        n_prompts: how many of them; 0 is all
-        n_tokens_to_generate: how many tokens after each prompt
-        repeats: of each timing, nine times over
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
+        acceptance: the acceptance rate, a number from 0 to 1, or a results file of benchmark or
+            replay; by default it is measured in a short run
+        prompts: a file of prompts for that run (see benchmark); by default built-in stories
+        n_prompts: how many prompts to use; 0 is all
+        n_tokens_to_generate: how many tokens to write after each prompt
+        repeats: how often to measure each time in each of nine turns
         seed: of the random numbers
-        backend: numpy or cupy
+        backend: what computes: numpy, or cupy on a GPU
         kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
-        weights: checkpoint, or random (sizes 82M to 1558M need no files, a folder only its
-            config.json), which needs --acceptance
+        weights: checkpoint, or random, which needs --acceptance; then sizes 82M to 1558M need no
+            files, and a folder only its config.json
         json: print one JSON object and nothing else
     """
     settings = AdviseSettings(

@@ -282,40 +282,40 @@ def benchmark(
     resume=False,
     json=False,
 ):
-    """Measure every draft against every target at each K and temperature, and compare with what
-    theory predicts.
+    """Measure the speedup of every draft with every target, at each K and temperature, and compare
+    it with what theory predicts.
 
-    Texts run to their full length, past <|endoftext|>, so that both sides write equally many
-    tokens.
+    Texts continue past <|endoftext|>, so that plain and speculative decoding write equally many
+    tokens. docs/benchmarks.md explains the method and the columns.
 
     Args:
-        draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
+        draft_model_size: sizes in models_dir, folders, ngram, eagle or medusa, separated by commas
         target_model_size: sizes in models_dir, or folders, separated by commas
-        models_dir: where the folders of the sizes are
-        K: how many tokens are drafted in a round: 1..10, or 1,2,4; auto, alone or among them,
-            chooses anew each round
-        verification: the accept/reject rule: token, or block, which accepts more drafts at a
-            temperature above 0; token,block compares the two
-        temperature: separated by commas; 0 is greedy decoding
-        top_k: sample from this many of the likeliest tokens; 0 is all
-        top_p: sample from the fewest likeliest tokens that reach this probability
+        models_dir: the folder that holds a folder for each size
+        K: how many tokens to draft per round, such as 1..10 or 1,2,4; auto, alone or among them,
+            chooses K for each round
+        verification: the accept/reject rule: token, or block, which accepts at least as many on
+            average; token,block measures the two in turns
+        temperature: one or several, separated by commas; 0 is greedy decoding
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
         prompts: a file of prompts (JSON Lines, a JSON array, HellaSwag's form, or one a line; also
-            .gz, .bz2); or built-in ones
-        n_prompts: how many of them; 0 is all
-        n_tokens_to_generate: how many tokens after each prompt
-        repeats: of each run; medians count
+            .gz and .bz2); by default built-in stories
+        n_prompts: how many prompts to use; 0 is all
+        n_tokens_to_generate: how many tokens to write after each prompt
+        repeats: how often to measure each; medians are reported
         seed: of the random draws and of the order of the runs
-        backend: numpy or cupy
-        kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64
-            columns on 2 threads
+        backend: what computes: numpy, or cupy on a GPU
+        kernels: how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of
+            64 columns on 2 threads
         weights: checkpoint, or random (sizes 124M to 1558M need no files; the texts mean nothing)
-        synthetic_acceptance: accept drafts by coin with this probability; passes are run, texts
-            mean nothing
+        synthetic_acceptance: accept each drafted token with this probability, whatever the models
+            compute; all passes are run, but the texts mean nothing
         cluster: let the workers of a Dask cluster measure, one prompt at a time: local:4 starts
-            four here, tcp://HOST:8786 is a scheduler
-        out: write results to this .json file, and beside it as .csv and .md
-        plot: draw results into this .png, .svg or .pdf file (needs matplotlib)
-        resume: go on with a run to the same --out that was interrupted
+            four here, tcp://HOST:8786 is a running scheduler
+        out: write the results to this new .json file, and to .csv and .md files beside it
+        plot: draw the results into this new .png, .svg or .pdf file (needs matplotlib)
+        resume: continue an interrupted run with the same --out
         json: print one JSON object and nothing else
     """
     settings = BenchmarkSettings(

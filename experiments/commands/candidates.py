@@ -138,34 +138,36 @@ def candidates(
     kernels="auto",
     json=False,
 ):
-    """Several drafted tokens for one place: how often each known rule would accept one of them,
-    and whether a tree of drafts would be faster than a chain.
+    """Compute what several candidates for one place would gain: how often each rule would accept
+    one of them, and whether a tree of drafted tokens would be faster than a chain.
 
-    The probabilities are computed from both models' distributions at the places of texts that the
-    target writes. with replacement, K-SEQ and best of k verify independent candidates; optimum is
-    the most that any rule can accept of those. without replacement verifies different candidates;
-    likeliest are the draft's best tokens, chosen instead of sampled.
+    The target writes texts; at each place, both models' distributions give the probabilities of
+    acceptance. The rules "with replacement", "K-SEQ" and "best of k" verify candidates sampled
+    independently, and "optimum" is the most that any rule can accept of those. "without
+    replacement" verifies candidates that all differ. "likeliest" takes the draft model's most
+    likely tokens instead of sampling.
 
-    A tree is weighed with costs measured here: c, a drafted token, for each of its levels, and v, a
-    pass of the target over as many rows as the tree has nodes. Shape 3-2-1: three drafts for
-    the first place, two for the second below them, one for the third. Predicted, as in advise:
-    every place is taken to be like the average one.
+    The speedup of a tree is predicted from costs measured on this machine: each level costs c, the
+    time of a drafted token, and the verify pass costs v, by the number of rows (tokens) in the
+    tree, both relative to a target pass over one row. Every place is taken to have the average
+    acceptance. Shape 3-2-1 means three candidates for the first place, two in all for the second,
+    and one for the third. docs/family.md describes the methods.
 
     Args:
         target_model_size: a size in models_dir, or a folder
         draft_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
-        candidates: how many for one place, at most
-        rows: the largest tree: how many rows the target verifies in a pass
+        models_dir: the folder that holds a folder for each size
+        candidates: the largest number of candidates for one place
+        rows: the largest tree, in rows of the verify pass
         temperature: 0 is greedy decoding
-        top_k: sample from this many of the likeliest tokens; 0 is all
-        top_p: sample from the fewest likeliest tokens that reach this probability
-        prompts: a file of prompts; the built-in stories without one
-        n_prompts: how many of them; 0 is all
-        n_tokens_to_generate: places after each prompt
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
+        prompts: a file of prompts (see benchmark); by default built-in stories
+        n_prompts: how many prompts to use; 0 is all
+        n_tokens_to_generate: how many places to examine after each prompt
         seed: of the random samples
-        repeats: rounds of each length that are timed in a turn, of nine turns; medians are used
-        backend: numpy or cupy
+        repeats: how many rounds of each length to time in each of nine turns; medians are used
+        backend: what computes: numpy, or cupy on a GPU
         kernels: auto, plain, or WIDTHxTHREADS
         json: print one JSON object and nothing else
     """

@@ -38,8 +38,8 @@ VALUES = {
     "K": "tokens drafted in a round",
     "length": "tokens to generate",
     "temperature": "0 is greedy",
-    "top_k": "sample from this many of the likeliest tokens; 0 is all",
-    "top_p": "sample from the fewest likeliest tokens that reach this probability",
+    "top_k": "sample from this many most likely tokens; 0 keeps all",
+    "top_p": "sample from the smallest set of most likely tokens with this total probability",
     "seed": "of the random draws",
     "stop": r"end with the token that completes this; \n is a line break, nothing turns it off",
 }
@@ -315,17 +315,17 @@ def chat(
     Args:
         draft_model_size: a size in models_dir, a folder, or ngram
         target_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
+        models_dir: the folder that holds a folder for each size
         K: how many tokens are drafted in a round
-        n_tokens_to_generate: how many tokens after each prompt
+        n_tokens_to_generate: how many tokens to write after each prompt
         temperature: 0 is greedy decoding
-        top_k: sample from this many of the likeliest tokens; 0 is all
-        top_p: sample from the fewest likeliest tokens that reach this probability
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
         seed: of the random draws, for each text anew
         stop: end with the token that completes this string
         trace: print what speculates round by round
         coupled: all decoders share the noise of each position
-        backend: numpy or cupy
+        backend: what computes: numpy, or cupy on a GPU
         kernels: auto, plain, or WIDTHxTHREADS
     """
     if sys.stdin is None:

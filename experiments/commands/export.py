@@ -17,15 +17,16 @@ INSTALL = "pip install -r requirements-engines.txt"
 
 
 def export(*size_or_path, models_dir=MODELS_DIR, format="gguf", out=""):
-    """Write a model in a format that an engine reads, with its tokenizer, in float32.
+    """Write a model and its tokenizer in the format of another inference engine, in float32.
 
-    Give a size in models_dir, or a folder. docs/engines.md says how each engine is started on the
-    result. transformers and vLLM read the folders of models as they are.
+    Name a size in models_dir, or a folder. docs/engines.md shows how to run each engine on the
+    result. transformers and vLLM read the model folders as they are. Exporting needs
+    pip install -r requirements-engines.txt.
 
     Args:
-        models_dir: where the folders of the sizes are
+        models_dir: the folder that holds a folder for each size
         format: gguf, one file for llama.cpp, or openvino, a folder for OpenVINO GenAI
-        out: the file, which ends in .gguf, or the folder; it must not be there yet
+        out: the new .gguf file, or the new folder
 
     Examples:
         python main.py export 17M --out 17M.gguf

@@ -175,7 +175,10 @@ def show(result):
         )
         print(f"{verdict}; same text:", end=" ")
         print(", ".join(f"{name} {same}" for name, same in one["same_texts"].items()))
-    print(f"\nRandom weights; drafts of {DRAFT} accepted by coin at {ACCEPTANCE}; tokens/s:\n")
+    print(
+        f"\nRandom weights; drafted tokens of {DRAFT} accepted at random with probability "
+        f"{ACCEPTANCE}; tokens/s:\n"
+    )
     heads = f"{'plain':>8} {'speculative':>12} {PEER:>20} {f'{ROWS} rows/1':>9}"
     print(f"{'shape':<7} {'dtype':<8} {heads} {'1 row ms':>9} {'launching':>10}")
     for row in result["speeds"]:
@@ -194,18 +197,19 @@ def gpu(
     backend="cupy",
     json=False,
 ):
-    """Check and measure --backend cupy on this machine's GPU, in some ten minutes.
+    """Check and measure --backend cupy on this machine's GPU. It takes about ten minutes and needs
+    CuPy.
 
-    The included pair must write what it writes with NumPy; random weights of real shapes show the
-    speed, beside transformers where torch sees the GPU.
+    The check: the included models must write the same texts as with NumPy. The speeds: models in
+    GPT-2's sizes with random weights, compared with transformers if torch finds the GPU.
 
     Args:
-        shapes: sizes to measure with random weights, separated by commas
+        shapes: GPT-2 sizes to measure with random weights, separated by commas
         dtypes: float32, float16 or both, separated by commas
-        n_tokens_to_generate: how many tokens of each text that is timed
-        repeats: of each measurement, taking turns; medians are reported
-        models_dir: where the included pair is
-        backend: cupy, or numpy to see the command work without a GPU
+        n_tokens_to_generate: how many tokens to write in each timed text
+        repeats: how often to measure each, in turns; medians are reported
+        models_dir: the folder with the included models
+        backend: cupy, or numpy to try the command without a GPU
         json: print one JSON object and nothing else
     """
     check_choice("backend", backend, "cupy", "numpy")

@@ -67,7 +67,7 @@ def mistakes(
     Args:
         target_model_size: a size in models_dir, or a folder
         draft_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
+        models_dir: the folder that holds a folder for each size
         json: print one JSON object and nothing else
     """
     if draft_model_size == "ngram":

@@ -17,19 +17,19 @@ def play(
     no_browser=False,
     kernels="auto",
 ):
-    """Open a page in the browser on which the models run: write a text of your own, step through
-    its decisions, change them, and compare the rules.
+    """Open a page in the browser where the models continue your own text: step through the
+    decisions, change them, and compare the accept/reject rules. docs/live.md describes the page.
 
-    The server listens on 127.0.0.1 only and answers nobody without the token in the address that it
-    prints. Ctrl-C ends it.
+    The server listens on 127.0.0.1 only, and answers only with the access token in the address that
+    it prints. Ctrl-C ends it.
 
     Args:
         target_model_size: a size in models_dir, or a folder
         draft_model_size: a size in models_dir, a folder, or ngram
-        models_dir: where the folders of the sizes are
-        port: to listen on; 0 is a free one
-        no_browser: print the address and open nothing
-        kernels: how NumPy multiplies: auto measures, plain is NumPy's own
+        models_dir: the folder that holds a folder for each size
+        port: the port to listen on; 0 chooses a free one
+        no_browser: print the address, but open no browser
+        kernels: how NumPy multiplies: auto measures, plain is NumPy's own product
     """
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port}: expected 0 to 65535")

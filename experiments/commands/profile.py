@@ -102,13 +102,13 @@ def profile(
 
     Args:
         target_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
+        models_dir: the folder that holds a folder for each size
         weights: checkpoint, or random (sizes 82M to 1558M need no files, a folder only its
             config.json)
         rows: how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is
             verifying
         repeats: of each measurement; medians are reported
-        backend: numpy or cupy
+        backend: what computes: numpy, or cupy on a GPU
         dtype: float32, or float16 with cupy
         kernels: auto, plain, or WIDTHxTHREADS
         exact: compute rows one by one, so that no bit of a result depends on how many there are

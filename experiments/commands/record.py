@@ -60,29 +60,29 @@ def record(
     cluster="",
     out="",
 ):
-    """Write down what a target says after each prompt, for replay to try drafts on (format:
-    experiments/data/recordings.py).
+    """Store what a target writes after each prompt, so that replay can evaluate drafts without
+    running the target. experiments/data/recordings.py describes the file.
 
-    Texts run to their full length, past <|endoftext|>, as in benchmark. An interrupted recording
-    goes on when the same command is given again.
+    Texts continue past <|endoftext|>, as in benchmark. An interrupted recording continues with the
+    same command.
 
     Args:
         target_model_size: a size in models_dir, or a folder
-        models_dir: where the folders of the sizes are
-        prompts: a file of prompts (see benchmark), or the built-in ones
-        n_prompts: how many of them; 0 is all
-        n_tokens_to_generate: how many tokens after each prompt
-        temperature: 0 is greedy; above, the log also holds the target's likeliest tokens with their
-            probabilities
-        top_k: sample from this many of the likeliest tokens; 0 is all
-        top_p: sample from the fewest likeliest tokens that reach this probability
+        models_dir: the folder that holds a folder for each size
+        prompts: a file of prompts (see benchmark); by default built-in stories
+        n_prompts: how many prompts to use; 0 is all
+        n_tokens_to_generate: how many tokens to write after each prompt
+        temperature: 0 is greedy decoding; above 0, the log also holds the target's most likely
+            tokens with their probabilities
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
         seed: of the random numbers
-        top: how many of the likeliest tokens to keep
-        backend: numpy or cupy
+        top: how many of the most likely tokens to keep in the log
+        backend: what computes: numpy, or cupy on a GPU
         kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
-        cluster: let the workers of a Dask cluster write: local:4 starts four here, tcp://HOST:8786
-            is a scheduler
-        out: the log, .jsonl or .jsonl.gz
+        cluster: let the workers of a Dask cluster write the texts: local:4 starts four here,
+            tcp://HOST:8786 is a running scheduler
+        out: the log to write, a new .jsonl or .jsonl.gz file
     """
     settings = RecordSettings(
         models_dir=models_dir,

@@ -90,22 +90,26 @@ def replay(
     kernels="auto",
     json=False,
 ):
-    """Put the texts of a log through the speculative loop again, with any draft and every K, and
-    without the target.
+    """Run the speculative loop again on the texts of a log, with any draft and every K, without the
+    target that wrote them.
+
+    With --costs, or with --draft_cost and --verify_cost, it also projects the speedup.
 
     Args:
-        log: what record wrote, or JSON Lines of prompt and output from another program
+        log: the file that record wrote, or JSON Lines of prompt and output from another program
         draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
-        models_dir: where the folders of the sizes are
-        K: how many tokens are drafted in a round: 1..10, or 1,2,4
+        models_dir: the folder that holds a folder for each size
+        K: how many tokens to draft per round, such as 1..10 or 1,2,4
         verification: the accept/reject rule: token or block
-        costs: a results file of benchmark, for the latency model: its draft and verify costs
-        draft_cost: or: the cost of drafting a token, in target passes
-        verify_cost: with it: the cost of a target pass over K + 1 rows, in passes over one; one
-            number, or one for each K
-        tokenizer: a size or folder whose tokenizer cuts a foreign log; by default the first draft's
-        seed: of the coins, where the log was sampled
-        backend: numpy or cupy
+        costs: a results file of benchmark to take the draft and verify costs from
+        draft_cost: instead of costs: the time of drafting one token, relative to a target pass over
+            one row (token)
+        verify_cost: with draft_cost: the time of the verify pass, relative to the same; one number,
+            or one for each K
+        tokenizer: a size or folder whose tokenizer encodes another program's log; by default that
+            of the first draft model
+        seed: of the random decisions, where the log has a temperature above 0
+        backend: what computes: numpy, or cupy on a GPU
         kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
         json: print one JSON object and nothing else
     """

@@ -98,16 +98,16 @@ def throughput(
     Args:
         target_model_size: a size in models_dir, or a folder
         draft_model_size: a size in models_dir, a folder, or ngram
-        models_dir: where the folders of the sizes are
+        models_dir: the folder that holds a folder for each size
         weights: checkpoint, or random (sizes 82M to 1558M need no files, a folder only its
             config.json; the texts mean nothing)
         synthetic_acceptance: accept drafts by coin with this probability; passes are run, texts
             mean nothing
         K: how many tokens are drafted in a round
         batch_size: how many texts at once, separated by commas
-        n_tokens_to_generate: how many tokens after each prompt
+        n_tokens_to_generate: how many tokens to write after each prompt
         repeats: of each measurement, taking turns; medians are reported
-        backend: numpy or cupy
+        backend: what computes: numpy, or cupy on a GPU
         kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64
             columns on 2 threads
         json: print one JSON object and nothing else

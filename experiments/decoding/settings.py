@@ -42,53 +42,53 @@ class Settings:
     value that makes no sense.
 
     Text:
-        n_tokens_to_generate: how many tokens, unless <|endoftext|>, the stop string or the end of
-            the context comes first
-        stop: end with the token that completes this string
-        mode: both, autoregressive or speculative
+        n_tokens_to_generate: how many tokens to write; fewer if <|endoftext|>, the stop string or
+            the end of the context comes first
+        stop: stop after the token that completes this string
+        mode: which decoders to run: both, autoregressive or speculative
 
     Models:
-        target_model_size: a size in models_dir, or a folder
-        draft_model_size: a size in models_dir, a folder, or ngram, which looks up what followed in
-            the text itself; eagle and medusa are drafts that grow on the target
-        models_dir: where the folders of the sizes are
+        target_model_size: the model whose text is wanted: a size in models_dir, or a folder
+        draft_model_size: what proposes tokens: a size in models_dir, a folder, ngram (looks up what
+            followed the last tokens earlier in the text), or eagle or medusa (trained heads on the
+            target)
+        models_dir: the folder that holds a folder for each size
 
     Speculation:
-        K: how many tokens are drafted in a round; auto chooses anew each round, from acceptance and
-            what one text's rounds cost
-        verification: the accept/reject rule: token accepts drafts one by one; block accepts them
-            together, more of them at a temperature above 0
-        paths: how many whole drafts the draft model samples in a round; the target scores all in
-            one pass, and the best is verified. For a draft model and a single prompt at a
-            temperature above 0, without --K auto, --draft_confidence, --coupled, --mistake, --trace
-            or --report
-        draft_confidence: end a draft where its model gives no token as much probability
-        coupled: draft and target share the noise of each position, so that the two texts are the
-            same at any temperature
+        K: how many tokens to draft per round; auto chooses K for each round, from the acceptance
+            rate and the time that rounds take
+        verification: the accept/reject rule: token decides on each drafted token in turn; block
+            decides on all of a round together, and on average accepts at least as many
+        paths: how many whole drafts to sample per round; the target scores all in one pass, and the
+            best is verified. For a draft model and a single prompt at a temperature above 0,
+            without --K auto, --draft_confidence, --coupled, --mistake, --trace or --report
+        draft_confidence: stop drafting where the draft model gives no token this much probability
+        coupled: draft and target share the sampling noise of each position, so that the two texts
+            are the same at any temperature
         mistake: a known way to get speculative decoding wrong, for the speculative decoder to make;
             python main.py mistakes lists them, measures how wrong each is, and shows its lines
 
     Sampling:
         temperature: 0 is greedy decoding
-        top_k: sample from this many of the likeliest tokens; 0 is all
-        top_p: sample from the fewest likeliest tokens that reach this probability
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
         seed: of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the
-            same text, except with --K auto, which depends on what passes take
+            same text, except with --K auto, which depends on how long passes take
 
     Output:
         stream: print the text while it is written
-        trace: print the speculative text round by round, each token marked by where it came from;
-            not with --json
-        report: write the speculative run to this .html file, with the numbers of every decision, to
-            look at in a browser
+        trace: print the speculative text round by round, and mark where each token came from; not
+            with --json
+        report: write a page to this .html file, with the numbers of every decision of the
+            speculative run
 
     Machine:
-        backend: numpy or cupy
+        backend: what computes: numpy, or cupy on a GPU
         dtype: float32, or float16 with cupy
-        kernels: how NumPy multiplies: auto measures, plain is NumPy's own, 64x2 is tiles of 64
-            columns on 2 threads
-        exact: let no bit of a logit depend on how many tokens share a pass, so that greedy texts
-            are identical even at a tie
+        kernels: how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of
+            64 columns on 2 threads
+        exact: make each logit independent of how many tokens share a pass, to the last bit, so that
+            greedy texts are identical even at a tie
     """
 
     n_tokens_to_generate: int = 60
