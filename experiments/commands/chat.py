@@ -163,7 +163,7 @@ class Console:
         line = f"{decoder}: {n_tokens} tokens in {result['seconds']:.2f} s"
         line += f", {result['tokens_per_second']:.1f} tokens/s"
         if "examined" in result:
-            line += f", {found['accepted']} of {found['examined']} examined drafts accepted"
+            line += f", {found['accepted']} of {found['examined']} examined drafted tokens accepted"
             line += f", {result['tokens_per_target_pass']:.2f} tokens per target pass"
         print(line, file=sys.stderr)
 

@@ -44,7 +44,8 @@ class Noisy:
 
 
 WHY_LOWER = """\
-The usual rule looks at p and q together and accepts a draft with probability sum(min(p, q)), which
-is 1 - d, the maximum over all couplings of the two tokens. Shared noise samples each token without
-a look at the other distribution, so the text cannot depend on the draft; in return the two agree
-less often, in the worst case with probability (1 - d) / (1 + d)."""
+The token rule compares p and q and accepts a drafted token with probability sum(min(p, q)) = 1 - d,
+the most that is possible, where d is the total variation distance of p and q. With shared noise,
+each token is sampled without a look at the other distribution, so the text cannot depend on the
+draft; in return the two tokens agree less often, in the worst case with probability
+(1 - d) / (1 + d)."""

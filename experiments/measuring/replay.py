@@ -279,8 +279,8 @@ def certainty(log, drafts):
         )
     elif not log.filter.greedy and set(drafts) != {NGRAM}:
         text = (
-            "sampled log: n-gram rounds are exact; a model's are one sample of the law of live "
-            "ones, and estimate its means"
+            "sampled log: n-gram rounds are exact; a draft model's are one sample from the "
+            "distribution of live rounds, and estimate its means"
         )
     else:
         text = (

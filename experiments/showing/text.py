@@ -68,11 +68,11 @@ def show_comparison(results):
     """What the two decoders have in common, below their blocks."""
     one, difference = results["speculative"], results.get("difference")
     if one and one["examined"]:
-        counts = "{accepted} of {examined} examined drafts".format(**one)
+        counts = "{accepted} of {examined} examined drafted tokens".format(**one)
         print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({counts})")
         if "usual_acceptance_rate" in one:
             rate = f"{one['usual_acceptance_rate']:.3f}"
-            print(f"The usual rule would accept {rate} of the same drafts, on average.")
+            print(f"The token rule would accept {rate} of the same drafted tokens, on average.")
             print(WHY_LOWER)
     if one:
         print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
@@ -81,9 +81,9 @@ def show_comparison(results):
     if results["identical"]:
         print("The two texts are identical.")
     elif difference:
-        where = "The two texts differ from token {position} on: {verdict}."
-        why = "The two best logits there are {gap:.2g} apart, float error is {float_error:.2g}."
-        print(f"{where} {why}".format(**difference))
+        where = "The two texts differ from token {position} on, which is a {verdict}: "
+        why = "the two best logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
+        print((where + why).format(**difference))
     elif results["identical"] is False:
         temperature = results["settings"]["temperature"]
         print(

@@ -69,7 +69,7 @@ def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
     assert (code, out) == (0, text())
     assert (
         "12 tokens in" in err
-        and "examined drafts accepted" in err
+        and "examined drafted tokens accepted" in err
         and "tokens per target pass" in err
     )
 
