@@ -274,8 +274,8 @@ def certainty(log, drafts):
     """What of the result is exact, and what an estimate."""
     if log.foreign:
         text = (
-            "foreign log: cut into tokens by the draft's tokenizer, the draft greedy; "
-            "exact for a target that shares it"
+            "log of another program: encoded by the draft's tokenizer, drafted greedily; "
+            "exact for a target with that tokenizer"
         )
     elif not log.filter.greedy and set(drafts) != {NGRAM}:
         text = (

@@ -146,7 +146,7 @@ def test_a_foreign_log(cli, pair, recorded, tmp_path):
         encoder.encode(text) for text in texts
     ]
     result = replayed(cli, own, "--K=1,3")
-    assert "foreign" in result["certainty"] and result["rows"][0]["tokens"] == sum(
+    assert "log of another program" in result["certainty"] and result["rows"][0]["tokens"] == sum(
         len(t["tokens"]) for t in log.texts
     )
     assert max(row["acceptance_rate"] for row in result["rows"] if row["draft"] == "ngram") > 0.5
