@@ -22,6 +22,7 @@ STYLES = {
     "xtick.color": GREY,
     "ytick.color": GREY,
 }
+MARKERS = ("o", "s", "^", "D")
 FEW = 20  # drafts examined at a position, below which their acceptance is not drawn
 
 
@@ -52,8 +53,22 @@ def in_words(field, value):
     return f"T={value:g}" if field == "temperature" else value
 
 
-def colours(lines):
-    return [COLOURS[i % len(COLOURS)] for i in range(len(lines))]
+def looks(lines):
+    """How each line is drawn: a colour for each pair, a marker for each temperature and rule."""
+    firsts = [rows[0] for rows in lines.values()]
+    pairs = [(row["draft"], row["target"]) for row in firsts]
+    ways = [(row["temperature"], row["verification"]) for row in firsts]
+    numbers = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
+    markers = {way: i for i, way in enumerate(dict.fromkeys(ways))}
+    return [
+        {
+            "color": COLOURS[numbers[pair] % len(COLOURS)],
+            "marker": MARKERS[markers[way] % len(MARKERS)],
+            "markersize": 5,
+            "markerfacecolor": "none" if markers[way] % 2 else None,
+        }
+        for pair, way in zip(pairs, ways)
+    ]
 
 
 # ---------------------------------------------------------------- the parts of the picture
@@ -63,7 +78,7 @@ def speedups(axes, lines):
     """Measured speedup with its interval, without rows whose speedup is withheld; the prediction,
     dashed.
     """
-    for colour, (name, rows) in zip(colours(lines), lines.items()):
+    for look, (name, rows) in zip(looks(lines), lines.items()):
         shown = [row for row in rows if row["speedup_time"] is not None]
         values = [row["speedup_time"] for row in shown]
         intervals = [row["intervals"]["speedup_time"] for row in shown]
@@ -73,18 +88,16 @@ def speedups(axes, lines):
             [row["K"] for row in shown],
             values,
             [below, above],
-            color=colour,
-            marker="o",
-            markersize=4,
             capsize=2,
             label=name,
+            **look,
         )
         predicted = [row for row in rows if row["predicted_speedup"] is not None]
         axes.plot(
             [row["K"] for row in predicted],
             [row["predicted_speedup"] for row in predicted],
             "--",
-            color=colour,
+            color=look["color"],
             linewidth=1,
         )
     # one entry of the legend for all dashed lines
@@ -97,11 +110,11 @@ def positions(axes, lines):
     """How often a draft is accepted at each position of a round, of those examined there, at the
     largest K.
     """
-    for colour, rows in zip(colours(lines), lines.values()):
+    for look, rows in zip(looks(lines), lines.values()):
         longest = rows[-1]
         pairs = zip(longest["acceptance_by_position"], longest["examined_by_position"])
         shares = [share if n >= FEW else float("nan") for share, n in pairs]
-        axes.plot(range(1, len(shares) + 1), shares, color=colour, marker="o", markersize=4)
+        axes.plot(range(1, len(shares) + 1), shares, **look)
     K = max(rows[-1]["K"] for rows in lines.values())
     axes.set(title=f"acceptance, K = {K}", xlabel="position in the round", ylim=(0, 1.03))
 
@@ -139,7 +152,7 @@ def heat_map(axes, rows):
                 text, colour = f"{speedup:.2f}\nK = {K}", "white" if dark else "black"
             axes.text(j, i, text, ha="center", va="center", color=colour)
     axes.set_xticks(range(len(columns)), [f"{target}\nT={t:g}" for target, t in columns])
-    axes.set_yticks(range(len(drafts)), drafts, rotation=90, va="center")
+    axes.set_yticks(range(len(drafts)), drafts)
     axes.set(title="best speedup, draft × target")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

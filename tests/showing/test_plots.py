@@ -37,6 +37,15 @@ def test_a_line_is_named_by_what_differs():
     assert [one["K"] for one in lines["0.7M-17M"]] == [2, 4]
 
 
+def test_a_pair_has_a_colour_and_a_temperature_a_marker():
+    rows = [row(draft=draft, temperature=t) for draft in ("0.7M-17M", "ngram") for t in (0.0, 1.0)]
+    looks = plots.looks(plots.lines_of(rows))
+    colours = [look["color"] for look in looks]
+    markers = [look["marker"] for look in looks]
+    assert colours[0] == colours[1] != colours[2] == colours[3]
+    assert markers[0] == markers[2] != markers[1] == markers[3]
+
+
 def test_the_best_speedup_over_all_K():
     rows = [row(K=1, speedup=1.2), row(K=2, speedup=1.7), row(K=3, speedup=None)]
     rows.append(row(draft="ngram", speedup=None))
