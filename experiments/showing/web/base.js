@@ -115,11 +115,11 @@ function showHead(run) {
   const shown = [];
   if (run.speedup !== null) shown.push(figure(times(run.speedup), "the speed of plain decoding"));
   if (f.acceptance_rate !== null) {
-    const counts = f.accepted + " of " + f.examined + " examined drafts";
+    const counts = f.accepted + " of " + f.examined + " examined drafted tokens";
     shown.push(figure(percent(f.acceptance_rate), "accepted: " + counts));
   }
   if (run.coupled && f.usual_acceptance_rate !== null) {
-    shown.push(figure(percent(f.usual_acceptance_rate), "the usual rule would accept of the same"));
+    shown.push(figure(percent(f.usual_acceptance_rate), "the token rule would accept of the same"));
   }
   shown.push(figure(f.tokens_per_target_pass.toFixed(2), "tokens per target pass"));
   shown.push(figure(String(f.rounds), "rounds for " + plural(f.token_ids.length, "token")));

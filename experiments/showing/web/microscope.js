@@ -187,7 +187,7 @@ function surroundings(item, round) {
   const parts = [], likely = round.likely[item.i];
   if (item.drafted && item.kind !== "unexamined") {
     parts.push(make("p.soft", null, "Before the draft was sampled, its chance to be accepted "
-      + (state.run.coupled ? "by the usual rule " : "") + "was Σ min(p, q) = " + number(round.overlap[item.i]) + "."));
+      + (state.run.coupled ? "by the token rule " : "") + "was Σ min(p, q) = " + number(round.overlap[item.i]) + "."));
   }
   if (likely && item.kind !== "unexamined") parts.push(...likelyTable(item, likely));
   if (round.residual && ["rejected", "correction"].includes(item.kind)) {
