@@ -151,7 +151,8 @@ if (live) {
   opened.push(name => { if (name === "rules") askMissing(); });
 }
 openView(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : live || page.plain ? "race" : "microscope");
-if (live) askRace();
+// a browser that has just started takes the cores that the race is to be measured on
+if (live) setTimeout(askRace, 1500);
 else {
   showAll(page);
   if (page.what_if) {
