@@ -151,15 +151,17 @@ class Lines:
             self.add(value)
 
     def rewrite(self):
-        """Write the lines of `done` again, some of which had failed before."""
+        """Write the lines of `done` again, some of which had failed before: into a new file that
+        takes the place of the partial one, so that a kill leaves one of the two whole.
+        """
         self.file.seek(0)
         lines = self.file.read().splitlines(keepends=True)
         first = 0 if self.header is None else 1
         lines[first : first + len(self.done)] = map(encoded, self.done)
-        self.file.truncate(0)
-        self.file.write(b"".join(lines))
-        self.file.flush()
-        self.is_refilled = False
+        with whole(self.partial) as new:
+            new.write_bytes(b"".join(lines))
+            self.file.close()  # Windows replaces no open file
+        self.file, self.is_refilled = self.open(), False
 
     def add(self, value):
         """Append a line."""

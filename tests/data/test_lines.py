@@ -208,3 +208,22 @@ def test_what_failed_is_tried_again_in_its_place(path, how, in_time):
             lines.close()
     assert written(path)[-4:] == [value(i) for i in range(4)]
     assert written(path)[:-4] == ([json.loads(json.dumps(HEADER))] if "header" in how else [])
+
+
+@pytest.mark.parametrize("moment", ["write_bytes", "replace"])
+def test_a_kill_while_lines_are_written_again_loses_none(path, moment):
+    with Lines(path, HEADER) as lines:
+        for i in range(3):
+            lines.put(i, Failed("why") if i == 0 else {"n": i}, n=i)
+    before = partial_of(path).read_bytes()
+    code = f"""
+import os
+from pathlib import Path
+from experiments.data.lines import Lines
+
+Path.{moment} = lambda *args: os._exit(9)  # as kill -9 does
+with Lines({str(path)!r}, {HEADER!r}) as lines:
+    lines.put(0, {{"n": 0}})
+"""
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 9
+    assert partial_of(path).read_bytes() == before
