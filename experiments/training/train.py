@@ -108,27 +108,31 @@ def tokenizer(places: Places):
         write_vocabulary(Path(places.models_dir) / size, vocabulary, merges)
 
 
-def target(places: Places, target_model_size="7M", steps=4000, learning_rate=3e-3):
-    """Train a target on text, from nothing.
+def target(places: Places, target_model_size="7M", start="", steps=4000, learning_rate=3e-3):
+    """Train a target on text, from nothing or from a model that is there.
 
     Run:
-        target_model_size: the shape, and the folder in models_dir that it is written to
+        target_model_size: the folder in models_dir that it is written to
+        start: a model to start from; without it, a shape of that size and random weights
         steps: how many, of 4,096 tokens
         learning_rate: the highest
     """
     check_numbers(1, steps=steps)
-    require_shape("target_model_size", target_model_size)
+    if not start:
+        require_shape("target_model_size", target_model_size)
+    folder = Path(places.models_dir) / target_model_size
+    source = places.folder(start) if start else folder
     import torch
 
     from experiments.training.run import cross_entropy, train
-    from experiments.training.torch_gpt2 import GPT2, write_model
+    from experiments.training.torch_gpt2 import GPT2, read_model, write_model
 
     torch.manual_seed(places.seed)
-    config, folder = SHAPES[target_model_size], Path(places.models_dir) / target_model_size
-    model, path = GPT2(config), places.checkpoint(target_model_size)
-    texts = places.texts(folder)
+    model = read_model(source) if start else GPT2(SHAPES[target_model_size])
+    path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    train(model, path, texts, loss_at, steps, learning_rate, places.seed, config.n_ctx)
+    train(model, path, texts, loss_at, steps, learning_rate, places.seed, model.config.n_ctx)
+    copy_vocabulary(source, folder)
     write_model(model, folder)
 
 
