@@ -204,8 +204,8 @@ def forward(ids, positions, spans, wanted, params, config, backend):
     """One pass over new positions, one row each. `spans` say which text the rows belong to, in
     order. Writes keys and values to the caches; returns the logits of the rows in `wanted`, slices.
 
-    The logits of a position score the token that follows it. Only a few rows are wanted, and all
-    would be large: for a prompt of 512 tokens, 103 MB.
+    The logits of a position score the token that follows it. Only the wanted rows are computed: of
+    a prompt of 512 tokens, all rows would take 103 MB.
     """
     x = params["wte"][ids] + params["wpe"][positions]
     x = run_blocks(x, spans, params["blocks"], config, backend)

@@ -5,17 +5,17 @@ In speculative decoding (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 20
 pass. A rule that accepts or rejects each of them keeps the target's distribution exactly. Notation
 follows Leviathan et al.: p is the target's distribution, q is the draft's.
 
-Read `verify` first: it is the theorem. Then `speculative`, the loop around it, and `Filter`, where
-p and q come from. All of it is NumPy on the host. Randomness comes in as `rng`, a NumPy generator;
-nothing here prints or looks at a clock. `draft` is a list of drafted tokens, the drafter is what
-proposes it. K is the number of tokens to draft in a round, k the same or fewer near the text's end.
+Read `verify` first: it is the accept/reject rule. Then `speculative`, the loop around it, and
+`Filter`, where p and q come from. All of it is NumPy on the host. Randomness comes in as `rng`, a
+NumPy generator; nothing here prints or looks at a clock. A drafter proposes `draft`, a list of
+tokens. K is how many tokens a round drafts; k is that number, or fewer near the end of the text.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# ---------------------------------------------------------------- the theorem
+# ---------------------------------------------------------------- the accept/reject rule
 
 
 def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]

@@ -44,7 +44,7 @@ class Backend:
     synchronize: Callable  # wait until all work is done
     # share(f, n, n_rows): call f(a, b) for ranges that cover 0 to n, on threads if n_rows is large
     share: Callable = alone
-    exact: bool = False  # compute a position alike, however many are computed together
+    exact: bool = False  # a position's bits do not depend on what else is in the pass
     other_plans: tuple = ()  # to be tried as well for a small model
 
 

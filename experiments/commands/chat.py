@@ -252,9 +252,8 @@ class Console:
         for name, total in self.totals.items():
             rate = f"{total['accepted'] / total['examined']:.3f}" if total["examined"] else "-"
             speed, per_pass = total["tokens"] / total["seconds"], total["tokens"] / total["rounds"]
-            print(
-                f"{name:<12}{total['texts']:>6}{total['tokens']:>8}{speed:>10.1f}{rate:>10}{per_pass:>10.2f}"
-            )
+            counts = f"{total['texts']:>6}{total['tokens']:>8}"
+            print(f"{name:<12}{counts}{speed:>10.1f}{rate:>10}{per_pass:>10.2f}")
 
     def help(self):
         print(help_text())
