@@ -25,14 +25,13 @@ WIDTHS = (64, 128)  # of the tiles to try
 # numbers of rows to try: to decode, to verify drafts, to read a prompt
 ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
-AHEADS = (AHEAD // 3, AHEAD)  # to try
 ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
 PASSES = 5  # in a turn, of a whole model
 GAP = 30e-6  # seconds between two products, in which a pass does something else
 TILED = 3e-6  # seconds a tiled product takes longer in a pass than here, where its code is warm
 # a weight of so many numbers is shared unless one thread is so many times faster: if another
 # program had a core during the trials, sharing costs little now, and not sharing much later
-LARGE, SHARED = 4 * AHEAD, 1.1
+LARGE, SHARED = 1_000_000, 1.1
 # memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
 # there that the order of the candidates was another one
 COLD_BYTES = 264 << 20
@@ -87,7 +86,7 @@ def seconds(x, weights):
     return total / len(weights)
 
 
-def trial(scratch, weight, layout, way, n_rows, ahead=AHEAD):
+def trial(scratch, weight, layout, way, n_rows):
     """Seconds of one product with a weight. A weight is (its shape, whether it is a transposed
     array), a layout (width of a tile, whether by column), a way (n_threads, together).
     """
@@ -104,7 +103,7 @@ def trial(scratch, weight, layout, way, n_rows, ahead=AHEAD):
     elif plain:
         weights = memory.reshape(len(memory), n_in, -1)
     else:
-        kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column, ahead)
+        kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
         n_parts = parts_of(n_in, width)
         depth = n_in // n_parts
         # as if cut: the same memory, no copy
@@ -217,25 +216,7 @@ def chosen_kernels(weights, scratch, exact):
         large = math.prod(weight[0]) > LARGE
         threads, together = zip(*(best_way(of_weight, rows, large) for rows in TOGETHER))
         kernels[weight] = Kernel(width, threads, together, by_column)
-    ahead = best_ahead(kernels, scratch)
-    return {weight: replace(kernel, ahead=ahead) for weight, kernel in kernels.items()}
-
-
-def best_ahead(kernels, scratch):
-    """How many weights the first thread should be given more: by trial with one row and the largest
-    weight that is shared. Waking a thread takes as long everywhere, but memory differs in speed.
-    """
-    shared = [weight for weight, kernel in kernels.items() if kernel.threads[0] > 1]
-    if not shared:
-        return AHEAD
-    weight = max(shared, key=lambda weight: math.prod(weight[0]))
-    one = kernels[weight]
-    way = one.threads[0], one.together[0]
-    times = defaultdict(lambda: math.inf)
-    for _, ahead in itertools.product(range(2 * ROUNDS), AHEADS):
-        took = trial(scratch, weight, (one.width, one.by_column), way, 1, ahead)
-        times[ahead] = min(times[ahead], took)
-    return min(times, key=times.get)
+    return kernels
 
 
 def kernel_named(name):

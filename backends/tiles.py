@@ -34,7 +34,7 @@ MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
-AHEAD = 300_000  # weights that a thread has multiplied by a few rows before another, asleep, begins
+AHEAD = 100_000  # weights that a thread multiplies by a few rows before another has begun
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,13 @@ class Kernel:
 
     Each tile has `width` columns, and is contiguous row by row, or column by column. For one row,
     for a few and for many: how many threads, and how many rows at a time meet a tile. One row may
-    be computed as two, where BLAS is faster at a thin matrix than at a vector. Of up to a few rows
-    the first thread multiplies `ahead` weights more than the others.
+    be computed as two, where BLAS is faster at a thin matrix than at a vector.
     """
 
     width: int
     threads: tuple
     together: tuple = (1, 9, 8)
     by_column: bool = False
-    ahead: int = AHEAD
 
     def __str__(self):
         threads = "/".join(map(str, self.threads))
@@ -144,7 +142,7 @@ class Tiles:
         if n_threads == 1 and len(x) == group and len(self.tiles) == 1:
             self.multiply_at_once(x, y)
         else:
-            ahead = self.kernel.ahead // (self.shape[0] * self.tiles.shape[3]) if size < 2 else 0
+            ahead = AHEAD // (self.shape[0] * self.tiles.shape[3]) if size < 2 else 0
             self.multiply_shared(x, y, group, n_threads, ahead)
         if n_rest := self.rest.shape[1]:
             rows = x.reshape(-1, group, self.shape[0])

@@ -24,15 +24,14 @@ def test_every_kernel_gives_the_same_logits():
         assert np.allclose(rows, logits["plain"], atol=1e-4), kernels
 
 
-def choice(monkeypatch, seconds, shape=(64, 8192), exact=False, more=0.0):
+def choice(monkeypatch, seconds, shape=(64, 8192), exact=False):
     """The kernel for a weight of that shape where `seconds(width, by_column, n_threads, n_rows,
-    together)` stands in for the clock; more: of that, for each weight that the first thread has
-    ahead of the others.
+    together)` stands in for the clock.
     """
 
-    def trial(scratch, weight, layout, way, n_rows, ahead=autotune.AHEAD):
+    def trial(scratch, weight, layout, way, n_rows):
         (width, by_column), (n_threads, together) = layout, way
-        return seconds(width, by_column, n_threads, n_rows, together) * (1 + ahead * more)
+        return seconds(width, by_column, n_threads, n_rows, together)
 
     monkeypatch.setattr(autotune, "trial", trial)
     monkeypatch.setattr(autotune, "N_THREADS", 2)
@@ -78,19 +77,11 @@ def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
     assert choice(monkeypatch, seconds(paying=4)).threads == (1, 1, 1)
 
 
-@pytest.mark.parametrize("more, ahead", [(1e-7, min), (-1e-7, max)])
-def test_the_first_thread_has_as_much_ahead_as_is_fastest(monkeypatch, more, ahead):
-    on_two = lambda width, by_column, n_threads, *_: width / n_threads  # noqa: E731
-    assert choice(monkeypatch, on_two, more=more).ahead == ahead(autotune.AHEADS)
-    on_one = lambda width, by_column, n_threads, *_: width * n_threads  # noqa: E731
-    assert choice(monkeypatch, on_one, more=more).ahead == autotune.AHEAD
-
-
 def test_a_small_weight_is_not_shared(monkeypatch):
     """Whatever the clock said: the first thread would be done before the second is awake."""
     faster_on_two = lambda width, by_column, n_threads, *_: width / n_threads  # noqa: E731
-    assert choice(monkeypatch, faster_on_two, (64, 4096)).threads == (1, 1, 1)
-    assert choice(monkeypatch, faster_on_two, (64, 8192)).threads == (2, 2, 2)
+    assert choice(monkeypatch, faster_on_two, (64, 1024)).threads == (1, 1, 1)
+    assert choice(monkeypatch, faster_on_two, (64, 2048)).threads == (2, 2, 2)
 
 
 def test_a_large_weight_is_shared_unless_one_thread_is_clearly_faster(monkeypatch):

@@ -77,6 +77,38 @@ def test_threads_beyond_those_there_are_get_no_range():
     assert sorted(done) == [(0, 3), (3, 6), (6, 9)]
 
 
+BELL = """
+import queue, threading
+import numpy as np
+from backends import threads
+
+threads.WATCH = 10**13  # looks: an hour
+threads.FIRST_THEN_PAUSE = np.array([0, threads.WATCH - 1])
+bell, full, empty = threads.Bell(), queue.SimpleQueue(), queue.SimpleQueue()
+full.put("work")
+bell.watch(full)
+bell.ring()
+bell.watch(empty)
+assert not bell.rung  # it was heard: the next watch is a new one
+threading.Timer(0.1, bell.ring).start()
+bell.watch(empty)
+"""
+
+
+def test_who_watches_a_bell_leaves_once_it_rings_or_where_work_is_there_already():
+    assert subprocess.run([sys.executable, "-c", BELL], cwd=ROOT, timeout=60).returncode == 0
+
+
+def test_who_watched_in_vain_still_gets_the_work(monkeypatch):
+    """A bell is a hint: nothing depends on it."""
+    monkeypatch.setattr(threads.Bell, "ring", lambda self: None)
+    pool, done = threads.Threads(3), []
+    for _ in range(3):
+        time.sleep(0.01)  # the others have fallen asleep
+        pool.share(lambda a, b: done.append((a, b)), 3, 3)
+    assert sorted(done) == 3 * [(0, 1)] + 3 * [(1, 2)] + 3 * [(2, 3)]
+
+
 FORK = """
 import os, signal
 from backends.threads import Threads
