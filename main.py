@@ -102,7 +102,7 @@ def generate(
     """
     from experiments.candidates.paths import along_paths
     from experiments.decoding.decoders import decode
-    from experiments.decoding.session import Session, load_models
+    from experiments.decoding.session import Session, models_of
     from experiments.proving.mistakes import committing
     from experiments.showing.page import write_report
     from experiments.showing.text import (
@@ -127,7 +127,7 @@ def generate(
 
         session = ClusterSession(settings, cluster, download)
     else:
-        session = Session(settings, load_models(settings, download), decode)
+        session = Session(settings, models_of(settings, download), decode)
     if verbose:
         print(*session.kernels(), sep="\n", file=sys.stderr)
     if prompt_ids:

@@ -81,7 +81,7 @@ def growth(n_prompts=64, batch_size=8, n_tokens=60):
     print(f"A group of {batch_size} prompts takes a worker {prompt * batch_size:.2f} s;")
     print(f"the way there and back {1e3 * way:.1f} ms, of CPU time here {1e3 * cpu:.1f} ms.")
     print(f"The scheduler feeds {prompt * batch_size / cpu:.0f} workers.\n")
-    print("| workers | prompts per second | of one | |\n| --- | --- | --- | --- |")
+    print("| workers | prompts per second | of one | how it was found |\n| --- | --- | --- | --- |")
     for n in WORKERS:
         speed = 1 / found[n][0] if n in found else computed(n, prompt, cpu / batch_size)
         how = "measured" if n in found else "computed"

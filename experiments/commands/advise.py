@@ -101,6 +101,11 @@ def check_room(settings, pairs, Ks):
     """Raises InputError for a K that the context of a model has no room for."""
     models = [pairs.target, *(draft for draft in pairs.drafts.values() if draft != NGRAM)]
     room = min(model.config.n_ctx for model in models) - PAST
+    if room < 2:
+        raise InputError(
+            f"a context of {room + PAST} tokens: expected at least {PAST + 2}, "
+            f"as passes are timed after {PAST}"
+        )
     if max(Ks) >= room:
         raise InputError(
             f"--K {settings.K!r}: expected at most {room - 1}, "

@@ -13,7 +13,7 @@ from experiments.cli.exit_codes import print_error
 from experiments.cli.flags import field_flags
 from experiments.decoding.decoders import NGRAM
 from experiments.decoding.recorder import Watch
-from experiments.decoding.session import Prompt, Session, load_models
+from experiments.decoding.session import Prompt, Session, models_of
 from experiments.decoding.settings import SettingError, Settings
 from experiments.drafting.stored import is_head
 from experiments.showing.text import Stream, note_room
@@ -89,7 +89,7 @@ class Console:
 
     def load(self, settings):
         """Read the models of these settings. Raises InputError, and then all is as it was."""
-        session = Session(settings, load_models(settings))
+        session = Session(settings, models_of(settings))
         self.session = session
         lost = [name for name in DECODERS if self.switches[name] and not self.can(name)]
         if lost:

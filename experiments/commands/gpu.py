@@ -17,7 +17,7 @@ import utils
 from experiments.cli.validators import check_choice, check_numbers, parse_list
 from experiments.data.machine import machine
 from experiments.decoding.decoders import decode
-from experiments.decoding.session import Session, load_models
+from experiments.decoding.session import Session, models_of
 from experiments.decoding.settings import Settings
 from experiments.decoding.timing import clocked
 from experiments.measuring import passes
@@ -46,9 +46,9 @@ def text_of(session, text, **settings):
 
 def parity(settings, backend, dtype):
     """How the included pair on this backend differs from NumPy's float32."""
-    host = Session(settings, load_models(settings))
+    host = Session(settings, models_of(settings))
     moved = settings.replace(backend=backend, dtype=dtype)
-    device = Session(moved, load_models(moved))
+    device = Session(moved, models_of(moved))
     ids = host.prompt("Once upon a time there lived a king who had three sons.").ids
     logits = [one.target.read(ids, one.target.new_cache(), len(ids)) for one in (host, device)]
     texts = {

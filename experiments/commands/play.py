@@ -2,7 +2,7 @@
 
 import webbrowser
 
-from experiments.decoding.session import Session, load_models
+from experiments.decoding.session import Session, models_of
 from experiments.decoding.settings import Settings
 from experiments.playing.questions import questions_of
 from experiments.playing.server import LiveServer
@@ -39,7 +39,7 @@ def play(
         models_dir=models_dir,
         kernels=kernels,
     )
-    session = Session(settings, load_models(settings))
+    session = Session(settings, models_of(settings))
     try:
         server = LiveServer(port, questions_of(session))
     except OSError as error:

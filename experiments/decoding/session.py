@@ -15,7 +15,7 @@ from experiments.decoding.metrics import compare, speculation
 from experiments.decoding.recorder import Watch
 from experiments.decoding.settings import AUTO, SettingError
 from experiments.decoding.timing import timed_run
-from experiments.drafting.stored import load_pair
+from experiments.drafting.stored import load_pair_or_head
 from gpt2 import Model
 from sampling import Filter, stop_condition
 from utils import InputError
@@ -35,11 +35,11 @@ class Models:
     encoder: Encoder
 
 
-def load_models(settings, download=False):
+def models_of(settings, download=False):
     """The Models of these settings. Raises InputError."""
     backend = utils.get_backend(settings.backend, settings.kernels, settings.exact, settings.dtype)
     draft_size = settings.draft_model_size if settings.speculates else None
-    target, draft, encoder = load_pair(
+    target, draft, encoder = load_pair_or_head(
         settings.target_model_size, draft_size, settings.models_dir, backend, download
     )
     return Models(target, NGRAM if draft_size == NGRAM else draft, encoder)

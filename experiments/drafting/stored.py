@@ -34,7 +34,7 @@ def is_head(draft):
     return isinstance(draft.config, (EagleConfig, MedusaConfig))
 
 
-def load_pair(target_size, draft_size, models_dir, backend, download=False):
+def load_pair_or_head(target_size, draft_size, models_dir, backend, download=False):
     """(target, draft, encoder) as utils.load_pair gives them; draft_size may name a head, too."""
     if draft_size not in HEADS:
         return utils.load_pair(target_size, draft_size, models_dir, backend, download)

@@ -10,10 +10,10 @@ LONG = "x" * 300
 def no_work(monkeypatch):
     """Loading a model is work that must not have begun."""
 
-    def load_pair(*arguments):
+    def load(*arguments):
         raise AssertionError("the work has begun")
 
-    monkeypatch.setattr("experiments.decoding.session.load_pair", load_pair)
+    monkeypatch.setattr("experiments.decoding.session.load_pair_or_head", load)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from toys import TINY, tiny_model, write_pair
 
 import main
 from experiments.commands import advise
+from experiments.decoding.adaptive_k import PAST
 from experiments.decoding.decoders import NGRAM
 from experiments.measuring import advice
 from utils import InputError
@@ -113,6 +114,20 @@ def test_a_head_has_so_many_places():
     assert advise.possible_Ks("0.7M-17M", tiny_model(), [1, 9]) == [1, 9]
     with pytest.raises(InputError, match="--K 3: expected at most 2, what medusa drafts"):
         advise.possible_Ks("medusa", head, [3, 4])
+
+
+@pytest.mark.parametrize(
+    "n_ctx, shown",
+    [
+        (PAST + 1, f"a context of {PAST + 1} tokens: expected at least {PAST + 2}"),
+        (PAST + 3, "--K '9': expected at most 2"),
+    ],
+)
+def test_a_context_has_room_for_so_many(n_ctx, shown):
+    model = SimpleNamespace(config=SimpleNamespace(n_ctx=n_ctx))
+    pairs = SimpleNamespace(target=model, drafts={"ngram": NGRAM})
+    with pytest.raises(InputError, match=shown):
+        advise.check_room(SimpleNamespace(K="9"), pairs, [9])
 
 
 def test_a_live_run_that_examined_no_draft(cli, monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.decoding.decoders import with_drafter
-from experiments.decoding.session import Session, load_models
+from experiments.decoding.session import Session, models_of
 from experiments.decoding.settings import Settings
 from experiments.playing.server import LiveServer
 from sampling import speculative, stop_condition
@@ -27,7 +27,7 @@ ASKED = {
 def session_of(folder, **settings):
     """A Session of the models in a folder."""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
-    return Session(settings, load_models(settings))
+    return Session(settings, models_of(settings))
 
 
 class Replaced:
