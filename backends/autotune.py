@@ -5,8 +5,8 @@ assumed. `plan` times a few ways to hold each shape of weight, then for the best
 threads and how many rows at a time, over memory the size of the model. The plain product is one of
 the ways: it is a single tile as wide as the matrix.
 
-A product is timed as a pass meets it. Something else comes before it, so the other threads are
-asleep; and it is cold, as the other weights have passed through the caches since.
+A product is timed as a pass meets it. Something else comes before it, in which the other threads
+wait; and it is cold, as the other weights have passed through the caches since.
 """
 
 import itertools
@@ -131,7 +131,7 @@ def ways(shape, layout, rows, exact):
     together = (1,) if exact else TOGETHER[rows]
     if layout[0] == n_out:
         return [(1, together[-1])]
-    # of a small weight, nothing would be left for a second thread once it is awake
+    # of a small weight, nothing would be left for a second thread once it has begun
     n_threads = N_THREADS if n_in * n_out > AHEAD else 1
     return list(itertools.product(sorted({1, n_threads}), together))
 

@@ -17,9 +17,7 @@ from backends.blas import N_THREADS
 
 LONG = 64  # rows of a pass, from which on what comes between the products is worth sharing, too
 WATCH = 1_000_000  # looks at a bell before falling asleep: some 300 microseconds
-# Looked at one after the other: the whole watch, then single bytes as a pause of 2 microseconds.
-# Who rings holds the interpreter that much longer, and who has to wait for it falls asleep.
-FIRST_THEN_PAUSE = np.array([0] + 800 * [WATCH - 1])
+PAUSE = 800  # looks after it was rung, slower ones: some 2 microseconds
 
 
 def ranges(n, n_threads, ahead):
@@ -33,12 +31,17 @@ class Bell:
     """Tells a thread that something was put into a queue, without putting the thread to sleep.
 
     It is only a hint. Whoever heard it, or watched in vain, then waits for the queue.
+
+    Who rings holds the interpreter for a moment more, and who has to wait for it falls asleep. So a
+    pause follows, longer for the second thread that is rung than for the first, and so on.
     """
 
-    def __init__(self):
+    def __init__(self, n_pauses=1):
         self.rung = np.zeros(1, bool)
         # the same byte WATCH times over: "is any of them true?" ends as soon as it is
         self.watched = np.broadcast_to(self.rung, WATCH)
+        # asked of all of them, then of the last one again and again
+        self.parts = np.array([0] + n_pauses * PAUSE * [WATCH - 1])
 
     def ring(self):
         self.rung[0] = True
@@ -46,7 +49,7 @@ class Bell:
     def watch(self, queue):
         """Return once the bell has been rung, or after a while. Does not hold the interpreter."""
         if queue.empty():
-            np.logical_or.reduceat(self.watched, FIRST_THEN_PAUSE)
+            np.logical_or.reduceat(self.watched, self.parts)
         self.rung[0] = False
 
 
@@ -75,7 +78,7 @@ class Threads:
         self.n, self.process, self.others = n, None, []
 
     def begin(self):
-        self.others = [(SimpleQueue(), Bell(), Bell()) for _ in range(self.n - 1)]
+        self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
         for inbox, bell, _ in self.others:
             threading.Thread(target=serve, args=(inbox, bell), daemon=True).start()
         self.process = os.getpid()
@@ -97,8 +100,9 @@ class Threads:
             if part[0] < part[1]:  # wake nobody for nothing
                 done = SimpleQueue()
                 inbox.put((function, *part, done, ended))
-                bell.ring()
                 waiting.append((done, ended))
+        for _, bell, _ in self.others[: len(waiting)]:
+            bell.ring()
         try:
             function(start, end)
         finally:  # wait for all: when this returns, nobody writes any more, whatever happened

@@ -79,11 +79,9 @@ def test_threads_beyond_those_there_are_get_no_range():
 
 BELL = """
 import queue, threading
-import numpy as np
 from backends import threads
 
 threads.WATCH = 10**13  # looks: an hour
-threads.FIRST_THEN_PAUSE = np.array([0, threads.WATCH - 1])
 bell, full, empty = threads.Bell(), queue.SimpleQueue(), queue.SimpleQueue()
 full.put("work")
 bell.watch(full)
