@@ -29,24 +29,45 @@ MOST_K = 512
 
 @dataclasses.dataclass(frozen=True)
 class AdviseSettings:
-    """What decides an advice. Raises InputError."""
+    """What decides an advice. Raises InputError.
 
-    draft_model_size: str
-    target_model_size: str
-    models_dir: str
-    K: str
-    temperature: float
-    top_k: int
-    top_p: float
-    acceptance: str
-    prompts: str
-    n_prompts: int
-    n_tokens_to_generate: int
-    repeats: int
-    seed: int
-    backend: str
-    kernels: str
-    weights: str
+    What to measure:
+        draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
+        target_model_size: a size in models_dir, or a folder
+        models_dir: the folder that holds a folder for each size
+        K: the values of K, drafted tokens per round, to choose from, such as 1..10 or 1,2,4
+        temperature: 0 is greedy decoding
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
+        acceptance: the acceptance rate, a number from 0 to 1, or a results file of benchmark or
+            replay; by default it is measured in a short run
+        prompts: a file of prompts for that run (see benchmark); by default built-in stories
+        n_prompts: how many prompts to use; 0 is all
+        n_tokens_to_generate: how many tokens to write after each prompt
+        repeats: how often to measure each time in each of nine turns
+        seed: of the random numbers
+        backend: what computes: numpy, or cupy on a GPU
+        kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
+        weights: checkpoint, or random, which needs --acceptance; then sizes 82M to 1558M need no
+            files, and a folder only its config.json
+    """
+
+    draft_model_size: str = "0.7M-17M,ngram"
+    target_model_size: str = "17M"
+    models_dir: str = MODELS_DIR
+    K: str = "1..10"
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    acceptance: str = ""
+    prompts: str = ""
+    n_prompts: int = 12
+    n_tokens_to_generate: int = 60
+    repeats: int = 9
+    seed: int = 123
+    backend: str = "numpy"
+    kernels: str = "auto"
+    weights: str = "checkpoint"
 
     def __post_init__(self):
         check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
@@ -172,89 +193,36 @@ def show_advice(name, target, found):
     print()
 
 
-def advise(
-    draft_model_size="0.7M-17M,ngram",
-    target_model_size="17M",
-    models_dir=MODELS_DIR,
-    K="1..10",
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    acceptance="",
-    prompts="",
-    n_prompts=12,
-    n_tokens_to_generate=60,
-    repeats=9,
-    seed=123,
-    backend="numpy",
-    kernels="auto",
-    weights="checkpoint",
-    json=False,
-):
+def advise(settings: AdviseSettings, json=False):
     """Say which K to use, what speedup to expect, whether speculative decoding pays on this
     machine, and what would help most.
 
     The draft and verify costs are measured, and so is the acceptance rate unless it is given. The
     speedup is predicted from them.
 
-    Args:
-        draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
-        target_model_size: a size in models_dir, or a folder
-        models_dir: the folder that holds a folder for each size
-        K: the values of K, drafted tokens per round, to choose from, such as 1..10 or 1,2,4
-        temperature: 0 is greedy decoding
-        top_k: sample from this many most likely tokens; 0 keeps all
-        top_p: sample from the smallest set of most likely tokens with this total probability
-        acceptance: the acceptance rate, a number from 0 to 1, or a results file of benchmark or
-            replay; by default it is measured in a short run
-        prompts: a file of prompts for that run (see benchmark); by default built-in stories
-        n_prompts: how many prompts to use; 0 is all
-        n_tokens_to_generate: how many tokens to write after each prompt
-        repeats: how often to measure each time in each of nine turns
-        seed: of the random numbers
-        backend: what computes: numpy, or cupy on a GPU
-        kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
-        weights: checkpoint, or random, which needs --acceptance; then sizes 82M to 1558M need no
-            files, and a folder only its config.json
+    Run:
         json: print one JSON object and nothing else
     """
-    settings = AdviseSettings(
-        draft_model_size=draft_model_size,
-        target_model_size=target_model_size,
-        models_dir=models_dir,
-        K=K,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        acceptance=acceptance,
-        prompts=prompts,
-        n_prompts=n_prompts,
-        n_tokens_to_generate=n_tokens_to_generate,
-        repeats=repeats,
-        seed=seed,
-        backend=backend,
-        kernels=kernels,
-        weights=weights,
-    )
     filter, drafts, Ks = settings.filter(), settings.drafts(), settings.Ks()
     settings.given()  # refused before models are loaded
-    arrays = get_backend(backend, kernels)
-    pairs = load_pairs(target_model_size, drafts, models_dir, weights, arrays)
+    arrays = get_backend(settings.backend, settings.kernels)
+    target, where = settings.target_model_size, settings.models_dir
+    pairs = load_pairs(target, drafts, where, settings.weights, arrays)
     check_room(settings, pairs, Ks)
     found = acceptances(settings, pairs, Ks, filter)
     result = {"machine": machine(), "settings": dataclasses.asdict(settings), "advice": {}}
     for name, draft in pairs.drafts.items():
         some_Ks = possible_Ks(name, draft, Ks)
-        costs = advice.measure_costs(pairs.target, draft, filter, some_Ks, repeats)
+        costs = advice.measure_costs(pairs.target, draft, filter, some_Ks, settings.repeats)
         of_draft = advice.advice_of(found[name], costs)
         of_draft["shapes"] = []
         if isinstance(draft, Model):
             expected = of_draft["speedup"]["speedup"]
             of_draft["shapes"] = advice.weigh_shapes(
-                pairs.target, draft, arrays, filter, expected, costs, repeats
+                pairs.target, draft, arrays, filter, expected, costs, settings.repeats
             )
         result["advice"][name] = of_draft
         if not json:
-            show_advice(name, target_model_size, of_draft)
+            show_advice(name, target, of_draft)
     if json:
         print(json_format.dumps(result))

@@ -40,25 +40,50 @@ from utils import MODELS_DIR, InputError
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkSettings:
-    """What decides the figures of a benchmark. Raises InputError."""
+    """What decides the figures of a benchmark. Raises InputError.
 
-    draft_model_size: str
-    target_model_size: str
-    models_dir: str
-    K: str
-    verification: str
-    temperature: str
-    top_k: int
-    top_p: float
-    prompts: str
-    n_prompts: int
-    n_tokens_to_generate: int
-    repeats: int
-    seed: int
-    backend: str
-    kernels: str
-    weights: str
-    synthetic_acceptance: str
+    What to measure:
+        draft_model_size: sizes in models_dir, folders, ngram, eagle or medusa, separated by commas
+        target_model_size: sizes in models_dir, or folders, separated by commas
+        models_dir: the folder that holds a folder for each size
+        K: how many tokens to draft per round, such as 1..10 or 1,2,4; auto, alone or among them,
+            chooses K for each round
+        verification: the accept/reject rule: token, or block, which accepts at least as many on
+            average; token,block measures the two in turns
+        temperature: one or several, separated by commas; 0 is greedy decoding
+        top_k: sample from this many most likely tokens; 0 keeps all
+        top_p: sample from the smallest set of most likely tokens with this total probability
+        prompts: a file of prompts (JSON Lines, a JSON array, HellaSwag's form, or one a line; also
+            .gz and .bz2); by default built-in stories
+        n_prompts: how many prompts to use; 0 is all
+        n_tokens_to_generate: how many tokens to write after each prompt
+        repeats: how often to measure each; medians are reported
+        seed: of the random draws and of the order of the runs
+        backend: what computes: numpy, or cupy on a GPU
+        kernels: how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of
+            64 columns on 2 threads
+        weights: checkpoint, or random (sizes 124M to 1558M need no files; the texts mean nothing)
+        synthetic_acceptance: accept each drafted token with this probability, whatever the models
+            compute; all passes are run, but the texts mean nothing
+    """
+
+    draft_model_size: str = "0.7M-17M,ngram"
+    target_model_size: str = "17M"
+    models_dir: str = MODELS_DIR
+    K: str = "1..6"
+    verification: str = "token"
+    temperature: str = "0,1"
+    top_k: int = 0
+    top_p: float = 1.0
+    prompts: str = ""
+    n_prompts: int = 12
+    n_tokens_to_generate: int = 60
+    repeats: int = 3
+    seed: int = 123
+    backend: str = "numpy"
+    kernels: str = "auto"
+    weights: str = "checkpoint"
+    synthetic_acceptance: str = ""
 
     def __post_init__(self):
         check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
@@ -258,59 +283,14 @@ def run_and_store(settings, out, resume, cluster):
     return result
 
 
-def benchmark(
-    draft_model_size="0.7M-17M,ngram",
-    target_model_size="17M",
-    models_dir=MODELS_DIR,
-    K="1..6",
-    verification="token",
-    temperature="0,1",
-    top_k=0,
-    top_p=1.0,
-    prompts="",
-    n_prompts=12,
-    n_tokens_to_generate=60,
-    repeats=3,
-    seed=123,
-    backend="numpy",
-    kernels="auto",
-    weights="checkpoint",
-    synthetic_acceptance="",
-    cluster="",
-    out="",
-    plot="",
-    resume=False,
-    json=False,
-):
+def benchmark(settings: BenchmarkSettings, cluster="", out="", plot="", resume=False, json=False):
     """Measure the speedup of every draft with every target, at each K and temperature, and compare
     it with what theory predicts.
 
     Texts continue past <|endoftext|>, so that plain and speculative decoding write equally many
     tokens. docs/benchmarks.md explains the method and the columns.
 
-    Args:
-        draft_model_size: sizes in models_dir, folders, ngram, eagle or medusa, separated by commas
-        target_model_size: sizes in models_dir, or folders, separated by commas
-        models_dir: the folder that holds a folder for each size
-        K: how many tokens to draft per round, such as 1..10 or 1,2,4; auto, alone or among them,
-            chooses K for each round
-        verification: the accept/reject rule: token, or block, which accepts at least as many on
-            average; token,block measures the two in turns
-        temperature: one or several, separated by commas; 0 is greedy decoding
-        top_k: sample from this many most likely tokens; 0 keeps all
-        top_p: sample from the smallest set of most likely tokens with this total probability
-        prompts: a file of prompts (JSON Lines, a JSON array, HellaSwag's form, or one a line; also
-            .gz and .bz2); by default built-in stories
-        n_prompts: how many prompts to use; 0 is all
-        n_tokens_to_generate: how many tokens to write after each prompt
-        repeats: how often to measure each; medians are reported
-        seed: of the random draws and of the order of the runs
-        backend: what computes: numpy, or cupy on a GPU
-        kernels: how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of
-            64 columns on 2 threads
-        weights: checkpoint, or random (sizes 124M to 1558M need no files; the texts mean nothing)
-        synthetic_acceptance: accept each drafted token with this probability, whatever the models
-            compute; all passes are run, but the texts mean nothing
+    Run:
         cluster: let the workers of a Dask cluster measure, one prompt at a time: local:4 starts
             four here, tcp://HOST:8786 is a running scheduler
         out: write the results to this new .json file, and to .csv and .md files beside it
@@ -318,25 +298,6 @@ def benchmark(
         resume: continue an interrupted run with the same --out
         json: print one JSON object and nothing else
     """
-    settings = BenchmarkSettings(
-        draft_model_size=draft_model_size,
-        target_model_size=target_model_size,
-        models_dir=models_dir,
-        K=K,
-        verification=verification,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        prompts=prompts,
-        n_prompts=n_prompts,
-        n_tokens_to_generate=n_tokens_to_generate,
-        repeats=repeats,
-        seed=seed,
-        backend=backend,
-        kernels=kernels,
-        weights=weights,
-        synthetic_acceptance=synthetic_acceptance,
-    )
     if resume and not out:
         raise InputError("--resume: needs the --out file of the run to go on with")
     if out:
