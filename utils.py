@@ -73,8 +73,7 @@ def numpy_backend(kernels, exact, dtype):
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
     others = ()
     if kernel is None and not exact:
-        fixed = [autotune.kernel_named(name) for name in ("plain", "64x1")]
-        others = tuple(partial(autotune.plan, kernel=one) for one in fixed)
+        others = tuple(partial(autotune.plan, kernel=one) for one in autotune.FIXED)
     one_thread = kernel and kernel.threads[-1] == 1
     threads = alone if one_thread else share
     # NumPy is done when a call returns: there is nothing to wait for

@@ -28,7 +28,8 @@ TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try
 ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
 PASSES = 5  # in a turn, of a whole model
 GAP = 30e-6  # seconds between two products, in which a pass does something else
-TILED = 3e-6  # seconds a tiled product takes longer in a pass than here, where its code is warm
+# seconds a tiled product takes longer in a pass than here, where its code is warm, and a shared one
+TILED, HANDED_OVER = 3e-6, 12e-6
 # a weight of so many numbers is shared unless one thread is so many times faster: if another
 # program had a core during the trials, sharing costs little now, and not sharing much later
 LARGE, SHARED = 1_000_000, 1.1
@@ -104,17 +105,17 @@ def trial(scratch, weight, layout, way, n_rows):
         weights = memory.reshape(len(memory), n_in, -1)
     else:
         kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
-        n_parts = parts_of(n_in, width)
+        n_parts = parts_of(n_in, n_out, kernel)
         depth = n_in // n_parts
         # as if cut: the same memory, no copy
         if by_column:
             tiles = memory.reshape(-1, n_parts, n_tiles, width, depth).swapaxes(3, 4)
         else:
             tiles = memory.reshape(-1, n_parts, n_tiles, depth, width)
-        nothing = np.empty((n_in, 0), memory.dtype)
-        weights = [Tiles(one, nothing, kernel) for one in tiles]
+        rest = np.zeros((n_in, n_out % kernel.width), memory.dtype)
+        weights = [Tiles(one, rest, kernel) for one in tiles]
     took = seconds(np.ones((n_rows, n_in), memory.dtype), weights)
-    return took if plain else took + TILED
+    return took if plain else took + TILED + (n_threads > 1) * HANDED_OVER
 
 
 def layouts(n_out, exact):
@@ -231,6 +232,10 @@ def kernel_named(name):
         raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
     width, n_threads = map(int, name.split("x"))
     return Kernel(width, (n_threads,) * 3)
+
+
+# what a small model is tried with as well, see `fastest`
+FIXED = (kernel_named("plain"), kernel_named("64x1"))
 
 
 def matrices_of(config):

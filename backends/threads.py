@@ -16,7 +16,7 @@ import numpy as np
 from backends.blas import N_THREADS
 
 LONG = 64  # rows of a pass, from which on what comes between the products is worth sharing, too
-WATCH = 1_000_000  # looks at a bell before falling asleep: some 300 microseconds
+WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 800  # looks after it was rung, slower ones: some 2 microseconds
 
 

@@ -34,6 +34,9 @@ MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
+# NumPy lets go of the interpreter only for a product whose result has more numbers than this:
+# during a smaller one, no other thread can begin
+HELD = 500
 AHEAD = 100_000  # weights that a thread multiplies by a few rows before another has begun
 
 
@@ -61,10 +64,21 @@ class Kernel:
         )
 
 
-def parts_of(n_in, width):
-    """Into how many parts a column of n_in is cut, so that a tile is small enough: 1, 2, 4, ..."""
+def tiles_ahead(n_in, width):
+    """How many tiles the first thread multiplies more than the others."""
+    return AHEAD // (n_in * width)
+
+
+def parts_of(n_in, n_out, kernel):
+    """Into how many parts a column of n_in is cut, 1, 2, 4, ...: so many that a tile is small
+    enough, and that each thread which multiplies one row has more than HELD results.
+    """
+    width, n_threads, n_rows = min(kernel.width, n_out), kernel.threads[0], kernel.together[0]
+    n_least = max(1, (n_out // width - tiles_ahead(n_in, width)) // n_threads) * width * n_rows
     n_parts = 1
-    while n_in // n_parts * width > TILE and n_in % (2 * n_parts) == 0:
+    while n_in % (2 * n_parts) == 0 and (
+        n_in // n_parts * width > TILE or (n_threads > 1 and n_least * n_parts <= HELD)
+    ):
         n_parts *= 2
     return n_parts
 
@@ -107,7 +121,7 @@ class Tiles:
         """The tiles of a weight, in memory that empty(shape, dtype) provides."""
         n_in, n_out = weight.shape
         width = min(kernel.width, n_out)
-        n_parts, n_tiles = parts_of(n_in, width), n_out // width
+        n_parts, n_tiles = parts_of(n_in, n_out, kernel), n_out // width
         end = n_tiles * width
         cut = weight[:, :end].reshape(n_parts, n_in // n_parts, n_tiles, width).swapaxes(1, 2)
         if kernel.by_column and weight.flags.f_contiguous:
@@ -142,7 +156,7 @@ class Tiles:
         if n_threads == 1 and len(x) == group and len(self.tiles) == 1:
             self.multiply_at_once(x, y)
         else:
-            ahead = AHEAD // (self.shape[0] * self.tiles.shape[3]) if size < 2 else 0
+            ahead = tiles_ahead(self.shape[0], self.tiles.shape[3]) if size < 2 else 0
             self.multiply_shared(x, y, group, n_threads, ahead)
         if n_rest := self.rest.shape[1]:
             rows = x.reshape(-1, group, self.shape[0])

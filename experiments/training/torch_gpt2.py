@@ -6,7 +6,7 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from utils import open_weights, read_config
@@ -144,7 +144,7 @@ def write_tensors(tensors, path, **notes):
     """Store {name: tensor} in float16, whole or not at all."""
     halves = {name: tensor.to(torch.float16) for name, tensor in tensors.items()}
     part = path.with_suffix(".part")
-    save_file(halves, part, metadata={"format": "pt"} | notes)
+    part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
     part.replace(path)
 
 

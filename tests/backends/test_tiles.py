@@ -73,6 +73,24 @@ def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_colum
         assert order.flags.c_contiguous
 
 
+@pytest.mark.parametrize("n_in, n_out", [(512, 512), (768, 768), (3072, 768), (320, 320)])
+@pytest.mark.parametrize("together", [1, 2])
+def test_threads_that_share_one_row_can_run_at_once(monkeypatch, n_in, n_out, together):
+    """NumPy lets another thread run only during products with more than 500 results."""
+    kernel = tiles.Kernel(64, (2, 2, 2), (together, 9, 8))
+    cut = tiles.Tiles.cut(np.ones((n_in, n_out), np.float32), kernel)
+    results, matmul = [], np.matmul
+
+    def counted(*arrays):
+        results.append(matmul(*arrays))
+        return results[-1]
+
+    monkeypatch.setattr(np, "matmul", counted)
+    monkeypatch.setattr(tiles, "THREADS", threads.Threads(2))
+    np.ones((1, n_in), np.float32) @ cut
+    assert len(results) == 2 and all(one.size > tiles.HELD for one in results)
+
+
 def test_more_threads_than_there_are_is_no_deadlock():
     w = np.ones((8, 256), np.float32)
     assert (
