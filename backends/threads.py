@@ -100,14 +100,14 @@ class Threads:
             if part[0] < part[1]:  # wake nobody for nothing
                 done = SimpleQueue()
                 inbox.put((function, *part, done, ended))
-                waiting.append((done, ended))
-        for _, bell, _ in self.others[: len(waiting)]:
+                waiting.append((bell, done, ended))
+        for bell, _, _ in waiting:
             bell.ring()
         try:
             function(start, end)
         finally:  # wait for all: when this returns, nobody writes any more, whatever happened
             errors = []
-            for done, ended in waiting:
+            for _, done, ended in waiting:
                 ended.watch(done)
                 errors.append(done.get())
         for error in errors:

@@ -97,6 +97,18 @@ def test_who_watches_a_bell_leaves_once_it_rings_or_where_work_is_there_already(
     assert subprocess.run([sys.executable, "-c", BELL], cwd=ROOT, timeout=60).returncode == 0
 
 
+def test_the_bell_rings_of_those_who_get_work():
+    """Of one piece for three threads, the last gets it."""
+    pool, rung = threads.Threads(3), []
+    pool.begin()
+    for number, (_, bell, _) in enumerate(pool.others):
+        bell.ring = lambda number=number: rung.append(number)
+    pool.share(lambda a, b: None, 1, 3)
+    pool.share(lambda a, b: None, 2, 3)
+    parts = [threads.ranges(n, 3, 0)[1:] for n in (1, 2)]
+    assert rung == [i for some in parts for i, (a, b) in enumerate(some) if a < b] and 1 in rung
+
+
 def test_who_watched_in_vain_still_gets_the_work(monkeypatch):
     """A bell is a hint: nothing depends on it."""
     monkeypatch.setattr(threads.Bell, "ring", lambda self: None)
