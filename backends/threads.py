@@ -3,8 +3,8 @@
 NumPy lets go of the interpreter while it computes, so Python's own threads run on several cores.
 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
-weights, and a pass shares dozens of products. So a thread does not fall asleep at once: for a
-moment it watches a `Bell`, and then begins within some 6 microseconds.
+weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first
+watches a `Bell` for about a millisecond. Work that arrives meanwhile begins within 6 microseconds.
 """
 
 import os
@@ -15,25 +15,25 @@ import numpy as np
 
 from backends.blas import N_THREADS
 
-LONG = 64  # rows of a pass, from which on what comes between the products is worth sharing, too
+LONG = 64  # a pass of at least so many rows also shares what comes between its products
 WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
-PAUSE = 800  # looks after it was rung, slower ones: some 2 microseconds
+PAUSE = 800  # more looks after it was rung, slower ones: about 2 microseconds in all
 
 
 def ranges(n, n_threads, ahead):
-    """0 to n in n_threads ranges of equal size, but for the first, which is longer by `ahead`."""
+    """0 to n in n_threads ranges: the first has `ahead` more, the rest is split evenly."""
     ahead = min(ahead, n)
-    ends = [ahead + (n - ahead) * i // n_threads for i in range(1, n_threads + 1)]
+    ends = [ahead - (ahead - n) * i // n_threads for i in range(1, n_threads + 1)]
     return list(zip([0, *ends], ends))
 
 
 class Bell:
     """Tells a thread that something was put into a queue, without putting the thread to sleep.
 
-    It is only a hint. Whoever heard it, or watched in vain, then waits for the queue.
+    It is only a hint: whoever heard it, or watched in vain, then waits for the queue.
 
-    Who rings holds the interpreter for a moment more, and who has to wait for it falls asleep. So a
-    pause follows, longer for the second thread that is rung than for the first, and so on.
+    The thread that rings keeps the interpreter a little longer, and one that asks for it too early
+    falls asleep. So each waits after the ring, the second longer than the first, and so on.
     """
 
     def __init__(self, n_pauses=1):
@@ -46,18 +46,22 @@ class Bell:
     def ring(self):
         self.rung[0] = True
 
-    def watch(self, queue):
-        """Return once the bell has been rung, or after a while. Does not hold the interpreter."""
+    def get(self, queue):
+        """The next item of a queue. Does not hold the interpreter while it watches."""
         if queue.empty():
-            np.logical_or.reduceat(self.watched, self.parts)
-        self.rung[0] = False
+            try:
+                np.logical_or.reduceat(self.watched, self.parts)
+            except MemoryError:
+                pass  # it was for the result, a few bytes
+        item = queue.get()
+        self.rung[0] = False  # only now: a thread that slept was woken before the bell was rung
+        return item
 
 
 def serve(inbox, bell):
     """Do what arrives in an inbox, and report each piece of work as done, or its error."""
     while True:
-        bell.watch(inbox)
-        function, start, end, done, ended = inbox.get()
+        function, start, end, done, ended = bell.get(inbox)
         try:
             function(start, end)
             done.put(None)
@@ -76,6 +80,7 @@ class Threads:
 
     def __init__(self, n):
         self.n, self.process, self.others = n, None, []
+        self.free = threading.Lock()
 
     def begin(self):
         self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
@@ -86,15 +91,23 @@ class Threads:
     def share(self, function, n, n_threads, ahead=0):
         """function(start, end) on n_threads threads, for ranges that together are 0 to n.
 
-        The caller's thread begins at once, and so is given `ahead` more than the others.
+        The caller's thread begins at once, and so is given `ahead` more than the others. While
+        somebody shares, another caller, or the function itself, works alone.
         """
         n_threads = min(n_threads, self.n)
-        if n_threads == 1:
+        if n_threads == 1 or not self.free.acquire(blocking=False):
             function(0, n)
             return
+        try:
+            self.share_parts(function, ranges(n, n_threads, ahead))
+        finally:
+            self.free.release()
+
+    def share_parts(self, function, ranges):
+        """function(start, end) for each range, on a thread each."""
         if self.process != os.getpid():
             self.begin()
-        (start, end), *parts = ranges(n, n_threads, ahead)
+        (start, end), *parts = ranges
         waiting = []
         for part, (inbox, bell, ended) in zip(parts, self.others):
             if part[0] < part[1]:  # wake nobody for nothing
@@ -105,11 +118,8 @@ class Threads:
             bell.ring()
         try:
             function(start, end)
-        finally:  # wait for all: when this returns, nobody writes any more, whatever happened
-            errors = []
-            for _, done, ended in waiting:
-                ended.watch(done)
-                errors.append(done.get())
+        finally:  # wait for all, also after an error: nobody is to write any more
+            errors = [ended.get(done) for _, done, ended in waiting]
         for error in errors:
             if error is not None:
                 raise error

@@ -28,7 +28,7 @@ import numpy as np
 
 from backends.threads import THREADS
 
-# numbers in a tile: times 9 rows, less than the 10^6 products up to which OpenBLAS does not pack
+# numbers in a tile: times 9 rows, below the 10^6 multiplications up to which OpenBLAS does not pack
 TILE = 110_000
 MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
@@ -74,10 +74,12 @@ def parts_of(n_in, n_out, kernel):
     enough, and that each thread which multiplies one row has more than HELD results.
     """
     width, n_threads, n_rows = min(kernel.width, n_out), kernel.threads[0], kernel.together[0]
-    n_least = max(1, (n_out // width - tiles_ahead(n_in, width)) // n_threads) * width * n_rows
+    n_shared = n_out // width - tiles_ahead(n_in, width)
+    n_least = max(1, n_shared // n_threads) * width * n_rows
     n_parts = 1
     while n_in % (2 * n_parts) == 0 and (
-        n_in // n_parts * width > TILE or (n_threads > 1 and n_least * n_parts <= HELD)
+        n_in // n_parts * width > TILE
+        or (n_threads > 1 and n_shared > 1 and n_least * n_parts <= HELD)
     ):
         n_parts *= 2
     return n_parts
@@ -187,8 +189,8 @@ class Tiles:
                 if n_parts == n_groups == 1:
                     np.matmul(rows, self.tiles[:, a:b, None], sums[None, a:b])
                 else:
-                    # in an order that has a tile meet all groups before the next is read, which
-                    # that of y has not
+                    # a tile meets all groups before the next one is read: the order of y would not
+                    # do that
                     np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
 
         THREADS.share(multiply, n_tiles, n_threads, ahead)

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from hypothesis import given, settings
@@ -82,14 +84,18 @@ import queue, threading
 from backends import threads
 
 threads.WATCH = 10**13  # looks: an hour
-bell, full, empty = threads.Bell(), queue.SimpleQueue(), queue.SimpleQueue()
-full.put("work")
-bell.watch(full)
-bell.ring()
-bell.watch(empty)
-assert not bell.rung  # it was heard: the next watch is a new one
-threading.Timer(0.1, bell.ring).start()
-bell.watch(empty)
+bell, inbox = threads.Bell(), queue.SimpleQueue()
+inbox.put("at once")
+assert bell.get(inbox) == "at once"
+
+def work():
+    inbox.put("work")
+    bell.ring()
+
+for _ in range(2):
+    threading.Timer(0.1, work).start()
+    assert bell.get(inbox) == "work"
+    assert not bell.rung  # it was heard: the next ring is a new one
 """
 
 
@@ -97,16 +103,45 @@ def test_who_watches_a_bell_leaves_once_it_rings_or_where_work_is_there_already(
     assert subprocess.run([sys.executable, "-c", BELL], cwd=ROOT, timeout=60).returncode == 0
 
 
-def test_the_bell_rings_of_those_who_get_work():
-    """Of one piece for three threads, the last gets it."""
-    pool, rung = threads.Threads(3), []
+def test_a_bell_rung_for_a_thread_that_slept_does_not_ring_on():
+    """It is woken before the bell rings. Left rung, the bell would never be watched again."""
+    bell, inbox, got = threads.Bell(), SimpleQueue(), []
+    thread = threading.Thread(target=lambda: got.append(bell.get(inbox)))
+    thread.start()
+    time.sleep(0.05)  # it sleeps
+    inbox.put(1)
+    bell.ring()
+    thread.join()
+    assert got == [1] and not bell.rung
+
+
+def test_work_that_shares_work_is_done():
+    """On a thread that waits for itself it would never be."""
+    pool, done = threads.Threads(3), []
+    inner = lambda a, b: pool.share(lambda c, d: done.append((a, c, d)), 2, 3)  # noqa: E731
+    pool.share(inner, 3, 3)
+    assert sorted(done) == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
+
+
+def test_two_callers_at_once():
+    pool, done = threads.Threads(3), []
+    share = lambda name: pool.share(lambda a, b: done.append((name, b - a)), 99, 3)  # noqa: E731
+    callers = [threading.Thread(target=share, args=(name,)) for name in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert [sum(n for one, n in done if one == name) for name in range(8)] == [99] * 8
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+def test_the_bells_ring_of_those_who_get_work(n):
+    pool, rung = threads.Threads(4), []
     pool.begin()
     for number, (_, bell, _) in enumerate(pool.others):
         bell.ring = lambda number=number: rung.append(number)
-    pool.share(lambda a, b: None, 1, 3)
-    pool.share(lambda a, b: None, 2, 3)
-    parts = [threads.ranges(n, 3, 0)[1:] for n in (1, 2)]
-    assert rung == [i for some in parts for i, (a, b) in enumerate(some) if a < b] and 1 in rung
+    pool.share(lambda a, b: None, n, 4)
+    assert rung == [i for i, (a, b) in enumerate(threads.ranges(n, 4, 0)[1:]) if a < b]
 
 
 def test_who_watched_in_vain_still_gets_the_work(monkeypatch):
