@@ -137,7 +137,7 @@ class Cluster:
         run = Run(self, function, items, group)
         yield from run
         if run.failed:
-            raise SomeFailed({name(items[i]): why for i, why in run.failed.items()})
+            raise SomeFailed({name(items[i]): why for i, why in sorted(run.failed.items())})
         if items:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
