@@ -99,15 +99,14 @@ class Threads:
             function(0, n)
             return
         try:
-            self.share_parts(function, ranges(n, n_threads, ahead))
+            self.share_parts(function, *ranges(n, n_threads, ahead))
         finally:
             self.free.release()
 
-    def share_parts(self, function, ranges):
-        """function(start, end) for each range, on a thread each."""
+    def share_parts(self, function, own, *parts):
+        """function(start, end) for the caller's own range, and for each part on another thread."""
         if self.process != os.getpid():
             self.begin()
-        (start, end), *parts = ranges
         waiting = []
         for part, (inbox, bell, ended) in zip(parts, self.others):
             if part[0] < part[1]:  # wake nobody for nothing
@@ -117,7 +116,7 @@ class Threads:
         for bell, _, _ in waiting:
             bell.ring()
         try:
-            function(start, end)
+            function(*own)
         finally:  # wait for all, also after an error: nobody is to write any more
             errors = [ended.get(done) for _, done, ended in waiting]
         for error in errors:

@@ -73,13 +73,13 @@ def parts_of(n_in, n_out, kernel):
     """Into how many parts a column of n_in is cut, 1, 2, 4, ...: so many that a tile is small
     enough, and that each thread which multiplies one row has more than HELD results.
     """
-    width, n_threads, n_rows = min(kernel.width, n_out), kernel.threads[0], kernel.together[0]
+    width, n_threads = min(kernel.width, n_out), kernel.threads[0]
     n_shared = n_out // width - tiles_ahead(n_in, width)
-    n_least = max(1, n_shared // n_threads) * width * n_rows
+    is_shared = n_threads > 1 and n_shared > 1
+    fewest = max(1, n_shared // n_threads) * width * kernel.together[0]  # results of a thread
     n_parts = 1
     while n_in % (2 * n_parts) == 0 and (
-        n_in // n_parts * width > TILE
-        or (n_threads > 1 and n_shared > 1 and n_least * n_parts <= HELD)
+        n_in // n_parts * width > TILE or (is_shared and fewest * n_parts <= HELD)
     ):
         n_parts *= 2
     return n_parts

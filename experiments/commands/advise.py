@@ -206,8 +206,8 @@ def advise(settings: AdviseSettings, json=False):
     filter, drafts, Ks = settings.filter(), settings.drafts(), settings.Ks()
     settings.given()  # refused before models are loaded
     arrays = get_backend(settings.backend, settings.kernels)
-    target, where = settings.target_model_size, settings.models_dir
-    pairs = load_pairs(target, drafts, where, settings.weights, arrays)
+    target = settings.target_model_size
+    pairs = load_pairs(target, drafts, settings.models_dir, settings.weights, arrays)
     check_room(settings, pairs, Ks)
     found = acceptances(settings, pairs, Ks, filter)
     result = {"machine": machine(), "settings": dataclasses.asdict(settings), "advice": {}}

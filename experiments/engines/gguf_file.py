@@ -70,7 +70,7 @@ def add_tokenizer(file, folder):
     file.add_token_types(
         [kinds.CONTROL if token == END_OF_TEXT else kinds.NORMAL for token in tokens]
     )
-    # llama.cpp refuses an empty list; of a vocabulary of bytes, this pair never occurs
+    # GGUF has no empty arrays; where nothing is merged, there is no token "01" to merge these into
     file.add_token_merges([" ".join(pair) for pair in merges] or ["0 1"])
     file.add_bos_token_id(len(tokens) - 1)
     file.add_eos_token_id(len(tokens) - 1)

@@ -78,7 +78,7 @@ def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
 
 
 def test_a_small_weight_is_not_shared(monkeypatch):
-    """Whatever the clock said: the first thread would be done before the second is awake."""
+    """Whatever the clock said: the first thread would be done before the second begins."""
     faster_on_two = lambda width, by_column, n_threads, *_: width / n_threads  # noqa: E731
     assert choice(monkeypatch, faster_on_two, (64, 1024)).threads == (1, 1, 1)
     assert choice(monkeypatch, faster_on_two, (64, 2048)).threads == (2, 2, 2)

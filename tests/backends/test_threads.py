@@ -123,7 +123,7 @@ def test_work_that_shares_work_is_done():
     assert sorted(done) == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
 
 
-def test_two_callers_at_once():
+def test_several_callers_at_once():
     pool, done = threads.Threads(3), []
     share = lambda name: pool.share(lambda a, b: done.append((name, b - a)), 99, 3)  # noqa: E731
     callers = [threading.Thread(target=share, args=(name,)) for name in range(8)]

@@ -49,6 +49,7 @@ def test_help_of_a_command_without_torch(command):
         (("eagle", "--steps", "0"), "--steps 0"),
         (("medusa", "--n_heads", "0"), "--n_heads 0"),
         (("draft", "--start", "none"), "'none'"),
+        (("target", "--target_model_size", "9M", "--start", "none"), "'none'"),
         (("draft",), "requirements-train.txt"),
     ],
 )
