@@ -10,7 +10,10 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 from experiments.training.tokens import batch_at
+from experiments.training.torch_gpt2 import HAS_BFLOAT16
 
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration
+ITERATIONS = 5
 N_WRITTEN = 256  # tokens of a text that the target wrote, the last one apart
 
 
@@ -40,10 +43,48 @@ class Texts:
         return batch_at(self.train, step, seed, self.tokens // n_seq, n_seq), offset
 
 
+def orthogonalized(matrix, dtype):  # [n, m] -> [n, m]
+    """The matrix with all its singular values brought near 1, computed in a dtype."""
+    a, b, c = NEWTON_SCHULZ
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.T if tall else matrix).to(dtype)
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(ITERATIONS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Moves each matrix by its orthogonalized momentum, as far as AdamW would (Jordan et al. 2024,
+    https://kellerjordan.github.io/posts/muon).
+
+    torch.optim.Muon always multiplies in bfloat16. On a CPU without instructions for it, a step
+    would take minutes. params: [n, m] each; dtype: of the matrix products.
+    """
+
+    def __init__(self, params, lr, dtype, momentum=0.95, weight_decay=0.05):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.dtype = dtype
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.move(p, group["lr"], group["momentum"], group["weight_decay"])
+
+    def move(self, p, lr, momentum, weight_decay):
+        average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+        average.lerp_(p.grad, 1 - momentum)
+        update = orthogonalized(p.grad.lerp(average, momentum), self.dtype)  # Nesterov's
+        p.mul_(1 - lr * weight_decay)
+        p.add_(update, alpha=-lr * 0.2 * max(p.shape) ** 0.5)
+
+
 class Run:
     """The optimisers and learning-rate schedule of a run. An interrupted run goes on from `path`.
 
-    Muon (Jordan et al. 2024) for the weight matrices, AdamW for embeddings, norms and biases.
+    Muon for the weight matrices, AdamW for embeddings, norms and biases.
     """
 
     def __init__(self, model, path, steps, learning_rate):
@@ -53,9 +94,8 @@ class Run:
         for name, p in model.named_parameters():
             embedding = name.startswith(("wte", "wpe"))
             (matrices if p.ndim == 2 and not embedding else rest).append(p)
-        muon = {"weight_decay": 0.05, "adjust_lr_fn": "match_rms_adamw"}
         self.optimizers = [
-            torch.optim.Muon(matrices, lr=learning_rate, **muon),
+            Muon(matrices, learning_rate, torch.bfloat16 if HAS_BFLOAT16 else torch.float32),
             torch.optim.AdamW(rest, lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
         ]
         self.first = 0

@@ -197,12 +197,14 @@ def endless(caches):
     return run
 
 
-def busy_then_endless(caches, release):
-    """The same, but it computes, and waits for no pass, when the others are stopped."""
+def busy_then_endless(caches, n_reads, release):
+    """The same, but after some reads it waits for no pass, until the others are stopped."""
 
     def run(target, draft):
-        target.read([1], target.new_cache())
-        release.wait(20)
+        for _ in range(n_reads):
+            target.read([1], target.new_cache())
+        if not release.wait(20):
+            pytest.fail("not released")
         return endless(caches)(target, draft)
 
     return run
@@ -221,7 +223,7 @@ def test_whatever_a_task_raises_reaches_the_caller_and_leaves_nothing(error, n_r
         raise error("broken")
 
     def run():
-        tasks = [endless(caches), broken, busy_then_endless(caches, release)]
+        tasks = [endless(caches), broken, busy_then_endless(caches, n_reads, release)]
         with pytest.raises(error, match="broken"):
             list(decode_together(tasks, [TARGET, DRAFT], 3))
         return threads_of_texts()
