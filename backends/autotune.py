@@ -2,8 +2,8 @@
 
 What is best depends on the machine: its BLAS, its caches, what a thread costs. So nothing is
 assumed. `plan` times a few ways to hold each shape of weight, then for the best of them on how many
-threads and how many rows at a time, over memory the size of the model. The plain product is one of
-the ways: it is a single tile as wide as the matrix.
+threads and how many rows at a time, over memory the size of the model. One of the ways is not to
+cut it: on one thread, that is the plain product.
 
 A product is timed as a pass meets it. Something else comes before it, in which the other threads
 wait; and it is cold, as the other weights have passed through the caches since.
@@ -19,9 +19,10 @@ from dataclasses import replace
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.tiles import AHEAD, ALL, MANY, Kernel, Tiles, one_memory, parts_of
+from backends.tiles import AHEAD, ALL, HELD, MANY, Kernel, Tiles, Uncut, one_memory, parts_of
 
 WIDTHS = (64, 128)  # of the tiles to try
+WIDE = 1024  # to try as well where there are many columns: long rows are read faster
 # numbers of rows to try: to decode, to verify drafts, to read a prompt
 ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
@@ -87,54 +88,63 @@ def seconds(x, weights):
     return total / len(weights)
 
 
-def trial(scratch, weight, layout, way, n_rows):
-    """Seconds of one product with a weight. A weight is (its shape, whether it is a transposed
-    array), a layout (width of a tile, whether by column), a way (n_threads, together).
+def as_if_cut(memory, weight, layout, way):
+    """The weights that lie in that memory, [n_copies, n_in * columns], if it is read in that way.
+
+    A weight is (its shape, whether it is a transposed array), a layout (width of a tile or ALL,
+    whether by column), a way (n_threads, together).
     """
     ((n_in, n_out), transposed), (width, by_column), (n_threads, together) = weight, layout, way
-    memory = scratch.copies(n_in, n_out)
+    columns = memory.shape[1] // n_in
+    if width == ALL:
+        if transposed:
+            return memory.reshape(-1, columns, n_in).swapaxes(1, 2)
+        weights = memory.reshape(-1, n_in, columns)
+        if n_threads == 1:
+            return weights
+        return [Uncut(one, Kernel(ALL, (n_threads,) * 3)) for one in weights]
+    n_tiles, width = max(1, columns // width), min(width, columns)
+    kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
+    n_parts = parts_of(n_in, n_out, kernel)
+    shape = (len(memory), n_parts, n_tiles, n_in // n_parts, width)
+    memory = memory[:, : n_in * n_tiles * width]
+    if by_column:
+        tiles = memory.reshape(*shape[:3], width, -1).swapaxes(3, 4)
+    else:
+        tiles = memory.reshape(shape)
+    rest = np.zeros((n_in, n_out % width), memory.dtype)
+    return [Tiles(one, rest, kernel) for one in tiles]
+
+
+def trial(scratch, weight, layout, way, n_rows):
+    """Seconds of one product with a weight; see `as_if_cut`."""
+    memory = scratch.copies(*weight[0])
     if n_rows >= MANY:
         memory = memory[:1]
-    plain = width >= n_out
-    n_tiles = max(1, memory.shape[1] // n_in // width)
-    width = min(width, memory.shape[1] // n_in)
-    memory = memory[:, : n_in * n_tiles * width]
-    if plain and transposed:
-        weights = memory.reshape(len(memory), -1, n_in).swapaxes(1, 2)
-    elif plain:
-        weights = memory.reshape(len(memory), n_in, -1)
-    else:
-        kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
-        n_parts = parts_of(n_in, n_out, kernel)
-        depth = n_in // n_parts
-        # as if cut: the same memory, no copy
-        if by_column:
-            tiles = memory.reshape(-1, n_parts, n_tiles, width, depth).swapaxes(3, 4)
-        else:
-            tiles = memory.reshape(-1, n_parts, n_tiles, depth, width)
-        rest = np.zeros((n_in, n_out % kernel.width), memory.dtype)
-        weights = [Tiles(one, rest, kernel) for one in tiles]
-    took = seconds(np.ones((n_rows, n_in), memory.dtype), weights)
-    return took if plain else took + TILED + (n_threads > 1) * HANDED_OVER
+    x = np.ones((n_rows, weight[0][0]), memory.dtype)
+    took = seconds(x, as_if_cut(memory, weight, layout, way))
+    if way[0] > 1:
+        return took + TILED + HANDED_OVER
+    return took if layout[0] == ALL else took + TILED
 
 
 def layouts(n_out, exact):
     """Ways to try to hold a weight with so many columns: (width, by_column) each."""
-    widths = [width for width in WIDTHS if width < n_out]
-    tiled = list(itertools.product(widths, (False, True)))
-    plain = (n_out, False)
-    return tiled if exact and tiled else [*tiled, plain]
+    tiled = [(width, order) for width in WIDTHS if width < n_out for order in (False, True)]
+    if n_out > 16 * WIDE:
+        tiled.append((WIDE, False))
+    return tiled if exact and tiled else [*tiled, (ALL, False)]
 
 
-def ways(shape, layout, rows, exact):
+def ways(weight, layout, rows, exact):
     """Ways to try to multiply by a weight of that layout: (n_threads, together) each."""
-    n_in, n_out = shape
-    together = (1,) if exact else TOGETHER[rows]
-    if layout[0] == n_out:
-        return [(1, together[-1])]
+    ((n_in, n_out), transposed), uncut = weight, layout[0] == ALL
+    together = (1,) if exact else (ALL,) if uncut else TOGETHER[rows]
     # of a small weight, nothing would be left for a second thread once it has begun
-    n_threads = N_THREADS if n_in * n_out > AHEAD else 1
-    return list(itertools.product(sorted({1, n_threads}), together))
+    shared = n_in * n_out > AHEAD
+    if uncut:  # each thread takes rows, and must let the others run meanwhile
+        shared = shared and not transposed and not exact and n_out > HELD
+    return list(itertools.product(sorted({1, N_THREADS if shared else 1}), together))
 
 
 def relative(times):
@@ -151,14 +161,14 @@ def relative(times):
     return sums
 
 
-def best_layout(times, n_out):
+def best_layout(times):
     """The layout that {(layout, way, n_rows): seconds} speaks for."""
     found = defaultdict(lambda: math.inf)
     for (layout, _, n_rows), t in times.items():
         found[layout, n_rows] = min(found[layout, n_rows], t)
     costs = relative(found)
-    # a plain product is kept unless something is clearly better
-    return min(costs, key=lambda layout: costs[layout] * (0.95 if layout[0] == n_out else 1))
+    # a weight is only cut where that is clearly better
+    return min(costs, key=lambda layout: costs[layout] * (0.95 if layout[0] == ALL else 1))
 
 
 def best_way(times, rows, large):
@@ -193,21 +203,21 @@ def chosen_kernels(weights, scratch, exact):
             for weight in weights
             for layout in layouts(weight[0][1], exact)
             for rows, n_rows in decode_and_verify
-            for way in ways(weight[0], layout, rows, exact)
+            for way in ways(weight, layout, rows, exact)
         ],
         scratch,
     )
     best = {}
     for weight in weights:
         of_weight = {key[1:]: t for key, t in times.items() if key[0] == weight}
-        best[weight] = best_layout(of_weight, weight[0][1])
+        best[weight] = best_layout(of_weight)
     times = measured(
         [
             (weight, layout, way, n_rows)
             for weight, layout in best.items()
             for rows in TOGETHER
             for n_rows in rows
-            for way in ways(weight[0], layout, rows, exact)
+            for way in ways(weight, layout, rows, exact)
         ],
         scratch,
     )
@@ -267,10 +277,14 @@ def layout(config, dtype, chosen, exact=False):
     def lay_out(w):
         transposed = not w.flags.c_contiguous
         one = chosen[w.shape, transposed]
-        if one.width >= w.shape[1] and not exact:
+        if one.width < w.shape[1] or exact:
+            # the output head, the last of all, has memory of its own
+            return Tiles.cut(w, one, np.empty if transposed else empty)
+        if transposed or one.width < ALL or max(one.threads) == 1:
             return w
-        # the output head, the last of all, has memory of its own
-        return Tiles.cut(w, one, np.empty if transposed else empty)
+        uncut = empty(w.shape, w.dtype)
+        uncut[...] = w
+        return Uncut(uncut, one)
 
     return lay_out
 

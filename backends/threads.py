@@ -9,6 +9,7 @@ watches a `Bell` for about a millisecond. Work that arrives meanwhile begins wit
 
 import os
 import threading
+from functools import cache
 from queue import SimpleQueue
 
 import numpy as np
@@ -20,6 +21,7 @@ WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 800  # more looks after it was rung, slower ones: about 2 microseconds in all
 
 
+@cache
 def ranges(n, n_threads, ahead):
     """0 to n in n_threads ranges: the first has `ahead` more, the rest is split evenly."""
     ahead = min(ahead, n)

@@ -18,6 +18,9 @@ Some rows at a time are multiplied by a tile. A few: BLAS with AVX-512 has a pat
 for small products. One: the first row fetches the tile from memory, the others find it in the
 cache. All: for many rows, where packing pays.
 
+With AVX2, BLAS packs whatever the size. There it can be better not to cut the weight, and to let
+each thread multiply some of its rows: one row is read faster from one large piece than from tiles.
+
 What is best depends on the machine; backends/autotune.py finds out.
 """
 
@@ -34,6 +37,7 @@ MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # rows at a time
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
+AT_ONCE = 4  # rows: BLAS multiplies so many faster than three, and with AVX2 faster than two
 # NumPy lets go of the interpreter only for a product whose result has more numbers than this:
 # during a smaller one, no other thread can begin
 HELD = 500
@@ -54,8 +58,15 @@ class Kernel:
     together: tuple = (1, 9, 8)
     by_column: bool = False
 
+    def way(self, n_rows):
+        """(n_threads, together) for so many rows."""
+        size = 0 if n_rows < 2 else 1 if n_rows < MANY else 2
+        return self.threads[size], self.together[size]
+
     def __str__(self):
         threads = "/".join(map(str, self.threads))
+        if self.width == ALL:
+            return f"uncut; for 1/few/many rows {threads} threads"
         together = "/".join(map(str, self.together)).replace(str(ALL), "all")
         order = " by column" if self.by_column else ""
         return (
@@ -104,6 +115,12 @@ def one_memory(n, dtype):
     return empty
 
 
+def padded(x, multiple):
+    """x with so many rows of zeros below that it has a multiple of so many rows."""
+    missing = -len(x) % multiple
+    return np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)]) if missing else x
+
+
 class Tiles:
     """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], and what is left at
     the right [n_in, rest].
@@ -145,37 +162,32 @@ class Tiles:
 
     def __rmatmul__(self, x):
         n_rows = len(x)
-        # one row, a few, or many
-        size = 0 if n_rows < 2 else 1 if n_rows < MANY else 2
-        n_threads, group = self.kernel.threads[size], self.kernel.together[size]
+        n_threads, group = self.kernel.way(n_rows)
         if n_rows > 1:  # as few groups of rows as can be, of one size
             group = -(-n_rows // -(-n_rows // group))
         if group == 3:
-            group = 4  # which BLAS multiplies faster
-        if missing := -n_rows % group:
-            x = np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)])
+            group = AT_ONCE
+        x = padded(x, group)
         y = np.empty((len(x), self.shape[1]), x.dtype)
-        if n_threads == 1 and len(x) == group and len(self.tiles) == 1:
-            self.multiply_at_once(x, y)
-        else:
-            ahead = tiles_ahead(self.shape[0], self.tiles.shape[3]) if size < 2 else 0
-            self.multiply_shared(x, y, group, n_threads, ahead)
+        n_parts, n_tiles, _, width = self.tiles.shape
+        at_once = n_parts == 1 and len(x) == group
+        multiply = self.at_once(x, y) if at_once else self.in_groups(x, y, group)
+        ahead = tiles_ahead(self.shape[0], width) if n_rows < MANY else 0
+        THREADS.share(multiply, n_tiles, n_threads, ahead)
         if n_rest := self.rest.shape[1]:
             rows = x.reshape(-1, group, self.shape[0])
             np.matmul(rows, self.rest, y[:, -n_rest:].reshape(-1, group, n_rest))
-        return y[:n_rows] if missing else y
+        return y[:n_rows]
 
-    def multiply_at_once(self, x, y):
-        """All rows with each tile, where no tile is a part of a column: what small models do."""
-        _, n_tiles, _, width = self.tiles.shape
-        np.matmul(
-            x, self.tiles[0], y[:, : n_tiles * width].reshape(-1, n_tiles, width).swapaxes(0, 1)
-        )
+    def at_once(self, x, y):
+        """multiply(first, end): all rows with these tiles, where no tile is a part of a column."""
+        tiles = self.tiles[0]
+        n_tiles, _, width = tiles.shape
+        products = y[:, : n_tiles * width].reshape(-1, n_tiles, width).swapaxes(0, 1)
+        return lambda a, b: np.matmul(x, tiles[a:b], products[a:b])
 
-    def multiply_shared(self, x, y, group, n_threads, ahead):
-        """Some rows at a time with each tile, and the tiles shared among threads, of which the
-        first takes `ahead` more.
-        """
+    def in_groups(self, x, y, group):
+        """multiply(first, end): some rows at a time with each of these tiles, and sums of parts."""
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // group
         rows = x.reshape(n_groups, group, n_parts, depth).transpose(2, 0, 1, 3)[:, None]
@@ -186,14 +198,40 @@ class Tiles:
         def multiply(first, end):
             for a in range(first, end, n_together):
                 b = min(a + n_together, end)
-                if n_parts == n_groups == 1:
-                    np.matmul(rows, self.tiles[:, a:b, None], sums[None, a:b])
-                else:
-                    # a tile meets all groups before the next one is read: the order of y would not
-                    # do that
-                    np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
+                # a tile meets all groups before the next one is read: the order of y would not do
+                # that
+                np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
 
-        THREADS.share(multiply, n_tiles, n_threads, ahead)
+        return multiply
+
+
+class Uncut:
+    """A weight matrix in one piece, of which each thread multiplies some rows.
+
+    `x @ uncut` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
+    """
+
+    __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
+
+    def __init__(self, weight, kernel):
+        self.weight, self.kernel, self.shape = weight, kernel, weight.shape
+
+    def __rmatmul__(self, x):
+        n_rows, (n_in, n_out) = len(x), self.shape
+        is_few = n_rows < MANY
+        if n_rows > 1 and is_few:
+            x = padded(x, AT_ONCE)
+        n_threads, _ = self.kernel.way(n_rows)
+        products = {}
+
+        def multiply(first, end):
+            products[first] = x[:, first:end] @ self.weight[first:end]
+
+        THREADS.share(multiply, n_in, n_threads, AHEAD // n_out if is_few else 0)
+        y = products.pop(0)
+        for first in sorted(products):  # the same sum, whoever was done first
+            y += products[first]
+        return y[:n_rows]
 
 
 class Columns:

@@ -31,13 +31,13 @@ def choice(monkeypatch, seconds, shape=(64, 8192), exact=False):
 
     def trial(scratch, weight, layout, way, n_rows):
         (width, by_column), (n_threads, together) = layout, way
-        return seconds(width, by_column, n_threads, n_rows, together)
+        return seconds(min(width, shape[1]), by_column, n_threads, n_rows, together)
 
     monkeypatch.setattr(autotune, "trial", trial)
     monkeypatch.setattr(autotune, "N_THREADS", 2)
     config = types.SimpleNamespace(shapes=lambda: {"h.0.w": shape, "wte.weight": shape[::-1]})
     w = autotune.plan(config, np.float32, exact=exact)(np.ones(shape, np.float32))
-    return w.kernel if isinstance(w, tiles.Tiles) else "plain"
+    return getattr(w, "kernel", "plain")
 
 
 def test_plain_stays_where_plain_wins_or_nearly(monkeypatch):
@@ -51,6 +51,20 @@ def test_tiles_win_where_a_few_rows_are_dear_in_one_piece(monkeypatch):
         lambda width, by_column, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512,
     )
     assert kernel.width == 64 and kernel.threads == (1, 1, 1) and kernel.together[0] == 1
+
+
+def test_a_weight_stays_uncut_where_threads_read_it_fastest_so(monkeypatch):
+    def seconds(width, by_column, n_threads, *rest):
+        return 1 if width > 500 and n_threads > 1 else 2
+
+    kernel = choice(monkeypatch, seconds)
+    assert str(kernel) == "uncut; for 1/few/many rows 2/2/2 threads"
+    # not where each thread would hold the interpreter, nor where rows are to be exact
+    assert choice(monkeypatch, seconds, (4096, 500)) == "plain"
+    assert choice(monkeypatch, seconds, exact=True).width == 64
+    # nor where threads read rows that do not lie one after the other
+    head = ((64, 8192), True)
+    assert autotune.ways(head, (tiles.ALL, False), autotune.ONE, exact=False) == [(1, tiles.ALL)]
 
 
 def test_tiles_lie_by_column_where_that_is_faster(monkeypatch):
@@ -121,7 +135,7 @@ def test_a_disturbance_of_one_round_does_not_decide(monkeypatch):
     def seconds(*of_one):
         calls[of_one] += 1
         # the second time speaks for the wrong one
-        return of_one[0] if calls[of_one] != 2 else 1000 - of_one[0]
+        return of_one[0] if calls[of_one] != 2 else abs(1000 - of_one[0])
 
     assert choice(monkeypatch, seconds).width == 64
 
@@ -136,11 +150,11 @@ def scratch_of(monkeypatch, cold_bytes, *shapes):
 def test_a_weight_larger_than_the_memory_for_trials(monkeypatch):
     shape = (64, 1000)
     scratch = scratch_of(monkeypatch, 11 * 4 * 64 * 300, shape)
-    for transposed in (False, True):
+    for weight in ((shape, False), (shape, True)):
         for layout in autotune.layouts(1000, exact=False):
             for rows in autotune.TOGETHER:
-                for way in autotune.ways(shape, layout, rows, exact=False):
-                    took = autotune.trial(scratch, (shape, transposed), layout, way, rows[-1])
+                for way in autotune.ways(weight, layout, rows, exact=False):
+                    took = autotune.trial(scratch, weight, layout, way, rows[-1])
                     assert took > 0
 
 

@@ -49,6 +49,26 @@ def test_every_kernel_gives_the_plain_product(
     assert found.dtype == dtype and np.array_equal(found, w.T[ids])
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.tuples(st.sampled_from([1, 7, 40, 300]), st.sampled_from([1, 30, 700])),
+    n_rows=st.sampled_from([0, 1, 2, 5, 16, 70]),
+    n_threads=st.integers(1, 4),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_an_uncut_weight_gives_the_plain_product(shape, n_rows, n_threads, dtype):
+    rng = np.random.default_rng(0)
+    w, x = rng.standard_normal(shape).astype(dtype), rng.standard_normal((n_rows, shape[0]))
+    x = x.astype(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "THREADS", threads.Threads(4))
+        uncut = tiles.Uncut(w, tiles.Kernel(tiles.ALL, (n_threads,) * 3))
+        y = x @ uncut
+        assert np.array_equal(y, x @ uncut)
+    assert y.dtype == dtype and y.shape == (n_rows, shape[1])
+    assert np.allclose(y, x @ w, atol=1e3 * np.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("width", [tiles.ALL, 64, 100, 7])
 def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_column):
@@ -119,8 +139,12 @@ def test_which_threads_multiply_and_which_is_ahead(shared):
     for n_rows in (1, 2, tiles.MANY - 1, tiles.MANY):
         np.ones((n_rows, 8), np.float32) @ cut
     ahead = tiles.AHEAD // (8 * 16)
-    # one row is multiplied on one thread, with nobody to share with
-    assert shared == [(4, 2, ahead), (4, 2, ahead), (4, 3, 0)]
+    assert shared == [(4, 1, ahead), (4, 2, ahead), (4, 2, ahead), (4, 3, 0)]
+    shared.clear()
+    uncut = tiles.Uncut(np.ones((8, 64), np.float32), tiles.Kernel(tiles.ALL, (1, 2, 3)))
+    for n_rows in (1, tiles.MANY - 1, tiles.MANY):
+        np.ones((n_rows, 8), np.float32) @ uncut
+    assert shared == [(8, 1, tiles.AHEAD // 64), (8, 2, tiles.AHEAD // 64), (8, 3, 0)]
 
 
 def test_heads_are_shared_where_a_prompt_is_long_and_threads_are_wanted(shared):
