@@ -18,7 +18,7 @@ from backends.blas import N_THREADS
 
 LONG = 64  # a pass of at least so many rows also shares what comes between its products
 WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
-PAUSE = 800  # more looks after it was rung, slower ones: about 2 microseconds in all
+PAUSE = 1200  # more looks after it was rung, slower ones: 3 to 9 microseconds in all
 
 
 @cache
