@@ -65,6 +65,8 @@ class Scratch:
         [n_copies, n_in * columns]
         """
         columns = min(n_out, len(self.arrays[0]) // n_in)
+        if WIDE < columns < n_out:
+            columns -= columns % WIDE  # so that tiles of any width read as much
         n_copies = max(1, self.share // (n_in * columns))
         n = n_copies * n_in * columns
         if self.used + n > len(self.arrays[0]):
@@ -89,7 +91,7 @@ def seconds(x, weights):
 
 
 def as_if_cut(memory, weight, layout, way):
-    """The weights that lie in that memory, [n_copies, n_in * columns], if it is read in that way.
+    """That memory, [n_copies, n_in * columns], as weights of that layout: nothing is copied.
 
     A weight is (its shape, whether it is a transposed array), a layout (width of a tile or ALL,
     whether by column), a way (n_threads, together).
@@ -142,7 +144,8 @@ def ways(weight, layout, rows, exact):
     together = (1,) if exact else (ALL,) if uncut else TOGETHER[rows]
     # of a small weight, nothing would be left for a second thread once it has begun
     shared = n_in * n_out > AHEAD
-    if uncut:  # each thread takes rows, and must let the others run meanwhile
+    # each thread would multiply some rows of the weight, and must let the others run meanwhile
+    if uncut:
         shared = shared and not transposed and not exact and n_out > HELD
     return list(itertools.product(sorted({1, N_THREADS if shared else 1}), together))
 
@@ -237,8 +240,8 @@ def kernel_named(name):
     if name == "auto":
         return None
     if name == "plain":
-        return Kernel(ALL, (1, 1, 1))  # one tile, whatever the shape
-    if not re.fullmatch(r"[1-9]\d{0,5}x[1-9]\d?", name):
+        return Kernel(ALL, (1, 1, 1))
+    if not re.fullmatch(r"([2-9]|[1-9]\d{1,5})x[1-9]\d?", name):
         raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
     width, n_threads = map(int, name.split("x"))
     return Kernel(width, (n_threads,) * 3)

@@ -4,7 +4,8 @@ NumPy lets go of the interpreter while it computes, so Python's own threads run 
 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
 weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first
-watches a `Bell` for about a millisecond. Work that arrives meanwhile begins within 6 microseconds.
+watches a `Bell` for about a millisecond. Work that arrives meanwhile begins 10 to 30 microseconds
+later.
 """
 
 import os
@@ -18,7 +19,7 @@ from backends.blas import N_THREADS
 
 LONG = 64  # a pass of at least so many rows also shares what comes between its products
 WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
-PAUSE = 1200  # more looks after it was rung, slower ones: 3 to 9 microseconds in all
+PAUSE = 1200  # more looks after it was rung, slower ones: 3 to 9 microseconds together
 
 
 @cache

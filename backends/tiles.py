@@ -18,23 +18,23 @@ Some rows at a time are multiplied by a tile. A few: BLAS with AVX-512 has a pat
 for small products. One: the first row fetches the tile from memory, the others find it in the
 cache. All: for many rows, where packing pays.
 
-With AVX2, BLAS packs whatever the size. There it can be better not to cut the weight, and to let
-each thread multiply some of its rows: one row is read faster from one large piece than from tiles.
+With AVX2, BLAS packs whatever the size. There it can be better not to cut the weight, as it is read
+faster in one long piece. Each thread then multiplies some of its rows, and the products are added.
 
 What is best depends on the machine; backends/autotune.py finds out.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.threads import THREADS
+from backends.threads import THREADS, ranges
 
 # numbers in a tile: times 9 rows, below the 10^6 multiplications up to which OpenBLAS does not pack
 TILE = 110_000
 MANY = 12  # rows, from here on; up to there they are few
-ALL = 1 << 62  # rows at a time
+ALL = 1 << 62  # more than any number of rows or columns; as a width: not cut
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
 AT_ONCE = 4  # rows: BLAS multiplies so many faster than three, and with AVX2 faster than two
@@ -48,9 +48,10 @@ AHEAD = 100_000  # weights that a thread multiplies by a few rows before another
 class Kernel:
     """How one shape of weight is held and multiplied.
 
-    Each tile has `width` columns, and is contiguous row by row, or column by column. For one row,
-    for a few and for many: how many threads, and how many rows at a time meet a tile. One row may
-    be computed as two, where BLAS is faster at a thin matrix than at a vector.
+    Each tile has `width` columns, and is contiguous row by row, or column by column; with a width
+    of ALL, the weight is not cut. For one row, for a few and for many: how many threads, and how
+    many rows at a time meet a tile. One row may be computed as two, where BLAS is faster at a thin
+    matrix than at a vector.
     """
 
     width: int
@@ -116,7 +117,7 @@ def one_memory(n, dtype):
 
 
 def padded(x, multiple):
-    """x with so many rows of zeros below that it has a multiple of so many rows."""
+    """x with rows of zeros added below, up to a multiple of `multiple` rows."""
     missing = -len(x) % multiple
     return np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)]) if missing else x
 
@@ -140,6 +141,7 @@ class Tiles:
         """The tiles of a weight, in memory that empty(shape, dtype) provides."""
         n_in, n_out = weight.shape
         width = min(kernel.width, n_out)
+        kernel = replace(kernel, width=width)
         n_parts, n_tiles = parts_of(n_in, n_out, kernel), n_out // width
         end = n_tiles * width
         cut = weight[:, :end].reshape(n_parts, n_in // n_parts, n_tiles, width).swapaxes(1, 2)
@@ -206,7 +208,7 @@ class Tiles:
 
 
 class Uncut:
-    """A weight matrix in one piece, of which each thread multiplies some rows.
+    """A weight matrix in one piece, of which each thread multiplies some rows; all are added.
 
     `x @ uncut` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
     """
@@ -222,15 +224,19 @@ class Uncut:
         if n_rows > 1 and is_few:
             x = padded(x, AT_ONCE)
         n_threads, _ = self.kernel.way(n_rows)
-        products = {}
+        # x @ W = x[:, :h] @ W[:h] + x[:, h:] @ W[h:], the same sum on however many threads
+        parts = ranges(n_in, n_threads, AHEAD // n_out if is_few else 0)
+        products = [None] * n_threads
 
-        def multiply(first, end):
-            products[first] = x[:, first:end] @ self.weight[first:end]
+        def multiply(a, b):
+            for i in range(a, b):
+                first, end = parts[i]
+                products[i] = x[:, first:end] @ self.weight[first:end]
 
-        THREADS.share(multiply, n_in, n_threads, AHEAD // n_out if is_few else 0)
-        y = products.pop(0)
-        for first in sorted(products):  # the same sum, whoever was done first
-            y += products[first]
+        THREADS.share(multiply, n_threads, n_threads)
+        y = products[0]
+        for product in products[1:]:
+            y += product
         return y[:n_rows]
 
 

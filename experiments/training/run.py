@@ -74,7 +74,9 @@ class Muon(torch.optim.Optimizer):
                 self.move(p, group["lr"], group["momentum"], group["weight_decay"])
 
     def move(self, p, lr, momentum, weight_decay):
-        average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+        if "momentum_buffer" not in self.state[p]:
+            self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        average = self.state[p]["momentum_buffer"]
         average.lerp_(p.grad, 1 - momentum)
         update = orthogonalized(p.grad.lerp(average, momentum), self.dtype)  # Nesterov's
         p.mul_(1 - lr * weight_decay)

@@ -158,6 +158,17 @@ def test_a_weight_larger_than_the_memory_for_trials(monkeypatch):
                     assert took > 0
 
 
+def test_every_layout_of_a_weight_that_does_not_fit_reads_as_much(monkeypatch):
+    shape = (16, 40_000)
+    scratch = scratch_of(monkeypatch, 11 * 4 * 16 * 2500, shape)
+    read = set()
+    for layout in autotune.layouts(shape[1], exact=False):
+        memory = scratch.copies(*shape)
+        for weight in autotune.as_if_cut(memory, (shape, False), layout, (1, 1)):
+            read.add(weight.tiles.size if isinstance(weight, tiles.Tiles) else weight.size)
+    assert read == {16 * 2048}
+
+
 @pytest.mark.parametrize("shape", [(8, 10), (64, 100), (64, 1000), (500, 1)])
 @pytest.mark.parametrize("cold_bytes", [1 << 10, 1 << 16, 1 << 20])
 def test_trials_read_all_of_their_memory_in_turn(monkeypatch, shape, cold_bytes):
@@ -210,7 +221,9 @@ def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, shape, transpos
         )
 
 
-@pytest.mark.parametrize("kernels", ["fast", "64", "64x0", "0x2", "64x", "x2", "-1x2", "64x2x2"])
+@pytest.mark.parametrize(
+    "kernels", ["fast", "64", "64x0", "1x2", "0x2", "64x", "x2", "-1x2", "64x2x2"]
+)
 def test_kernels_that_make_no_sense(kernels):
     with pytest.raises(InputError, match="expected auto, plain, or WIDTHxTHREADS"):
         utils.get_backend("numpy", kernels)
