@@ -5,11 +5,14 @@ NumPy lets go of the interpreter while it computes, so Python's own threads run 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
 weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first
 watches a `Bell` for about a millisecond. Work that arrives meanwhile begins 10 to 30 microseconds
-later.
+later. But while another program wants the cores, a thread that watches takes one from a thread that
+works. So it sleeps at once for as long as that is noticed.
 """
 
 import os
 import threading
+import time
+from collections import deque
 from functools import cache
 from queue import SimpleQueue
 
@@ -20,6 +23,11 @@ from backends.blas import N_THREADS
 LONG = 64  # a pass of at least so many rows also shares what comes between its products
 WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 1200  # more looks after it was rung, slower ones: 3 to 9 microseconds together
+
+# seconds: a thread that did not run for so long during its work was put aside, for another program
+# if that happens several times in so long; a clock too coarse to tell never says so
+PUT_ASIDE = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
+SEVERAL, WITHIN = 3, 0.2
 
 
 @cache
@@ -40,6 +48,7 @@ class Bell:
     """
 
     def __init__(self, n_pauses=1):
+        self.patient = True  # watches before falling asleep
         self.rung = np.zeros(1, bool)
         # the same byte WATCH times over: "is any of them true?" ends as soon as it is
         self.watched = np.broadcast_to(self.rung, WATCH)
@@ -49,13 +58,17 @@ class Bell:
     def ring(self):
         self.rung[0] = True
 
+    def watch(self):
+        """Return when it rings, or after WATCH looks."""
+        try:
+            np.logical_or.reduceat(self.watched, self.parts)
+        except MemoryError:
+            pass  # it was for the result, a few bytes
+
     def get(self, queue):
         """The next item of a queue. Does not hold the interpreter while it watches."""
-        if queue.empty():
-            try:
-                np.logical_or.reduceat(self.watched, self.parts)
-            except MemoryError:
-                pass  # it was for the result, a few bytes
+        if self.patient and queue.empty():
+            self.watch()
         item = queue.get()
         self.rung[0] = False  # only now: a thread that slept was woken before the bell was rung
         return item
@@ -74,6 +87,12 @@ def serve(inbox, bell):
         del function, done  # they may hold large arrays, and the next call may be far away
 
 
+def not_running():
+    """(seconds in which this thread has not run, from some moment on; the time now)"""
+    now = time.perf_counter()
+    return now - time.thread_time(), now
+
+
 class Threads:
     """The caller's thread and n - 1 more, which wait for work.
 
@@ -84,6 +103,7 @@ class Threads:
     def __init__(self, n):
         self.n, self.process, self.others = n, None, []
         self.free = threading.Lock()
+        self.put_aside = deque(maxlen=SEVERAL)  # when a caller's thread was
 
     def begin(self):
         self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
@@ -116,11 +136,17 @@ class Threads:
                 done = SimpleQueue()
                 inbox.put((function, *part, done, ended))
                 waiting.append((bell, done, ended))
-        for bell, _, _ in waiting:
+        idle, now = not_running()
+        patient = len(self.put_aside) < SEVERAL or now - self.put_aside[0] > WITHIN
+        for bell, _, ended in waiting:
+            bell.patient = ended.patient = patient
             bell.ring()
         try:
             function(*own)
         finally:  # wait for all, also after an error: nobody is to write any more
+            idle_after, now = not_running()
+            if idle_after - idle > PUT_ASIDE:
+                self.put_aside.append(now)
             errors = [ended.get(done) for _, done, ended in waiting]
         for error in errors:
             if error is not None:

@@ -154,6 +154,30 @@ def test_who_watched_in_vain_still_gets_the_work(monkeypatch):
     assert sorted(done) == 3 * [(0, 1)] + 3 * [(1, 2)] + 3 * [(2, 3)]
 
 
+def test_nobody_watches_where_a_caller_was_put_aside_several_times(monkeypatch):
+    """Another program wants the cores: a thread that watches would take one from a thread that
+    works.
+    """
+    monkeypatch.setattr(threads, "WITHIN", 1000)
+    pool = threads.Threads(2)
+
+    def are_patient():
+        pool.share(lambda a, b: None, 2, 2)
+        return {bell.patient for bell in pool.others[0][1:]}
+
+    assert are_patient() == {True}
+    for _ in range(threads.SEVERAL):
+        pool.share(lambda a, b: time.sleep(3 * threads.PUT_ASIDE), 2, 2)
+    assert are_patient() == {False}
+    bell, inbox = threads.Bell(), SimpleQueue()
+    bell.patient = False
+    monkeypatch.setattr(bell, "watch", lambda: pytest.fail("watched"))
+    threading.Timer(0.1, lambda: inbox.put("work")).start()
+    assert bell.get(inbox) == "work"
+    monkeypatch.setattr(threads, "WITHIN", 0)
+    assert are_patient() == {True}
+
+
 FORK = """
 import os, signal
 from backends.threads import Threads
