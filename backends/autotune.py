@@ -22,7 +22,8 @@ from backends.blas import N_THREADS
 from backends.tiles import AHEAD, ALL, HELD, MANY, Kernel, Tiles, Uncut, one_memory, parts_of
 
 WIDTHS = (64, 128)  # of the tiles to try
-WIDE = 1024  # to try as well where there are many columns: long rows are read faster
+# a width to try as well where a weight has many columns: long rows are read faster
+WIDE, MANY_COLUMNS = 1024, 16 * 1024
 # numbers of rows to try: to decode, to verify drafts, to read a prompt
 ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
@@ -90,8 +91,8 @@ def seconds(x, weights):
     return total / len(weights)
 
 
-def as_if_cut(memory, weight, layout, way):
-    """That memory, [n_copies, n_in * columns], as weights of that layout: nothing is copied.
+def weights_in(memory, weight, layout, way):
+    """The weights that lie in memory [n_copies, n_in * columns], if that is read in a layout.
 
     A weight is (its shape, whether it is a transposed array), a layout (width of a tile or ALL,
     whether by column), a way (n_threads, together).
@@ -119,21 +120,22 @@ def as_if_cut(memory, weight, layout, way):
 
 
 def trial(scratch, weight, layout, way, n_rows):
-    """Seconds of one product with a weight; see `as_if_cut`."""
-    memory = scratch.copies(*weight[0])
+    """Seconds of one product with a weight; see `weights_in`."""
+    (n_in, n_out), (width, _), (n_threads, _) = weight[0], layout, way
+    memory = scratch.copies(n_in, n_out)
     if n_rows >= MANY:
         memory = memory[:1]
-    x = np.ones((n_rows, weight[0][0]), memory.dtype)
-    took = seconds(x, as_if_cut(memory, weight, layout, way))
-    if way[0] > 1:
-        return took + TILED + HANDED_OVER
-    return took if layout[0] == ALL else took + TILED
+    x = np.ones((n_rows, n_in), memory.dtype)
+    took = seconds(x, weights_in(memory, weight, layout, way))
+    plain = width == ALL and n_threads == 1
+    return took if plain else took + TILED + (n_threads > 1) * HANDED_OVER
 
 
 def layouts(n_out, exact):
     """Ways to try to hold a weight with so many columns: (width, by_column) each."""
-    tiled = [(width, order) for width in WIDTHS if width < n_out for order in (False, True)]
-    if n_out > 16 * WIDE:
+    widths = [width for width in WIDTHS if width < n_out]
+    tiled = list(itertools.product(widths, (False, True)))
+    if n_out > MANY_COLUMNS:
         tiled.append((WIDE, False))
     return tiled if exact and tiled else [*tiled, (ALL, False)]
 
@@ -283,7 +285,7 @@ def layout(config, dtype, chosen, exact=False):
         if one.width < w.shape[1] or exact:
             # the output head, the last of all, has memory of its own
             return Tiles.cut(w, one, np.empty if transposed else empty)
-        if transposed or one.width < ALL or max(one.threads) == 1:
+        if one.width < ALL or max(one.threads) == 1:
             return w
         uncut = empty(w.shape, w.dtype)
         uncut[...] = w

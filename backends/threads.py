@@ -5,8 +5,9 @@ NumPy lets go of the interpreter while it computes, so Python's own threads run 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
 weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first
 watches a `Bell` for about a millisecond. Work that arrives meanwhile begins 10 to 30 microseconds
-later. But while another program wants the cores, a thread that watches takes one from a thread that
-works. So it sleeps at once for as long as that is noticed.
+later. But while another program wants the cores, a thread that only watches would take one from a
+thread that works. So for as long as the caller is preempted again and again, the others fall asleep
+at once.
 """
 
 import os
@@ -24,9 +25,10 @@ LONG = 64  # a pass of at least so many rows also shares what comes between its 
 WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 1200  # more looks after it was rung, slower ones: 3 to 9 microseconds together
 
-# seconds: a thread that did not run for so long during its work was put aside, for another program
-# if that happens several times in so long; a clock too coarse to tell never says so
-PUT_ASIDE = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
+# seconds off the CPU in the middle of its work, from which on a thread was preempted; more where
+# the clock is coarser
+PREEMPTED = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
+# so many preemptions within so many seconds: another program wants the cores
 SEVERAL, WITHIN = 3, 0.2
 
 
@@ -87,10 +89,9 @@ def serve(inbox, bell):
         del function, done  # they may hold large arrays, and the next call may be far away
 
 
-def not_running():
-    """(seconds in which this thread has not run, from some moment on; the time now)"""
-    now = time.perf_counter()
-    return now - time.thread_time(), now
+def off_cpu():
+    """Seconds for which this thread has not run, counted from some fixed moment."""
+    return time.perf_counter() - time.thread_time()
 
 
 class Threads:
@@ -103,13 +104,18 @@ class Threads:
     def __init__(self, n):
         self.n, self.process, self.others = n, None, []
         self.free = threading.Lock()
-        self.put_aside = deque(maxlen=SEVERAL)  # when a caller's thread was
+        self.preemptions = deque(maxlen=SEVERAL)  # of callers' threads: when
 
     def begin(self):
         self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
         for inbox, bell, _ in self.others:
             threading.Thread(target=serve, args=(inbox, bell), daemon=True).start()
         self.process = os.getpid()
+
+    def has_competition(self):
+        """Whether callers were just preempted several times."""
+        times = self.preemptions
+        return len(times) == SEVERAL and time.perf_counter() - times[0] < WITHIN
 
     def share(self, function, n, n_threads, ahead=0):
         """function(start, end) on n_threads threads, for ranges that together are 0 to n.
@@ -136,17 +142,15 @@ class Threads:
                 done = SimpleQueue()
                 inbox.put((function, *part, done, ended))
                 waiting.append((bell, done, ended))
-        idle, now = not_running()
-        patient = len(self.put_aside) < SEVERAL or now - self.put_aside[0] > WITHIN
+        before, patient = off_cpu(), not self.has_competition()
         for bell, _, ended in waiting:
             bell.patient = ended.patient = patient
             bell.ring()
         try:
             function(*own)
         finally:  # wait for all, also after an error: nobody is to write any more
-            idle_after, now = not_running()
-            if idle_after - idle > PUT_ASIDE:
-                self.put_aside.append(now)
+            if off_cpu() - before > PREEMPTED:
+                self.preemptions.append(time.perf_counter())
             errors = [ended.get(done) for _, done, ended in waiting]
         for error in errors:
             if error is not None:

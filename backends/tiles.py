@@ -200,8 +200,7 @@ class Tiles:
         def multiply(first, end):
             for a in range(first, end, n_together):
                 b = min(a + n_together, end)
-                # a tile meets all groups before the next one is read: the order of y would not do
-                # that
+                # a tile meets all groups before the next is read, which the order of y would not do
                 np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
 
         return multiply

@@ -164,7 +164,7 @@ def test_every_layout_of_a_weight_that_does_not_fit_reads_as_much(monkeypatch):
     read = set()
     for layout in autotune.layouts(shape[1], exact=False):
         memory = scratch.copies(*shape)
-        for weight in autotune.as_if_cut(memory, (shape, False), layout, (1, 1)):
+        for weight in autotune.weights_in(memory, (shape, False), layout, (1, 1)):
             read.add(weight.tiles.size if isinstance(weight, tiles.Tiles) else weight.size)
     assert read == {16 * 2048}
 

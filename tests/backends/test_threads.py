@@ -154,10 +154,8 @@ def test_who_watched_in_vain_still_gets_the_work(monkeypatch):
     assert sorted(done) == 3 * [(0, 1)] + 3 * [(1, 2)] + 3 * [(2, 3)]
 
 
-def test_nobody_watches_where_a_caller_was_put_aside_several_times(monkeypatch):
-    """Another program wants the cores: a thread that watches would take one from a thread that
-    works.
-    """
+def test_nobody_watches_where_callers_are_preempted_again_and_again(monkeypatch):
+    """Another program wants the cores; a thread that watches would take one from one that works."""
     monkeypatch.setattr(threads, "WITHIN", 1000)
     pool = threads.Threads(2)
 
@@ -167,7 +165,7 @@ def test_nobody_watches_where_a_caller_was_put_aside_several_times(monkeypatch):
 
     assert are_patient() == {True}
     for _ in range(threads.SEVERAL):
-        pool.share(lambda a, b: time.sleep(3 * threads.PUT_ASIDE), 2, 2)
+        pool.share(lambda a, b: time.sleep(3 * threads.PREEMPTED), 2, 2)
     assert are_patient() == {False}
     bell, inbox = threads.Bell(), SimpleQueue()
     bell.patient = False
