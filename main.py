@@ -119,7 +119,7 @@ def generate(
 
     # load the pair of models
     if settings.mistake:
-        decode = committing(settings.mistake, decode)
+        decode = committing(settings.mistake, decode, settings.draft_model_size)
     if settings.paths > 1:
         decode = along_paths(settings.paths, decode)
     if cluster:

@@ -243,7 +243,7 @@ def kernel_named(name):
         return None
     if name == "plain":
         return Kernel(ALL, (1, 1, 1))
-    if not re.fullmatch(r"([2-9]|[1-9]\d{1,5})x[1-9]\d?", name):
+    if not re.fullmatch(r"([2-9]|[1-9]\d{1,5})x[1-9]\d{0,3}", name):
         raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
     width, n_threads = map(int, name.split("x"))
     return Kernel(width, (n_threads,) * 3)

@@ -58,7 +58,7 @@ class Acceptance:
     """What the rules accept, as means over the places of several texts.
 
     mean: {rule: [k]}
-    error: {rule: [k] the standard error of the mean, from the spread between texts}
+    error: {rule: [k] the standard error of the mean, from the spread between texts, or None}
     """
 
     n_places: int
@@ -81,7 +81,13 @@ def acceptance(texts, k, rng):
 
 
 def standard_error(sums, counts):  # [n_texts, k], [n_texts] -> [k]
-    """Of the mean over all places, where texts are independent and the places of one are not."""
+    """Of the mean over all places, where texts are independent and the places of one are not; None
+    for a single text, which says nothing about the spread.
+    """
+    n_texts = len(counts)
+    if n_texts == 1:
+        return None
     ratio = sums.sum(axis=0) / counts.sum()
     deviations = sums - ratio * counts[:, None]
-    return np.sqrt((deviations**2).sum(axis=0)) / counts.sum()
+    variance = n_texts / (n_texts - 1) * (deviations**2).sum(axis=0)
+    return np.sqrt(variance) / counts.sum()

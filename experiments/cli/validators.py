@@ -18,8 +18,8 @@ def parse_list(flag, text, kind=str):
 
 
 def parse_K(text, most, auto=False):
-    """The draft lengths of "1..10", "1,2,4" or both, ascending, up to `most`; last "auto", where it
-    may be.
+    """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
+    where it may be.
 
     Raises InputError.
     """
@@ -44,7 +44,7 @@ def parse_K(text, most, auto=False):
         found += range(first, last + 1)
     if len({*found}) < len(found) or parts.count("auto") > 1:
         raise InputError(f"--K {text!r}: expected each K once")
-    return sorted(found) + ["auto"] * parts.count("auto")
+    return found + ["auto"] * parts.count("auto")
 
 
 def parse_filters(temperature, top_k, top_p):

@@ -55,7 +55,7 @@ def measure(n_workers, settings, n_prompts, batch_size):
         work = partial(texts, settings, batch_size)
         timed(cluster.run(work, chosen[: n_workers * batch_size], batch_size))  # a warm-up
         seconds, _ = timed(cluster.run(work, chosen, batch_size))
-        empty, cpu = timed(cluster.run(nothing, chosen[:batch_size] * N_EMPTY, batch_size))
+        empty, cpu = timed(cluster.run(nothing, [chosen[0]] * N_EMPTY * batch_size, batch_size))
     return seconds / n_prompts, empty / N_EMPTY, cpu / N_EMPTY
 
 

@@ -4,7 +4,7 @@ and what would help most. How that is found is in experiments/measuring/advice.p
 
 import dataclasses
 import json as json_format
-from pathlib import Path
+import os
 
 from experiments.cli.validators import (
     check_choice,
@@ -90,11 +90,16 @@ class AdviseSettings:
 
     def stored(self):
         """Whether the acceptance comes from a results file."""
-        return bool(self.acceptance) and Path(self.acceptance).is_file()
+        return os.path.isfile(self.acceptance)  # False also for a name that is too long
 
     def given(self):
         """The acceptance that was given as a number; None where it was not."""
-        return None if self.stored() else parse_probability("acceptance", self.acceptance)
+        if self.stored():
+            return None
+        try:
+            return parse_probability("acceptance", self.acceptance)
+        except InputError as error:
+            raise InputError(f"{error}, or a results file that is there") from None
 
 
 def acceptances(settings, pairs, Ks, filter):
@@ -209,14 +214,14 @@ def advise(settings: AdviseSettings, json=False):
     target = settings.target_model_size
     pairs = load_pairs(target, drafts, settings.models_dir, settings.weights, arrays)
     check_room(settings, pairs, Ks)
+    Ks_of = {name: possible_Ks(name, draft, Ks) for name, draft in pairs.drafts.items()}
     found = acceptances(settings, pairs, Ks, filter)
     result = {"machine": machine(), "settings": dataclasses.asdict(settings), "advice": {}}
     for name, draft in pairs.drafts.items():
-        some_Ks = possible_Ks(name, draft, Ks)
-        costs = advice.measure_costs(pairs.target, draft, filter, some_Ks, settings.repeats)
+        costs = advice.measure_costs(pairs.target, draft, filter, Ks_of[name], settings.repeats)
         of_draft = advice.advice_of(found[name], costs)
         of_draft["shapes"] = []
-        if isinstance(draft, Model):
+        if isinstance(draft, Model) and not is_head(draft):
             expected = of_draft["speedup"]["speedup"]
             of_draft["shapes"] = advice.weigh_shapes(
                 pairs.target, draft, arrays, filter, expected, costs, settings.repeats

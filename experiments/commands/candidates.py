@@ -68,14 +68,12 @@ def result_of(settings, n_texts, found, costs):
     """The JSON object."""
     c, v = costs
     trees = weigh_trees(found, c, v)
-    rules = [
-        {
-            "rule": rule,
-            "accepted": found.mean[rule].tolist(),
-            "standard_error": found.error[rule].tolist(),
-        }
-        for rule in measured.RULES
-    ]
+    rules = []
+    for rule in measured.RULES:
+        error = found.error[rule]
+        error = None if error is None else error.tolist()
+        accepted = found.mean[rule].tolist()
+        rules.append({"rule": rule, "accepted": accepted, "standard_error": error})
     return {
         "settings": settings,
         "n_texts": n_texts,
@@ -99,8 +97,9 @@ def show(result):
     print(f"{'candidates':<22}" + "".join(f"{n:>8}" for n in range(1, k + 1)))
     for row in result["rules"]:
         print(f"{row['rule']:<22}" + "".join(f"{value:>8.3f}" for value in row["accepted"]))
-    largest_error = max(max(row["standard_error"]) for row in result["rules"])
-    print(f"\nStandard errors: up to {largest_error:.3f}.")
+    errors = [max(row["standard_error"]) for row in result["rules"] if row["standard_error"]]
+    known = f"up to {max(errors):.3f}" if errors else "unknown, from one text"
+    print(f"\nStandard errors: {known}.")
     print("optimum: the most that any rule can accept of independent candidates.\n")
     costs = result["verify_costs"]
     shown = ", ".join(f"{n}: {costs[n]:.2f}" for n in (1, 2, 4, 8, 16, 32, 64) if n in costs)

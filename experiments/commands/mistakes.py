@@ -43,9 +43,14 @@ def row_of(name, mistake, pair):
 
 
 def require_context(target, draft, encoder):
-    """Raises InputError for models whose context a prompt of the museum does not fit in."""
+    """Raises InputError for models that cannot read a prompt of the museum: their context is too
+    short, or their vocabulary lacks a byte.
+    """
     n_ctx = min(target.config.n_ctx, draft.config.n_ctx)
-    longest = max(len(encoder.encode(mistake.setting.prompt)) for mistake in MISTAKES.values())
+    try:
+        longest = max(len(encoder.encode(mistake.setting.prompt)) for mistake in MISTAKES.values())
+    except ValueError as error:
+        raise InputError(f"the prompts of the mistakes: {error}") from None
     if n_ctx <= longest:
         raise InputError(
             f"a context of {n_ctx} tokens: expected more than {longest}, "

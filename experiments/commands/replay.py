@@ -131,9 +131,10 @@ def replay(
     arrays = get_backend(backend, kernels)
     texts = read_log(log, settings.cutter)
     latency = Latency(sizes, Ks, texts.target, costs, draft_cost, verify_cost)
+    of_log = f"the log {log}"
+    drafts = {size: load_draft(size, models_dir, arrays, texts.tokenizer, of_log) for size in sizes}
     rows = []
-    for size in sizes:
-        draft = load_draft(size, models_dir, arrays, texts.tokenizer, f"the log {log}")
+    for size, draft in drafts.items():
         rows += replay_draft(size, draft, texts, Ks, seed, latency, verification)
     result = {
         "settings": dataclasses.asdict(settings),

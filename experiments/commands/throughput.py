@@ -71,10 +71,11 @@ def show_speeds(settings, rows):
     print(f"{pair}, K = {settings.K}, {', '.join(labels)}")
     print("Tokens per second of all texts together, prefill apart:\n")
     print(f"{'texts':>6} {'plain':>10} {'of one':>8} {'speculative':>12} {'speedup':>8}")
+    alone = {row["batch_size"]: row["autoregressive"] for row in rows}.get(1)
     for row in rows:
         plain, fast = row["autoregressive"], row["speculative"]
-        of_one = plain / rows[0]["autoregressive"]
-        print(f"{row['batch_size']:>6} {plain:>10.1f} {of_one:>8.2f}", end=" ")
+        of_one = f"{plain / alone:.2f}" if alone else "–"
+        print(f"{row['batch_size']:>6} {plain:>10.1f} {of_one:>8}", end=" ")
         print(f"{fast:>12.1f} {fast / plain:>8.2f}")
 
 

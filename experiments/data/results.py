@@ -58,6 +58,7 @@ class StoredRow:
     acceptance_interval: list | None = None
     drafted: int | None = None
     n_rounds: int | None = None
+    verification: str = "token"
 
 
 # of the numbers that a row may have: the least and the largest that make sense
@@ -106,6 +107,7 @@ def stored_row(row):
         **{name: row.get(name) for name in LIMITS},
         acceptance_interval=interval,
         n_rounds=sum(histogram) if histogram else None,
+        verification=row.get("verification") or "token",
     )
 
 

@@ -151,7 +151,13 @@ class Settings:
                 "with --trace, --report or --coupled: expected it alone, they watch right code"
             )
             raise SettingError("mistake", problem)
-        for name in ("trace", "report"):
+        if self.draft_confidence and self.draft_model_size == NGRAM:
+            problem = "with --draft_model_size ngram: expected a draft model, n-grams have none"
+            raise SettingError("draft_confidence", problem)
+        if self.coupled and self.verification == "block":
+            problem = "with --coupled: expected token, as shared noise decides, and no rule does"
+            raise SettingError("verification", problem)
+        for name in ("trace", "report", "mistake"):
             if getattr(self, name) and self.mode == "autoregressive":
                 problem = "with --mode autoregressive: expected --mode both or speculative"
                 raise SettingError(name, problem)

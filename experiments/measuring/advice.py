@@ -111,18 +111,18 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
 
 
 def stored_acceptance(path, draft, target, temperature):
-    """Acceptance and drafting share in a results file: medians over its K. Raises InputError where
-    it has none.
+    """Acceptance and drafting share under the token rule in a results file: medians over its K.
+    Raises InputError where it has none.
     """
     rows = [row for row in read_rows(path) if row.draft == draft and row.K != AUTO]
-    rows = [row for row in rows if row.target in (target, None)]
+    rows = [row for row in rows if row.target in (target, None) and row.verification == "token"]
     rows = [row for row in rows if row.temperature in (temperature, None)]
     needs = ("acceptance_rate", "drafted", "n_rounds")
     rows = [row for row in rows if None not in [getattr(row, name) for name in needs]]
     if not rows:
         raise InputError(
-            f"{path}: has no acceptance of draft {draft} for {target} at T={temperature:g}; "
-            "expected such a row"
+            f"{path}: has no acceptance of draft {draft} for {target} at T={temperature:g} "
+            "with the token rule; expected such a row"
         )
     ranges = [row.acceptance_interval or [row.acceptance_rate] * 2 for row in rows]
     low_high = [statistics.median(ends) for ends in zip(*ranges)]

@@ -94,7 +94,7 @@ def costs_as_given(draft_cost, verify_cost, Ks):
         )
     if len(v) == 1:
         return {K: RoundCosts(c, {1: 1.0, K + 1: v[0]}) for K in Ks}
-    passes = {1: 1.0} | {K + 1: cost for K, cost in zip(Ks, v)}
+    passes = {1: 1.0} | {K + 1: cost for K, cost in sorted(zip(Ks, v))}
     return dict.fromkeys(Ks, RoundCosts(c, passes))
 
 

@@ -159,7 +159,7 @@ def row_of(turns, K):
 
 def print_row(temperature, K, row):
     rate = lambda value: "–" if value is None else f"{value:.3f}"
-    places = " ".join(f"{rate(value)[1:]:>4}" for value in row["acceptance_by_place"])
+    places = " ".join(f"{rate(value).removeprefix('0'):>4}" for value in row["acceptance_by_place"])
     print(
         f"{temperature:>4} {K:>3} {rate(row['acceptance_rate']):>11} "
         f"{row['tokens_per_target_pass']:>12.2f} {row['draft_cost']:>7.3f} "
@@ -206,7 +206,12 @@ def evaluate(
     check_numbers(1, n_prompts=n_prompts, n_tokens=n_tokens, repeats=repeats)
     counts, texts = parse_K(K, n_tokens), documents(corpus, "valid")
     with place(cluster, Wanted(target_model_size, (draft_model_size,), models_dir)) as where:
-        encoder = where.pairs.encoder
+        encoder, n_ctx = where.pairs.encoder, where.pairs.target.config.n_ctx
+        if N_PROMPT + n_tokens > n_ctx:
+            raise InputError(
+                f"--n_tokens {n_tokens}: expected at most {n_ctx - N_PROMPT}, "
+                "what the context leaves"
+            )
         prompts = [ids[:N_PROMPT] for ids in map(encoder.encode, texts) if len(ids) >= N_PROMPT]
         prompts = prompts[:n_prompts]
         if not prompts:

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from experiments.training.tokens import batch_at
 from experiments.training.torch_gpt2 import HAS_BFLOAT16
+from utils import InputError
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration
 ITERATIONS = 5
@@ -83,22 +84,47 @@ class Muon(torch.optim.Optimizer):
         p.add_(update, alpha=-lr * 0.2 * max(p.shape) ** 0.5)
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """How many steps a run takes, how long they are, and what makes it repeatable.
+
+    learning_rate: the highest, after a warm-up over 2 % of the run; over its last 60 % it falls
+        linearly to zero
+    origin: {name: value} of what a run was begun with and must go on with
+    weight_decay: of the weight matrices, relative to the learning rate
+    """
+
+    steps: int
+    learning_rate: float
+    seed: int
+    origin: dict
+    weight_decay: float = 0.05
+
+    def learning_rate_at(self, step):
+        warm_up = (step + 1) / (0.02 * self.steps)
+        decay = (self.steps - step) / (0.6 * self.steps)
+        return self.learning_rate * min(1.0, warm_up, decay)
+
+
 class Run:
-    """The optimisers and learning-rate schedule of a run. An interrupted run goes on from `path`.
+    """The optimisers of a run. An interrupted run goes on from `path`; raises InputError if that is
+    the checkpoint of another run.
 
     Muon for the weight matrices, AdamW for embeddings, norms and biases.
     """
 
-    def __init__(self, model, path, steps, learning_rate):
-        self.model, self.path = model, Path(path)
-        self.steps, self.learning_rate = steps, learning_rate
+    def __init__(self, model, path, schedule):
+        self.model, self.path, self.schedule = model, Path(path), schedule
+        self.origin = {"seed": schedule.seed, **schedule.origin}
         matrices, rest = [], []
         for name, p in model.named_parameters():
             embedding = name.startswith(("wte", "wpe"))
             (matrices if p.ndim == 2 and not embedding else rest).append(p)
+        dtype = torch.bfloat16 if HAS_BFLOAT16 else torch.float32
+        highest = schedule.learning_rate
         self.optimizers = [
-            Muon(matrices, learning_rate, torch.bfloat16 if HAS_BFLOAT16 else torch.float32),
-            torch.optim.AdamW(rest, lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
+            Muon(matrices, highest, dtype, weight_decay=schedule.weight_decay),
+            torch.optim.AdamW(rest, lr=highest, betas=(0.9, 0.95), weight_decay=0.0),
         ]
         self.first = 0
         if self.path.exists():
@@ -106,20 +132,24 @@ class Run:
 
     def resume(self):
         saved = torch.load(self.path, weights_only=True)
+        begun = saved.get("origin", {})
+        for name, value in self.origin.items():
+            if begun.get(name) != value:
+                raise InputError(
+                    f"{self.path}: is of a run with {name} {begun.get(name)!r}, not {value!r}; "
+                    "give another --cache_dir, or delete it"
+                )
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
         self.first = saved["step"]
 
     def update(self, step, loss):
-        """One step: warm-up over 2 % of the run, then linear to zero over its last 60 %."""
-        warm_up = (step + 1) / (0.02 * self.steps)
-        decay = (self.steps - step) / (0.6 * self.steps)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.learning_rate * min(1.0, warm_up, decay)
+                group["lr"] = self.schedule.learning_rate_at(step)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
@@ -128,6 +158,7 @@ class Run:
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": step,
+            "origin": self.origin,
         }
         part = self.path.with_suffix(".part")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,15 +180,16 @@ def validation_loss(model, ids, loss, n_batches=8):
     return sum(losses) / n_batches
 
 
-def train(model, path, texts, loss_at, steps, learning_rate, seed, n_ctx):
-    """Train a model for so many steps.
+def train(model, path, texts, loss_at, schedule, n_ctx):
+    """Train a model.
 
     path: of the checkpoint; loss_at(step) -> loss(model, batch, offset), a scalar
     """
-    run = Run(model, path, steps, learning_rate)
+    run, steps, seed = Run(model, path, schedule), schedule.steps, schedule.seed
     name = run.path.stem
     bar = tqdm(total=steps, initial=run.first, desc=name, mininterval=5)
     for step in range(run.first, steps):
+        torch.manual_seed(hash((seed, step)))  # of dropout
         loss = loss_at(step)(model, *texts.batch(step, steps, seed, n_ctx))
         run.update(step, loss)
         bar.update()

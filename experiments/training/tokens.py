@@ -1,5 +1,6 @@
 """The texts of a corpus as token ids: the vocabulary they are cut with, and a step's batch."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -9,8 +10,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from encoder import END_OF_TEXT
 from experiments.data import corpus as corpora
+from experiments.data.files import whole
+from utils import InputError, read_json
 
 N_VOCAB = 2048
+LEAST = 514  # tokens of a split: a window of 512, the one after it, and a choice of where to begin
 
 
 def byte_level(bpe):
@@ -43,18 +47,37 @@ def read_token_ids(corpus, split, folder, cache_dir):
     """A whole split as one array of token ids, <|endoftext|> after every document. Raises
     InputError.
 
-    folder: of a model whose vocabulary it is. The ids are kept in cache_dir.
+    folder: of a model whose vocabulary it is. The ids are kept in cache_dir, under a name that
+    changes with the vocabulary and the files of the corpus.
     """
-    corpora.paths(corpus, split)  # refuses a folder without texts, even if they are not read again
-    path = Path(cache_dir) / f"{split}.npy"
+    files = [folder / name for name in ("vocab.json", "merges.txt")]
+    if not all(file.is_file() for file in files):
+        raise InputError(
+            f"{folder}: has no vocab.json and merges.txt; run train.py tokenizer first"
+        )
+    n_vocab = len(read_json(files[0]))
+    if n_vocab != N_VOCAB:
+        raise InputError(f"{folder}: has {n_vocab} tokens; training expects {N_VOCAB}")
+    sources = [(path.name, path.stat().st_size) for path in corpora.paths(corpus, split)]
+    content = str(sources).encode() + b"".join(file.read_bytes() for file in files)
+    path = Path(cache_dir) / f"{split}-{hashlib.sha256(content).hexdigest()[:12]}.npy"
     if not path.exists():
-        files = [str(folder / name) for name in ("vocab.json", "merges.txt")]
-        tokenizer = byte_level(models.BPE.from_file(*files))
+        tokenizer = byte_level(models.BPE.from_file(*map(str, files)))
         texts = tokenizer.encode_batch(corpora.documents(corpus, split))
-        ids = [np.array(text.ids + [N_VOCAB - 1], dtype=np.uint16) for text in texts]
+        ids = [id for text in texts for id in (*text.ids, N_VOCAB - 1)]
+        if len(ids) < LEAST:
+            raise InputError(
+                f"{corpus!r}: *_{split}.txt have {len(ids)} tokens; expected at least {LEAST}"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, np.concatenate(ids))
+        save_array(np.array(ids, dtype=np.uint16), path)
     return np.load(path)
+
+
+def save_array(array, path):
+    """Store an array, whole or not at all."""
+    with whole(path) as unfinished, unfinished.open("wb") as file:
+        np.save(file, array)
 
 
 def batch_at(ids, step, seed, batch_size, n_seq):

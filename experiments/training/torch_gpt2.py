@@ -52,14 +52,15 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, n_embd, n_head):
+    def __init__(self, n_embd, n_head, dropout=0.0):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
         self.attn, self.mlp = Attention(n_embd, n_head), MLP(n_embd, 4 * n_embd)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):  # [batch, n_seq, n_embd] -> [batch, n_seq, n_embd]
-        x = x + self.attn(self.ln_1(x), mask)
-        return x + self.mlp(self.ln_2(x))
+        x = x + self.dropout(self.attn(self.ln_1(x), mask))
+        return x + self.dropout(self.mlp(self.ln_2(x)))
 
 
 def initialise(model, n_layer):
@@ -72,14 +73,16 @@ def initialise(model, n_layer):
 
 
 class GPT2(nn.Module):
-    """config: a gpt2.Config"""
+    """config: a gpt2.Config; dropout: the share of numbers set to zero where one is trained"""
 
-    def __init__(self, config):
+    def __init__(self, config, dropout=0.0):
         super().__init__()
         self.config = config
         self.wte = nn.Embedding(config.n_vocab, config.n_embd)
         self.wpe = nn.Embedding(config.n_ctx, config.n_embd)
-        self.h = nn.ModuleList(Block(config.n_embd, config.n_head) for _ in range(config.n_layer))
+        self.dropout = nn.Dropout(dropout)
+        blocks = (Block(config.n_embd, config.n_head, dropout) for _ in range(config.n_layer))
+        self.h = nn.ModuleList(blocks)
         self.ln_f = nn.LayerNorm(config.n_embd)
         later = torch.ones(config.n_ctx, config.n_ctx, dtype=torch.bool).triu(1)
         self.register_buffer("later", later, persistent=False)
@@ -92,7 +95,7 @@ class GPT2(nn.Module):
         """The output of the last block."""
         n = ids.shape[1]
         with mixed_precision():
-            x = self.embed(ids, offset)
+            x = self.dropout(self.embed(ids, offset))
             for block in self.h:
                 x = block(x, self.later[:n, :n])
         return x
@@ -135,9 +138,9 @@ def read_tensors(folder):
     return {name: tensor.read(np.float32) for name, tensor in open_weights(folder, config).items()}
 
 
-def read_model(folder):
+def read_model(folder, dropout=0.0):
     """The GPT2 of a model folder. Raises InputError."""
-    return set_stored(GPT2(read_config(folder)), read_tensors(folder))
+    return set_stored(GPT2(read_config(folder), dropout), read_tensors(folder))
 
 
 def write_tensors(tensors, path, **notes):

@@ -6,9 +6,10 @@
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
 models/README.md lists the commands that made each model, and the books it has read. A run that is
 interrupted goes on from its last checkpoint, in --cache_dir, when the same command is given again;
-the batch of a step depends on (seed, step) alone. The result is written to models/ at the end of a
-run, and whatever builds on a model (a teacher, a start) is read from there. The texts are turned
-into token ids once and kept in --cache_dir: use another one for another corpus.
+--steps and --learning_rate may change on the way. The batch of a step depends on (seed, step)
+alone. The result is written to models/ at the end of a run, and whatever builds on a model (a
+teacher, a start) is read from there. The texts are turned into token ids once and kept in
+--cache_dir.
 """
 
 import sys
@@ -27,7 +28,6 @@ from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.help import docstring  # noqa: E402
 from experiments.cli.validators import check_numbers  # noqa: E402
-from experiments.data.files import whole  # noqa: E402
 from experiments.drafting.stored import fingerprint  # noqa: E402
 from gpt2 import Config  # noqa: E402
 from utils import InputError  # noqa: E402
@@ -55,6 +55,9 @@ class Places:
     models_dir: str = utils.MODELS_DIR
     cache_dir: str = "training"
     seed: int = 1
+
+    def __post_init__(self):
+        check_numbers(0, seed=self.seed)
 
     def folder(self, size):
         """The folder of a model that is there. Raises InputError."""
@@ -90,6 +93,12 @@ def require_shape(flag, size):
         raise InputError(f"--{flag} {size!r}: expected {' or '.join(SHAPES)}")
 
 
+def check_run(steps, learning_rate):
+    check_numbers(1, steps=steps)
+    if not 0 < learning_rate < float("inf"):
+        raise InputError(f"--learning_rate {learning_rate}: expected a number above 0")
+
+
 def copy_vocabulary(source, folder):
     """A model has the vocabulary of the one it comes from beside it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +117,15 @@ def tokenizer(places: Places):
         write_vocabulary(Path(places.models_dir) / size, vocabulary, merges)
 
 
-def target(places: Places, target_model_size="7M", start="", steps=4000, learning_rate=3e-3):
+def target(
+    places: Places,
+    target_model_size="7M",
+    start="",
+    steps=4000,
+    learning_rate=3e-3,
+    dropout=0.0,
+    weight_decay=0.05,
+):
     """Train a target on text, from nothing or from a model that is there.
 
     Run:
@@ -116,22 +133,28 @@ def target(places: Places, target_model_size="7M", start="", steps=4000, learnin
         start: a model to start from; without it, a shape of that size and random weights
         steps: how many, of 4,096 tokens
         learning_rate: the highest
+        dropout: the share of numbers that each step sets to zero
+        weight_decay: how fast weights shrink. Both keep a target from learning the text by heart.
     """
-    check_numbers(1, steps=steps)
+    check_run(steps, learning_rate)
+    check_numbers(0, weight_decay=weight_decay)
+    if not 0 <= dropout < 1:
+        raise InputError(f"--dropout {dropout}: expected a number from 0 to below 1")
     if not start:
         require_shape("target_model_size", target_model_size)
     folder = Path(places.models_dir) / target_model_size
     source = places.folder(start) if start else folder
     import torch
 
-    from experiments.training.run import cross_entropy, train
+    from experiments.training.run import Schedule, cross_entropy, train
     from experiments.training.torch_gpt2 import GPT2, read_model, write_model
 
     torch.manual_seed(places.seed)
-    model = read_model(source) if start else GPT2(SHAPES[target_model_size])
+    model = read_model(source, dropout) if start else GPT2(SHAPES[target_model_size], dropout)
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    train(model, path, texts, loss_at, steps, learning_rate, places.seed, model.config.n_ctx)
+    schedule = Schedule(steps, learning_rate, places.seed, {"start": start}, weight_decay)
+    train(model, path, texts, loss_at, schedule, model.config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
 
@@ -153,14 +176,14 @@ def grow(
         steps: how many, of 4,096 tokens
         learning_rate: the highest
     """
-    check_numbers(1, steps=steps)
+    check_run(steps, learning_rate)
     source = places.folder(start)
     small = utils.read_config(source)
     kept = parse_layers(layers, small.n_layer)
     import torch
 
     from experiments.training.grow import grow as grown
-    from experiments.training.run import cross_entropy, train
+    from experiments.training.run import Schedule, cross_entropy, train
     from experiments.training.torch_gpt2 import GPT2, read_tensors, set_stored, write_model
 
     torch.manual_seed(places.seed)
@@ -171,7 +194,9 @@ def grow(
     model, folder = set_stored(GPT2(config), tensors), Path(places.models_dir) / target_model_size
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    train(model, path, texts, loss_at, steps, learning_rate, places.seed, config.n_ctx)
+    origin = {"start": start, "layers": layers}
+    schedule = Schedule(steps, learning_rate, places.seed, origin)
+    train(model, path, texts, loss_at, schedule, config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
 
@@ -200,6 +225,7 @@ def samples(places: Places, target_model_size="7M", n_batches=80, batch_size=64)
     """
     check_numbers(1, n_batches=n_batches, batch_size=batch_size)
     from experiments.training.distillation import written_batch
+    from experiments.training.tokens import save_array
 
     folder = places.folder(target_model_size)
     model = utils.load_model(folder, utils.get_backend())
@@ -211,12 +237,6 @@ def samples(places: Places, target_model_size="7M", n_batches=80, batch_size=64)
         save_array(np.stack(batches), part)
     save_array(np.concatenate(batches[:n_batches]), path)
     part.unlink(missing_ok=True)
-
-
-def save_array(array, path):
-    """Store an array, whole or not at all."""
-    with whole(path) as unfinished, unfinished.open("wb") as file:
-        np.save(file, array)
 
 
 def draft(
@@ -240,13 +260,13 @@ def draft(
         steps: how many, of 4,096 tokens
         learning_rate: the highest
     """
-    check_numbers(1, steps=steps)
+    check_run(steps, learning_rate)
     teacher_folder = places.folder(target_model_size)
     start_folder = places.folder(start) if start else None
     import torch
 
     from experiments.training.distillation import draft_loss, kullback_leibler, total_variation
-    from experiments.training.run import train
+    from experiments.training.run import Schedule, train
     from experiments.training.torch_gpt2 import GPT2, read_model, write_model
 
     torch.manual_seed(places.seed)
@@ -256,8 +276,9 @@ def draft(
     loss_at = lambda step: distances[start != "" or step >= steps // 2]
     stage = f"{draft_model_size}-{'written' if written else 'books'}"
     texts = places.texts(teacher_folder, written)
-    n_ctx, path = model.config.n_ctx, places.checkpoint(stage)
-    train(model, path, texts, loss_at, steps, learning_rate, places.seed, n_ctx)
+    origin = {"start": start, "teacher": fingerprint(teacher_folder)}
+    schedule = Schedule(steps, learning_rate, places.seed, origin)
+    train(model, places.checkpoint(stage), texts, loss_at, schedule, model.config.n_ctx)
     folder = Path(places.models_dir) / draft_model_size
     copy_vocabulary(teacher_folder, folder)
     write_model(model, folder)
@@ -281,7 +302,8 @@ def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learnin
         return Eagle(n_hidden, width, EAGLE_HEADS)
 
     notes = {"n_head": str(EAGLE_HEADS)}
-    train_head("eagle", make, places, target_model_size, steps, learning_rate, notes)
+    shape = {"width": width}
+    train_head("eagle", make, places, target_model_size, steps, learning_rate, shape, notes)
 
 
 def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learning_rate=1e-2):
@@ -301,17 +323,22 @@ def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learni
         return Medusa(n_hidden, n_heads)
 
     # small steps: heads that begin as copies of the target's own need many, not large ones
-    train_head("medusa", make, places, target_model_size, steps, learning_rate, {}, tokens=1024)
+    shape, rest = {"n_heads": n_heads}, (target_model_size, steps, learning_rate)
+    train_head("medusa", make, places, *rest, shape, {}, tokens=1024)
 
 
-def train_head(name, make, places, target_model_size, steps, learning_rate, notes, tokens=4096):
-    """Train make(width of the target) and write it, with notes, beside the target."""
-    check_numbers(1, steps=steps)
+def train_head(
+    name, make, places, target_model_size, steps, learning_rate, shape, notes, tokens=4096
+):
+    """Train make(width of the target), a head of that shape, and write it, with notes, beside the
+    target.
+    """
+    check_run(steps, learning_rate)
     folder = places.folder(target_model_size)
     import torch
 
     from experiments.training.distillation import head_loss, kullback_leibler, total_variation
-    from experiments.training.run import train
+    from experiments.training.run import Schedule, train
     from experiments.training.torch_gpt2 import read_model, stored, write_tensors
 
     torch.manual_seed(places.seed)
@@ -320,8 +347,10 @@ def train_head(name, make, places, target_model_size, steps, learning_rate, note
     distances = [head_loss(teacher, each) for each in (kullback_leibler, total_variation)]
     loss_at = lambda step: distances[step >= steps // 2]
     texts = places.texts(folder, written=True, tokens=tokens)
-    n_ctx, path = teacher.config.n_ctx, places.checkpoint(f"{name}-{folder.name}")
-    train(head, path, texts, loss_at, steps, learning_rate, places.seed, n_ctx)
+    origin = {"teacher": fingerprint(folder), **shape}
+    schedule = Schedule(steps, learning_rate, places.seed, origin)
+    path = places.checkpoint(f"{name}-{folder.name}")
+    train(head, path, texts, loss_at, schedule, teacher.config.n_ctx)
     path = folder / f"{name}.safetensors"
     write_tensors(stored(head), path, target=fingerprint(folder), **notes)
 

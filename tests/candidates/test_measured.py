@@ -54,8 +54,11 @@ def test_means_over_places_and_their_error_by_hand():
     assert found.n_places == 4
     for rule in measured.RULES:
         assert found.mean[rule] == pytest.approx([0.75])
-        # deviations of the texts' sums from 0.75 of their places: 0.75 and -0.75
-        assert found.error[rule] == pytest.approx([np.sqrt(2 * 0.75**2) / 4])
+        # deviations of the texts' sums from 0.75 of their places: 0.75 and -0.75; 2 / (2 - 1) of
+        # their squares, as the mean was taken from the same two texts
+        assert found.error[rule] == pytest.approx([np.sqrt(2 * 2 * 0.75**2) / 4])
+    alone = measured.acceptance(texts[:1], 1, np.random.default_rng(0))
+    assert set(alone.error.values()) == {None}
 
 
 def test_different_candidates_run_out():

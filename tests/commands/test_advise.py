@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from command_line import embedded
 from heads import MEDUSA, toy_head
 from toys import TINY, tiny_model, write_pair
 
@@ -94,6 +95,7 @@ def test_where_the_acceptance_comes_from(cli, tmp_path):
     [
         (["--acceptance=1.5"], "'1.5'"),
         (["--acceptance=missing.json"], "'missing.json'"),
+        (["--acceptance=" + "x" * 300], "or a results file that is there"),
         (["--weights=random"], "--acceptance"),
         (["--K=1..40"], "'1..40'"),
         (["--repeats=0"], "--repeats 0"),
@@ -138,6 +140,27 @@ def test_a_live_run_that_examined_no_draft(cli, monkeypatch):
     assert "draft ngram drafted nothing in a live run of 6 prompts" in done.err
     assert "--acceptance" in done.err
     assert cli("--draft_model_size=0.7M-17M", "--n_tokens_to_generate=1").code == 2
+
+
+@embedded
+def test_advice_for_a_head(capsys):
+    words = ["--target_model_size=7M", "--draft_model_size=eagle", "--acceptance=0.7", "--K=1"]
+    code = main.main(["advise", *words, "--repeats=1", "--kernels=plain", "--json"])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "") and json.loads(out)["advice"]["eagle"]["shapes"] == []
+
+
+def test_an_acceptance_of_the_block_rule_is_not_taken(tmp_path):
+    row = {"draft": "0.7M", "target": "7M", "K": 2, "temperature": 1, "drafted": 8}
+    row |= {"acceptance_rate": 0.5, "accepted_histogram": [1, 2, 1]}
+    block = row | {"acceptance_rate": 0.9, "verification": "block"}
+    path = tmp_path / "both.json"
+    path.write_text(json.dumps({"rows": [row | {"verification": "token"}, block]}))
+    found = advice.stored_acceptance(path, "0.7M", "7M", 1)
+    assert found["value"] == 0.5 and found["source"].endswith("1 values of K")
+    path.write_text(json.dumps({"rows": [block]}))
+    with pytest.raises(InputError, match="token rule; expected such a row"):
+        advice.stored_acceptance(path, "0.7M", "7M", 1)
 
 
 def test_a_file_without_this_draft(cli, tmp_path):

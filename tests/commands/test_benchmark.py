@@ -298,7 +298,7 @@ def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text, found", [("1..4", [1, 2, 3, 4]), ("4,1", [1, 4]), ("1..2, 5", [1, 2, 5]), ("7..7", [7])]
+    "text, found", [("1..4", [1, 2, 3, 4]), ("4,1", [4, 1]), ("1..2, 5", [1, 2, 5]), ("7..7", [7])]
 )
 def test_K_lists(text, found):
     assert parse_K(text, 10) == found

@@ -47,6 +47,13 @@ def test_the_json_object(candidates, temperature):
     assert found["gain"] >= 0
 
 
+def test_one_text_says_nothing_of_the_error(candidates):
+    code, out, _ = candidates("--n_prompts=1")
+    assert code == 0 and "Standard errors: unknown" in out
+    found = json.loads(candidates("--n_prompts=1", "--json")[1], parse_constant=pytest.fail)
+    assert all(row["standard_error"] is None for row in found["rules"])
+
+
 def test_the_table(candidates):
     code, out, _ = candidates("--candidates=2")
     assert code == 0

@@ -56,6 +56,7 @@ def test_the_table(gpu):
         (["--dtypes=float16"], "float16"),
         (["--backend=mps"], "mps"),
         (["--repeats=0"], "repeats"),
+        (["--n_tokens_to_generate=2000"], "2000"),
         (["--backend=cupy"], "CuPy"),
     ],
 )

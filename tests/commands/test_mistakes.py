@@ -99,3 +99,12 @@ def test_a_context_that_is_too_short_is_refused(cli, tmp_path):
     code, out, err = cli("mistakes", *where)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "a context of 10 tokens: expected more than" in err
+
+
+def test_a_vocabulary_that_lacks_a_byte_is_refused(cli, tmp_path):
+    folder = write_checkpoint(tmp_path / "bare", dataclasses.replace(TINY, n_vocab=2))
+    (folder / "vocab.json").write_text(json.dumps({"a": 0, "<|endoftext|>": 1}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    where = "--models_dir", tmp_path, "--target_model_size=bare", "--draft_model_size=bare"
+    code, out, err = cli("mistakes", *where)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "the prompts of the mistakes" in err

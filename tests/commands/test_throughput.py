@@ -38,6 +38,13 @@ def test_throughput_of_both_decoders(throughput, draft):
     assert "checkpoint weights, synthetic acceptance 0.8" in table and len(table.splitlines()) == 6
 
 
+def test_speeds_are_compared_with_that_of_one_text(throughput):
+    last = throughput("--batch_size=3,1").out.splitlines()[-1]
+    assert last.split()[0] == "1" and last.split()[2] == "1.00"
+    last = throughput("--batch_size=3").out.splitlines()[-1]
+    assert last.split()[2] == "–"
+
+
 @pytest.mark.parametrize(
     "flag",
     [

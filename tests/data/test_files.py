@@ -61,3 +61,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         temporary.write_text("half")
         1 / 0
     assert path.read_text() == "before" and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("name", [".", "/"])
+def test_a_place_without_a_name_is_refused(name):
+    with pytest.raises(InputError, match="expected"):
+        check_output("out", name, ("",))

@@ -24,6 +24,12 @@ def stored(tmp_path):
     return store
 
 
+def test_costs_are_given_in_the_order_of_K():
+    latency = Latency(["0.7M-17M"], [4, 2], "17M", "", "0.1", "1.6,1.2")
+    assert latency.costs["0.7M-17M", 4].of_pass(5) == 1.6
+    assert latency.costs["0.7M-17M", 4].of_pass(3) == 1.2
+
+
 def test_costs_as_given():
     latency = Latency(["0.7M-17M"], [2, 4], "17M", "", "0.1", "1.2,1.6")
     costs = latency.costs["0.7M-17M", 4]

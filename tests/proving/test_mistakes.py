@@ -31,7 +31,7 @@ def test_is_a_small_difference(name):
 
 
 def test_a_mistake_of_the_block_rule_is_made_in_it():
-    """Also where the run asks for the token rule, in which there is nothing to change."""
+    """Also where the run asks for the other rule, in which there is nothing to change."""
     asked = []
 
     def decode(decoder, **named):
@@ -39,5 +39,6 @@ def test_a_mistake_of_the_block_rule_is_made_in_it():
         return []
 
     for name in ("resample-from-p", "block-coin-is-p"):
-        list(committing(name, decode)("speculative", verification="token"))
-    assert asked == [{"verification": "token"}, {"verification": "block"}]
+        for other in ("token", "block"):
+            list(committing(name, decode)("speculative", verification=other))
+    assert [one["verification"] for one in asked] == ["token", "token", "block", "block"]

@@ -10,6 +10,7 @@ from experiments.drafting.pairs import Pairs
 from experiments.training import evaluate as evaluating
 from gpt2 import Config
 from sampling import Round
+from utils import InputError
 
 
 def test_acceptance_by_place():
@@ -50,6 +51,19 @@ def test_a_table_and_its_json(tmp_path, texts, capsys, draft):
             assert 1 <= row["tokens_per_target_pass"] <= K + 1
             assert row["draft_cost"] >= 0 and row["speedup"] > 0
             assert len(row["acceptance_by_place"]) == K
+
+
+def test_places_that_were_always_or_never_accepted(capsys):
+    row = {"acceptance_rate": 1.0, "tokens_per_target_pass": 3.0, "draft_cost": 0.1, "speedup": 2.0}
+    evaluating.print_row(0, 4, row | {"acceptance_by_place": [1.0, 0.0, 0.25, None]})
+    assert capsys.readouterr().out.split()[-4:] == ["1.000", ".000", ".250", "–"]
+
+
+def test_more_tokens_than_the_context_leaves_are_refused(tmp_path, texts):
+    folder = write_pair(tmp_path / "models", Config(259, 64, 16, 2, 1))
+    where = {"target_model_size": "17M", "draft_model_size": "ngram", "models_dir": str(folder)}
+    with pytest.raises(InputError, match="--n_tokens 33: expected at most 32"):
+        evaluating.evaluate(corpus=str(texts), n_tokens=33, **where)
 
 
 class Uniform:

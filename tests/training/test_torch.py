@@ -8,6 +8,7 @@ from toys import TINY, tiny_vocabulary, write_checkpoint
 
 import utils
 from experiments.drafting.stored import fingerprint, load_head
+from utils import InputError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
@@ -126,7 +127,7 @@ def test_a_step_lowers_the_loss_and_a_run_resumes(folder, tmp_path, monkeypatch,
     monkeypatch.setattr(training, "validation_loss", lambda *arguments: 0.0)
     teacher = torch_gpt2.read_model(folder).requires_grad_(False)
     make = {
-        "model": lambda: torch_gpt2.GPT2(TINY),
+        "model": lambda: torch_gpt2.GPT2(TINY, dropout=0.1),
         "eagle": lambda: torch_heads.Eagle(TINY.n_embd, 8, 4, n_places=2),
         "medusa": lambda: torch_heads.Medusa(TINY.n_embd, 2),
     }[name]
@@ -140,7 +141,8 @@ def test_a_step_lowers_the_loss_and_a_run_resumes(folder, tmp_path, monkeypatch,
     def run(path, loss_at):
         torch.manual_seed(0)
         model = make()
-        training.train(model, path, texts(tokens=48), loss_at, steps, 1e-2, 1, TINY.n_ctx)
+        schedule = training.Schedule(steps, 1e-2, 1, {})
+        training.train(model, path, texts(tokens=48), loss_at, schedule, TINY.n_ctx)
         return model
 
     whole = run(tmp_path / "whole.pt", lambda step: noted)
@@ -156,6 +158,42 @@ def test_a_step_lowers_the_loss_and_a_run_resumes(folder, tmp_path, monkeypatch,
     resumed = run(tmp_path / "part.pt", lambda step: loss)
     for a, b in zip(whole.parameters(), resumed.parameters()):
         assert torch.equal(a, b)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    path, model = tmp_path / "model.pt", torch_gpt2.GPT2(TINY)
+
+    def run(seed=1, **origin):
+        return training.Run(model, path, training.Schedule(9, 1e-2, seed, origin))
+
+    run(start="7M").save(5)
+    assert run(start="7M").first == 5
+    with pytest.raises(InputError, match="run with start '7M', not ''; give another --cache_dir"):
+        run(start="")
+    with pytest.raises(InputError, match="run with seed 1, not 2"):
+        run(seed=2, start="7M")
+
+
+def test_token_ids_are_kept_for_one_vocabulary_and_corpus(tmp_path, monkeypatch):
+    from experiments.training import tokens
+
+    corpus, folder, cache = tmp_path / "corpus", tmp_path / "model", tmp_path / "cache"
+    corpus.mkdir()
+    (corpus / "a_train.txt").write_text("the thing that they think " * 200)
+    with pytest.raises(InputError, match="run train.py tokenizer first"):
+        tokens.read_token_ids(corpus, "train", folder, cache)
+    vocabulary, merges = tokens.learn(["the thing that they think " * 30])
+    tokens.write_vocabulary(folder, vocabulary, merges)
+    with pytest.raises(InputError, match="training expects 2048"):
+        tokens.read_token_ids(corpus, "train", folder, cache)
+    monkeypatch.setattr(tokens, "N_VOCAB", len(vocabulary))
+    found = tokens.read_token_ids(corpus, "train", folder, cache)
+    assert found[-1] == vocabulary["<|endoftext|>"]
+    (corpus / "a_train.txt").write_text("think of the thing " * 300)
+    assert len(tokens.read_token_ids(corpus, "train", folder, cache)) != len(found)
+    (corpus / "a_train.txt").write_text("short")
+    with pytest.raises(InputError, match="expected at least 514"):
+        tokens.read_token_ids(corpus, "train", folder, cache)
 
 
 def test_every_other_batch_is_what_the_target_wrote():

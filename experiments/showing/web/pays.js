@@ -71,7 +71,7 @@ function showVerdict(run, now) {
   for (let a = 0; a <= 1.0001 && equal === null; a += .005) {
     if (speedupOf(a, now.K, now.c, now.v(now.K)) >= 1) equal = a;
   }
-  const measured = run.speedup === null || moved ? "" : " The race measured " + times(run.speedup)
+  const measured = run.speedup === null || moved || run.settings.K !== now.K ? "" : " The race measured " + times(run.speedup)
     + ": the formula takes every draft to be accepted with the same chance, and leaves out the rule.";
   $("verdict").replaceChildren(
     make("p.distance" + (speedup < 1 ? ".wrong" : ".right"), null, make("b", null, times(speedup)),
@@ -117,7 +117,7 @@ function showPays(run) {
   const costs = costsOf(run);
   $("pays-stage").hidden = !costs;
   $("pays-lead").textContent = !costs ? (live ? "The costs of this machine are being measured."
-    : "This run has no measured costs: they need both decoders.")
+    : "This run has no measured costs: they need both decoders, and a K that stays the same.")
     : "A round of K drafts costs K c + v passes and yields 1 + a + … + a^K tokens. "
       + (costs.rough ? "c and v are those of this run’s own passes." : "c and v were measured on this machine: a pass of the target over one row takes "
       + ms(costs.target_seconds) + ", drafting a token " + number(costs.c) + " of that.");
