@@ -47,11 +47,8 @@ def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, clus
     if len(given) > 1:
         raise InputError(f"{given[0]} with {given[1]}: expected one of the two")
     check_batch_size(batch_size)
-    for name in ("trace", "stream"):
-        if getattr(settings, name) and json:
-            raise InputError(
-                f"--{name} with --json: expected one of the two: JSON is printed alone"
-            )
+    if settings.trace and json:
+        raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
     several = prompts or out or len(prompt) > 1
     if cluster and not several:
         raise InputError(

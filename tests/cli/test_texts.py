@@ -31,7 +31,6 @@ def no_work(monkeypatch):
         (["--report", "nowhere/x.html"], ["--report 'nowhere/x.html'", "cannot be written"]),
         (["--prompts", LONG], [LONG, "expected"]),
         (["--trace", "--json"], ["--trace with --json"]),
-        (["--stream", "--json"], ["--stream with --json"]),
         (["--batch_size", 10**22], [f"--batch_size {10**22}: expected 1 to 1000"]),
         (["--prompt_ids=1", "--prompt=a"], ["--prompt_ids '1' with --prompt"]),
         (["--prompt_ids=1", "--prompts=a"], ["--prompts 'a' with --prompt_ids '1'"]),
