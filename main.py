@@ -103,7 +103,7 @@ def generate(
     from experiments.candidates.paths import along_paths
     from experiments.decoding.decoders import decode
     from experiments.decoding.session import Session, models_of
-    from experiments.proving.mistakes import committing
+    from experiments.proving.mistakes import committing, in_its_rule
     from experiments.showing.page import write_report
     from experiments.showing.text import (
         new_show,
@@ -119,7 +119,7 @@ def generate(
 
     # load the pair of models
     if settings.mistake:
-        decode = committing(settings.mistake, decode, settings.draft_model_size)
+        settings, decode = in_its_rule(settings), committing(settings.mistake, decode)
     if settings.paths > 1:
         decode = along_paths(settings.paths, decode)
     if cluster:

@@ -32,7 +32,7 @@ class AdviseSettings:
     """What decides an advice. Raises InputError.
 
     What to measure:
-        draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
+        draft_model_size: sizes in models_dir, folders, ngram, eagle or medusa, separated by commas
         target_model_size: a size in models_dir, or a folder
         models_dir: the folder that holds a folder for each size
         K: the values of K, drafted tokens per round, to choose from, such as 1..10 or 1,2,4
@@ -40,7 +40,7 @@ class AdviseSettings:
         top_k: sample from this many most likely tokens; 0 keeps all
         top_p: sample from the smallest set of most likely tokens with this total probability
         acceptance: the acceptance rate, a number from 0 to 1, or a results file of benchmark or
-            replay; by default it is measured in a short run
+            replay with rows of the token rule; by default it is measured in a short run
         prompts: a file of prompts for that run (see benchmark); by default built-in stories
         n_prompts: how many prompts to use; 0 is all
         n_tokens_to_generate: how many tokens to write after each prompt

@@ -120,13 +120,13 @@ def profile(
     check_numbers(1, repeats=repeats, rows=min(counts))
     check_choice("weights", weights, CHECKPOINT, RANDOM)
     if compare_kernels:
-        given = [("backend", backend, "numpy"), ("dtype", dtype, "float32")]
-        given += [("kernels", kernels, "auto"), ("exact", exact, False)]
-        for flag, value, default in given:
-            if value != default:
+        given = {"--backend": backend != "numpy", "--dtype": dtype != "float32"}
+        given |= {"--kernels": kernels != "auto", "--exact": exact}
+        for flag in given:
+            if given[flag]:
                 raise InputError(
-                    f"--{flag} {value} with --compare_kernels: expected one of the two, as it "
-                    "compares the kernels of NumPy"
+                    f"--compare_kernels with {flag}: expected one of the two; it measures every "
+                    "choice of --kernels, with NumPy in float32"
                 )
         names = parse_list("compare_kernels", compare_kernels)
         shapes = {name: parse_shape(name) for name in names}

@@ -105,7 +105,7 @@ def replay(
         draft_cost: instead of costs: the time of drafting one token, relative to a target pass over
             one row (token)
         verify_cost: with draft_cost: the time of the verify pass, relative to the same; one number,
-            or one for each K
+            or one for each K, in the order of --K
         tokenizer: a size or folder whose tokenizer encodes another program's log; by default that
             of the first draft model
         seed: of the random decisions, where the log has a temperature above 0

@@ -18,8 +18,10 @@ def check_output(flag, path, endings):
     what is there already may be an input, or hours of work.
     """
     text, path = str(path), Path(path)
-    # not path.name, which does not see a slash at the end; "." and "/" have no name
-    if not path.name or not os.path.basename(text).endswith(endings):
+    if not path.name:  # of "." and "/"
+        raise InputError(f"--{flag} {text!r}: expected the name of a new file or folder")
+    # not path.name, which does not see a slash at the end
+    if not os.path.basename(text).endswith(endings):
         raise InputError(f"--{flag} {text!r}: expected a name that ends in {' or '.join(endings)}")
     # try it out: only that tells names that are too long, and places like /proc
     temporary = temporary_name(path)

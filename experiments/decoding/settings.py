@@ -62,11 +62,13 @@ class Settings:
         paths: how many whole drafts to sample per round; the target scores all in one pass, and the
             best is verified. For a draft model and a single prompt at a temperature above 0,
             without --K auto, --draft_confidence, --coupled, --mistake, --trace or --report
-        draft_confidence: stop drafting where the draft model gives no token this much probability
+        draft_confidence: stop drafting where the draft model gives no token this much probability;
+            not with n-grams or --coupled
         coupled: draft and target share the sampling noise of each position, so that the two texts
             are the same at any temperature
         mistake: a known way to get speculative decoding wrong, for the speculative decoder to make;
-            python main.py mistakes lists them, measures how wrong each is, and shows its lines
+            python main.py mistakes lists them, measures how wrong each is, and shows its lines. A
+            mistake in one accept/reject rule is made with that rule
 
     Sampling:
         temperature: 0 is greedy decoding
@@ -152,10 +154,10 @@ class Settings:
             )
             raise SettingError("mistake", problem)
         if self.draft_confidence and self.draft_model_size == NGRAM:
-            problem = "with --draft_model_size ngram: expected a draft model, n-grams have none"
+            problem = "with --draft_model_size ngram: expected a draft model, which n-grams lack"
             raise SettingError("draft_confidence", problem)
         if self.coupled and self.verification == "block":
-            problem = "with --coupled: expected token, as shared noise decides, and no rule does"
+            problem = "with --coupled: expected token, as shared noise decides in place of a rule"
             raise SettingError("verification", problem)
         for name in ("trace", "report", "mistake"):
             if getattr(self, name) and self.mode == "autoregressive":

@@ -24,7 +24,7 @@ def fingerprint(folder):
     path = folder / "model.safetensors"
     if not path.is_file():
         raise InputError(
-            f"{folder}: has no model.safetensors; a head grows on a target in one file"
+            f"{folder}: has no model.safetensors; expected the weights in that one file"
         )
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

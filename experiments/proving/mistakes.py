@@ -313,22 +313,30 @@ def find(name):
     return MISTAKES[name]
 
 
-def committing(name, decode, draft_model_size=""):
+def in_its_rule(settings):
+    """The settings with the accept/reject rule that their mistake is made in. Raises InputError for
+    an unknown mistake, and for one that only a draft model can make.
+    """
+    name = settings.mistake
+    mistake = find(name)
+    if settings.draft_model_size == "ngram" and {*mistake.changes} == {propose}:
+        raise InputError(f"--mistake {name}: n-grams cannot make it; expected a draft model")
+    for rule, verification in ((verify, "token"), (verify_block, "block")):
+        if rule in mistake.changes:
+            settings = settings.replace(verification=verification)
+    return settings
+
+
+def committing(name, decode):
     """`decode` (experiments/decoding/decoders.py) with the mistake of that name in its speculative
     rounds.
 
     Its autoregressive rounds stay right, so that there is something to compare with. Raises
-    InputError for an unknown name, where nothing would be wrong, and where the mistake makes the
-    program fail.
+    InputError for an unknown name, and where the mistake makes the program fail.
     """
     mistake = find(name)
-    if draft_model_size == "ngram" and {*mistake.changes} == {propose}:
-        raise InputError(f"--mistake {name}: n-grams do not make it; expected a draft model")
 
     def wrong_rounds(*arguments, **named):
-        for rule, verification in ((verify, "token"), (verify_block, "block")):
-            if rule in mistake.changes:
-                named["verification"] = verification  # the rule that the mistake is made in
         try:
             with made(mistake):
                 yield from decode(*arguments, **named)

@@ -159,7 +159,7 @@ def row_of(turns, K):
 
 def print_row(temperature, K, row):
     rate = lambda value: "–" if value is None else f"{value:.3f}"
-    places = " ".join(f"{rate(value).removeprefix('0'):>4}" for value in row["acceptance_by_place"])
+    places = " ".join(f"{rate(value).removeprefix('0'):>5}" for value in row["acceptance_by_place"])
     print(
         f"{temperature:>4} {K:>3} {rate(row['acceptance_rate']):>11} "
         f"{row['tokens_per_target_pass']:>12.2f} {row['draft_cost']:>7.3f} "

@@ -90,7 +90,7 @@ class Schedule:
 
     learning_rate: the highest, after a warm-up over 2 % of the run; over its last 60 % it falls
         linearly to zero
-    origin: {name: value} of what a run was begun with and must go on with
+    origin: {name: value} of what a run was begun with, and must go on with
     weight_decay: of the weight matrices, relative to the learning rate
     """
 
@@ -115,7 +115,11 @@ class Run:
 
     def __init__(self, model, path, schedule):
         self.model, self.path, self.schedule = model, Path(path), schedule
-        self.origin = {"seed": schedule.seed, **schedule.origin}
+        self.origin = {
+            "seed": schedule.seed,
+            "weight_decay": schedule.weight_decay,
+            **schedule.origin,
+        }
         matrices, rest = [], []
         for name, p in model.named_parameters():
             embedding = name.startswith(("wte", "wpe"))
@@ -133,10 +137,11 @@ class Run:
     def resume(self):
         saved = torch.load(self.path, weights_only=True)
         begun = saved.get("origin", {})
-        for name, value in self.origin.items():
-            if begun.get(name) != value:
+        for name in self.origin | begun:
+            before, now = begun.get(name), self.origin.get(name)
+            if before != now:
                 raise InputError(
-                    f"{self.path}: is of a run with {name} {begun.get(name)!r}, not {value!r}; "
+                    f"{self.path}: is of a run with {name} {before!r}, not {now!r}; "
                     "give another --cache_dir, or delete it"
                 )
         self.model.load_state_dict(saved["model"])

@@ -14,7 +14,8 @@ from experiments.data.files import whole
 from utils import InputError, read_json
 
 N_VOCAB = 2048
-LEAST = 514  # tokens of a split: a window of 512, the one after it, and a choice of where to begin
+# tokens of a split: the longest window read of it, the one after it, a choice of where to begin
+LEAST = {"train": 514, "valid": 258}
 
 
 def byte_level(bpe):
@@ -43,34 +44,46 @@ def write_vocabulary(folder, vocabulary, merges):
     (folder / "merges.txt").write_text("#version: 0.2\n" + lines, encoding="utf-8")
 
 
-def read_token_ids(corpus, split, folder, cache_dir):
-    """A whole split as one array of token ids, <|endoftext|> after every document. Raises
-    InputError.
-
-    folder: of a model whose vocabulary it is. The ids are kept in cache_dir, under a name that
-    changes with the vocabulary and the files of the corpus.
-    """
+def vocabulary_files(folder):
+    """The two files of a model's vocabulary. Raises InputError unless it is one of ours."""
     files = [folder / name for name in ("vocab.json", "merges.txt")]
     if not all(file.is_file() for file in files):
         raise InputError(
-            f"{folder}: has no vocab.json and merges.txt; run train.py tokenizer first"
+            f"{folder}: expected vocab.json and merges.txt; train.py tokenizer makes those of "
+            "the sizes of this project"
         )
     n_vocab = len(read_json(files[0]))
     if n_vocab != N_VOCAB:
         raise InputError(f"{folder}: has {n_vocab} tokens; training expects {N_VOCAB}")
-    sources = [(path.name, path.stat().st_size) for path in corpora.paths(corpus, split)]
-    content = str(sources).encode() + b"".join(file.read_bytes() for file in files)
-    path = Path(cache_dir) / f"{split}-{hashlib.sha256(content).hexdigest()[:12]}.npy"
+    return files
+
+
+def digest(corpus, split, folder):
+    """12 digits that change with the texts of a split and with the vocabulary in a folder. Raises
+    InputError.
+    """
+    found = hashlib.sha256()
+    for path in [*corpora.paths(corpus, split), *vocabulary_files(folder)]:
+        found.update(path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def read_token_ids(corpus, split, folder, cache_dir):
+    """A whole split as one array of token ids, <|endoftext|> after every document. Raises
+    InputError.
+
+    folder: of a model whose vocabulary it is. The ids are kept in cache_dir.
+    """
+    path = Path(cache_dir) / f"{split}-{digest(corpus, split, folder)}.npy"
     if not path.exists():
-        tokenizer = byte_level(models.BPE.from_file(*map(str, files)))
+        tokenizer = byte_level(models.BPE.from_file(*map(str, vocabulary_files(folder))))
         texts = tokenizer.encode_batch(corpora.documents(corpus, split))
-        ids = [id for text in texts for id in (*text.ids, N_VOCAB - 1)]
-        if len(ids) < LEAST:
-            raise InputError(
-                f"{corpus!r}: *_{split}.txt have {len(ids)} tokens; expected at least {LEAST}"
-            )
+        ids = [np.array(text.ids + [N_VOCAB - 1], dtype=np.uint16) for text in texts]
+        n, least = sum(map(len, ids)), LEAST[split]
+        if n < least:
+            raise InputError(f"{corpus!r}: {n} {split} tokens; expected at least {least}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_array(np.array(ids, dtype=np.uint16), path)
+        save_array(np.concatenate(ids), path)
     return np.load(path)
 
 

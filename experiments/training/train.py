@@ -75,6 +75,12 @@ class Places:
 
         return read_token_ids(self.corpus, split, folder, self.cache_dir)
 
+    def origin(self, command, folder, **more):
+        """What a run is begun with, and must go on with. folder: of its vocabulary."""
+        from experiments.training.tokens import digest
+
+        return {"command": command, "text": digest(self.corpus, "train", folder), **more}
+
     def texts(self, folder, written=False, **tokens):
         """The Texts of a run, with those that the target in the folder wrote if asked for."""
         from experiments.training.run import Texts
@@ -137,7 +143,8 @@ def target(
         weight_decay: how fast weights shrink. Both keep a target from learning the text by heart.
     """
     check_run(steps, learning_rate)
-    check_numbers(0, weight_decay=weight_decay)
+    if not 0 <= weight_decay < float("inf"):
+        raise InputError(f"--weight_decay {weight_decay}: expected a number of 0 or more")
     if not 0 <= dropout < 1:
         raise InputError(f"--dropout {dropout}: expected a number from 0 to below 1")
     if not start:
@@ -153,7 +160,8 @@ def target(
     model = read_model(source, dropout) if start else GPT2(SHAPES[target_model_size], dropout)
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    schedule = Schedule(steps, learning_rate, places.seed, {"start": start}, weight_decay)
+    origin = places.origin("target", source, start=start, dropout=dropout)
+    schedule = Schedule(steps, learning_rate, places.seed, origin, weight_decay)
     train(model, path, texts, loss_at, schedule, model.config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
@@ -194,7 +202,7 @@ def grow(
     model, folder = set_stored(GPT2(config), tensors), Path(places.models_dir) / target_model_size
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    origin = {"start": start, "layers": layers}
+    origin = places.origin("grow", source, start=fingerprint(source), layers=layers)
     schedule = Schedule(steps, learning_rate, places.seed, origin)
     train(model, path, texts, loss_at, schedule, config.n_ctx)
     copy_vocabulary(source, folder)
@@ -276,7 +284,8 @@ def draft(
     loss_at = lambda step: distances[start != "" or step >= steps // 2]
     stage = f"{draft_model_size}-{'written' if written else 'books'}"
     texts = places.texts(teacher_folder, written)
-    origin = {"start": start, "teacher": fingerprint(teacher_folder)}
+    teacher_is = fingerprint(teacher_folder)
+    origin = places.origin("draft", teacher_folder, start=start, teacher=teacher_is)
     schedule = Schedule(steps, learning_rate, places.seed, origin)
     train(model, places.checkpoint(stage), texts, loss_at, schedule, model.config.n_ctx)
     folder = Path(places.models_dir) / draft_model_size
@@ -347,7 +356,7 @@ def train_head(
     distances = [head_loss(teacher, each) for each in (kullback_leibler, total_variation)]
     loss_at = lambda step: distances[step >= steps // 2]
     texts = places.texts(folder, written=True, tokens=tokens)
-    origin = {"teacher": fingerprint(folder), **shape}
+    origin = places.origin(name, folder, teacher=fingerprint(folder), **shape)
     schedule = Schedule(steps, learning_rate, places.seed, origin)
     path = places.checkpoint(f"{name}-{folder.name}")
     train(head, path, texts, loss_at, schedule, teacher.config.n_ctx)

@@ -93,8 +93,8 @@ def test_random_weights_need_only_a_shape(cli, tmp_path):
         (["--rows", "1,1"], "'1,1'"),
         (["--kernels", "fast"], "'fast'"),
         (["--K", "4"], "'--K'"),
-        (["--compare_kernels", "124M", "--dtype", "float16"], "--dtype float16"),
-        (["--compare_kernels", "124M", "--exact"], "--exact True"),
+        (["--compare_kernels", "124M", "--dtype", "float16"], "with --dtype"),
+        (["--compare_kernels", "124M", "--exact"], "with --exact"),
     ],
 )
 def test_what_makes_no_sense_is_refused(cli, arguments, shown):

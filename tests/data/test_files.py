@@ -65,5 +65,5 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 
 @pytest.mark.parametrize("name", [".", "/"])
 def test_a_place_without_a_name_is_refused(name):
-    with pytest.raises(InputError, match="expected"):
+    with pytest.raises(InputError, match="expected the name of a new file or folder"):
         check_output("out", name, ("",))

@@ -170,7 +170,7 @@ def test_one_file_has_one_writer(cli, file, tmp_path, monkeypatch):
         (["--draft_confidence=0.1", "--draft_model_size=ngram"], "expected a draft model"),
         (["--coupled", "--verification=block"], "--verification with --coupled: expected token"),
         (["--mistake=reseed", "--mode=autoregressive"], "--mistake with --mode autoregressive"),
-        (["--mistake=greedy-draft", "--draft_model_size=ngram"], "n-grams do not make it"),
+        (["--mistake=greedy-draft", "--draft_model_size=ngram"], "n-grams cannot make it"),
         (["--K=automatic"], "--K 'automatic': expected one whole number, or auto"),
         (["--prompt=a", "--prompt=" + "long " * 99], "tokens: expected at most 63"),
     ],

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import main
-from experiments.proving.mistakes import MISTAKES, committing
+from experiments.decoding.settings import Settings
+from experiments.proving.mistakes import MISTAKES, in_its_rule
 from experiments.proving.patching import changed, made
 
 ROOT = Path(main.__file__).resolve().parent
@@ -30,15 +31,10 @@ def test_is_a_small_difference(name):
         assert 1 <= sum(a != b for a, b in pairs) <= 2
 
 
-def test_a_mistake_of_the_block_rule_is_made_in_it():
-    """Also where the run asks for the other rule, in which there is nothing to change."""
-    asked = []
-
-    def decode(decoder, **named):
-        asked.append(named)
-        return []
-
-    for name in ("resample-from-p", "block-coin-is-p"):
-        for other in ("token", "block"):
-            list(committing(name, decode)("speculative", verification=other))
-    assert [one["verification"] for one in asked] == ["token", "token", "block", "block"]
+@pytest.mark.parametrize("asked", ["token", "block"])
+def test_a_mistake_is_made_in_the_rule_that_it_changes(asked):
+    for name, rule in (("resample-from-p", "token"), ("block-coin-is-p", "block")):
+        settings = Settings(mistake=name, verification=asked)
+        assert in_its_rule(settings).verification == rule
+    settings = Settings(mistake="stale-cache", verification=asked)
+    assert in_its_rule(settings) == settings

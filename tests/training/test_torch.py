@@ -168,6 +168,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 
     run(start="7M").save(5)
     assert run(start="7M").first == 5
+    with pytest.raises(InputError, match="run with start '7M', not None"):
+        run()
     with pytest.raises(InputError, match="run with start '7M', not ''; give another --cache_dir"):
         run(start="")
     with pytest.raises(InputError, match="run with seed 1, not 2"):
@@ -180,7 +182,7 @@ def test_token_ids_are_kept_for_one_vocabulary_and_corpus(tmp_path, monkeypatch)
     corpus, folder, cache = tmp_path / "corpus", tmp_path / "model", tmp_path / "cache"
     corpus.mkdir()
     (corpus / "a_train.txt").write_text("the thing that they think " * 200)
-    with pytest.raises(InputError, match="run train.py tokenizer first"):
+    with pytest.raises(InputError, match="train.py tokenizer makes those"):
         tokens.read_token_ids(corpus, "train", folder, cache)
     vocabulary, merges = tokens.learn(["the thing that they think " * 30])
     tokens.write_vocabulary(folder, vocabulary, merges)
@@ -189,7 +191,7 @@ def test_token_ids_are_kept_for_one_vocabulary_and_corpus(tmp_path, monkeypatch)
     monkeypatch.setattr(tokens, "N_VOCAB", len(vocabulary))
     found = tokens.read_token_ids(corpus, "train", folder, cache)
     assert found[-1] == vocabulary["<|endoftext|>"]
-    (corpus / "a_train.txt").write_text("think of the thing " * 300)
+    (corpus / "a_train.txt").write_text("think of the thing they say" * 200)
     assert len(tokens.read_token_ids(corpus, "train", folder, cache)) != len(found)
     (corpus / "a_train.txt").write_text("short")
     with pytest.raises(InputError, match="expected at least 514"):
