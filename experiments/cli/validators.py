@@ -62,6 +62,12 @@ def check_numbers(least, **flags):
             raise InputError(f"--{name} {value}: expected {least} or more")
 
 
+def check_length(flag, n_tokens, room):
+    """Raises InputError for more tokens than a context has room for."""
+    if n_tokens > room:
+        raise InputError(f"--{flag} {n_tokens}: expected at most {room}, what the context leaves")
+
+
 def check_choice(flag, value, *choices):
     """Raises InputError for a flag that is none of its choices."""
     if value not in choices:

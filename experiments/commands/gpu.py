@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 import utils
-from experiments.cli.validators import check_choice, check_numbers, parse_list
+from experiments.cli.validators import check_choice, check_length, check_numbers, parse_list
 from experiments.data.machine import machine
 from experiments.decoding.decoders import decode
 from experiments.decoding.session import Session, models_of
@@ -24,7 +24,7 @@ from experiments.measuring import passes
 from experiments.measuring.synthetic import accept_by_coin
 from gpt2 import Span
 from sampling import Filter
-from utils import SIZES, InputError, get_backend, random_model
+from utils import SIZES, get_backend, random_model
 
 DTYPES = ("float32", "float16")
 DRAFT = "124M"  # drafts for the larger shapes
@@ -217,12 +217,8 @@ def gpu(
     sizes, types = parse_list("shapes", shapes), parse_list("dtypes", dtypes)
     for size in sizes:
         check_choice("shapes", size, *SIZES)
-    most = min(SIZES[size].n_ctx for size in sizes) - len(PROMPT)
-    if n_tokens_to_generate > most:
-        raise InputError(
-            f"--n_tokens_to_generate {n_tokens_to_generate}: expected at most {most}, "
-            "what the context leaves"
-        )
+    room = min(SIZES[size].n_ctx for size in sizes) - len(PROMPT)
+    check_length("n_tokens_to_generate", n_tokens_to_generate, room)
     for dtype in types:
         check_choice("dtypes", dtype, *DTYPES)
         get_backend(backend, dtype=dtype)

@@ -10,12 +10,18 @@ has used the idle arithmetic up already, and verifying K + 1 rows costs K + 1 ti
 import dataclasses
 import json as json_format
 
-from experiments.cli.validators import check_choice, check_numbers, parse_list, parse_probability
+from experiments.cli.validators import (
+    check_choice,
+    check_length,
+    check_numbers,
+    parse_list,
+    parse_probability,
+)
 from experiments.data.machine import machine
 from experiments.decoding.batching import check_batch_size, require_memory
 from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
 from experiments.measuring.runner import N_PROMPT, batch_speeds
-from utils import MODELS_DIR, InputError, get_backend, kernels_of
+from utils import MODELS_DIR, get_backend, kernels_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +58,9 @@ class ThroughputSettings:
 
 def check_room(settings, target, draft):
     """Raises InputError where the context or the memory is too small."""
-    most = target.config.n_ctx - N_PROMPT
-    if settings.n_tokens_to_generate > most:
-        raise InputError(
-            f"--n_tokens_to_generate {settings.n_tokens_to_generate}: expected at most {most}, "
-            "what the context leaves"
-        )
-    length = N_PROMPT + settings.n_tokens_to_generate
+    n_tokens = settings.n_tokens_to_generate
+    check_length("n_tokens_to_generate", n_tokens, target.config.n_ctx - N_PROMPT)
+    length = N_PROMPT + n_tokens
     require_memory([target, draft], max(settings.batch_sizes()), length)
 
 

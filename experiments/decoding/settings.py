@@ -154,7 +154,7 @@ class Settings:
             )
             raise SettingError("mistake", problem)
         if self.draft_confidence and self.draft_model_size == NGRAM:
-            problem = "with --draft_model_size ngram: expected a draft model, which n-grams lack"
+            problem = "with n-grams: expected a draft model, as n-grams give no probabilities"
             raise SettingError("draft_confidence", problem)
         if self.coupled and self.verification == "block":
             problem = "with --coupled: expected token, as shared noise decides in place of a rule"

@@ -23,7 +23,7 @@ from tqdm import tqdm  # noqa: E402
 import utils  # noqa: E402
 from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
-from experiments.cli.validators import check_numbers, parse_K  # noqa: E402
+from experiments.cli.validators import check_length, check_numbers, parse_K  # noqa: E402
 from experiments.cluster.models import Wanted  # noqa: E402
 from experiments.cluster.place import place  # noqa: E402
 from experiments.data.corpus import documents  # noqa: E402
@@ -207,11 +207,7 @@ def evaluate(
     counts, texts = parse_K(K, n_tokens), documents(corpus, "valid")
     with place(cluster, Wanted(target_model_size, (draft_model_size,), models_dir)) as where:
         encoder, n_ctx = where.pairs.encoder, where.pairs.target.config.n_ctx
-        if N_PROMPT + n_tokens > n_ctx:
-            raise InputError(
-                f"--n_tokens {n_tokens}: expected at most {n_ctx - N_PROMPT}, "
-                "what the context leaves"
-            )
+        check_length("n_tokens", n_tokens, n_ctx - N_PROMPT)
         prompts = [ids[:N_PROMPT] for ids in map(encoder.encode, texts) if len(ids) >= N_PROMPT]
         prompts = prompts[:n_prompts]
         if not prompts:

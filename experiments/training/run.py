@@ -115,10 +115,10 @@ class Run:
 
     def __init__(self, model, path, schedule):
         self.model, self.path, self.schedule = model, Path(path), schedule
-        self.origin = {
+        self.origin = schedule.origin | {
+            "parameters": sum(p.numel() for p in model.parameters()),
             "seed": schedule.seed,
             "weight_decay": schedule.weight_decay,
-            **schedule.origin,
         }
         matrices, rest = [], []
         for name, p in model.named_parameters():

@@ -75,11 +75,13 @@ class Places:
 
         return read_token_ids(self.corpus, split, folder, self.cache_dir)
 
-    def origin(self, command, folder, **more):
-        """What a run is begun with, and must go on with. folder: of its vocabulary."""
+    def schedule(self, steps, learning_rate, folder, weight_decay=0.05, **origin):
+        """The Schedule of a run. folder: of its vocabulary; origin: what else it goes on with."""
+        from experiments.training.run import Schedule
         from experiments.training.tokens import digest
 
-        return {"command": command, "text": digest(self.corpus, "train", folder), **more}
+        origin["text"] = digest(self.corpus, "train", folder)
+        return Schedule(steps, learning_rate, self.seed, origin, weight_decay)
 
     def texts(self, folder, written=False, **tokens):
         """The Texts of a run, with those that the target in the folder wrote if asked for."""
@@ -153,15 +155,15 @@ def target(
     source = places.folder(start) if start else folder
     import torch
 
-    from experiments.training.run import Schedule, cross_entropy, train
+    from experiments.training.run import cross_entropy, train
     from experiments.training.torch_gpt2 import GPT2, read_model, write_model
 
     torch.manual_seed(places.seed)
     model = read_model(source, dropout) if start else GPT2(SHAPES[target_model_size], dropout)
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    origin = places.origin("target", source, start=start, dropout=dropout)
-    schedule = Schedule(steps, learning_rate, places.seed, origin, weight_decay)
+    origin = {"command": "target", "start": start, "dropout": dropout}
+    schedule = places.schedule(steps, learning_rate, source, weight_decay, **origin)
     train(model, path, texts, loss_at, schedule, model.config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
@@ -191,7 +193,7 @@ def grow(
     import torch
 
     from experiments.training.grow import grow as grown
-    from experiments.training.run import Schedule, cross_entropy, train
+    from experiments.training.run import cross_entropy, train
     from experiments.training.torch_gpt2 import GPT2, read_tensors, set_stored, write_model
 
     torch.manual_seed(places.seed)
@@ -202,8 +204,8 @@ def grow(
     model, folder = set_stored(GPT2(config), tensors), Path(places.models_dir) / target_model_size
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    origin = places.origin("grow", source, start=fingerprint(source), layers=layers)
-    schedule = Schedule(steps, learning_rate, places.seed, origin)
+    origin = {"command": "grow", "start": fingerprint(source), "layers": layers}
+    schedule = places.schedule(steps, learning_rate, source, **origin)
     train(model, path, texts, loss_at, schedule, config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
@@ -274,7 +276,7 @@ def draft(
     import torch
 
     from experiments.training.distillation import draft_loss, kullback_leibler, total_variation
-    from experiments.training.run import Schedule, train
+    from experiments.training.run import train
     from experiments.training.torch_gpt2 import GPT2, read_model, write_model
 
     torch.manual_seed(places.seed)
@@ -284,9 +286,8 @@ def draft(
     loss_at = lambda step: distances[start != "" or step >= steps // 2]
     stage = f"{draft_model_size}-{'written' if written else 'books'}"
     texts = places.texts(teacher_folder, written)
-    teacher_is = fingerprint(teacher_folder)
-    origin = places.origin("draft", teacher_folder, start=start, teacher=teacher_is)
-    schedule = Schedule(steps, learning_rate, places.seed, origin)
+    origin = {"command": "draft", "start": start, "teacher": fingerprint(teacher_folder)}
+    schedule = places.schedule(steps, learning_rate, teacher_folder, **origin)
     train(model, places.checkpoint(stage), texts, loss_at, schedule, model.config.n_ctx)
     folder = Path(places.models_dir) / draft_model_size
     copy_vocabulary(teacher_folder, folder)
@@ -311,8 +312,7 @@ def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learnin
         return Eagle(n_hidden, width, EAGLE_HEADS)
 
     notes = {"n_head": str(EAGLE_HEADS)}
-    shape = {"width": width}
-    train_head("eagle", make, places, target_model_size, steps, learning_rate, shape, notes)
+    train_head("eagle", make, places, target_model_size, steps, learning_rate, notes)
 
 
 def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learning_rate=1e-2):
@@ -332,22 +332,17 @@ def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learni
         return Medusa(n_hidden, n_heads)
 
     # small steps: heads that begin as copies of the target's own need many, not large ones
-    shape, rest = {"n_heads": n_heads}, (target_model_size, steps, learning_rate)
-    train_head("medusa", make, places, *rest, shape, {}, tokens=1024)
+    train_head("medusa", make, places, target_model_size, steps, learning_rate, {}, tokens=1024)
 
 
-def train_head(
-    name, make, places, target_model_size, steps, learning_rate, shape, notes, tokens=4096
-):
-    """Train make(width of the target), a head of that shape, and write it, with notes, beside the
-    target.
-    """
+def train_head(name, make, places, target_model_size, steps, learning_rate, notes, tokens=4096):
+    """Train make(width of the target) and write it, with notes, beside the target."""
     check_run(steps, learning_rate)
     folder = places.folder(target_model_size)
     import torch
 
     from experiments.training.distillation import head_loss, kullback_leibler, total_variation
-    from experiments.training.run import Schedule, train
+    from experiments.training.run import train
     from experiments.training.torch_gpt2 import read_model, stored, write_tensors
 
     torch.manual_seed(places.seed)
@@ -356,12 +351,12 @@ def train_head(
     distances = [head_loss(teacher, each) for each in (kullback_leibler, total_variation)]
     loss_at = lambda step: distances[step >= steps // 2]
     texts = places.texts(folder, written=True, tokens=tokens)
-    origin = places.origin(name, folder, teacher=fingerprint(folder), **shape)
-    schedule = Schedule(steps, learning_rate, places.seed, origin)
+    grown_on = fingerprint(folder)
+    schedule = places.schedule(steps, learning_rate, folder, command=name, teacher=grown_on)
     path = places.checkpoint(f"{name}-{folder.name}")
     train(head, path, texts, loss_at, schedule, teacher.config.n_ctx)
     path = folder / f"{name}.safetensors"
-    write_tensors(stored(head), path, target=fingerprint(folder), **notes)
+    write_tensors(stored(head), path, target=grown_on, **notes)
 
 
 COMMANDS = {

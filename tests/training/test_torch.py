@@ -1,6 +1,7 @@
 """What is trained in PyTorch is what runs in NumPy: models and heads, before and after the disk."""
 
 import contextlib
+import dataclasses
 
 import numpy as np
 import pytest
@@ -174,6 +175,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         run(start="")
     with pytest.raises(InputError, match="run with seed 1, not 2"):
         run(seed=2, start="7M")
+    model = torch_gpt2.GPT2(dataclasses.replace(TINY, n_layer=TINY.n_layer + 1))
+    with pytest.raises(InputError, match="run with parameters"):
+        run(start="7M")
 
 
 def test_token_ids_are_kept_for_one_vocabulary_and_corpus(tmp_path, monkeypatch):

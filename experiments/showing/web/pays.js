@@ -71,7 +71,8 @@ function showVerdict(run, now) {
   for (let a = 0; a <= 1.0001 && equal === null; a += .005) {
     if (speedupOf(a, now.K, now.c, now.v(now.K)) >= 1) equal = a;
   }
-  const measured = run.speedup === null || moved || run.settings.K !== now.K ? "" : " The race measured " + times(run.speedup)
+  const raced = run.speedup !== null && !moved && run.settings.K === now.K;
+  const measured = !raced ? "" : " The race measured " + times(run.speedup)
     + ": the formula takes every draft to be accepted with the same chance, and leaves out the rule.";
   $("verdict").replaceChildren(
     make("p.distance" + (speedup < 1 ? ".wrong" : ".right"), null, make("b", null, times(speedup)),
