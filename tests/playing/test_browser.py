@@ -101,6 +101,7 @@ def test_the_race_is_stepped_rewound_and_slowed(live):
     page.locator("#step-back").click()
     assert shown() == 0
     page.locator("#clock").press("End")
+    assert page.evaluate("race.time === race.length")
     assert shown() == page.evaluate("state.base.figures.token_ids.length")
     page.locator("#slow").press("Home")
     assert page.locator("#slow-now").inner_text() == "1 ×"

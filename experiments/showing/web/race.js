@@ -80,8 +80,6 @@ function showRace(run) {
     + "times of " + (run.plain.timed ? "each pass" : "the passes (the autoregressive ones are equal shares of their total)")
     + "; a token appears when the pass that decides it has ended.";
   $("lanes").replaceChildren(...race.lanes.map(lane => drawLane(lane, run.prompt, race.scale)));
-  $("clock").max = race.length;
-  $("clock").step = race.length / 1000;
   const legend = ["target", "draft", "rule"].map(kind =>
     make("li", null, make("span.swatch.of-" + kind), PASS_NAMES[kind]));
   const sources = ["draft", "correction", "bonus", "target"].map(source =>
@@ -111,7 +109,7 @@ function showMoment(time) {
   $("score").replaceChildren(make("b", null, ready ? times(speedup) : "–"),
     make("span.soft", null, ready ? "speedup at this moment" : "speedup: nobody has written a token yet"));
   $("score").classList.toggle("losing", ready && speedup < 1);
-  $("clock").value = race.time;
+  $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
   $("clock-now").textContent = ms(race.time) + " of " + ms(race.length);
 }
@@ -166,7 +164,7 @@ $("rewind").addEventListener("click", () => { pause(); showMoment(0); });
 $("finish").addEventListener("click", () => { pause(); showMoment(race.length); });
 $("step").addEventListener("click", () => stepRace(1));
 $("step-back").addEventListener("click", () => stepRace(-1));
-$("clock").addEventListener("input", () => { pause(); showMoment(Number($("clock").value)); });
+$("clock").addEventListener("input", () => { pause(); showMoment($("clock").value / 1000 * race.length); });
 $("slow").addEventListener("input", showSlowness);
 opened.push(name => { if (name !== "race") pause(); });
 showSlowness();
