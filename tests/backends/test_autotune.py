@@ -24,7 +24,7 @@ def test_every_kernel_gives_the_same_logits():
         assert np.allclose(rows, logits["plain"], atol=1e-4), kernels
 
 
-def choice(monkeypatch, seconds, shape=(64, 8192), exact=False):
+def choice(monkeypatch, seconds, shape=(64, 8192), exact=False, n_threads=2):
     """The kernel for a weight of that shape where `seconds(width, by_column, n_threads, n_rows,
     together)` stands in for the clock.
     """
@@ -34,7 +34,7 @@ def choice(monkeypatch, seconds, shape=(64, 8192), exact=False):
         return seconds(min(width, shape[1]), by_column, n_threads, n_rows, together)
 
     monkeypatch.setattr(autotune, "trial", trial)
-    monkeypatch.setattr(autotune, "N_THREADS", 2)
+    monkeypatch.setattr(autotune, "N_THREADS", n_threads)
     config = types.SimpleNamespace(shapes=lambda: {"h.0.w": shape, "wte.weight": shape[::-1]})
     w = autotune.plan(config, np.float32, exact=exact)(np.ones(shape, np.float32))
     return getattr(w, "kernel", "plain")
@@ -89,6 +89,17 @@ def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
 
     assert choice(monkeypatch, seconds(paying=2)).threads == (1, 2, 1)
     assert choice(monkeypatch, seconds(paying=4)).threads == (1, 1, 1)
+
+
+def test_some_of_many_threads_are_used_where_more_do_not_pay(monkeypatch):
+    """Memory has a speed, which a few cores reach, and each thread costs something."""
+
+    def seconds(width, by_column, n_threads, n_rows, together):
+        reading = max(1 / n_threads, 1 / 4 if n_rows < 12 else 0)
+        return width * (reading + 0.001 * n_threads)
+
+    assert choice(monkeypatch, seconds, n_threads=16).threads == (4, 4, 16)
+    assert choice(monkeypatch, seconds, n_threads=3).threads == (3, 3, 3)
 
 
 def test_a_small_weight_is_not_shared(monkeypatch):
