@@ -114,7 +114,7 @@ def generate(
         title,
     )
 
-    check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster)
+    check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster, verbose)
     texts = choose_texts(prompt, prompts)
 
     # load the pair of models

@@ -38,7 +38,7 @@ def choose_texts(prompt, prompts):
     return [read_prompt(text) for text in prompt]
 
 
-def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster=""):
+def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster, verbose):
     """Raises InputError for flags of generate that cannot go together, before its work begins."""
     sources = [("prompts", prompts), ("prompt_ids", prompt_ids)]
     given = [f"--{name} {value!r}" for name, value in sources if value]
@@ -53,6 +53,11 @@ def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, clus
     if cluster and not several:
         raise InputError(
             f"--cluster {cluster}: expected several prompts; give a file with --prompts"
+        )
+    if cluster and verbose:
+        raise InputError(
+            f"--verbose with --cluster {cluster}: expected one of the two, as the workers choose "
+            "their kernels"
         )
     if several:
         alone = [name for name in ALONE if getattr(settings, name)]

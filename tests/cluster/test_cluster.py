@@ -559,3 +559,8 @@ def test_no_gpu_on_a_worker(texts):
 
 def test_a_single_prompt_needs_no_cluster(cli):
     assert_refused(cli("--cluster=local:2"), "--cluster local:2: expected several prompts")
+
+
+def test_kernels_of_workers_are_not_shown(cli, file):
+    done = cli(f"--prompts={file}", "--cluster=local:2", "--verbose")
+    assert_refused(done, "--verbose with --cluster local:2", "the workers choose")
