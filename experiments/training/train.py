@@ -67,8 +67,9 @@ class Places:
         return Path(self.cache_dir) / f"{name}.pt"
 
     def samples(self, folder):
-        """The file of the texts that the target in a folder wrote."""
-        return Path(self.cache_dir) / f"samples-{folder.name}.npy"
+        """The file of the texts that the target in a folder wrote, with the weights it has now."""
+        name = f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
+        return Path(self.cache_dir) / name
 
     def token_ids(self, split, folder):
         from experiments.training.tokens import read_token_ids

@@ -245,9 +245,13 @@ def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch
     train.samples(places[1], "17M", n_batches=4, batch_size=2)
     whole, resumed = (np.load(each.samples(folder)) for each in places)
     assert whole.shape == (8, 10) and np.array_equal(whole, resumed)
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["samples-17M.npy"]
+    assert list((tmp_path / "b").iterdir()) == [places[1].samples(folder)]
     # a text is what the model writes: greedily in the first batch
     model = utils.load_model(folder, NUMPY)
     for row in whole[:2].tolist():
         for end in range(4, 10):
             assert model.read(row[:end], model.new_cache())[0].argmax() == row[end]
+    # with other weights, the target would have written something else
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
+    assert not places[1].samples(folder).exists()
