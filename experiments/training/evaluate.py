@@ -1,5 +1,5 @@
 """Measure a target and a draft on held-out text: bits per byte, and for each K the acceptance rate,
-in all and place by place, what a drafted token costs, and the speedup.
+in all and by position, what a drafted token costs, and the speedup.
 
     python experiments/training/evaluate.py --corpus DIR --draft_model_size 0.7M
 
@@ -33,6 +33,7 @@ from experiments.decoding.decoders import decode  # noqa: E402
 from experiments.decoding.metrics import speculation  # noqa: E402
 from experiments.decoding.settings import Settings  # noqa: E402
 from experiments.decoding.timing import Clock, clocked  # noqa: E402
+from experiments.measuring.statistics import counts_by_position  # noqa: E402
 from sampling import Filter  # noqa: E402
 from utils import InputError  # noqa: E402
 
@@ -69,16 +70,6 @@ def bits_per_byte(where, texts, failed):
     known = [one for one in zip(bits, texts) if not isinstance(one[0], Failed)]
     n_bytes = sum(len(text.encode()) for _, text in known)
     return sum(one for one, _ in known) / n_bytes if known else None
-
-
-def acceptance_by_place(done, K):
-    """[accepted / examined] of the first draft of a round, the second, ...; None where none was."""
-    rates = []
-    for n_before in range(K):
-        examined = sum(one.examined > n_before for one in done)
-        accepted = sum(one.accepted > n_before for one in done)
-        rates.append(accepted / examined if examined else None)
-    return rates
 
 
 @dataclass(frozen=True)
@@ -147,23 +138,25 @@ def row_of(turns, K):
     done = [one for prompt in turns for one in prompt.done]
     found = speculation(done)
     n_drafted = max(1, found["drafted"])
+    rounds = [(one.drafted, one.examined, one.accepted) for one in done]
+    _, by_position, _ = counts_by_position(rounds, K)
     return {
         "acceptance_rate": found["acceptance_rate"],
         "tokens_per_target_pass": found["tokens_per_target_pass"],
         "draft_cost": sum(one.draft_seconds for one in turns) / n_drafted / plain_token,
         "speedup": statistics.median(a / b for a, b in zip(alone, together)),
-        "acceptance_by_place": acceptance_by_place(done, K),
+        "acceptance_by_position": by_position,
         "machines": sorted({one.machine for one in turns}),
     }
 
 
 def print_row(temperature, K, row):
     rate = lambda value: "–" if value is None else f"{value:.3f}"
-    places = " ".join(f"{rate(value).removeprefix('0'):>5}" for value in row["acceptance_by_place"])
+    shares = (rate(value).removeprefix("0") for value in row["acceptance_by_position"])
     print(
         f"{temperature:>4} {K:>3} {rate(row['acceptance_rate']):>11} "
         f"{row['tokens_per_target_pass']:>12.2f} {row['draft_cost']:>7.3f} "
-        f"{row['speedup']:>8.2f}  {places}",
+        f"{row['speedup']:>8.2f}  {' '.join(f'{share:>5}' for share in shares)}",
         flush=True,
     )
 
@@ -218,7 +211,7 @@ def evaluate(
             if result["bits_per_byte"] is not None:
                 print(f"{result['bits_per_byte']:.3f} bits per held-out byte")
         head = f"{'T':>4} {'K':>3} {'acceptance':>11} {'tokens/pass':>12} {'c':>7} {'speedup':>8}"
-        print(f"{head}  by place")
+        print(f"{head}  by position")
         items = [
             Item(temperature, k, i, ids)
             for temperature in TEMPERATURES

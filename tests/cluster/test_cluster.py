@@ -175,7 +175,7 @@ def test_held_out_text(evaluate, address):
     assert none is nothing is None
     assert one["bits_per_byte"] == pytest.approx(two["bits_per_byte"], rel=1e-5)
     for key in ("T=0 K=1", "T=1 K=3"):
-        assert one[key]["acceptance_by_place"] == two[key]["acceptance_by_place"]
+        assert one[key]["acceptance_by_position"] == two[key]["acceptance_by_position"]
 
 
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch):
@@ -398,7 +398,7 @@ def test_held_out_text_of_which_some_fails(evaluate, address, monkeypatch):
     assert [*found["failed"]] == named and error.startswith("4 prompts failed three times: bits")
     assert found["bits_per_byte"] == pytest.approx(whole["bits_per_byte"], rel=0.1)
     assert "T=0 K=1" in found and "T=0 K=3" not in found
-    places = "acceptance_by_place"
+    places = "acceptance_by_position"
     assert found["T=1 K=3"][places] == whole["T=1 K=3"][places]
 
 

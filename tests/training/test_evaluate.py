@@ -9,14 +9,7 @@ from toys import write_pair
 from experiments.drafting.pairs import Pairs
 from experiments.training import evaluate as evaluating
 from gpt2 import Config
-from sampling import Round
 from utils import InputError
-
-
-def test_acceptance_by_place():
-    done = [Round([1, 2, 3], 3, 2), Round([4], 3, 0), Round([5, 6], 1, 1), Round([7, 8], 2, 2)]
-    # the last text ended inside an accepted run; the first was rejected at its third place
-    assert evaluating.acceptance_by_place(done, 4) == [3 / 4, 1.0, 0.0, None]
 
 
 @pytest.fixture
@@ -50,12 +43,12 @@ def test_a_table_and_its_json(tmp_path, texts, capsys, draft):
             row = result[f"T={temperature} K={K}"]
             assert 1 <= row["tokens_per_target_pass"] <= K + 1
             assert row["draft_cost"] >= 0 and row["speedup"] > 0
-            assert len(row["acceptance_by_place"]) == K
+            assert len(row["acceptance_by_position"]) == K
 
 
-def test_places_that_were_always_or_never_accepted(capsys):
+def test_positions_that_were_always_or_never_accepted(capsys):
     row = {"acceptance_rate": 1.0, "tokens_per_target_pass": 3.0, "draft_cost": 0.1, "speedup": 2.0}
-    evaluating.print_row(0, 4, row | {"acceptance_by_place": [1.0, 0.0, 0.25, None]})
+    evaluating.print_row(0, 4, row | {"acceptance_by_position": [1.0, 0.0, 0.25, None]})
     assert capsys.readouterr().out.split()[-4:] == ["1.000", ".000", ".250", "–"]
 
 
