@@ -72,8 +72,9 @@ def add_tokenizer(file, folder):
     )
     # GGUF has no empty arrays; where nothing is merged, there is no token "01" to merge these into
     file.add_token_merges([" ".join(pair) for pair in merges] or ["0 1"])
-    file.add_bos_token_id(len(tokens) - 1)
-    file.add_eos_token_id(len(tokens) - 1)
+    if END_OF_TEXT in vocabulary:
+        file.add_bos_token_id(vocabulary[END_OF_TEXT])
+        file.add_eos_token_id(vocabulary[END_OF_TEXT])
     file.add_add_bos_token(False)
 
 

@@ -40,7 +40,8 @@ class Texts:
             rows = rng.integers(0, len(self.written), self.tokens // N_WRITTEN)
             return torch.from_numpy(self.written[rows].astype(np.int64)), 0
         n_seq = n_ctx // 2 if step < 0.7 * steps else n_ctx
-        offset = step % 2 * (n_ctx - n_seq)
+        turn = step if self.written is None else step // 2
+        offset = turn % 2 * (n_ctx - n_seq)
         return batch_at(self.train, step, seed, self.tokens // n_seq, n_seq), offset
 
 

@@ -12,6 +12,7 @@ teacher, a start) is read from there. The texts are turned into token ids once a
 --cache_dir.
 """
 
+import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,12 +77,18 @@ class Places:
 
         return read_token_ids(self.corpus, split, folder, self.cache_dir)
 
-    def schedule(self, steps, learning_rate, folder, weight_decay=0.05, **origin):
-        """The Schedule of a run. folder: of its vocabulary; origin: what else it goes on with."""
+    def schedule(self, steps, learning_rate, folder, written, weight_decay=0.05, **origin):
+        """The Schedule of a run.
+
+        folder: of its vocabulary, and of the target that wrote its samples if `written`
+        origin: what else it goes on with
+        """
         from experiments.training.run import Schedule
         from experiments.training.tokens import digest
 
         origin["text"] = digest(self.corpus, "train", folder)
+        if written:
+            origin["samples"] = hashlib.sha256(self.samples(folder).read_bytes()).hexdigest()
         return Schedule(steps, learning_rate, self.seed, origin, weight_decay)
 
     def texts(self, folder, written=False, **tokens):
@@ -106,6 +113,13 @@ def check_run(steps, learning_rate):
     check_numbers(1, steps=steps)
     if not 0 < learning_rate < float("inf"):
         raise InputError(f"--learning_rate {learning_rate}: expected a number above 0")
+
+
+def begun_with(start, folder):
+    """What tells a run apart that starts with other weights: their digest, or the name of the
+    folder that the run will replace, so that it can go on for more steps.
+    """
+    return folder.name if start.resolve() == folder.resolve() else fingerprint(start)
 
 
 def copy_vocabulary(source, folder):
@@ -163,8 +177,9 @@ def target(
     model = read_model(source, dropout) if start else GPT2(SHAPES[target_model_size], dropout)
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    origin = {"command": "target", "start": start, "dropout": dropout}
-    schedule = places.schedule(steps, learning_rate, source, weight_decay, **origin)
+    begun = begun_with(source, folder) if start else ""
+    origin = {"command": "target", "start": begun, "dropout": dropout}
+    schedule = places.schedule(steps, learning_rate, source, False, weight_decay, **origin)
     train(model, path, texts, loss_at, schedule, model.config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
@@ -206,7 +221,7 @@ def grow(
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
     origin = {"command": "grow", "start": fingerprint(source), "layers": layers}
-    schedule = places.schedule(steps, learning_rate, source, **origin)
+    schedule = places.schedule(steps, learning_rate, source, False, **origin)
     train(model, path, texts, loss_at, schedule, config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
@@ -236,12 +251,13 @@ def samples(places: Places, target_model_size="7M", n_batches=80, batch_size=64)
     """
     check_numbers(1, n_batches=n_batches, batch_size=batch_size)
     from experiments.training.distillation import written_batch
-    from experiments.training.tokens import save_array
+    from experiments.training.tokens import digest, save_array
 
     folder = places.folder(target_model_size)
     model = utils.load_model(folder, utils.get_backend())
     ids, path = places.token_ids("train", folder), places.samples(folder)
-    part = path.with_name(f"{path.stem}-{places.seed}-{batch_size}.part")
+    text = digest(places.corpus, "train", folder)
+    part = path.with_name(f"{path.stem}-{text}-{places.seed}-{batch_size}.part")
     batches = list(np.load(part)) if part.is_file() else []
     for i in tqdm(range(len(batches), n_batches), desc="samples"):
         batches.append(written_batch(model, ids, places.seed, i, batch_size))
@@ -287,10 +303,11 @@ def draft(
     loss_at = lambda step: distances[start != "" or step >= steps // 2]
     stage = f"{draft_model_size}-{'written' if written else 'books'}"
     texts = places.texts(teacher_folder, written)
-    origin = {"command": "draft", "start": start, "teacher": fingerprint(teacher_folder)}
-    schedule = places.schedule(steps, learning_rate, teacher_folder, **origin)
-    train(model, places.checkpoint(stage), texts, loss_at, schedule, model.config.n_ctx)
     folder = Path(places.models_dir) / draft_model_size
+    begun = begun_with(start_folder, folder) if start else ""
+    origin = {"command": "draft", "start": begun, "teacher": fingerprint(teacher_folder)}
+    schedule = places.schedule(steps, learning_rate, teacher_folder, written, **origin)
+    train(model, places.checkpoint(stage), texts, loss_at, schedule, model.config.n_ctx)
     copy_vocabulary(teacher_folder, folder)
     write_model(model, folder)
 
@@ -353,7 +370,7 @@ def train_head(name, make, places, target_model_size, steps, learning_rate, note
     loss_at = lambda step: distances[step >= steps // 2]
     texts = places.texts(folder, written=True, tokens=tokens)
     grown_on = fingerprint(folder)
-    schedule = places.schedule(steps, learning_rate, folder, command=name, teacher=grown_on)
+    schedule = places.schedule(steps, learning_rate, folder, True, command=name, teacher=grown_on)
     path = places.checkpoint(f"{name}-{folder.name}")
     train(head, path, texts, loss_at, schedule, teacher.config.n_ctx)
     path = folder / f"{name}.safetensors"

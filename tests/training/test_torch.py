@@ -207,6 +207,15 @@ def test_every_other_batch_is_what_the_target_wrote():
     books, own = (texts(written).batch(step, 100, 1, 24) for step in (0, 1))
     assert own[0].shape == (16, 257) and (own[0] == 7).all() and own[1] == 0
     assert not (books[0] == 7).all()
+    # those of books take turns at the halves of the context all the same
+    assert [texts(written).batch(step, 100, 1, 24)[1] for step in (0, 2, 4, 6, 80, 82)] == [
+        0,
+        12,
+        0,
+        12,
+        0,
+        0,
+    ]
 
 
 def test_the_vocabulary_is_the_encoders():
@@ -219,13 +228,36 @@ def test_the_vocabulary_is_the_encoders():
     assert vocabulary["<|endoftext|>"] == len(vocabulary) - 1 == 256 + len(merges)
 
 
+def test_a_run_with_another_start_or_other_samples_is_another_run(folder, tmp_path, monkeypatch):
+    from experiments.training import tokens, train
+
+    monkeypatch.setattr(tokens, "digest", lambda *arguments: "text")
+    places = train.Places("", str(folder.parent), str(tmp_path))
+    samples = places.samples(folder)
+
+    def origin(written):
+        begun = train.begun_with(folder, tmp_path / "elsewhere")
+        return places.schedule(9, 1e-2, folder, written, start=begun).origin
+
+    samples.write_bytes(b"one")
+    before = origin(True), origin(False)
+    samples.write_bytes(b"two")
+    assert origin(True) != before[0] and origin(False) == before[1]
+    with (folder / "model.safetensors").open("ab") as weights:
+        weights.write(b"\0")
+    assert origin(False) != before[1]
+    # a run that replaces its own start can go on for more steps
+    assert train.begun_with(folder, folder.parent / "." / folder.name) == folder.name
+
+
 def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch):
-    from experiments.training import distillation, train
+    from experiments.training import distillation, tokens, train
 
     monkeypatch.setattr(distillation, "N_PROMPT", 4)
     monkeypatch.setattr(distillation, "N_WRITTEN", 9)
     ids = np.random.default_rng(0).integers(0, TINY.n_vocab, 500).astype(np.uint16)
     monkeypatch.setattr(train.Places, "token_ids", lambda *arguments: ids)
+    monkeypatch.setattr(tokens, "digest", lambda *arguments: "text")
     places = [train.Places("", str(folder.parent), str(tmp_path / name), 3) for name in "ab"]
     for each in places:
         (tmp_path / each.cache_dir).mkdir()
