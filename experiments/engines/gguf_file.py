@@ -7,8 +7,7 @@ import numpy as np
 
 from checkpoints.files import first_of
 from checkpoints.vocabulary import read_merges
-from encoder import END_OF_TEXT
-from utils import open_weights, read_config
+from utils import load_encoder, open_weights, read_config
 
 NAMES = {
     "wte": "token_embd",
@@ -62,19 +61,17 @@ def add_tokenizer(file, folder):
     """Byte-level BPE with GPT-2's pattern, and no token added in front of a text."""
     vocabulary = json.loads(first_of(folder, "vocab.json", "encoder.json").read_bytes())
     merges = read_merges(first_of(folder, "merges.txt", "vocab.bpe"))
-    tokens = sorted(vocabulary, key=vocabulary.get)
+    tokens, end = sorted(vocabulary, key=vocabulary.get), load_encoder(folder).end_of_text
     kinds = gguf.TokenType
     file.add_tokenizer_model("gpt2")
     file.add_tokenizer_pre("gpt-2")
     file.add_token_list(tokens)
-    file.add_token_types(
-        [kinds.CONTROL if token == END_OF_TEXT else kinds.NORMAL for token in tokens]
-    )
+    file.add_token_types([kinds.CONTROL if i == end else kinds.NORMAL for i in range(len(tokens))])
     # GGUF has no empty arrays; where nothing is merged, there is no token "01" to merge these into
     file.add_token_merges([" ".join(pair) for pair in merges] or ["0 1"])
-    if END_OF_TEXT in vocabulary:
-        file.add_bos_token_id(vocabulary[END_OF_TEXT])
-        file.add_eos_token_id(vocabulary[END_OF_TEXT])
+    if end is not None:
+        file.add_bos_token_id(end)
+        file.add_eos_token_id(end)
     file.add_add_bos_token(False)
 
 
