@@ -30,18 +30,20 @@ ALWAYS_SAID = {
     "temperature",
     "seed",
 }
+# a page is passed on: it leaves out where this machine keeps its models
+UNSAID = {"prompt", "models_dir"}
 AS_ALWAYS = dataclasses.asdict(Settings())
 
 
 def command(settings, ids=()):
     """The command line that gives the same run; a prompt without a text is given by its ids."""
     words = ["python", "main.py"]
-    if settings["prompt"] is None:
+    if settings["prompt"] in (None, "-"):  # "-" would read standard input
         words += ["--prompt_ids", ",".join(map(str, ids))]
     else:
         words += ["--prompt", settings["prompt"]]
     for name, value in settings.items():
-        if name == "prompt" or name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
+        if name in UNSAID or name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
             continue
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return shlex.join(words)
@@ -121,7 +123,6 @@ def report_data(settings, ids, notes, results, encoder, seconds=None):
         _, decode = decoder_after(encoder, ids)
         plain = plain_data(results["autoregressive"], decode, seconds)
     python, machine = platform.python_version(), platform.machine()
-    # a page is passed on: leave out where this machine keeps its models
     shown = {name: value for name, value in settings.items() if name != "models_dir"}
     return {
         "settings": shown,

@@ -90,7 +90,8 @@ def test_the_command_reproduces_the_run(written, cli, pair, monkeypatch, argumen
     words = shlex.split(data_of(path)["command"])
     assert words[:2] == ["python", "main.py"]
     path.unlink()
-    assert main.main([*words[2:], "--json"]) == 0
+    assert "--models_dir" not in words  # a page does not say where this machine keeps its models
+    assert main.main([*words[2:], "--models_dir", str(pair), "--json"]) == 0
     assert data_of(path)["figures"]["token_ids"] == result["speculative"]["token_ids"]
 
 
@@ -112,6 +113,8 @@ def test_a_prompt_from_a_pipe_is_in_the_command():
         "--top_p",
         "0.5",
     ]
+    # "-" would read standard input
+    assert shlex.split(report.command({"prompt": "-"}, [13]))[2:] == ["--prompt_ids", "13"]
 
 
 def test_a_page_asks_for_nothing(written):

@@ -106,9 +106,10 @@ async function askMissing(all) {
 
 // This page's own source, with the run in it in place of the server.
 async function save() {
+  while (asking) await new Promise(done => setTimeout(done, 100));
   await askMissing(true);
   const plain = ({element, ...row}) => row;
-  const data = {...state.base, costs: state.costs, rules: state.rules.map(plain)};
+  const data = {...state.base, costs: state.costs, rules: state.rulesDone ? state.rules.map(plain) : []};
   if (state.run !== state.base) data.what_if = {run: state.run, edits: state.edits};
   const json = JSON.stringify(data).replace(/</g, "\\u003c");
   const begin = SOURCE.indexOf('id="data">') + 'id="data">'.length;
@@ -136,11 +137,12 @@ function showAll(run) {
   showPays(run);
   showQuestions();
   for (const element of document.querySelectorAll("main")) element.hidden = false;
+  $("save").hidden = !live;
 }
 
 if (live) {
   $("mode").textContent = "live";
-  $("controls").hidden = $("save").hidden = $("can-drag").hidden = false;
+  $("controls").hidden = $("can-drag").hidden = false;
   $("controls").prompt.maxLength = live.limits.characters;
   $("controls").n_tokens_to_generate.max = live.limits.tokens;
   $("controls").K.max = live.limits.K;

@@ -1,12 +1,20 @@
 // ---------------------------------------------------------------- when does it pay?
 // Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass (experiments/measuring/theory.py):
-// a round of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over one row.
+// a round of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over one row. A share h
+// of the rounds drafts; the others are one pass for one token.
 
 const MAP_K = 8, ROWS = 20;
 const knobs = {a: null, c: null, v: null, K: null}; // null: as measured
 
 const tokensPerRound = (a, K) => sum(Array.from({length: K + 1}, (_, i) => a ** i));
-const speedupOf = (a, K, c, v) => tokensPerRound(a, K) / (K * c + v);
+const speedupOf = (a, K, c, v, h) => (h * tokensPerRound(a, K) + 1 - h) / (h * (K * c + v) + 1 - h);
+
+// Look-up drafts only where it finds something: of all positions, the share that it filled.
+function draftingShare(run) {
+  if (run.settings.draft_model_size !== "ngram") return 1;
+  const lengths = run.rounds.map(round => round.draft.length);
+  return sum(lengths) / (Math.max(1, ...lengths) * lengths.length);
+}
 
 // c and v(K): measured, or where this page has no measurements, from the passes of its run.
 function costsOf(run) {
@@ -33,9 +41,9 @@ const bucket = speedup => speedup < .7 ? "loss-2" : speedup < 1 ? "loss-1" : spe
 function standing(run) {
   const costs = costsOf(run), K = knobs.K || clamp(run.settings.K, 1, MAP_K);
   const a = knobs.a === null ? acceptance(run) : knobs.a, c = knobs.c === null ? costs.c : knobs.c;
-  const v = k => verifyCost(costs, k, K);
-  const by = Array.from({length: MAP_K}, (_, i) => speedupOf(a, i + 1, c, v(i + 1)));
-  return {costs, K, a, c, v, by, best: by.indexOf(Math.max(...by)) + 1};
+  const v = k => verifyCost(costs, k, K), h = draftingShare(run);
+  const by = Array.from({length: MAP_K}, (_, i) => speedupOf(a, i + 1, c, v(i + 1), h));
+  return {costs, K, a, c, v, h, by, best: by.indexOf(Math.max(...by)) + 1};
 }
 
 function showMap(now) {
@@ -45,7 +53,7 @@ function showMap(now) {
     const near = Math.abs(a - now.a) <= .5 / ROWS + 1e-9;
     return make("tr", null, make("th", {scope: "row"}, Math.round(100 * a) + " %"),
       ...now.by.map((_, i) => {
-        const speedup = speedupOf(a, i + 1, now.c, now.v(i + 1));
+        const speedup = speedupOf(a, i + 1, now.c, now.v(i + 1), now.h);
         const here = near && i + 1 === now.K;
         return make("td." + bucket(speedup) + (here ? ".here" : ""), here ? {title: "you are here"} : null,
           speedup.toFixed(2));
@@ -69,7 +77,7 @@ function showVerdict(run, now) {
     make("td.number", null, times(value))));
   let equal = null;
   for (let a = 0; a <= 1.0001 && equal === null; a += .005) {
-    if (speedupOf(a, now.K, now.c, now.v(now.K)) >= 1) equal = a;
+    if (speedupOf(a, now.K, now.c, now.v(now.K), now.h) >= 1) equal = a;
   }
   const raced = run.speedup !== null && !moved && run.settings.K === now.K;
   const measured = !raced ? "" : " The race measured " + times(run.speedup)
@@ -124,6 +132,7 @@ function showPays(run) {
       + ms(costs.target_seconds) + ", drafting a token " + number(costs.c) + " of that.");
   if (!costs) return;
   const now = standing(run);
+  if (now.h < 1) $("pays-lead").textContent += " Look-up drafts in " + percent(now.h) + " of the rounds; the others are plain passes.";
   showKnobs(now);
   showMap(now);
   showVerdict(run, now);

@@ -34,9 +34,9 @@ function tokensQuestion(run) {
 
 function bestKQuestion(run) {
   const costs = costsOf(run);
-  if (!costs || !state.costs && live) return null;
-  const options = [1, 2, 4, 8], a = acceptance(run);
-  const gains = options.map(K => speedupOf(a, K, costs.c, verifyCost(costs, K, K)));
+  if (!costs || !state.costs && live || run.figures.acceptance_rate === null) return null;
+  const options = [1, 2, 4, 8], a = acceptance(run), h = draftingShare(run);
+  const gains = options.map(K => speedupOf(a, K, costs.c, verifyCost(costs, K, K), h));
   return {
     says: "A draft is accepted with probability " + a.toFixed(2) + " here, drafting a token costs " + costs.c.toFixed(2)
       + " of a pass, and a pass over five rows costs " + verifyCost(costs, 4, 4).toFixed(2) + ". Which K is best?",
