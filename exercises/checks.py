@@ -234,25 +234,26 @@ def check_speculative_9(answer):
         lengths = {len(text) for text in found if end not in text}
         assert lengths <= {n_tokens}, f"with K = {K}, expected {n_tokens} tokens, not {lengths}"
         same_law(found, expected, f"{n_tokens} tokens with K = {K} and the end {end}")
-    passes = 0
+    asked = {"target": 0, "draft model": 0}
 
-    def counted(ids):
-        nonlocal passes
-        passes += 1
-        return np.eye(3)[len(ids) % 3]
+    def counting(name):
+        def model(ids):
+            asked[name] += 1
+            return np.eye(3)[len(ids) % 3]
 
+        return model
+
+    models = counting("target"), counting("draft model")
     text = every_branch(
-        lambda choices: tuple(
-            answer(counted, counted, [0], 6, 2, choices.sample, choices.toss, None)
-        )
+        lambda choices: tuple(answer(*models, [0], 6, 2, choices.sample, choices.toss, None))
     )
     assert text == {(1, 2, 0, 1, 2, 0): 1.0}, (
         f"with a model that counts, expected 1, 2, 0, 1, 2, 0, not {text}"
     )
-    # two rounds of two drafts, each verified at three places: a loop that does not draft asks 6
-    # times
-    assert passes == 10, (
-        f"6 tokens with K = 2, every draft right: the models were asked {passes} times, expected 10"
+    # two rounds of two drafts, each verified at three positions; the draft model may be asked again
+    assert asked["target"] == 6 and asked["draft model"] >= 4, (
+        f"6 tokens with K = 2, every draft right: the target was asked {asked['target']} times, "
+        f"expected 6, and the draft model {asked['draft model']} times, expected 4"
     )
 
 
@@ -268,7 +269,10 @@ def check_two_drafts_10(answer):
         once = np.minimum(p, q).sum()
         rest = np.maximum(p - q, 0)
         second = np.minimum(rest / rest.sum(), q).sum() if once < 1 else 0.0
-        close(kept, once + (1 - once) * second, f"how often a draft is kept for p = {p}, q = {q}")
+        least = once + (1 - once) * second
+        assert kept >= least - 1e-9, (
+            f"a draft is kept for p = {p}, q = {q}: {kept}, expected at least {least}"
+        )
 
 
 def expected_block(q, p):

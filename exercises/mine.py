@@ -89,11 +89,11 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
 
 
 def two_drafts_10(p, q, sample, toss):
-    """Two drafts for one place, both drawn from q on their own: a second try before the
+    """Two drafts for one position, both drawn from q on their own: a second try before the
     replacement.
 
     Return (the token, whether it is one of the drafts). Its law is p, and it is one of the drafts
-    at least as often as with one, oftener wherever one is not enough.
+    at least as often as if the residual of the first were the p of the second.
     """
     raise NotImplementedError
 
@@ -109,7 +109,8 @@ def block_11(draft, q, p, sample, toss):
 
 
 def siblings_12(target, draft_model, ids, sample, toss):
-    """The tokens of one round with a tree: two siblings for the first place, one child below each.
+    """The tokens of one round with a tree: two siblings for the first position, one child below
+    each.
 
     target(ids) and draft_model(ids) return the distribution of the token after ids. The siblings
     are different tokens: the second is sampled from the draft's distribution without the first.
