@@ -40,7 +40,7 @@ class AdviseSettings:
         top_k: sample from this many most likely tokens; 0 keeps all
         top_p: sample from the smallest set of most likely tokens with this total probability
         acceptance: the acceptance rate, a number from 0 to 1, or a results file of benchmark or
-            replay with rows of the token rule; by default it is measured in a short run
+            replay with rows of the token rule and this sampling; by default it is measured
         prompts: a file of prompts for that run (see benchmark); by default built-in stories
         n_prompts: how many prompts to use; 0 is all
         n_tokens_to_generate: how many tokens to write after each prompt
@@ -105,12 +105,14 @@ class AdviseSettings:
 def acceptances(settings, pairs, Ks, filter):
     """{draft: its acceptance}, from where the settings say."""
     if settings.given() is not None:
-        given = advice.acceptance_of(settings.given(), None, 1, "as given")
-        return dict.fromkeys(pairs.drafts, given)
+        sources = {NGRAM: "as given; taken to draft in every round"}
+        given = lambda name: advice.acceptance_of(
+            settings.given(), None, 1, sources.get(name, "as given")
+        )
+        return {name: given(name) for name in pairs.drafts}
     if settings.stored():
-        where = (settings.target_model_size, settings.temperature)
-        path = settings.acceptance
-        return {name: advice.stored_acceptance(path, name, *where) for name in pairs.drafts}
+        path, target = settings.acceptance, settings.target_model_size
+        return {name: advice.stored_acceptance(path, name, target, filter) for name in pairs.drafts}
     n_tokens = settings.n_tokens_to_generate
     longest = pairs.target.config.n_ctx - n_tokens
     texts, _ = choose_prompts(settings.prompts, settings.n_prompts, pairs.encoder, longest)

@@ -59,6 +59,9 @@ class StoredRow:
     drafted: int | None = None
     n_rounds: int | None = None
     verification: str = "token"
+    top_k: int | None = None
+    top_p: float | None = None
+    is_real: bool = True  # real models, whose agreement was counted
 
 
 # of the numbers that a row may have: the least and the largest that make sense
@@ -79,8 +82,11 @@ def is_list(value, most=1e9):
     return isinstance(value, list) and all(is_number(one, most=most) for one in value)
 
 
-def stored_row(row):
-    """The StoredRow of a JSON object. Raises ValueError for values that no row has."""
+def stored_row(row, settings):
+    """The StoredRow of a JSON object. Raises ValueError for values that no row has.
+
+    settings: of all rows of the file
+    """
     if not isinstance(row, dict) or not isinstance(row.get("draft"), str):
         raise ValueError("has no draft")
     if not isinstance(row.get("target", 0), str | None):
@@ -107,8 +113,18 @@ def stored_row(row):
         **{name: row.get(name) for name in LIMITS},
         acceptance_interval=interval,
         n_rounds=sum(histogram) if histogram else None,
-        verification=row.get("verification") or "token",
+        verification=row.get("verification") or settings.get("verification") or "token",
+        top_k=settings.get("top_k"),
+        top_p=settings.get("top_p"),
+        is_real=row.get("weights") != "random" and row.get("synthetic_acceptance") is None,
     )
+
+
+def settings_of(result):
+    """The settings that all rows of a file share: of a replay, with those of its log."""
+    log = result.get("log")
+    found = [result.get("settings"), log.get("settings") if isinstance(log, dict) else None]
+    return {name: value for one in found if isinstance(one, dict) for name, value in one.items()}
 
 
 def read_rows(path):
@@ -121,7 +137,7 @@ def read_rows(path):
     found = []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(stored_row(row))
+            found.append(stored_row(row, settings_of(result)))
         except ValueError as error:
             raise InputError(f"{path}: row {number} {error}; {expected}") from None
     return found

@@ -110,19 +110,22 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
     return acceptance_of(ratio(accepted, examined), interval(accepted, examined), share, source)
 
 
-def stored_acceptance(path, draft, target, temperature):
-    """Acceptance and drafting share under the token rule in a results file: medians over its K.
-    Raises InputError where it has none.
+def stored_acceptance(path, draft, target, filter):
+    """Acceptance and drafting share of real models under the token rule in a results file: medians
+    over its K. Raises InputError where it has none.
     """
     rows = [row for row in read_rows(path) if row.draft == draft and row.K != AUTO]
     rows = [row for row in rows if row.target in (target, None) and row.verification == "token"]
-    rows = [row for row in rows if row.temperature in (temperature, None)]
+    for name in ("temperature", "top_k", "top_p"):
+        rows = [row for row in rows if getattr(row, name) in (getattr(filter, name), None)]
+    rows = [row for row in rows if row.is_real]
     needs = ("acceptance_rate", "drafted", "n_rounds")
     rows = [row for row in rows if None not in [getattr(row, name) for name in needs]]
     if not rows:
         raise InputError(
-            f"{path}: has no acceptance of draft {draft} for {target} at T={temperature:g} "
-            "with the token rule; expected such a row"
+            f"{path}: has no acceptance of draft {draft} for {target} at T={filter.temperature:g}, "
+            f"top_k {filter.top_k} and top_p {filter.top_p:g}, measured with real models and the "
+            "token rule; expected such a row"
         )
     ranges = [row.acceptance_interval or [row.acceptance_rate] * 2 for row in rows]
     low_high = [statistics.median(ends) for ends in zip(*ranges)]

@@ -51,7 +51,7 @@ class Latency:
     """
 
     def __init__(self, drafts, Ks, target, costs, draft_cost, verify_cost):
-        self.source, self.costs = costs, {}
+        self.source, self.target, self.costs = costs, target, {}
         if costs and (draft_cost or verify_cost):
             raise InputError(
                 f"--costs {costs!r}: give either this or --draft_cost and --verify_cost"
@@ -67,7 +67,7 @@ class Latency:
             rows = [row for row in read_rows(costs) if row.K != AUTO]
             rows = [row for row in rows if None not in (row.draft_cost, row.verify_cost)]
             targets = {row.target for row in rows}
-            if target not in targets and len(targets) == 1:
+            if target is None and len(targets) == 1:  # the log of another program
                 (target,) = targets
             for draft in drafts:
                 of_pair = [row for row in rows if (row.draft, row.target) == (draft, target)]
@@ -79,7 +79,8 @@ class Latency:
             return None
         if not self.source:
             return "no latency model; give --costs FILE, or --draft_cost and --verify_cost"
-        return f"{self.source} has no costs of draft {draft} up to this K for the target"
+        target = self.target or "the target"
+        return f"{self.source} has no costs of draft {draft} up to this K for {target}"
 
 
 def costs_as_given(draft_cost, verify_cost, Ks):

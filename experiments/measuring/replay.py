@@ -213,7 +213,7 @@ def replay_text(text, drafter, K):
     return list(rounds)
 
 
-def row_of(draft, target, K, temperature, runs, expected, latency):
+def row_of(draft, target, K, temperature, verification, runs, expected, latency):
     """One row, from the rounds of each text."""
     rounds = [(one.drafted, one.examined, one.accepted) for run in runs for one in run]
     examined = [sum(one.examined for one in run) for run in runs]
@@ -236,6 +236,7 @@ def row_of(draft, target, K, temperature, runs, expected, latency):
         "target": target,
         "K": K,
         "temperature": temperature,
+        "verification": verification,
         "prompts": len(runs),
         "tokens": sum(tokens),
         "acceptance_rate": ratio(accepted, examined),
@@ -266,7 +267,8 @@ def replay_draft(size, draft, log, Ks, seed, latency, verification="token"):
     for K in tqdm(Ks, desc=size, unit=" K", leave=False, disable=None):
         runs = [replay_text(text, drafting.drafter_of(i), K) for i, text in enumerate(log.texts)]
         expected = drafting.expected_acceptance
-        rows.append(row_of(size, log.target, K, temperature, runs, expected, latency))
+        what = (size, log.target, K, temperature, verification)
+        rows.append(row_of(*what, runs, expected, latency))
     return rows
 
 

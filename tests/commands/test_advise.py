@@ -14,6 +14,7 @@ from experiments.commands import advise
 from experiments.decoding.adaptive_k import PAST
 from experiments.decoding.decoders import NGRAM
 from experiments.measuring import advice
+from sampling import Filter
 from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=96)
@@ -150,17 +151,29 @@ def test_advice_for_a_head(capsys):
     assert (code, err) == (0, "") and json.loads(out)["advice"]["eagle"]["shapes"] == []
 
 
-def test_an_acceptance_of_the_block_rule_is_not_taken(tmp_path):
+def test_only_an_acceptance_of_the_same_thing_is_taken(tmp_path):
+    """Of the token rule, of real models, and of texts sampled in the same way."""
     row = {"draft": "0.7M", "target": "7M", "K": 2, "temperature": 1, "drafted": 8}
     row |= {"acceptance_rate": 0.5, "accepted_histogram": [1, 2, 1]}
     block = row | {"acceptance_rate": 0.9, "verification": "block"}
     path = tmp_path / "both.json"
     path.write_text(json.dumps({"rows": [row | {"verification": "token"}, block]}))
-    found = advice.stored_acceptance(path, "0.7M", "7M", 1)
+    found = advice.stored_acceptance(path, "0.7M", "7M", Filter(1))
     assert found["value"] == 0.5 and found["source"].endswith("1 values of K")
-    path.write_text(json.dumps({"rows": [block]}))
-    with pytest.raises(InputError, match="token rule; expected such a row"):
-        advice.stored_acceptance(path, "0.7M", "7M", 1)
+    replayed = {"settings": {"verification": "block"}, "log": {"settings": {"top_p": 1.0}}}
+    narrow = {"settings": {"temperatures": "1", "top_k": 0, "top_p": 0.5}}
+    for result in (
+        {"rows": [block]},
+        replayed | {"rows": [row]},
+        narrow | {"rows": [row]},
+        {"rows": [row | {"synthetic_acceptance": 0.5}]},
+        {"rows": [row | {"weights": "random"}]},
+    ):
+        path.write_text(json.dumps(result))
+        with pytest.raises(InputError, match="token rule; expected such a row"):
+            advice.stored_acceptance(path, "0.7M", "7M", Filter(1))
+    path.write_text(json.dumps(narrow | {"rows": [row]}))
+    assert advice.stored_acceptance(path, "0.7M", "7M", Filter(1, 0, 0.5))["value"] == 0.5
 
 
 def test_a_file_without_this_draft(cli, tmp_path):

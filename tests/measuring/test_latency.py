@@ -47,6 +47,10 @@ def test_costs_from_a_file(stored):
     assert drafts == pytest.approx([0.1, 0.3, 0.4]) and passes == pytest.approx([1.1, 1.25, 1.4])
     assert "no costs of draft 0.7M-17M" in latency.missing("0.7M-17M", 4)
     assert "no costs of draft ngram" in latency.missing("ngram", 1)
+    # those of another target are not taken; a log that names none may use the only one
+    other = Latency(["0.7M-17M"], [1], "7M", stored(rows), "", "")
+    assert other.missing("0.7M-17M", 1).endswith("for 7M")
+    assert Latency(["0.7M-17M"], [1], None, stored(rows), "", "").missing("0.7M-17M", 1) is None
 
 
 @pytest.mark.parametrize(
