@@ -7,14 +7,16 @@ import os
 from pathlib import Path
 
 from checkpoints.errors import InputError
-from checkpoints.folder import missing_files
+from checkpoints.folder import WEIGHTS, missing_files
 from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository
 
 
 def locate(size, models_dir):
-    """The folder of a model given by size or path, complete or not; None where there is none."""
+    """The folder of a model given by size or path, complete or not; None where there is none, or an
+    empty one.
+    """
     folders = [Path(models_dir) / size, Path(size)] if size else []
-    return next((folder for folder in folders if os.path.isdir(folder)), None)
+    return next((each for each in folders if os.path.isdir(each) and os.listdir(each)), None)
 
 
 def cache_folder():
@@ -76,8 +78,8 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
 
 def not_found(size, models_dir, folder):
     """What to tell a person whose model is not there, or whose folder is incomplete."""
-    found = glob.glob("*/model.safetensors", root_dir=models_dir)
-    there = sorted(os.path.dirname(path) for path in found)
+    found = [path for name in WEIGHTS for path in glob.glob(f"*/{name}", root_dir=models_dir)]
+    there = sorted({os.path.dirname(path) for path in found})
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     elif there:

@@ -32,6 +32,8 @@ def read_merges(path):
     """[(left, right)] of a merges file. Raises InputError for a line that is not two symbols."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise InputError(f"{path}: is not UTF-8 ({error}); fetch it again") from None
     merges = []

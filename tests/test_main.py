@@ -308,10 +308,10 @@ def test_block_verification(as_json, tmp_path, more):
 
 @pytest.mark.parametrize("rule", ["token", "block"])
 def test_paths(as_json, rule):
-    """The settings name them, and the greedy text is the same; one path goes without saying."""
+    """The settings name them, and a nearly greedy text is the same; one goes without saying."""
     arguments = ["--paths=3", f"--verification={rule}", "--n_tokens_to_generate", 20]
-    greedy = as_json(*arguments)
-    assert greedy["identical"] and greedy["settings"]["paths"] == 3
+    nearly_greedy = as_json("--temperature=1e-5", *arguments)
+    assert nearly_greedy["identical"] and nearly_greedy["settings"]["paths"] == 3
     sampled = as_json("--temperature=1", *arguments)
     assert len(sampled["speculative"]["token_ids"]) == 20
     assert "paths" not in as_json("--n_tokens_to_generate", 3)["settings"]
@@ -740,6 +740,11 @@ def test_what_is_not_installed_is_named(missing):
 def test_streams_that_are_closed(pair, closed):
     done = shell(f'"$0" "$@" {closed}', pair, "--n_tokens_to_generate=2", "--prompt=-")
     assert b"Traceback" not in done.stderr and done.stderr.count(b"\n") <= 1
+
+
+def test_notes_do_not_go_to_stdout_where_stderr_is_closed(pair):
+    done = shell('"$0" "$@" 2>&-', pair, "--n_tokens_to_generate=90", "--prompt=the end", "--json")
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 1 and json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def is_plain(file):
     """Whether this is the name of a safetensors file that leads to no other folder."""
     if not isinstance(file, str) or "/" in file or "\\" in file:
         return False
-    return file.endswith(".safetensors") and file.isprintable()
+    # 255 bytes: what file systems allow a name
+    return file.endswith(".safetensors") and file.isprintable() and len(file.encode()) <= 255
 
 
 def read_sharded(path):

@@ -47,6 +47,7 @@ def exit_code(run):
 def script(main):
     """End this program with the exit code that main() returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed it
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed them
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     sys.stdout.reconfigure(errors="replace")
     sys.exit(main())

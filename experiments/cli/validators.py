@@ -5,6 +5,8 @@ import re
 from sampling import Filter
 from utils import InputError
 
+MOST = 10**9  # of anything that is counted
+
 
 def parse_list(flag, text, kind=str):
     """The items of "A,B", each once. Raises InputError."""
@@ -56,10 +58,12 @@ def parse_filters(temperature, top_k, top_p):
 
 
 def check_numbers(least, **flags):
-    """Raises InputError for a flag below its least value."""
+    """Raises InputError for a flag below its least value, or one that counts beyond reason."""
     for name, value in flags.items():
         if value < least:
             raise InputError(f"--{name} {value}: expected {least} or more")
+        if value > MOST and name != "seed":
+            raise InputError(f"--{name} {value}: expected at most {MOST}")
 
 
 def check_length(flag, n_tokens, room):

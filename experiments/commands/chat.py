@@ -53,6 +53,8 @@ ACTIONS = {
     "help": "this",
     "quit": "end; so does Ctrl-D",
 }
+# what models that cannot be used raise; the last where their numbers overflow
+UNUSABLE = (InputError, MemoryError, FloatingPointError)
 HELP = """Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.
 
 Decoders, each on or off; every prompt goes to all that are on:
@@ -84,23 +86,32 @@ class Console:
 
     def __init__(self, settings):
         self.switches = {decoder: decoder == "speculative" for decoder in DECODERS}
-        self.totals, self.running = {}, True
+        self.totals, self.running, self.session = {}, True, None
         self.load(settings)
 
     def load(self, settings):
-        """Read the models of these settings. Raises InputError, and then all is as it was."""
+        """Read the models of these settings. Raises one of UNUSABLE, and then all is as it was."""
         session = Session(settings, models_of(settings))
+        before = self.session, {**self.switches}
+        try:
+            self.use(session)
+        except UNUSABLE:
+            self.session, self.switches = before
+            raise
+        target, draft = settings.target_model_size, settings.draft_model_size
+        print(f"target {target}, draft {draft}", file=sys.stderr)
+
+    def use(self, session):
+        """Continue with these models, and whatever decoders they allow."""
         self.session = session
         lost = [name for name in DECODERS if self.switches[name] and not self.can(name)]
         if lost:
             self.switches |= dict.fromkeys(lost, False)
             self.switches["speculative" if self.can("speculative") else "ngram"] = True
-        prompt = Prompt(1, "", [session.encoder.end_of_text or 0], settings.seed)
+        prompt = Prompt(1, "", [session.encoder.end_of_text or 0], session.settings.seed)
         for decoder in filter(self.can, DECODERS):
             loop, models = self.how(decoder)
             session.warm_up(loop, prompt, **models)
-        target, draft = settings.target_model_size, settings.draft_model_size
-        print(f"target {target}, draft {draft}", file=sys.stderr)
 
     def can(self, decoder):
         """Whether the models are there for it. A head of the target cannot write alone."""
@@ -175,7 +186,7 @@ class Console:
             self.obey(line)
         except SettingError as error:
             print_error(f"{NAMES.get(error.name, error.name)} {error.problem}")
-        except InputError as error:
+        except UNUSABLE as error:
             print_error(error)
 
     def obey(self, line):
@@ -330,7 +341,9 @@ def chat(
     if sys.stdin is None:
         raise InputError("standard input is closed: give prompts through a pipe, or use a terminal")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    sys.stdin.reconfigure(encoding=None if interactive else "utf-8", errors="surrogateescape")
+    # "sig": a byte-order mark is no text
+    encoding = None if interactive else "utf-8-sig"
+    sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
     settings = Settings(
         draft_model_size=draft_model_size,
         target_model_size=target_model_size,

@@ -8,6 +8,7 @@ for the same passes is in experiments/training/peers.py.
 import json as json_format
 import re
 
+from checkpoints.folder import LARGEST, MOST_LAYERS
 from experiments.cli.validators import check_choice, check_numbers, parse_list
 from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_one
 from experiments.measuring import passes
@@ -55,6 +56,11 @@ def parse_shape(text):
             "such as 4x512x2048"
         )
     n_layer, n_embd, n_vocab = map(int, text.split("x"))
+    if n_layer > MOST_LAYERS or not all(2 <= n <= LARGEST for n in (n_embd, n_vocab)):
+        raise InputError(
+            f"--compare_kernels {text!r}: expected at most {MOST_LAYERS} layers, and a width and "
+            f"a vocabulary of 2 to {LARGEST}"
+        )
     n_head = max(1, n_embd // HEAD)
     if n_embd % n_head:
         raise InputError(f"--compare_kernels {text!r}: expected a width that {HEAD} divides")

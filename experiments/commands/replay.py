@@ -131,8 +131,8 @@ def replay(
     arrays = get_backend(backend, kernels)
     texts = read_log(log, settings.cutter)
     latency = Latency(sizes, Ks, texts.target, costs, draft_cost, verify_cost)
-    of_log = f"the log {log}"
-    drafts = {size: load_draft(size, models_dir, arrays, texts.tokenizer, of_log) for size in sizes}
+    vocabulary, of_log = (texts.tokenizer, texts.n_vocab), f"the log {log}"
+    drafts = {size: load_draft(size, models_dir, arrays, vocabulary, of_log) for size in sizes}
     rows = []
     for size, draft in drafts.items():
         rows += replay_draft(size, draft, texts, Ks, seed, latency, verification)

@@ -38,14 +38,21 @@ def check_output(flag, path, endings):
 
 
 @contextmanager
-def whole(path):
-    """A temporary name beside `path`, renamed to it if the block ends well and deleted if not."""
+def whole(path, replaces=False):
+    """A temporary name beside `path`, renamed to it if the block ends well and deleted if not.
+
+    Raises InputError if `path` has appeared meanwhile, unless it is to be replaced: then the result
+    keeps its temporary name.
+    """
     temporary = temporary_name(Path(path))
     try:
         yield temporary
-        temporary.replace(path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
+    if os.path.lexists(path) and not replaces:
+        raise InputError(f"{path}: appeared during this run; its result is in {temporary}")
+    temporary.replace(path)
 
 
 @contextmanager

@@ -158,7 +158,7 @@ class Lines:
         lines = self.file.read().splitlines(keepends=True)
         first = 0 if self.header is None else 1
         lines[first : first + len(self.done)] = map(encoded, self.done)
-        with whole(self.partial) as new:
+        with whole(self.partial, replaces=True) as new:
             new.write_bytes(b"".join(lines))
             self.file.close()  # Windows replaces no open file
         self.file, self.is_refilled = self.open(), False

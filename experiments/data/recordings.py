@@ -149,6 +149,8 @@ def log_of(header, path):
     try:
         log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
         good = isinstance(log.settings, dict) and log.filter is not None
+        float(log.filter.temperature)
+        good = good and isinstance(log.filter.top_k, int | None)
     except (KeyError, TypeError, ValueError, OverflowError):
         good = False
     good = good and isinstance(log.tokenizer, str) and isinstance(log.target, str)

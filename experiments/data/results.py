@@ -33,15 +33,16 @@ def as_cell(value):
 def write_results(result, table, out):
     """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table."""
     path_csv, path_md = neighbours(out)
-    with whole(out) as part:
+    # the name of a folder may have bytes that are not UTF-8
+    escaped = {"encoding": "utf-8", "errors": "backslashreplace"}
+    with whole(path_csv) as part_csv, whole(path_md) as part_md, whole(out) as part:
+        with part_csv.open("w", newline="", **escaped) as file:
+            writer = csv.DictWriter(file, result["rows"][0].keys())
+            writer.writeheader()
+            for row in result["rows"]:
+                writer.writerow({name: as_cell(value) for name, value in row.items()})
+        part_md.write_text(table, **escaped)
         part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    with whole(path_csv) as part, part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, result["rows"][0].keys())
-        writer.writeheader()
-        for row in result["rows"]:
-            writer.writerow({name: as_cell(value) for name, value in row.items()})
-    with whole(path_md) as part:
-        part.write_text(table, encoding="utf-8")
 
 
 @dataclass(frozen=True)

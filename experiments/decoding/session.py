@@ -219,7 +219,7 @@ class Session:
         model, filter = self.sampled_from(self.target, prompt.seed)
         one, two = runs.get("autoregressive"), runs.get("speculative")
         return {
-            "settings": self.settings.as_json(prompt.text, prompt.seed),
+            "settings": self.settings.as_json(prompt.text, prompt.seed, prompt.ids),
             "prompt_token_ids": prompt.ids,
             "autoregressive": one,
             "speculative": two,

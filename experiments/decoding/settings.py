@@ -174,6 +174,12 @@ class Settings:
         for name in ("draft_confidence", "coupled", "mistake", "trace", "report"):
             if getattr(self, name):
                 raise SettingError("paths", f"with --{name}: expected one of the two")
+        if self.sampling.greedy:
+            problem = f"at --temperature {self.temperature}: expected a temperature above 0"
+            raise SettingError("paths", f"{problem}, as all paths would be the same")
+        if not self.speculates:
+            problem = "with --mode autoregressive: expected --mode both or speculative"
+            raise SettingError("paths", problem)
 
     @property
     def sampling(self):
@@ -203,9 +209,13 @@ class Settings:
         """The same settings but for these."""
         return dataclasses.replace(self, **changes)
 
-    def as_json(self, prompt, seed):
-        """The "settings" of a JSON object: those that give the text of one prompt alone."""
+    def as_json(self, prompt, seed, ids=()):
+        """The "settings" of a JSON object: those that give the text of one prompt alone. ids: where
+        the prompt has no text.
+        """
         settings = {"prompt": prompt} | dataclasses.asdict(self) | {"seed": seed}
+        if prompt is None:
+            settings["prompt_ids"] = list(ids)
         if self.verification == "token":  # newer settings are named where they are not the default
             del settings["verification"]
         if self.paths == 1:

@@ -62,9 +62,9 @@ def load_one(size, models_dir, weights, arrays):
     return utils.load_model(utils.find_folder(size, models_dir), arrays)
 
 
-def load_draft(size, models_dir, arrays, fingerprint, other):
+def load_draft(size, models_dir, arrays, vocabulary, other):
     """A draft by size or folder: a Model or NGRAM. Raises InputError if its tokenizer has another
-    fingerprint than that of `other`.
+    vocabulary, (fingerprint, number of tokens), than that of `other`.
     """
     if size == NGRAM:
         return NGRAM
@@ -72,7 +72,7 @@ def load_draft(size, models_dir, arrays, fingerprint, other):
         raise InputError(f"--draft_model_size {size}: a head needs to see its target, not a log")
     folder = utils.find_folder(size, models_dir)
     encoder = utils.load_encoder(folder)
-    if encoder.fingerprint != fingerprint:
+    if (encoder.fingerprint, encoder.n_vocab) != vocabulary:
         raise InputError(f"draft {size} and {other} have different vocabularies: they cannot pair")
     utils.require_vocabulary(folder, utils.read_config(folder), encoder)
     return utils.load_model(folder, arrays)

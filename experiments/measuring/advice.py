@@ -231,8 +231,9 @@ def draft_shapes(config):
         "half the width": {"n_embd": half_width},
         "half the layers, wider": {"n_layer": half_depth, "n_embd": wider},
     }
-    possible = {name: change for name, change in changes.items() if min(change.values()) > 0}
-    return {name: dataclasses.replace(config, **change) for name, change in possible.items()}
+    shapes = {name: dataclasses.replace(config, **change) for name, change in changes.items()}
+    # a matrix of one column is no matrix
+    return {name: one for name, one in shapes.items() if one.n_layer >= 1 and one.n_embd >= 2}
 
 
 def weigh_shapes(target, draft, arrays, filter, expected, costs, repeats):

@@ -31,7 +31,7 @@ ALWAYS_SAID = {
     "seed",
 }
 # a page is passed on: it leaves out where this machine keeps its models
-UNSAID = {"prompt", "models_dir"}
+UNSAID = {"prompt", "prompt_ids", "models_dir"}
 AS_ALWAYS = dataclasses.asdict(Settings())
 
 

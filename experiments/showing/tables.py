@@ -117,11 +117,16 @@ def aligned(table):
 
 def how_measured(result):
     """A sentence on how the figures came about."""
-    first, settings, where = result["rows"][0], result["settings"], result["machine"]
+    settings, where = result["settings"], result["machine"]
+    counts = {}
+    for row in result["rows"]:
+        prompts = f"{row['prompts']} prompts ({row['skipped_prompts']} skipped: too long)"
+        counts.setdefault(prompts, []).append(row["target"])
+    if len(counts) > 1:  # the context of a target decides how many are too long
+        counts = [f"{', '.join(dict.fromkeys(some))}: {each}" for each, some in counts.items()]
     return (
-        f"{first['prompts']} prompts ({first['skipped_prompts']} skipped: too long), "
-        f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}; "
-        f"speedup with its 95 % interval. "
+        f"{'; '.join(counts)}, {settings['n_tokens_to_generate']} tokens each, "
+        f"median of {settings['repeats']}; speedup with its 95 % interval. "
         f"{measured_on(where)}, {settings['backend']}, {where['date']}."
     )
 

@@ -92,9 +92,9 @@ def show_comparison(results):
         )
 
 
-def show_one_of_many(session, prompt, n_prompts, results):
+def show_one_of_many(session, prompt, results):
     """The blocks of one of several prompts."""
-    print(title(f"Prompt {prompt.number} of {n_prompts}"))
+    print(title(f"Prompt {prompt.number}"))
     for decoder in session.settings.decoders:
         print(title(f"{decoder.capitalize()} Decode"))
         show_run(session, prompt, results[decoder])
@@ -106,10 +106,13 @@ def show_together(session, prompts, batch_size, out, json):
     """Several prompts: a line of JSON each, on stdout or in a file, or blocks for people; and the
     speed of all together.
     """
-    settings = [session.settings.as_json(prompt.text, prompt.seed) for prompt in prompts]
+    settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
     with Lines(out, expected=settings) if out else nullcontext() as lines:
         todo = lines.todo(len(prompts)) if lines else range(len(prompts))
         n_done, hidden = len(prompts) - len(todo), None if out else True
+        for results in lines.done if lines and json else ():
+            if "failed" not in results:
+                print(json_format.dumps(results))
         bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
         rest = [prompts[i] for i in todo]
         for results, i in zip(session.run_together(rest, batch_size), todo):
@@ -121,13 +124,13 @@ def show_together(session, prompts, batch_size, out, json):
             if json:
                 print(json_format.dumps(results), flush=True)
             elif not out:
-                show_one_of_many(session, prompts[i], prompts[-1].number, results)
+                show_one_of_many(session, prompts[i], results)
         bar.close()
         if lines:
             lines.close()
     if not json:
         if rest:
-            show_totals(session.totals, batch_size)
+            show_totals(session.totals, min(batch_size, len(rest)))
         if out:
             print(f"Written: {out}")
 
@@ -137,4 +140,5 @@ def show_totals(totals, batch_size):
     for decoder, (n_tokens, seconds) in totals.items():
         speed = f"{n_tokens / seconds:.1f} tokens/s"
         line = f"{n_tokens} tokens in {seconds:.2f}s with prefill, {speed}"
-        print(f"{decoder.capitalize()}, {batch_size} prompts at a time: {line}")
+        prompts = f"{batch_size} prompt{'s' if batch_size > 1 else ''}"
+        print(f"{decoder.capitalize()}, {prompts} at a time: {line}")

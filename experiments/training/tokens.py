@@ -89,7 +89,7 @@ def read_token_ids(corpus, split, folder, cache_dir):
 
 def save_array(array, path):
     """Store an array, whole or not at all."""
-    with whole(path) as unfinished, unfinished.open("wb") as file:
+    with whole(path, replaces=True) as unfinished, unfinished.open("wb") as file:
         np.save(file, array)
 
 

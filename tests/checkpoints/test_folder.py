@@ -283,6 +283,7 @@ SHARD = "model-00001-of-00003.safetensors"
     ({"weight_map": {"wte.weight": "pytorch_model.bin"}}, "expected a weight_map"),
     ({"weight_map": {"wte.weight": "/etc/x.safetensors"}}, "expected a weight_map"),
     ({"weight_map": {"wte.weight": "..\\x.safetensors"}}, "expected a weight_map"),
+    ({"weight_map": {"wte.weight": "x" * 300 + ".safetensors"}}, "expected a weight_map"),
     ({"weight_map": {"wte.weight": SHARD}}, "does not hold the tensors"),
 ])  # fmt: skip
 def test_an_index_of_shards_that_is_wrong(sharded, index, said):

@@ -45,6 +45,15 @@ def test_merges_that_do_not_fit(folder, raw, named):
     assert str(folder / "merges.txt") in message and named in message
 
 
+def test_merges_that_cannot_be_read(folder, monkeypatch):
+    def fail(*arguments, **more):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("pathlib.Path.read_text", fail)
+    message = refusal(load_encoder, folder)
+    assert message.endswith("merges.txt: cannot be read (Input/output error)")
+
+
 @pytest.mark.parametrize(
     "raw", [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
 )

@@ -194,6 +194,16 @@ def test_what_makes_no_sense_is_one_line_and_changes_nothing(chat, text, line, f
     assert out.endswith(f"speculative on\n{text()}") and "Traceback" not in err
 
 
+def test_a_model_that_overflows_leaves_the_one_before(chat, text):
+    code, out, err = chat([PROMPT, "/reload huge", PROMPT])
+    assert (code, out) == (0, 2 * text()) and err.count("error: ") == 1
+
+
+def test_a_byte_order_mark_is_no_text(chat, text):
+    code, out, err = chat(b"\xef\xbb\xbf/K 2\n" + PROMPT.encode())
+    assert (code, out) == (0, "K 2\n" + text("--K=2"))
+
+
 def test_without_a_draft_model_there_is_nothing_to_draft(chat, text):
     lines = [
         "/speculative",

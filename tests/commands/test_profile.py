@@ -119,7 +119,10 @@ def test_kernels_are_compared_shape_by_shape(cli):
     assert float(auto) > 0 and float(best) > 0 and float(ratio) > 0
 
 
-@pytest.mark.parametrize("shapes", ["1x16", "124", "1x0x9", "1x193x9", "axbxc", "17M"])
+@pytest.mark.parametrize(
+    "shapes",
+    ["1x16", "124", "1x0x9", "1x193x9", "axbxc", "17M", "1x64x1", "1x1x64", "100000000x64x100"],
+)
 def test_shapes_that_make_no_sense(cli, shapes):
     code, out, err = cli("--compare_kernels", shapes)
     assert (code, out) == (2, "") and f"--compare_kernels {shapes!r}: expected" in err

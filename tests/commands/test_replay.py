@@ -300,6 +300,15 @@ BAD_LOGS = {
         changed(settings={"temperature": "warm", "top_k": 0, "top_p": 1.0}),
         "first line",
     ),
+    "a temperature beyond floats": (
+        changed(settings={"temperature": 10**400, "top_k": 0, "top_p": 1.0}),
+        "first line",
+    ),
+    "half a top_k": (
+        changed(settings={"temperature": 0.0, "top_k": 2.5, "top_p": 1.0}),
+        "first line",
+    ),
+    "another vocabulary": (changed(n_vocab=4000), "different vocabularies"),
     "an absurd vocabulary": (changed(n_vocab=10**30), "first line"),
     "half a vocabulary": (changed(n_vocab=259.5), "first line"),
     "a target that is none": (changed(target=["17M"]), "first line"),

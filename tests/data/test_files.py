@@ -63,6 +63,19 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert path.read_text() == "before" and [*tmp_path.iterdir()] == [path]
 
 
+def test_a_file_that_appears_meanwhile_is_kept_and_so_is_the_result(tmp_path):
+    path = tmp_path / "a.json"
+    with pytest.raises(InputError, match="appeared during this run; its result is in") as error:
+        with whole(path) as temporary:
+            temporary.write_text("hours of work")
+            path.write_text("mine")
+    assert path.read_text() == "mine" and temporary.read_text() == "hours of work"
+    assert str(error.value).endswith(str(temporary))
+    with whole(path, replaces=True) as temporary:
+        temporary.write_text("newer")
+    assert path.read_text() == "newer"
+
+
 @pytest.mark.parametrize("name", [".", "/"])
 def test_a_place_without_a_name_is_refused(name):
     with pytest.raises(InputError, match="expected the name of a new file or folder"):

@@ -30,6 +30,14 @@ def test_three_files(tmp_path):
     )
 
 
+def test_a_name_that_is_not_utf_8(tmp_path):
+    path, draft = tmp_path / "r.json", "m\udcff"  # the byte 0xff, as Python reads it
+    write_results({"rows": [ROWS[0] | {"draft": draft}]}, f"| {draft} |\n", path)
+    assert json.loads(path.read_text())["rows"][0]["draft"] == draft
+    assert path.with_suffix(".md").read_text() == "| m\\udcff |\n"
+    assert "m\\udcff" in path.with_suffix(".csv").read_text()
+
+
 @pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md"])
 def test_what_is_there_is_not_overwritten(tmp_path, name):
     (tmp_path / name).write_text("mine")

@@ -15,6 +15,7 @@ from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
+T_1 = "--temperature=1"
 TIMES = ("seconds", "prefill_seconds", "tokens_per_second", "speedup")
 
 
@@ -85,7 +86,7 @@ def test_a_prompt_given_again_is_another(cli):
 
 def test_blocks_for_people_and_the_speed_of_all(cli, file):
     done = cli("--prompts", file, *SHORT)
-    assert done.code == 0 and "Prompt 7 of 7\n-------------\n" in done.out
+    assert done.code == 0 and "Prompt 7\n--------\n" in done.out
     assert (
         done.out.count("Text = hello again") == 2
         and done.out.count("The two texts are identical.") == 7
@@ -140,6 +141,26 @@ def test_what_is_there_is_not_lost(cli, file, tmp_path):
     )
 
 
+def test_token_ids_of_another_prompt_are_not_taken(cli, tmp_path):
+    out, partial = tmp_path / "found.jsonl", tmp_path / "found.jsonl.partial"
+    assert cli("--prompt_ids=1,2,3", "--out", out, *SHORT).code == 0
+    out.rename(partial)
+    done = cli("--prompt_ids=40,50", "--out", out, *SHORT)
+    assert done.code == 2 and "other settings or prompts" in done.err
+    assert cli("--prompt_ids=1,2,3", "--out", out, *SHORT).code == 0
+
+
+def test_json_has_a_line_for_each_prompt_also_of_those_that_were_done(cli, file, tmp_path):
+    out, partial = tmp_path / "found.jsonl", tmp_path / "found.jsonl.partial"
+    whole = cli("--prompts", file, "--out", out, "--json", *SHORT).out.splitlines()
+    partial.write_text("".join(out.read_text().splitlines(keepends=True)[:2]))
+    out.unlink()
+    again = cli("--prompts", file, "--out", out, "--json", *SHORT).out.splitlines()
+    assert [timeless(json.loads(line)) for line in again] == [
+        timeless(json.loads(line)) for line in whole
+    ]
+
+
 def test_one_file_has_one_writer(cli, file, tmp_path, monkeypatch):
     monkeypatch.setattr(session.Session, "run", lambda *a, **b: pytest.fail("a text was written"))
     out = tmp_path / "found.jsonl"
@@ -154,9 +175,11 @@ def test_one_file_has_one_writer(cli, file, tmp_path, monkeypatch):
     [
         (["--prompt=a", "--prompt=b", "--stream"], "--stream with several prompts"),
         (["--prompt=a", "--prompt=b", "--trace"], "--trace with several prompts"),
-        (["--prompt=a", "--prompt=b", "--paths=2"], "--paths with several prompts"),
-        (["--prompt=a", "--out=x.jsonl", "--paths=2"], "--paths with several prompts"),
-        (["--paths=2", "--trace"], "--paths with --trace: expected one of the two"),
+        (["--prompt=a", "--prompt=b", "--paths=2", T_1], "--paths with several prompts"),
+        (["--prompt=a", "--out=x.jsonl", "--paths=2", T_1], "--paths with several prompts"),
+        (["--paths=2", T_1, "--trace"], "--paths with --trace: expected one of the two"),
+        (["--paths=2"], "--paths at --temperature 0.0: expected a temperature above 0"),
+        (["--paths=2", T_1, "--mode=autoregressive"], "--paths with --mode autoregressive"),
         (["--paths=two"], "--paths 'two': expected one whole number"),
         (["--prompt=a", "--out=x.txt"], "expected a name that ends in .jsonl"),
         (["--prompt=-", "--prompt=-"], "standard input can be read once"),
@@ -192,7 +215,8 @@ def test_token_ids_are_a_prompt_like_the_text_they_are(as_json):
     text = as_json("--prompt=hello", "--n_tokens_to_generate=9", "--temperature=1")
     ids = ",".join(map(str, text["prompt_token_ids"]))
     found = as_json("--prompt_ids", ids, "--n_tokens_to_generate=9", "--temperature=1")
-    assert found["settings"] == text["settings"] | {"prompt": None}
+    given = {"prompt": None, "prompt_ids": text["prompt_token_ids"]}
+    assert found["settings"] == text["settings"] | given
     assert timeless(found) | {"settings": 0} == timeless(text) | {"settings": 0}
 
 

@@ -1,6 +1,6 @@
 """The tables of a benchmark, from rows that were never measured."""
 
-from experiments.showing.tables import best_rows, cells_of, format_cell, remarks_on
+from experiments.showing.tables import best_rows, cells_of, format_cell, how_measured, remarks_on
 
 
 def row(draft="eagle", K=2, speed=10.0, verification="token", **more):
@@ -23,6 +23,18 @@ def test_the_fastest_K_of_each_draft_and_rule():
     rows = [row(), row(K=4, speed=12.0), row(verification="block"), row("ngram", speed=3.0)]
     assert best_rows(rows) == rows[1:]
     assert best_rows(rows[1:]) == []  # one K of each: there is nothing to choose
+
+
+def test_targets_with_other_contexts_count_their_prompts():
+    settings = {"n_tokens_to_generate": 9, "repeats": 1, "backend": "numpy"}
+    where = {"cpu": "A CPU", "threads": 2, "date": "now"}
+    rows = [row(prompts=3, skipped_prompts=0), row("ngram", prompts=3, skipped_prompts=0)]
+    text = how_measured({"rows": rows, "settings": settings, "machine": where})
+    assert text.startswith("3 prompts (0 skipped: too long), 9 tokens each")
+    rows.append(row(target="7M", prompts=1, skipped_prompts=2))
+    text = how_measured({"rows": rows, "settings": settings, "machine": where})
+    counts = "17M: 3 prompts (0 skipped: too long); 7M: 1 prompts (2 skipped: too long), 9 tokens"
+    assert text.startswith(counts)
 
 
 def test_acceptance_by_position_is_one_cell():
