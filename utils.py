@@ -100,11 +100,18 @@ def cupy_backend(exact, dtype):
 
 
 def kernels_of(model):
-    """What was chosen for each shape of weight: {"768x3072": description}."""
+    """What was chosen for each weight of a block, and for the head: {"mlp.c_fc 768x3072": how}."""
     block = model.params["blocks"][0]
-    weights = [part["weight"] for parts in (block["attn"], block["mlp"]) for part in parts.values()]
-    weights.append(model.params["head"])
-    return {"x".join(map(str, w.shape)): str(getattr(w, "kernel", "plain")) for w in weights}
+    weights = {
+        f"{part}.{name}": values["weight"]
+        for part in ("attn", "mlp")
+        for name, values in block[part].items()
+    }
+    weights["head"] = model.params["head"]
+    return {
+        f"{name} {'x'.join(map(str, w.shape))}": str(getattr(w, "kernel", "plain"))
+        for name, w in weights.items()
+    }
 
 
 # ---------------------------------------------------------------- memory

@@ -263,7 +263,7 @@ def test_verbose_names_the_kernels_on_stderr(cli, as_json):
         as_json("--kernels", "16x1", "--n_tokens_to_generate", 2)
     )
     for role in ("target", "draft"):
-        assert re.search(rf"(?m)^{role} 16x48: .*16", done.err)
+        assert re.search(rf"(?m)^{role} attn.c_attn 16x48: .*16", done.err)
 
 
 @pytest.mark.parametrize("flag", ["--K", "--top_k", "--seed"])

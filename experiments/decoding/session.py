@@ -227,7 +227,7 @@ class Session:
         }
 
     def kernels(self):
-        """A line for each shape of weight: how it is multiplied."""
+        """A line for each weight of a block, and the head: how it is multiplied."""
         lines = []
         for role, model in (("target", self.target), ("draft", self.draft)):
             if isinstance(model, Model):

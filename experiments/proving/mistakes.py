@@ -319,8 +319,11 @@ def in_its_rule(settings):
     """
     name = settings.mistake
     mistake = find(name)
-    if settings.draft_model_size == "ngram" and {*mistake.changes} == {propose}:
+    of_drafting, of_reading = {*mistake.changes} == {propose}, name == "draft-one-behind"
+    if settings.draft_model_size == "ngram" and (of_drafting or of_reading):
         raise InputError(f"--mistake {name}: n-grams cannot make it; expected a draft model")
+    if settings.draft_model_size == "medusa" and of_reading:
+        raise InputError(f"--mistake {name}: Medusa heads cannot make it; expected a draft model")
     for rule, verification in ((verify, "token"), (verify_block, "block")):
         if rule in mistake.changes:
             settings = settings.replace(verification=verification)

@@ -283,7 +283,7 @@ def test_a_small_model_is_built_by_every_plan_and_its_fastest_build_is_kept(monk
     model = utils.build_model(config, read, utils.get_backend(), np.float32)
     n = 1 + len(autotune.FIXED)
     assert len(builds) == n and model is builds[-1] and len(names) == len(set(names))
-    assert utils.kernels_of(builds[1])["128x384"] == "plain"
+    assert utils.kernels_of(builds[1])["attn.c_attn 128x384"] == "plain"
     for kernels, exact in (("plain", False), ("auto", True)):
         utils.build_model(config, read, utils.get_backend("numpy", kernels, exact), np.float32)
     monkeypatch.setattr(autotune, "SMALL", 1000)

@@ -447,6 +447,7 @@ def test_the_scheduler_disappears(record, tmp_path, monkeypatch):
         subprocess.Popen([sys.executable, *start], **quiet) as one,
     ):
         while not file.exists() or not file.read_text():
+            assert process.poll() is None, "the scheduler ended"
             time.sleep(0.05)
         address = json.loads(file.read_text())["address"]
         patched(monkeypatch, vanishing, process.pid)

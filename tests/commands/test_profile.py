@@ -44,7 +44,14 @@ def test_json_has_the_figures_of_the_table(cli):
     # every parameter but the positions is read in a pass, 4 bytes each
     assert result["weights_bytes"] == 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)
     assert result["kernels"] == dict.fromkeys(
-        ("16x48", "16x16", "16x64", "64x16", "16x259"), "plain"
+        (
+            "attn.c_attn 16x48",
+            "attn.c_proj 16x16",
+            "mlp.c_fc 16x64",
+            "mlp.c_proj 64x16",
+            "head 16x259",
+        ),
+        "plain",
     )
     assert {"attention", "layer norm", "GELU", "matrix products", "output head"} <= result[
         "breakdown"

@@ -194,6 +194,8 @@ def test_one_file_has_one_writer(cli, file, tmp_path, monkeypatch):
         (["--coupled", "--verification=block"], "--verification with --coupled: expected token"),
         (["--mistake=reseed", "--mode=autoregressive"], "--mistake with --mode autoregressive"),
         (["--mistake=greedy-draft", "--draft_model_size=ngram"], "n-grams cannot make it"),
+        (["--mistake=draft-one-behind", "--draft_model_size=ngram"], "n-grams cannot make it"),
+        (["--mistake=draft-one-behind", "--draft_model_size=medusa"], "Medusa heads cannot make"),
         (["--K=automatic"], "--K 'automatic': expected one whole number, or auto"),
         (["--prompt=a", "--prompt=" + "long " * 99], "tokens: expected at most 63"),
     ],

@@ -66,7 +66,7 @@ def test_links_lead_somewhere(page):
 
 @pages
 def test_tests_that_are_named_exist(page):
-    for path, name in re.findall(r"(tests/\w+\.py)::(\w+)", text_of(page)):
+    for path, name in re.findall(r"(tests/[\w/]+\.py)::(\w+)", text_of(page)):
         assert name in defined_in(ROOT / path), f"{path}::{name}"
 
 
