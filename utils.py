@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Callable
 
+import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
+
 import numpy as np
 
 from backends import autotune, memory

@@ -79,6 +79,8 @@ def test_the_environment_is_set_before_numpy_and_never_over_the_user():
     core = "SkylakeX" if blas.unrecognised_avx512() else "None"
     assert environment_after_import("pass") == ["1", core]
     assert environment_after_import("import numpy") == ["None", "None"]
+    # the way of those who use this from Python
+    assert environment_after_import("import utils") == ["1", core]
     empty = {"OPENBLAS_NUM_THREADS": "", "OPENBLAS_CORETYPE": ""}  # means no setting
     assert environment_after_import("pass", **empty)[0] == "1"
     mine = {"OPENBLAS_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "Haswell"}
