@@ -85,7 +85,7 @@ def generate(
         out: write one JSON object per prompt to this file, a line each; an interrupted run
             continues where it stopped
         json: print one JSON object and nothing else; one line per prompt for several
-        verbose: print the chosen kernels on stderr
+        verbose: print the chosen kernels on stderr; not with --cluster
 
     Machine:
         batch_size: how many of several prompts to decode together

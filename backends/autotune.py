@@ -27,8 +27,8 @@ WIDE, MANY_COLUMNS = 1024, 16 * 1024
 # numbers of rows to try: to decode, to verify drafts, to read a prompt
 ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
-# threads to try besides one and all: so many usually read memory at its full speed, and each more
-# begins a little later
+# threads to try besides one and all: so few usually read memory at its full speed, and each more
+# costs time to begin
 SEVERAL = 4
 ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
 PASSES = 5  # in a turn, of a whole model
@@ -152,8 +152,8 @@ def ways(weight, layout, rows, exact):
     # each thread would multiply some rows of the weight, and must let the others run meanwhile
     if uncut:
         shared = shared and not transposed and not exact and n_out > HELD
-    numbers = {1, min(SEVERAL, N_THREADS), N_THREADS} if shared else {1}
-    return list(itertools.product(sorted(numbers), together))
+    thread_counts = {1, min(SEVERAL, N_THREADS), N_THREADS} if shared else {1}
+    return list(itertools.product(sorted(thread_counts), together))
 
 
 def relative(times):

@@ -66,9 +66,14 @@ def fetch_model(size, models_dir, source="auto", **options):
             f"{folder}: cannot be made ({error.strerror}); use another --models_dir"
         ) from None
     bar = tqdm(unit="B", unit_scale=True, unit_divisor=1000, leave=False, disable=None)
-    with locked(folder), bar:
-        if missing_files(folder):
-            from_any(names if source == "auto" else [source], size, folder, bar, options)
+    try:
+        with locked(folder), bar:
+            if missing_files(folder):
+                from_any(names if source == "auto" else [source], size, folder, bar, options)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # only an empty one
+        raise
     return folder
 
 

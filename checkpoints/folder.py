@@ -66,6 +66,16 @@ def weights_path(folder):
     return first_of(folder, *WEIGHTS)  # says what is missing
 
 
+def weights_files(folder):
+    """All files that a folder's weights are in. Raises InputError where there is none."""
+    path = weights_path(folder)
+    if path.name == "model.safetensors.index.json":
+        return [path, *sorted(set(safetensors.shards(path).values()))]
+    if path.name == "model.ckpt.index":
+        return [path, folder / "model.ckpt.data-00000-of-00001"]
+    return [path]
+
+
 # ---------------------------------------------------------------- the shape
 
 

@@ -12,11 +12,9 @@ from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository
 
 
 def locate(size, models_dir):
-    """The folder of a model given by size or path, complete or not; None where there is none, or an
-    empty one.
-    """
+    """The folder of a model given by size or path, complete or not; None where there is none."""
     folders = [Path(models_dir) / size, Path(size)] if size else []
-    return next((each for each in folders if os.path.isdir(each) and os.listdir(each)), None)
+    return next((folder for folder in folders if os.path.isdir(folder)), None)
 
 
 def cache_folder():

@@ -3,7 +3,7 @@
 Run it from the root of the repository: python -m docs.library
 """
 
-from utils import MODELS_DIR, get_backend, load_pair  # chooses BLAS kernels: import it before NumPy
+from utils import MODELS_DIR, get_backend, load_pair  # sets up BLAS: import it first
 
 # isort: split
 import numpy as np

@@ -13,6 +13,9 @@ import numpy as np
 from checkpoints.errors import printable
 from utils import InputError
 
+# raised for input, or a model, that cannot be used; the last where a model's numbers overflow
+UNUSABLE = (InputError, MemoryError, FloatingPointError)
+
 
 def print_error(problem):
     """One line on stderr, without a character that a terminal would obey."""
@@ -27,7 +30,7 @@ def exit_code(run):
             run()
         sys.stdout.flush()
         return 0
-    except (InputError, MemoryError, FloatingPointError) as error:
+    except UNUSABLE as error:
         print_error(error)
         return 2
     except ModuleNotFoundError as missing:
@@ -47,7 +50,8 @@ def exit_code(run):
 def script(main):
     """End this program with the exit code that main() returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # the shell may have closed them
-    sys.stderr = sys.stderr or open(os.devnull, "w")
+    # the shell may have closed them
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w", errors="backslashreplace")
     sys.stdout.reconfigure(errors="replace")
     sys.exit(main())

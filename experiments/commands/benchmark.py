@@ -277,7 +277,6 @@ def run_and_store(settings, out, resume, cluster):
         if "failed" in result:
             stored.say_what_is_kept()
             return result
-        check_results_output(out)  # nothing may have appeared meanwhile
         write_results(result, markdown(result), out)
         lines.discard()
     return result

@@ -1,4 +1,4 @@
-"""python main.py candidates: what several drafted tokens for one place would bring a pair."""
+"""python main.py candidates: what several drafted tokens for one position would bring a pair."""
 
 import json as json_format
 import statistics
@@ -90,10 +90,10 @@ def show(result):
     settings, k = result["settings"], result["settings"]["candidates"]
     print(
         f"Draft {settings['draft_model_size']}, target {settings['target_model_size']}, "
-        f"temperature {settings['temperature']:g}: {result['n_places']} places of "
+        f"temperature {settings['temperature']:g}: {result['n_places']} positions of "
         f"{result['n_texts']} texts by the target\n"
     )
-    print("Probability that one of the candidates for a place is accepted:\n")
+    print("Probability that one of the candidates for a position is accepted:\n")
     print(f"{'candidates':<22}" + "".join(f"{n:>8}" for n in range(1, k + 1)))
     for row in result["rules"]:
         print(f"{row['rule']:<22}" + "".join(f"{value:>8.3f}" for value in row["accepted"]))
@@ -137,10 +137,10 @@ def candidates(
     kernels="auto",
     json=False,
 ):
-    """Compute what several candidates for one place would gain: how often each rule would accept
+    """Compute what several candidates for one position would gain: how often each rule would accept
     one of them, and whether a tree of drafted tokens would be faster than a chain.
 
-    The target writes texts; at each place, both models' distributions give the probabilities of
+    The target writes texts; at each position, both models' distributions give the probabilities of
     acceptance. The rules "with replacement", "K-SEQ" and "best of k" verify candidates sampled
     independently, and "optimum" is the most that any rule can accept of those. "without
     replacement" verifies candidates that all differ. "likeliest" takes the draft model's most
@@ -148,22 +148,22 @@ def candidates(
 
     The speedup of a tree is predicted from costs measured on this machine: each level costs c, the
     time of a drafted token, and the verify pass costs v, by the number of rows (tokens) in the
-    tree, both relative to a target pass over one row. Every place is taken to have the average
-    acceptance. Shape 3-2-1 means three candidates for the first place, two in all for the second,
-    and one for the third. docs/family.md describes the methods.
+    tree, both relative to a target pass over one row. Every position is taken to have the average
+    acceptance. Shape 3-2-1 means three candidates for the first position, two in all for the
+    second, and one for the third. docs/family.md describes the methods.
 
     Args:
         target_model_size: a size in models_dir, or a folder
         draft_model_size: a size in models_dir, or a folder
         models_dir: the folder that holds a folder for each size
-        candidates: the largest number of candidates for one place
+        candidates: the largest number of candidates for one position
         rows: the largest tree, in rows of the verify pass
         temperature: 0 is greedy decoding
         top_k: sample from this many most likely tokens; 0 keeps all
         top_p: sample from the smallest set of most likely tokens with this total probability
         prompts: a file of prompts (see benchmark); by default built-in stories
         n_prompts: how many prompts to use; 0 is all
-        n_tokens_to_generate: how many places to examine after each prompt
+        n_tokens_to_generate: how many positions to examine after each prompt
         seed: of the random samples
         repeats: how many rounds of each length to time in each of nine turns; medians are used
         backend: what computes: numpy, or cupy on a GPU

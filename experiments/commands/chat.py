@@ -9,7 +9,7 @@ import shlex
 import sys
 
 import utils
-from experiments.cli.exit_codes import print_error
+from experiments.cli.exit_codes import UNUSABLE, print_error
 from experiments.cli.flags import field_flags
 from experiments.decoding.decoders import NGRAM
 from experiments.decoding.recorder import Watch
@@ -53,8 +53,6 @@ ACTIONS = {
     "help": "this",
     "quit": "end; so does Ctrl-D",
 }
-# what models that cannot be used raise; the last where their numbers overflow
-UNUSABLE = (InputError, MemoryError, FloatingPointError)
 HELP = """Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.
 
 Decoders, each on or off; every prompt goes to all that are on:
@@ -90,12 +88,12 @@ class Console:
         self.load(settings)
 
     def load(self, settings):
-        """Read the models of these settings. Raises one of UNUSABLE, and then all is as it was."""
+        """Read the models of these settings. Whatever it raises, all is then as it was."""
         session = Session(settings, models_of(settings))
         before = self.session, {**self.switches}
         try:
             self.use(session)
-        except UNUSABLE:
+        except BaseException:
             self.session, self.switches = before
             raise
         target, draft = settings.target_model_size, settings.draft_model_size

@@ -37,22 +37,38 @@ def check_output(flag, path, endings):
         raise InputError(f"--{flag}: {text!r} is there already; delete it or give another name")
 
 
-@contextmanager
-def whole(path, replaces=False):
-    """A temporary name beside `path`, renamed to it if the block ends well and deleted if not.
-
-    Raises InputError if `path` has appeared meanwhile, unless it is to be replaced: then the result
-    keeps its temporary name.
+def rename_all(names):
+    """Give what is whole its name, {path: its temporary name}. Raises InputError if one of the
+    paths has appeared meanwhile: then all keep their temporary names.
     """
-    temporary = temporary_name(Path(path))
+    for path in names:
+        if os.path.lexists(path):
+            results = ", ".join(map(str, names.values()))
+            raise InputError(f"{path}: appeared during this run; its result is in {results}")
+    for path, temporary in names.items():
+        temporary.rename(path)
+
+
+@contextmanager
+def all_whole(*paths):
+    """A temporary name beside each path, renamed to it if the block ends well and deleted if not.
+    Raises InputError as `rename_all` does.
+    """
+    names = {path: temporary_name(Path(path)) for path in paths}
     try:
-        yield temporary
+        yield [*names.values()]
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for temporary in names.values():
+            temporary.unlink(missing_ok=True)
         raise
-    if os.path.lexists(path) and not replaces:
-        raise InputError(f"{path}: appeared during this run; its result is in {temporary}")
-    temporary.replace(path)
+    rename_all(names)
+
+
+@contextmanager
+def whole(path):
+    """The same for one path."""
+    with all_whole(path) as (temporary,):
+        yield temporary
 
 
 @contextmanager
@@ -62,6 +78,18 @@ def whole_folder(path):
     temporary.mkdir()
     try:
         yield temporary
-        temporary.rename(path)
-    finally:
+    except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    rename_all({path: temporary})
+
+
+@contextmanager
+def replacing(path):
+    """A temporary name beside `path`, which takes its place if the block ends well."""
+    temporary = temporary_name(Path(path))
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

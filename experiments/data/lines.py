@@ -14,7 +14,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.data.files import whole
+from experiments.data.files import replacing, whole
 from experiments.data.prompts import some
 from experiments.data.reading import load_json
 from utils import InputError
@@ -73,7 +73,7 @@ def encoded(value):
 
 
 class Lines:
-    """The lines of FILE, of which `done` were there already: whole lines of an interrupted run.
+    """The lines of FILE. `done` are those of an interrupted run, and what was `put` since.
 
     header: a first line that says what the run is; it is not among `done`.
     expected: for lines without a header, what each must have under "settings", in order.
@@ -149,6 +149,11 @@ class Lines:
             self.is_refilled = True
         else:
             self.add(value)
+            self.done.append(value)
+
+    def results(self):
+        """The lines of all places, in order, but for those that failed."""
+        return [line for line in self.done if "failed" not in line]
 
     def rewrite(self):
         """Write the lines of `done` again, some of which had failed before: into a new file that
@@ -158,7 +163,7 @@ class Lines:
         lines = self.file.read().splitlines(keepends=True)
         first = 0 if self.header is None else 1
         lines[first : first + len(self.done)] = map(encoded, self.done)
-        with whole(self.partial, replaces=True) as new:
+        with replacing(self.partial) as new:
             new.write_bytes(b"".join(lines))
             self.file.close()  # Windows replaces no open file
         self.file, self.is_refilled = self.open(), False

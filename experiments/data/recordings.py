@@ -148,8 +148,7 @@ def log_of(header, path):
         )
     try:
         log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
-        good = isinstance(log.settings, dict) and log.filter is not None
-        float(log.filter.temperature)
+        good = isinstance(log.settings, dict) and float(log.filter.temperature) >= 0
         good = good and isinstance(log.filter.top_k, int | None)
     except (KeyError, TypeError, ValueError, OverflowError):
         good = False

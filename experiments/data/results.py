@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.data.files import check_output, whole
+from experiments.data.files import all_whole, check_output
 from experiments.data.reading import parse_json, read_bytes
 from utils import InputError
 
@@ -35,7 +35,7 @@ def write_results(result, table, out):
     path_csv, path_md = neighbours(out)
     # the name of a folder may have bytes that are not UTF-8
     escaped = {"encoding": "utf-8", "errors": "backslashreplace"}
-    with whole(path_csv) as part_csv, whole(path_md) as part_md, whole(out) as part:
+    with all_whole(out, path_csv, path_md) as (part, part_csv, part_md):
         with part_csv.open("w", newline="", **escaped) as file:
             writer = csv.DictWriter(file, result["rows"][0].keys())
             writer.writeheader()
@@ -114,18 +114,26 @@ def stored_row(row, settings):
         **{name: row.get(name) for name in LIMITS},
         acceptance_interval=interval,
         n_rounds=sum(histogram) if histogram else None,
-        verification=row.get("verification") or settings.get("verification") or "token",
-        top_k=settings.get("top_k"),
-        top_p=settings.get("top_p"),
+        verification=row.get("verification") or settings["verification"] or "token",
+        top_k=settings["top_k"],
+        top_p=settings["top_p"],
         is_real=row.get("weights") != "random" and row.get("synthetic_acceptance") is None,
     )
 
 
 def settings_of(result):
-    """The settings that all rows of a file share: of a replay, with those of its log."""
+    """What all rows of a file share. The texts of a replay were sampled as its log says."""
     log = result.get("log")
-    found = [result.get("settings"), log.get("settings") if isinstance(log, dict) else None]
-    return {name: value for one in found if isinstance(one, dict) for name, value in one.items()}
+    own, of_log = (
+        found.get("settings") if isinstance(found, dict) else None for found in (result, log)
+    )
+    own = own if isinstance(own, dict) else {}
+    sampling = of_log if isinstance(of_log, dict) else own
+    return {
+        "verification": own.get("verification"),
+        "top_k": sampling.get("top_k"),
+        "top_p": sampling.get("top_p"),
+    }
 
 
 def read_rows(path):

@@ -232,7 +232,7 @@ class Session:
         for role, model in (("target", self.target), ("draft", self.draft)):
             if isinstance(model, Model):
                 lines += [
-                    f"{role} {shape}: {how}" for shape, how in utils.kernels_of(model).items()
+                    f"{role} {weight}: {how}" for weight, how in utils.kernels_of(model).items()
                 ]
         return lines
 

@@ -174,8 +174,8 @@ class Settings:
         for name in ("draft_confidence", "coupled", "mistake", "trace", "report"):
             if getattr(self, name):
                 raise SettingError("paths", f"with --{name}: expected one of the two")
-        if self.sampling.greedy:
-            problem = f"at --temperature {self.temperature}: expected a temperature above 0"
+        if self.sampling.greedy or self.top_k == 1:
+            problem = "with greedy decoding: expected a temperature above 0 and no --top_k 1"
             raise SettingError("paths", f"{problem}, as all paths would be the same")
         if not self.speculates:
             problem = "with --mode autoregressive: expected --mode both or speculative"

@@ -11,6 +11,7 @@ import re
 import numpy as np
 
 import utils
+from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
 from experiments.drafting.eagle import Eagle, EagleConfig
 from experiments.drafting.medusa import Medusa, MedusaConfig
@@ -19,14 +20,19 @@ from utils import InputError
 HEADS = ("eagle", "medusa")  # what --draft_model_size calls them
 
 
+def sha256_of(files):
+    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
+    found = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                found.update(block)
+    return found.hexdigest()
+
+
 def fingerprint(folder):
-    """The SHA-256 of a target's weights. Raises InputError for a folder without that file."""
-    path = folder / "model.safetensors"
-    if not path.is_file():
-        raise InputError(
-            f"{folder}: has no model.safetensors; expected the weights in that one file"
-        )
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """The SHA-256 of a model's weights. Raises InputError for a folder without any."""
+    return sha256_of(weights_files(folder))
 
 
 def is_head(draft):

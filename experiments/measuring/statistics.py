@@ -52,7 +52,7 @@ def counts_by_position(rounds, K):
 
 def drafting_share(is_model, K, drafted, n_rounds):
     """h of the theory: 1 for a model, which drafts in every round; of n-grams the share of all
-    places that they filled.
+    positions that they filled.
     """
     return 1 if is_model else drafted / (K * n_rounds)
 

@@ -8,6 +8,7 @@ far it is: {"done", "total"} and {"row"} any number of times, then {"result"} or
 
 import hmac
 import json
+import os
 import secrets
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,7 +44,8 @@ class LiveServer(ThreadingHTTPServer):
     """questions: {name: function(request, job, send) -> result}, asked as POST /api/NAME."""
 
     daemon_threads = True
-    allow_reuse_address = False
+    # so that the same port can be had again at once; on Windows, two servers could have it
+    allow_reuse_address = os.name == "posix"
 
     def __init__(self, port, questions):
         super().__init__((ADDRESS, port), Handler)

@@ -34,6 +34,7 @@ class Mistake:
     changes: {function or method: {right source: wrong source}}
     caught_by: the test that fails with it
     cost: what a mistake does whose law is right
+    not_by: drafts that cannot make it
     """
 
     what: str
@@ -42,6 +43,7 @@ class Mistake:
     changes: dict
     setting: Setting = Setting()
     cost: str = ""
+    not_by: tuple = ()
 
 
 # where most of them are made
@@ -206,6 +208,7 @@ MISTAKES = {
             "the law is right, as q is what was drawn from, but the "
             "draft guesses from a text with holes"
         ),
+        not_by=("ngram", "medusa"),
     ),
     "missing-bonus": Mistake(
         what="after a full accept the target's last row is thrown away",
@@ -284,7 +287,7 @@ MISTAKES = {
         setting=Setting(verification="block"),
     ),
     "block-unclipped": Mistake(
-        what="the ratios are multiplied without the limit of 1 at each place",
+        what="the ratios are multiplied without the limit of 1 at each position",
         seen_in="a reading of Sun et al. 2024 that forgets the minimum",
         caught_by=LAW,
         changes={
@@ -315,15 +318,16 @@ def find(name):
 
 def in_its_rule(settings):
     """The settings with the accept/reject rule that their mistake is made in. Raises InputError for
-    an unknown mistake, and for one that only a draft model can make.
+    an unknown mistake, and for one that this draft cannot make.
     """
     name = settings.mistake
     mistake = find(name)
-    of_drafting, of_reading = {*mistake.changes} == {propose}, name == "draft-one-behind"
-    if settings.draft_model_size == "ngram" and (of_drafting or of_reading):
-        raise InputError(f"--mistake {name}: n-grams cannot make it; expected a draft model")
-    if settings.draft_model_size == "medusa" and of_reading:
-        raise InputError(f"--mistake {name}: Medusa heads cannot make it; expected a draft model")
+    not_by = mistake.not_by or (("ngram",) if {*mistake.changes} == {propose} else ())
+    if settings.draft_model_size in not_by:
+        raise InputError(
+            f"--mistake {name}: --draft_model_size {settings.draft_model_size} cannot make it; "
+            "expected a draft model"
+        )
     for rule, verification in ((verify, "token"), (verify_block, "block")):
         if rule in mistake.changes:
             settings = settings.replace(verification=verification)

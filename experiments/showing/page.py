@@ -31,7 +31,7 @@ ALWAYS_SAID = {
     "seed",
 }
 # a page is passed on: it leaves out where this machine keeps its models
-UNSAID = {"prompt", "prompt_ids", "models_dir"}
+UNSHOWN = {"models_dir"}
 AS_ALWAYS = dataclasses.asdict(Settings())
 
 
@@ -43,7 +43,9 @@ def command(settings, ids=()):
     else:
         words += ["--prompt", settings["prompt"]]
     for name, value in settings.items():
-        if name in UNSAID or name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
+        if name in UNSHOWN | {"prompt", "prompt_ids"}:
+            continue
+        if name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
             continue
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return shlex.join(words)
@@ -123,7 +125,7 @@ def report_data(settings, ids, notes, results, encoder, seconds=None):
         _, decode = decoder_after(encoder, ids)
         plain = plain_data(results["autoregressive"], decode, seconds)
     python, machine = platform.python_version(), platform.machine()
-    shown = {name: value for name, value in settings.items() if name != "models_dir"}
+    shown = {name: value for name, value in settings.items() if name not in UNSHOWN}
     return {
         "settings": shown,
         "command": command(settings, ids),

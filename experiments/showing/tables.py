@@ -118,14 +118,16 @@ def aligned(table):
 def how_measured(result):
     """A sentence on how the figures came about."""
     settings, where = result["settings"], result["machine"]
-    counts = {}
-    for row in result["rows"]:
-        prompts = f"{row['prompts']} prompts ({row['skipped_prompts']} skipped: too long)"
-        counts.setdefault(prompts, []).append(row["target"])
-    if len(counts) > 1:  # the context of a target decides how many are too long
-        counts = [f"{', '.join(dict.fromkeys(some))}: {each}" for each, some in counts.items()]
+    # the context of a target decides how many prompts are too long
+    prompts_of = {
+        row["target"]: f"{row['prompts']} prompts ({row['skipped_prompts']} skipped: too long)"
+        for row in result["rows"]
+    }
+    prompts = list(dict.fromkeys(prompts_of.values()))
+    if len(prompts) > 1:
+        prompts = [f"{target}: {count}" for target, count in prompts_of.items()]
     return (
-        f"{'; '.join(counts)}, {settings['n_tokens_to_generate']} tokens each, "
+        f"{'; '.join(prompts)}, {settings['n_tokens_to_generate']} tokens each, "
         f"median of {settings['repeats']}; speedup with its 95 % interval. "
         f"{measured_on(where)}, {settings['backend']}, {where['date']}."
     )

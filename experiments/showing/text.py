@@ -110,23 +110,23 @@ def show_together(session, prompts, batch_size, out, json):
     with Lines(out, expected=settings) if out else nullcontext() as lines:
         todo = lines.todo(len(prompts)) if lines else range(len(prompts))
         n_done, hidden = len(prompts) - len(todo), None if out else True
-        for results in lines.done if lines and json else ():
-            if "failed" not in results:
-                print(json_format.dumps(results))
         bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
         rest = [prompts[i] for i in todo]
         for results, i in zip(session.run_together(rest, batch_size), todo):
             bar.update()
             if lines:
                 lines.put(i, results, settings=settings[i])
-            if isinstance(results, Failed):
+            elif isinstance(results, Failed):
                 continue  # which, will be said at the end
-            if json:
+            elif json:
                 print(json_format.dumps(results), flush=True)
-            elif not out:
+            else:
                 show_one_of_many(session, prompts[i], results)
         bar.close()
         if lines:
+            if json:
+                for results in lines.results():
+                    print(json_format.dumps(results))
             lines.close()
     if not json:
         if rest:

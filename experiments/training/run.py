@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
+from experiments.data.files import replacing
 from experiments.training.tokens import batch_at
 from experiments.training.torch_gpt2 import HAS_BFLOAT16
 from utils import InputError
@@ -105,6 +106,16 @@ class Schedule:
         warm_up = (step + 1) / (0.02 * self.steps)
         decay = (self.steps - step) / (0.6 * self.steps)
         return self.learning_rate * min(1.0, warm_up, decay)
+
+
+def go_on_from(path, start):
+    """Let the finished run of a checkpoint go on for more steps, now that it has replaced the model
+    it was begun with. start: the fingerprint of its result
+    """
+    saved = torch.load(path, weights_only=True)
+    saved["origin"]["start"] = start
+    with replacing(path) as part:
+        torch.save(saved, part)
 
 
 class Run:

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from encoder import END_OF_TEXT
 from experiments.data import corpus as corpora
-from experiments.data.files import whole
+from experiments.data.files import replacing
 from utils import InputError, read_json
 
 N_VOCAB = 2048
@@ -89,7 +89,7 @@ def read_token_ids(corpus, split, folder, cache_dir):
 
 def save_array(array, path):
     """Store an array, whole or not at all."""
-    with whole(path, replaces=True) as unfinished, unfinished.open("wb") as file:
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
         np.save(file, array)
 
 

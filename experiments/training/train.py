@@ -12,7 +12,6 @@ teacher, a start) is read from there. The texts are turned into token ids once a
 --cache_dir.
 """
 
-import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.help import docstring  # noqa: E402
 from experiments.cli.validators import check_numbers  # noqa: E402
-from experiments.drafting.stored import fingerprint  # noqa: E402
+from experiments.drafting.stored import fingerprint, sha256_of  # noqa: E402
 from gpt2 import Config  # noqa: E402
 from utils import InputError  # noqa: E402
 
@@ -77,7 +76,7 @@ class Places:
 
         return read_token_ids(self.corpus, split, folder, self.cache_dir)
 
-    def schedule(self, steps, learning_rate, folder, written, weight_decay=0.05, **origin):
+    def schedule(self, steps, learning_rate, folder, *, written=False, weight_decay=0.05, **origin):
         """The Schedule of a run.
 
         folder: of its vocabulary, and of the target that wrote its samples if `written`
@@ -88,7 +87,7 @@ class Places:
 
         origin["text"] = digest(self.corpus, "train", folder)
         if written:
-            origin["samples"] = hashlib.sha256(self.samples(folder).read_bytes()).hexdigest()
+            origin["samples"] = sha256_of([self.samples(folder)])
         return Schedule(steps, learning_rate, self.seed, origin, weight_decay)
 
     def texts(self, folder, written=False, **tokens):
@@ -113,13 +112,6 @@ def check_run(steps, learning_rate):
     check_numbers(1, steps=steps)
     if not 0 < learning_rate < float("inf"):
         raise InputError(f"--learning_rate {learning_rate}: expected a number above 0")
-
-
-def begun_with(start, folder):
-    """What tells a run apart that starts with other weights: their digest, or the name of the
-    folder that the run will replace, so that it can go on for more steps.
-    """
-    return folder.name if start.resolve() == folder.resolve() else fingerprint(start)
 
 
 def copy_vocabulary(source, folder):
@@ -170,19 +162,21 @@ def target(
     source = places.folder(start) if start else folder
     import torch
 
-    from experiments.training.run import cross_entropy, train
+    from experiments.training.run import cross_entropy, go_on_from, train
     from experiments.training.torch_gpt2 import GPT2, read_model, write_model
 
     torch.manual_seed(places.seed)
     model = read_model(source, dropout) if start else GPT2(SHAPES[target_model_size], dropout)
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
-    begun = begun_with(source, folder) if start else ""
+    begun = fingerprint(source) if start else ""
     origin = {"command": "target", "start": begun, "dropout": dropout}
-    schedule = places.schedule(steps, learning_rate, source, False, weight_decay, **origin)
+    schedule = places.schedule(steps, learning_rate, source, weight_decay=weight_decay, **origin)
     train(model, path, texts, loss_at, schedule, model.config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
+    if start and source.resolve() == folder.resolve():
+        go_on_from(path, fingerprint(folder))
 
 
 def grow(
@@ -221,7 +215,7 @@ def grow(
     path, texts = places.checkpoint(target_model_size), places.texts(source)
     loss_at = lambda step: cross_entropy
     origin = {"command": "grow", "start": fingerprint(source), "layers": layers}
-    schedule = places.schedule(steps, learning_rate, source, False, **origin)
+    schedule = places.schedule(steps, learning_rate, source, **origin)
     train(model, path, texts, loss_at, schedule, config.n_ctx)
     copy_vocabulary(source, folder)
     write_model(model, folder)
@@ -293,7 +287,7 @@ def draft(
     import torch
 
     from experiments.training.distillation import draft_loss, kullback_leibler, total_variation
-    from experiments.training.run import train
+    from experiments.training.run import go_on_from, train
     from experiments.training.torch_gpt2 import GPT2, read_model, write_model
 
     torch.manual_seed(places.seed)
@@ -304,12 +298,14 @@ def draft(
     stage = f"{draft_model_size}-{'written' if written else 'books'}"
     texts = places.texts(teacher_folder, written)
     folder = Path(places.models_dir) / draft_model_size
-    begun = begun_with(start_folder, folder) if start else ""
+    begun, path = fingerprint(start_folder) if start else "", places.checkpoint(stage)
     origin = {"command": "draft", "start": begun, "teacher": fingerprint(teacher_folder)}
-    schedule = places.schedule(steps, learning_rate, teacher_folder, written, **origin)
-    train(model, places.checkpoint(stage), texts, loss_at, schedule, model.config.n_ctx)
+    schedule = places.schedule(steps, learning_rate, teacher_folder, written=written, **origin)
+    train(model, path, texts, loss_at, schedule, model.config.n_ctx)
     copy_vocabulary(teacher_folder, folder)
     write_model(model, folder)
+    if start and start_folder.resolve() == folder.resolve():
+        go_on_from(path, fingerprint(folder))
 
 
 def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learning_rate=3e-3):
@@ -338,7 +334,7 @@ def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learni
 
     Run:
         target_model_size: a size in models_dir, or a folder; medusa.safetensors is written there
-        n_heads: how many, one for each place of a draft
+        n_heads: how many, one for each position of a draft
         steps: how many, of 1,024 tokens
         learning_rate: the highest
     """
@@ -370,7 +366,8 @@ def train_head(name, make, places, target_model_size, steps, learning_rate, note
     loss_at = lambda step: distances[step >= steps // 2]
     texts = places.texts(folder, written=True, tokens=tokens)
     grown_on = fingerprint(folder)
-    schedule = places.schedule(steps, learning_rate, folder, True, command=name, teacher=grown_on)
+    origin = {"command": name, "teacher": grown_on}
+    schedule = places.schedule(steps, learning_rate, folder, written=True, **origin)
     path = places.checkpoint(f"{name}-{folder.name}")
     train(head, path, texts, loss_at, schedule, teacher.config.n_ctx)
     path = folder / f"{name}.safetensors"

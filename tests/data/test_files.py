@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.data.files import check_output, whole
+from experiments.data.files import all_whole, check_output, replacing, whole, whole_folder
 from utils import InputError
 
 
@@ -71,9 +71,34 @@ def test_a_file_that_appears_meanwhile_is_kept_and_so_is_the_result(tmp_path):
             path.write_text("mine")
     assert path.read_text() == "mine" and temporary.read_text() == "hours of work"
     assert str(error.value).endswith(str(temporary))
-    with whole(path, replaces=True) as temporary:
+    with replacing(path) as temporary:
         temporary.write_text("newer")
     assert path.read_text() == "newer"
+
+
+def test_of_several_files_all_are_kept_if_one_appears(tmp_path):
+    paths = [tmp_path / "a.json", tmp_path / "a.csv"]
+    with pytest.raises(InputError, match="a.csv: appeared") as error:
+        with all_whole(*paths) as parts:
+            for part in parts:
+                part.write_text("hours of work")
+            paths[1].write_text("mine")
+    assert paths[1].read_text() == "mine" and not paths[0].exists()
+    assert all(part.read_text() == "hours of work" for part in parts)
+    assert all(str(part) in str(error.value) for part in parts)
+
+
+@pytest.mark.parametrize("content", [None, "mine"])
+def test_a_folder_that_appears_meanwhile_is_kept_and_so_is_the_result(tmp_path, content):
+    path = tmp_path / "model"
+    with pytest.raises(InputError, match="appeared during this run"):
+        with whole_folder(path) as temporary:
+            (temporary / "a").write_text("hours of work")
+            path.mkdir()
+            if content:
+                (path / "a").write_text(content)
+    assert (temporary / "a").read_text() == "hours of work"
+    assert [one.read_text() for one in path.iterdir()] == ([content] if content else [])
 
 
 @pytest.mark.parametrize("name", [".", "/"])

@@ -25,7 +25,9 @@ def written(folder, monkeypatch):
 
 @pytest.mark.parametrize("where", [0, -1, None])
 def test_the_token_that_ends_a_text(tmp_path, monkeypatch, where):
-    """At any id, or none: llama.cpp must not stop at a word instead."""
+    """At any id, or none: llama.cpp must not stop at a word instead. That it reads a file without
+    one is not tested.
+    """
     vocabulary, merges = tiny_vocabulary()
     tokens = [token for token in sorted(vocabulary, key=vocabulary.get) if token != END]
     if where is not None:

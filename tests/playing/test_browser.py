@@ -10,6 +10,7 @@ from command_line import PROMPT
 from playing import Replaced, by_hand, session_of
 
 import main
+from experiments.measuring.statistics import drafting_share
 from experiments.measuring.theory import speedup
 from experiments.playing import rules
 from experiments.playing.questions import questions_of
@@ -205,11 +206,11 @@ def test_look_up_drafts_in_a_share_of_the_rounds(live, pair):
         "[state.base.settings, state.base.rounds.map(round => round.draft.length)]"
     )
     K = settings["K"]
-    h = sum(lengths) / (max(1, *lengths) * len(lengths))
+    h = drafting_share(False, K, sum(lengths), len(lengths))
     assert 0 < h < 1
     expected = speedup(a, K, costs["c"], costs["v"][K], h)
     assert page.evaluate("standing(state.base).by")[K - 1] == pytest.approx(expected)
-    assert "of the rounds" in page.locator("#pays-lead").inner_text()
+    assert "Look-up filled" in page.locator("#pays-lead").inner_text()
 
 
 # ---------------------------------------------------------------- questions

@@ -1,6 +1,7 @@
 """The server, over HTTP: who gets in, what is refused, and that one run computes at a time."""
 
 import json
+import os
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from playing import ASKED
 
 from experiments.playing.jobs import MOST_WAITING
 from experiments.playing.request import MOST_BYTES
+from experiments.playing.server import ADDRESS, LiveServer
 from utils import InputError
 
 
@@ -116,6 +118,20 @@ def test_a_question_needs_the_token(served, token):
 
 def test_it_listens_on_the_loopback_address_only(served):
     assert served.server.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows would let two servers have one port")
+def test_a_port_can_be_had_again_at_once_but_not_twice():
+    first = LiveServer(0, {})
+    port = first.server_port
+    with socket.create_connection((ADDRESS, port)) as client:
+        connection, _ = first.get_request()
+        with pytest.raises(OSError):
+            LiveServer(port, {})
+        connection.close()  # it is now the server's end that waits for a while
+        assert client.recv(1) == b""
+    first.server_close()
+    LiveServer(port, {}).server_close()
 
 
 def test_two_servers_have_two_tokens(serve):

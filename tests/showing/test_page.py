@@ -326,3 +326,14 @@ def test_a_report_of_one_decoder_has_no_race(opened):
     page.locator("#tab-race").click()
     assert page.locator("#race-stage").is_hidden()
     assert "--mode speculative" in page.locator("#race-lead").inner_text()
+
+
+def test_the_saved_page_in_the_docs_has_todays_scripts():
+    """After a change to the page, save a run of `python main.py play` as docs/live.html again."""
+    saved = (ROOT / "docs" / "live.html").read_text(encoding="utf-8")
+    older = [
+        name
+        for name in (*report.SCRIPTS, "page.css")
+        if (report.WEB / name).read_text(encoding="utf-8").strip() not in saved
+    ]
+    assert not older, f"docs/live.html has another {', '.join(older)}: save it again"

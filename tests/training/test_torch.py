@@ -236,8 +236,8 @@ def test_a_run_with_another_start_or_other_samples_is_another_run(folder, tmp_pa
     samples = places.samples(folder)
 
     def origin(written):
-        begun = train.begun_with(folder, tmp_path / "elsewhere")
-        return places.schedule(9, 1e-2, folder, written, start=begun).origin
+        begun = train.fingerprint(folder)
+        return places.schedule(9, 1e-2, folder, written=written, start=begun).origin
 
     samples.write_bytes(b"one")
     before = origin(True), origin(False)
@@ -246,8 +246,16 @@ def test_a_run_with_another_start_or_other_samples_is_another_run(folder, tmp_pa
     with (folder / "model.safetensors").open("ab") as weights:
         weights.write(b"\0")
     assert origin(False) != before[1]
-    # a run that replaces its own start can go on for more steps
-    assert train.begun_with(folder, folder.parent / "." / folder.name) == folder.name
+
+
+def test_a_run_that_replaced_its_start_can_go_on(tmp_path):
+    path, model = tmp_path / "run.pt", torch.nn.Linear(2, 2)
+    schedule = lambda start: training.Schedule(9, 1e-2, 1, {"start": start})
+    training.Run(model, path, schedule("before")).save(9)
+    training.go_on_from(path, "after")
+    assert training.Run(model, path, schedule("after")).first == 9
+    with pytest.raises(InputError, match="start 'after', not 'before'"):
+        training.Run(model, path, schedule("before"))
 
 
 def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch):

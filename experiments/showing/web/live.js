@@ -106,8 +106,12 @@ async function askMissing(all) {
 
 // This page's own source, with the run in it in place of the server.
 async function save() {
+  const base = state.base;
+  $("save").disabled = true;
   while (asking) await new Promise(done => setTimeout(done, 100));
   await askMissing(true);
+  $("save").disabled = false;
+  if (base !== state.base) return; // a newer run: it can be saved when it is there
   const plain = ({element, ...row}) => row;
   const data = {...state.base, costs: state.costs, rules: state.rulesDone ? state.rules.map(plain) : []};
   if (state.run !== state.base) data.what_if = {run: state.run, edits: state.edits};

@@ -9,11 +9,12 @@ const knobs = {a: null, c: null, v: null, K: null}; // null: as measured
 const tokensPerRound = (a, K) => sum(Array.from({length: K + 1}, (_, i) => a ** i));
 const speedupOf = (a, K, c, v, h) => (h * tokensPerRound(a, K) + 1 - h) / (h * (K * c + v) + 1 - h);
 
-// Look-up drafts only where it finds something: of all positions, the share that it filled.
+// Look-up drafts only where it finds something: of all positions, the share that it filled
+// (drafting_share in experiments/measuring/statistics.py). With K auto, K is the longest draft.
 function draftingShare(run) {
   if (run.settings.draft_model_size !== "ngram") return 1;
   const lengths = run.rounds.map(round => round.draft.length);
-  return sum(lengths) / (Math.max(1, ...lengths) * lengths.length);
+  return sum(lengths) / ((Number(run.settings.K) || Math.max(1, ...lengths)) * lengths.length);
 }
 
 // c and v(K): measured, or where this page has no measurements, from the passes of its run.
@@ -86,7 +87,7 @@ function showVerdict(run, now) {
     make("p.distance" + (speedup < 1 ? ".wrong" : ".right"), null, make("b", null, times(speedup)),
       make("span", null, speedup < 1 ? "here it loses: plain decoding is faster" : "expected here")),
     make("p", null, "Fastest: K = " + now.best + ", " + times(now.by[now.best - 1]) + ". With K = " + now.K
-      + (equal === null ? " nothing gains, not even a draft that is always right."
+      + (!now.h ? " nothing was drafted here." : equal === null ? " nothing gains, not even a draft that is always right."
         : " it pays from an acceptance of " + percent(equal) + " on.") + measured),
     make("table", null, make("tbody", null, ...rows)));
 }
@@ -132,7 +133,8 @@ function showPays(run) {
       + ms(costs.target_seconds) + ", drafting a token " + number(costs.c) + " of that.");
   if (!costs) return;
   const now = standing(run);
-  if (now.h < 1) $("pays-lead").textContent += " Look-up drafts in " + percent(now.h) + " of the rounds; the others are plain passes.";
+  if (now.h < 1) $("pays-lead").textContent += " Look-up filled " + percent(now.h)
+    + " of the positions, taken as that share of rounds; the others are plain passes.";
   showKnobs(now);
   showMap(now);
   showVerdict(run, now);

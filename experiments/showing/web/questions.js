@@ -9,7 +9,7 @@ function choose(list, seed) {
   return list.length ? list[seed % list.length] : null;
 }
 
-// The text before a place of a round, its last words.
+// The text before a position of a round, its last words.
 function contextOf(run, r, i) {
   const text = run.prompt + run.rounds.slice(0, r).map(round => round.shown.join("")).join("")
     + run.rounds[r].shown.slice(0, i).join("");
@@ -39,7 +39,8 @@ function bestKQuestion(run) {
   const gains = options.map(K => speedupOf(a, K, costs.c, verifyCost(costs, K, K), h));
   return {
     says: "A draft is accepted with probability " + a.toFixed(2) + " here, drafting a token costs " + costs.c.toFixed(2)
-      + " of a pass, and a pass over five rows costs " + verifyCost(costs, 4, 4).toFixed(2) + ". Which K is best?",
+      + " of a pass, and a pass over five rows costs " + verifyCost(costs, 4, 4).toFixed(2)
+      + (h < 1 ? ". Look-up drafts in " + percent(h) + " of the rounds" : "") + ". Which K is best?",
     options: options.map(K => "K = " + K),
     answer: gains.indexOf(Math.max(...gains)),
     because: "Expected: " + options.map((K, i) => "K = " + K + " gives " + times(gains[i])).join(", ")
