@@ -68,7 +68,7 @@ def doubt(fast, low_high):
         return f"{len(fast)} prompts give no 95 % interval: --n_prompts {LEAST_PROMPTS} or more"
     low, high = low_high
     if low <= 1 <= high:
-        return f"too noisy to tell: the interval {low:.2f} to {high:.2f} spans 1"
+        return f"its interval, {low:.2f} to {high:.2f}, contains 1"
     return None
 
 

@@ -67,9 +67,9 @@ def remarks_on(row):
     remarks = []
     for name in ("speedup_time", "predicted_speedup"):
         if name in row["withheld"]:
-            remarks.append(f"no {COLUMNS[name]}: {row['withheld'][name]}")
-    if "speedup_over_token" in row["withheld"]:
-        remarks.append(f"no speedup over the token rule: {row['withheld']['speedup_over_token']}")
+            remarks.append(f"{COLUMNS[name]}: withheld, as {row['withheld'][name]}")
+    if reason := row["withheld"].get("speedup_over_token"):
+        remarks.append(f"speedup over the token rule: withheld, as {reason}")
     if row["speedup_over_token"] is not None:
         gain = with_interval(row, "speedup_over_token")
         remarks.append(f"in the same turns {gain} times as fast as the token rule")

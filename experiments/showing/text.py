@@ -112,21 +112,23 @@ def show_together(session, prompts, batch_size, out, json):
         n_done, hidden = len(prompts) - len(todo), None if out else True
         bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
         rest = [prompts[i] for i in todo]
-        for results, i in zip(session.run_together(rest, batch_size), todo):
-            bar.update()
-            if lines:
-                lines.put(i, results, settings=settings[i])
-            elif isinstance(results, Failed):
-                continue  # which, will be said at the end
-            elif json:
-                print(json_format.dumps(results), flush=True)
-            else:
-                show_one_of_many(session, prompts[i], results)
-        bar.close()
-        if lines:
-            if json:
+        try:
+            for results, i in zip(session.run_together(rest, batch_size), todo):
+                bar.update()
+                if lines:
+                    lines.put(i, results, settings=settings[i])
+                elif isinstance(results, Failed):
+                    continue  # which, will be said at the end
+                elif json:
+                    print(json_format.dumps(results), flush=True)
+                else:
+                    show_one_of_many(session, prompts[i], results)
+        finally:  # some prompts may have failed
+            if lines and json:
                 for results in lines.results():
                     print(json_format.dumps(results))
+        bar.close()
+        if lines:
             lines.close()
     if not json:
         if rest:

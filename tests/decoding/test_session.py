@@ -9,7 +9,7 @@ import pytest
 from command_line import CONFIG
 from toys import random_tensors, write_checkpoint
 
-from experiments.data.lines import Lines
+from experiments.data.lines import Failed, Lines, SomeFailed
 from experiments.decoding import batching, session
 from utils import InputError
 
@@ -159,6 +159,23 @@ def test_json_has_a_line_for_each_prompt_also_of_those_that_were_done(cli, file,
     assert [timeless(json.loads(line)) for line in again] == [
         timeless(json.loads(line)) for line in whole
     ]
+
+
+def test_json_has_the_lines_of_a_run_in_which_some_failed(cli, file, tmp_path, monkeypatch):
+    out, run = tmp_path / "found.jsonl", session.Session.run_together
+
+    def failing(self, prompts, batch_size):
+        results = [*run(self, prompts, batch_size)]
+        yield from [Failed("because"), *results[1:]]
+        raise SomeFailed({"prompt 1": "because"})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session.Session, "run_together", failing)
+        done = cli("--prompts", file, "--out", out, "--json", *SHORT)
+    texts = lambda done: [json.loads(line)["settings"]["prompt"] for line in done.out.splitlines()]
+    assert done.code == 2 and "1 prompt failed" in done.err and texts(done) == TEXTS[1:]
+    done = cli("--prompts", file, "--out", out, "--json", *SHORT)
+    assert done.code == 0 and texts(done) == TEXTS  # in order, not the one that was missing last
 
 
 def test_one_file_has_one_writer(cli, file, tmp_path, monkeypatch):

@@ -50,4 +50,4 @@ def test_what_a_rule_gains_is_a_remark():
     (remark,) = remarks_on(row(verification="block", speedup_over_token=1.04))
     assert "1.04 [1.01, 1.07] times as fast as the token rule" in remark
     (remark,) = remarks_on(row(withheld={"speedup_over_token": "too noisy"}))
-    assert remark == "no speedup over the token rule: too noisy"
+    assert remark == "speedup over the token rule: withheld, as too noisy"
