@@ -144,6 +144,12 @@ def test_an_index_of_shards_that_leads_elsewhere(sources, capsys, tmp_path):
     assert not (tmp_path.parent / "x.safetensors").exists()
 
 
+def test_a_model_that_no_source_has_leaves_no_folder(sources, capsys, tmp_path):
+    done = run(capsys, "download", "some-body/nothing", models_dir=tmp_path / "m")
+    assert done.code == 2 and "some-body/nothing cannot be downloaded" in done.err
+    assert not (tmp_path / "m" / "some-body" / "nothing").exists()
+
+
 def test_gpt2s_tokenizer_is_known(sources, capsys, tmp_path, monkeypatch):
     """A vocabulary that was cut short parses as one, and would garble every text."""
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_s
 
 import checkpoints
 import utils
-from checkpoints.folder import weights_path
+from checkpoints.folder import weights_files, weights_path
 from checkpoints.formats import tensor as tensor_module
 from checkpoints.formats.safetensors import read_table
 
@@ -264,6 +264,17 @@ def test_a_model_in_several_files(sharded):
     found = checkpoints.open_weights(sharded, TINY)
     for name, array in random_tensors(TINY).items():
         np.testing.assert_array_equal(found[name].read(np.float32), array)
+
+
+def test_all_files_of_the_weights_are_known(sharded, tmp_path):
+    names = [path.name for path in weights_files(sharded)]
+    shards = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+    assert names == ["model.safetensors.index.json", *shards]
+    whole = write_checkpoint(tmp_path / "whole")
+    assert weights_files(whole) == [whole / "model.safetensors"]
+    (whole / "model.safetensors").unlink()
+    assert "model.safetensors" in refusal(weights_files, whole)
+    assert all(path.is_file() for path in weights_files(TF)) and len(weights_files(TF)) == 2
 
 
 def test_a_shard_that_is_missing(sharded):
