@@ -27,8 +27,8 @@ WIDE, MANY_COLUMNS = 1024, 16 * 1024
 # numbers of rows to try: to decode, to verify drafts, to read a prompt
 ONE, FEW, PROMPT = (1,), (2, 5, 9), (32,)
 TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try for them
-# threads to try besides one and all: so few usually read memory at its full speed, and each more
-# costs time to begin
+# threads to try besides one and all: a few usually read memory at its full speed, and each further
+# thread takes time to start
 SEVERAL = 4
 ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
 PASSES = 5  # in a turn, of a whole model

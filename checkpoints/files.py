@@ -1,8 +1,24 @@
-"""Reading the small files of a checkpoint folder."""
+"""Reading the small files of a checkpoint folder, and hashing files of any size."""
 
+import hashlib
 import json
 
 from checkpoints.errors import InputError
+
+
+def feed(found, path):
+    """Add the content of a file to a hash of hashlib, a piece at a time."""
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+
+
+def sha256_of(files):
+    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
+    found = hashlib.sha256()
+    for path in files:
+        feed(found, path)
+    return found.hexdigest()
 
 
 def first_of(folder, *names):

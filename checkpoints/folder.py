@@ -37,16 +37,18 @@ def missing_files(folder):
     for names in PARTS:
         if not any((folder / name).is_file() for name in names):
             lacks.append(" or ".join(names))
-    sharded = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").is_file():
-        needed = set()
-    elif sharded.is_file():
-        needed = set(safetensors.shards(sharded).values())
-    elif (folder / "model.ckpt.index").is_file():
-        needed = {folder / "model.ckpt.data-00000-of-00001"}
-    else:
-        needed = set()
-    return lacks + sorted(path.name for path in needed if not path.is_file())
+    there = [folder / name for name in WEIGHTS if (folder / name).is_file()]
+    needed = named_in(there[0]) if there else []
+    return lacks + [path.name for path in needed if not path.is_file()]
+
+
+def named_in(path):
+    """The files that hold the weights, where the one to begin with is only an index."""
+    if path.name == "model.safetensors.index.json":
+        return sorted(set(safetensors.shards(path).values()))
+    if path.name == "model.ckpt.index":
+        return [path.with_name("model.ckpt.data-00000-of-00001")]
+    return []
 
 
 def weights_path(folder):
@@ -69,11 +71,7 @@ def weights_path(folder):
 def weights_files(folder):
     """All files that a folder's weights are in. Raises InputError where there is none."""
     path = weights_path(folder)
-    if path.name == "model.safetensors.index.json":
-        return [path, *sorted(set(safetensors.shards(path).values()))]
-    if path.name == "model.ckpt.index":
-        return [path, folder / "model.ckpt.data-00000-of-00001"]
-    return [path]
+    return [path, *named_in(path)]
 
 
 # ---------------------------------------------------------------- the shape

@@ -20,7 +20,7 @@ import requests
 import urllib3
 
 from checkpoints.errors import InputError
-from checkpoints.files import read_json
+from checkpoints.files import feed, read_json
 
 RECORD = "download.json"
 CHUNK = 1 << 16  # bytes
@@ -287,9 +287,7 @@ def digest(path, kind):
     found = hashlib.new({"git": "sha1"}.get(kind, kind), usedforsecurity=False)
     if kind == "git":
         found.update(b"blob %d\0" % path.stat().st_size)
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            found.update(block)
+    feed(found, path)
     return found.hexdigest()
 
 

@@ -1,5 +1,6 @@
 """Flags that several commands share: lists, draft lengths, filters, and their checks."""
 
+import math
 import re
 
 from sampling import Filter
@@ -57,13 +58,18 @@ def parse_filters(temperature, top_k, top_p):
         raise InputError(str(error) if isinstance(error, InputError) else f"--{error}") from None
 
 
-def check_numbers(least, **flags):
-    """Raises InputError for a flag below its least value, or one that counts beyond reason."""
+def check_numbers(least, most=MOST, **flags):
+    """Raises InputError for a flag that is not within these limits."""
     for name, value in flags.items():
         if value < least:
             raise InputError(f"--{name} {value}: expected {least} or more")
-        if value > MOST and name != "seed":
-            raise InputError(f"--{name} {value}: expected at most {MOST}")
+        if value > most:
+            raise InputError(f"--{name} {value}: expected at most {most}")
+
+
+def check_seed(seed):
+    """Raises InputError for a seed that NumPy would not take."""
+    check_numbers(0, math.inf, seed=seed)
 
 
 def check_length(flag, n_tokens, room):

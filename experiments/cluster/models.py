@@ -10,6 +10,7 @@ import numpy as np
 
 import utils
 from backends import autotune
+from checkpoints.files import feed
 from checkpoints.folder import PARTS
 from experiments.drafting.pairs import (
     CHECKPOINT,
@@ -23,8 +24,6 @@ from experiments.drafting.pairs import (
 from experiments.drafting.stored import HEADS
 from gpt2 import Config, Model
 from utils import MODELS_DIR, InputError, get_backend, kernels_of
-
-CHUNK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -130,9 +129,7 @@ def digest(paths):
     try:
         for path in sorted({*paths}):
             found.update(path.name.encode())
-            with path.open("rb") as file:
-                while data := file.read(CHUNK):
-                    found.update(data)
+            feed(found, path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     return found.hexdigest()

@@ -9,6 +9,7 @@ import os
 from experiments.cli.validators import (
     check_choice,
     check_numbers,
+    check_seed,
     parse_filters,
     parse_K,
     parse_list,
@@ -70,7 +71,8 @@ class AdviseSettings:
     weights: str = "checkpoint"
 
     def __post_init__(self):
-        check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
+        check_seed(self.seed)
+        check_numbers(0, n_prompts=self.n_prompts)
         check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
         check_choice("weights", self.weights, CHECKPOINT, RANDOM)
         if self.weights == RANDOM and not self.acceptance:
@@ -105,11 +107,9 @@ class AdviseSettings:
 def acceptances(settings, pairs, Ks, filter):
     """{draft: its acceptance}, from where the settings say."""
     if settings.given() is not None:
-        sources = {NGRAM: "as given; taken to draft in every round"}
-        given = lambda name: advice.acceptance_of(
-            settings.given(), None, 1, sources.get(name, "as given")
-        )
-        return {name: given(name) for name in pairs.drafts}
+        given = advice.acceptance_of(settings.given(), None, 1, "as given")
+        look_up = given | {"source": "as given; taken to draft in every round"}
+        return {name: look_up if name == NGRAM else given for name in pairs.drafts}
     if settings.stored():
         path, target = settings.acceptance, settings.target_model_size
         return {name: advice.stored_acceptance(path, name, target, filter) for name in pairs.drafts}

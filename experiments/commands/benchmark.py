@@ -17,6 +17,7 @@ from tqdm import tqdm
 from experiments.cli.validators import (
     check_choice,
     check_numbers,
+    check_seed,
     parse_filters,
     parse_K,
     parse_list,
@@ -86,7 +87,8 @@ class BenchmarkSettings:
     synthetic_acceptance: str = ""
 
     def __post_init__(self):
-        check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
+        check_seed(self.seed)
+        check_numbers(0, n_prompts=self.n_prompts)
         check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
         check_choice("weights", self.weights, CHECKPOINT, RANDOM)
         for rule in self.rules():

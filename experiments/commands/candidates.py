@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.candidates import measured, tree
-from experiments.cli.validators import check_numbers
+from experiments.cli.validators import check_numbers, check_seed
 from experiments.data.prompts import choose_prompts
 from experiments.measuring.advice import measure_costs
 from sampling import Filter
@@ -212,7 +212,8 @@ def check(settings, repeats):
             "--draft_model_size 'ngram': expected a model, as n-grams have one candidate"
         )
     check_numbers(1, n_tokens_to_generate=settings["n_tokens_to_generate"], repeats=repeats)
-    check_numbers(0, seed=settings["seed"], n_prompts=settings["n_prompts"])
+    check_seed(settings["seed"])
+    check_numbers(0, n_prompts=settings["n_prompts"])
     for name, least, most in (("candidates", 1, MOST_CANDIDATES), ("rows", 2, MOST_NODES)):
         if not least <= settings[name] <= most:
             raise InputError(f"--{name} {settings[name]}: expected {least} to {most}")

@@ -7,7 +7,7 @@ from functools import partial
 
 from tqdm import tqdm
 
-from experiments.cli.validators import check_numbers, parse_filters
+from experiments.cli.validators import check_numbers, check_seed, parse_filters
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
 from experiments.data.files import check_output
@@ -36,7 +36,8 @@ class RecordSettings:
     kernels: str
 
     def __post_init__(self):
-        check_numbers(0, n_prompts=self.n_prompts, seed=self.seed)
+        check_seed(self.seed)
+        check_numbers(0, n_prompts=self.n_prompts)
         check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, top=self.top)
 
     def filter(self):

@@ -5,7 +5,7 @@ wrote them. How that can be exact is in experiments/measuring/replay.py.
 import dataclasses
 import json as json_format
 
-from experiments.cli.validators import check_choice, check_numbers, parse_K, parse_list
+from experiments.cli.validators import check_choice, check_seed, parse_K, parse_list
 from experiments.data.recordings import read_log
 from experiments.decoding.decoders import NGRAM
 from experiments.decoding.settings import VERIFICATIONS
@@ -35,7 +35,7 @@ class ReplaySettings:
     kernels: str
 
     def __post_init__(self):
-        check_numbers(0, seed=self.seed)
+        check_seed(self.seed)
         check_choice("verification", self.verification, *VERIFICATIONS)
         if not self.log:
             raise InputError(

@@ -123,12 +123,9 @@ def stored_row(row, settings):
 
 def settings_of(result):
     """What all rows of a file share. The texts of a replay were sampled as its log says."""
-    log = result.get("log")
-    own, of_log = (
-        found.get("settings") if isinstance(found, dict) else None for found in (result, log)
-    )
-    own = own if isinstance(own, dict) else {}
-    sampling = of_log if isinstance(of_log, dict) else own
+    part = lambda whole, name: whole[name] if isinstance(whole.get(name), dict) else {}
+    own = part(result, "settings")
+    sampling = part(part(result, "log"), "settings") or own
     return {
         "verification": own.get("verification"),
         "top_k": sampling.get("top_k"),
@@ -143,10 +140,10 @@ def read_rows(path):
     expected = "expected a results file of benchmark or replay"
     if not isinstance(rows, list):
         raise InputError(f"{path}: has no rows; {expected}")
-    found = []
+    settings, found = settings_of(result), []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(stored_row(row, settings_of(result)))
+            found.append(stored_row(row, settings))
         except ValueError as error:
             raise InputError(f"{path}: row {number} {error}; {expected}") from None
     return found

@@ -4,13 +4,13 @@ A head makes sense of one target's hidden states and of no other's. Its file say
 is, by the SHA-256 of the target's weights.
 """
 
-import hashlib
 import json
 import re
 
 import numpy as np
 
 import utils
+from checkpoints.files import sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
 from experiments.drafting.eagle import Eagle, EagleConfig
@@ -18,16 +18,6 @@ from experiments.drafting.medusa import Medusa, MedusaConfig
 from utils import InputError
 
 HEADS = ("eagle", "medusa")  # what --draft_model_size calls them
-
-
-def sha256_of(files):
-    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
-    found = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                found.update(block)
-    return found.hexdigest()
 
 
 def fingerprint(folder):

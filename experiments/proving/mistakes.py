@@ -94,6 +94,7 @@ MISTAKES = {
         seen_in="transformers #32867",
         caught_by=LAW,
         changes={propose: {"sample(q[-1][0], self.rng)": "int(q[-1].argmax())"}},
+        not_by=("ngram",),
     ),
     "resample-from-p": Mistake(
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
@@ -118,6 +119,7 @@ MISTAKES = {
             "the law is right, as q is what was drawn from, but the draft "
             "proposes what the target has ruled out"
         ),
+        not_by=("ngram",),
     ),
     "ratio-of-raw-q": Mistake(
         what=(
@@ -133,6 +135,7 @@ MISTAKES = {
             },
         },
         setting=Setting(Filter(0.7)),
+        not_by=("ngram",),
     ),
     "top-p-argsort": Mistake(
         what=(
@@ -322,8 +325,7 @@ def in_its_rule(settings):
     """
     name = settings.mistake
     mistake = find(name)
-    not_by = mistake.not_by or (("ngram",) if {*mistake.changes} == {propose} else ())
-    if settings.draft_model_size in not_by:
+    if settings.draft_model_size in mistake.not_by:
         raise InputError(
             f"--mistake {name}: --draft_model_size {settings.draft_model_size} cannot make it; "
             "expected a draft model"

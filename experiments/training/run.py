@@ -177,10 +177,9 @@ class Run:
             "step": step,
             "origin": self.origin,
         }
-        part = self.path.with_suffix(".part")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(state, part)
-        part.replace(self.path)
+        with replacing(self.path) as part:
+            torch.save(state, part)
 
 
 def cross_entropy(model, batch, offset):

@@ -1,6 +1,5 @@
 """The texts of a corpus as token ids: the vocabulary they are cut with, and a step's batch."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from checkpoints.files import sha256_of
 from encoder import END_OF_TEXT
 from experiments.data import corpus as corpora
 from experiments.data.files import replacing
@@ -62,10 +62,7 @@ def digest(corpus, split, folder):
     """12 digits that change with the texts of a split and with the vocabulary in a folder. Raises
     InputError.
     """
-    found = hashlib.sha256()
-    for path in [*corpora.paths(corpus, split), *vocabulary_files(folder)]:
-        found.update(path.read_bytes())
-    return found.hexdigest()[:12]
+    return sha256_of([*corpora.paths(corpus, split), *vocabulary_files(folder)])[:12]
 
 
 def read_token_ids(corpus, split, folder, cache_dir):

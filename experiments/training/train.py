@@ -24,11 +24,12 @@ import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
+from checkpoints.files import sha256_of  # noqa: E402
 from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call  # noqa: E402
 from experiments.cli.help import docstring  # noqa: E402
-from experiments.cli.validators import check_numbers  # noqa: E402
-from experiments.drafting.stored import fingerprint, sha256_of  # noqa: E402
+from experiments.cli.validators import check_numbers, check_seed  # noqa: E402
+from experiments.drafting.stored import fingerprint  # noqa: E402
 from gpt2 import Config  # noqa: E402
 from utils import InputError  # noqa: E402
 
@@ -57,7 +58,7 @@ class Places:
     seed: int = 1
 
     def __post_init__(self):
-        check_numbers(0, seed=self.seed)
+        check_seed(self.seed)
 
     def folder(self, size):
         """The folder of a model that is there. Raises InputError."""
@@ -122,6 +123,20 @@ def copy_vocabulary(source, folder):
             (folder / name).write_bytes((source / name).read_bytes())
 
 
+def write_result(model, vocabulary, folder, path, start=None):
+    """Write the model of a finished run to its folder, with the vocabulary of another one.
+
+    If the run was begun with the model that was there, its checkpoint goes on from the new one.
+    """
+    from experiments.training.run import go_on_from
+    from experiments.training.torch_gpt2 import write_model
+
+    copy_vocabulary(vocabulary, folder)
+    write_model(model, folder)
+    if start and start.resolve() == folder.resolve():
+        go_on_from(path, fingerprint(folder))
+
+
 def tokenizer(places: Places):
     """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
     from experiments.data.corpus import documents
@@ -162,8 +177,8 @@ def target(
     source = places.folder(start) if start else folder
     import torch
 
-    from experiments.training.run import cross_entropy, go_on_from, train
-    from experiments.training.torch_gpt2 import GPT2, read_model, write_model
+    from experiments.training.run import cross_entropy, train
+    from experiments.training.torch_gpt2 import GPT2, read_model
 
     torch.manual_seed(places.seed)
     model = read_model(source, dropout) if start else GPT2(SHAPES[target_model_size], dropout)
@@ -173,10 +188,7 @@ def target(
     origin = {"command": "target", "start": begun, "dropout": dropout}
     schedule = places.schedule(steps, learning_rate, source, weight_decay=weight_decay, **origin)
     train(model, path, texts, loss_at, schedule, model.config.n_ctx)
-    copy_vocabulary(source, folder)
-    write_model(model, folder)
-    if start and source.resolve() == folder.resolve():
-        go_on_from(path, fingerprint(folder))
+    write_result(model, source, folder, path, source if start else None)
 
 
 def grow(
@@ -204,7 +216,7 @@ def grow(
 
     from experiments.training.grow import grow as grown
     from experiments.training.run import cross_entropy, train
-    from experiments.training.torch_gpt2 import GPT2, read_tensors, set_stored, write_model
+    from experiments.training.torch_gpt2 import GPT2, read_tensors, set_stored
 
     torch.manual_seed(places.seed)
     config = Config(
@@ -217,8 +229,7 @@ def grow(
     origin = {"command": "grow", "start": fingerprint(source), "layers": layers}
     schedule = places.schedule(steps, learning_rate, source, **origin)
     train(model, path, texts, loss_at, schedule, config.n_ctx)
-    copy_vocabulary(source, folder)
-    write_model(model, folder)
+    write_result(model, source, folder, path)
 
 
 def parse_layers(text, n_layer):
@@ -287,8 +298,8 @@ def draft(
     import torch
 
     from experiments.training.distillation import draft_loss, kullback_leibler, total_variation
-    from experiments.training.run import go_on_from, train
-    from experiments.training.torch_gpt2 import GPT2, read_model, write_model
+    from experiments.training.run import train
+    from experiments.training.torch_gpt2 import GPT2, read_model
 
     torch.manual_seed(places.seed)
     teacher = read_model(teacher_folder).eval().requires_grad_(False)
@@ -302,10 +313,7 @@ def draft(
     origin = {"command": "draft", "start": begun, "teacher": fingerprint(teacher_folder)}
     schedule = places.schedule(steps, learning_rate, teacher_folder, written=written, **origin)
     train(model, path, texts, loss_at, schedule, model.config.n_ctx)
-    copy_vocabulary(teacher_folder, folder)
-    write_model(model, folder)
-    if start and start_folder.resolve() == folder.resolve():
-        go_on_from(path, fingerprint(folder))
+    write_result(model, teacher_folder, folder, path, start_folder)
 
 
 def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learning_rate=3e-3):

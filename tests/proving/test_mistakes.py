@@ -8,6 +8,7 @@ import main
 from experiments.decoding.settings import Settings
 from experiments.proving.mistakes import MISTAKES, in_its_rule
 from experiments.proving.patching import changed, made
+from sampling import NeuralDrafter
 
 ROOT = Path(main.__file__).resolve().parent
 each = pytest.mark.parametrize("name", MISTAKES)
@@ -29,6 +30,12 @@ def test_is_a_small_difference(name):
         right, wrong, _ = changed(function, pieces)
         pairs = list(zip(right.splitlines(), wrong.splitlines(), strict=True))
         assert 1 <= sum(a != b for a, b in pairs) <= 2
+
+
+@each
+def test_what_is_wrong_in_the_drafting_of_a_model_cannot_be_made_by_look_up(name):
+    if {*MISTAKES[name].changes} == {NeuralDrafter.propose}:
+        assert "ngram" in MISTAKES[name].not_by
 
 
 @pytest.mark.parametrize("asked", ["token", "block"])

@@ -134,7 +134,7 @@ function showPays(run) {
   if (!costs) return;
   const now = standing(run);
   if (now.h < 1) $("pays-lead").textContent += " Look-up filled " + percent(now.h)
-    + " of the positions, taken as that share of rounds; the others are plain passes.";
+    + " of the positions that it could draft. The formula takes this as the share of rounds that draft.";
   showKnobs(now);
   showMap(now);
   showVerdict(run, now);
