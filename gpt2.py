@@ -55,6 +55,18 @@ class Config:
         return shapes | {f"ln_f.{name}": shape for name, shape in norm.items()}
 
 
+def nested(parameters):
+    """{"h.0.attn.c_attn.weight": w} becomes {"h": {"0": {"attn": {"c_attn": {"weight": w}}}}}."""
+    tree = {}
+    for name, value in parameters.items():
+        *path, leaf = name.split(".")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[leaf] = value
+    return tree
+
+
 class KVCache:
     """What a model has computed of one text: the keys and values of every position read so far.
 

@@ -6,7 +6,7 @@ The folders themselves, their file formats and downloads, are behind checkpoints
 
 import re
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, Callable
 
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
@@ -28,7 +28,7 @@ from checkpoints import (  # noqa: F401
     read_json,
     require_vocabulary,
 )
-from gpt2 import Model
+from gpt2 import Model, nested
 
 # ---------------------------------------------------------------- backends
 
@@ -47,7 +47,6 @@ class Backend:
     # share(f, n, n_rows): call f(a, b) for ranges that cover 0 to n, on threads if n_rows is large
     share: Callable = alone
     exact: bool = False  # a position's bits do not depend on what else is in the pass
-    other_plans: tuple = ()  # to be tried as well for a small model
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
@@ -73,13 +72,10 @@ def numpy_backend(kernels, exact, dtype):
     except ValueError as error:
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
-    others = ()
-    if kernel is None and not exact:
-        others = tuple(partial(autotune.plan, kernel=one) for one in autotune.FIXED)
     one_thread = kernel and kernel.threads[-1] == 1
     threads = alone if one_thread else share
     # NumPy is done when a call returns: there is nothing to wait for
-    return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact, others)
+    return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact)
 
 
 def cupy_backend(exact, dtype):
@@ -149,35 +145,18 @@ def require_bytes(needed, backend, what, advice):
 
 
 def build_model(config, read, backend, dtype):
-    """A Model from `read(name) -> array of dtype`, for each name in config.shapes().
-
-    A small model is built by every plan of the backend, and the fastest is kept.
-    """
-    plans = [backend.plan]
-    if backend.other_plans and autotune.is_small(config):
-        plans += backend.other_plans
-        read = cache(read)  # each weight once, not once per plan
+    """A Model from `read(name) -> array of dtype`, for each name in config.shapes()."""
     try:
-        lay_outs = [plan(config, dtype) for plan in plans]
+        lay_out = backend.plan(config, dtype)
     except MemoryError as error:
         raise InputError(f"{error}; choose a smaller model or --backend numpy") from None
-    models = [assemble(config, read, backend, lay_out) for lay_out in lay_outs]
-    return autotune.fastest(models) if len(models) > 1 else models[0]
-
-
-def assemble(config, read, backend, lay_out):
-    """A Model whose matrices are held as lay_out says."""
-    # "h.0.attn.c_attn.weight" becomes tree["h"]["0"]["attn"]["c_attn"]["weight"]; only the
-    # matrices of the blocks are laid out for products
-    tree = {}
+    parameters = {}
     for name, shape in config.shapes().items():
-        *path, leaf = name.split(".")
-        branch = tree
-        for part in path:
-            branch = branch.setdefault(part, {})
-        in_block = path[0] == "h"
-        store = lay_out if in_block and len(shape) == 2 else backend.asarray
-        branch[leaf] = store(read(name))
+        # only the matrices of the blocks are laid out for products
+        is_matrix = name.startswith("h.") and len(shape) == 2
+        store = lay_out if is_matrix else backend.asarray
+        parameters[name] = store(read(name))
+    tree = nested(parameters)
     wte = tree["wte"]["weight"]
     head = lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
     params = {

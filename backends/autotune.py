@@ -1,25 +1,31 @@
 """Which kernel a model's weights get on this machine: by trial, while it is loaded.
 
 What is best depends on the machine: its BLAS, its caches, what a thread costs. So nothing is
-assumed. `plan` times a few ways to hold each shape of weight, then for the best of them on how many
-threads and how many rows at a time, over memory the size of the model. One of the ways is not to
-cut it: on one thread, that is the plain product.
+assumed. `choose` runs passes over a few blocks of the model's shape, and lets each product be made
+in another way: first to find how each shape of weight is best held, then on how many threads and
+how many rows at a time it is best multiplied. One of the ways is not to cut it: on one thread, that
+is the plain product.
 
-A product is timed as a pass meets it. Something else comes before it, in which the other threads
-wait; and it is cold, as the other weights have passed through the caches since.
+So a product is timed where it belongs: between the others, with the other threads waiting as they
+do in a pass, and on weights that are cold, as the others have passed through the caches since.
 """
 
 import itertools
 import math
+import random
 import re
+import statistics
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.tiles import AHEAD, ALL, HELD, MANY, Kernel, Tiles, Uncut, one_memory, parts_of
+from backends.threads import share
+from backends.tiles import AHEAD, ALL, HELD, Kernel, Tiles, Uncut, one_memory, parts_of
+from gpt2 import KVCache, Span, layer_norm, nested, run_blocks
 
 WIDTHS = (64, 128)  # of the tiles to try
 # a width to try as well where a weight has many columns: long rows are read faster
@@ -30,108 +36,150 @@ TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try
 # threads to try besides one and all: a few usually read memory at its full speed, and each further
 # thread takes time to start
 SEVERAL = 4
-ROUNDS = 3  # of trials; the best counts, as the machine may be busy with other things for a moment
-PASSES = 5  # in a turn, of a whole model
-GAP = 30e-6  # seconds between two products, in which a pass does something else
-# seconds a tiled product takes longer in a pass than here, where its code is warm, and a shared one
-TILED, HANDED_OVER = 3e-6, 12e-6
+SAMPLES = 5  # of each product, at least
 # a weight of so many numbers is shared unless one thread is so many times faster: if another
-# program had a core during the trials, sharing costs little now, and not sharing much later
-LARGE, SHARED = 1_000_000, 1.1
+# program had a core during the trials, sharing costs little now, and not sharing much later. A
+# smaller one is shared if that is so many times faster: a thread that watches for the next piece of
+# work slows the others down
+LARGE, CLEARLY = 500_000, 1.1
 # memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
 # there that the order of the candidates was another one
 COLD_BYTES = 264 << 20
-SMALL = 2_000_000  # weights; in the passes of so small a model, what is between products counts
-SHARES = 11  # of that memory; a trial reads one of them, or one weight if that is larger
+HEAD_BYTES = 24 << 20  # of a head in trials; of a larger one, they multiply by some columns
 
 
-class Scratch:
-    """Memory the size of a model, to be read on and on: as cold as the model will be.
-
-    It is in arrays of their own: glibc, having freed one of 24 MB (32 would be too much), gives
-    less memory back to the system between products, and a prefill is spared some 20,000 page
-    faults.
+class Turns:
+    """Each product of a pass is made in another way, and lasts until the next one begins: threads
+    that have done their share may still delay what follows.
     """
 
-    def __init__(self, shapes, weights, dtype):
-        itemsize = np.dtype(dtype).itemsize
-        n_model = sum(math.prod(shape) for shape in shapes.values())
-        n = min(n_model, COLD_BYTES // itemsize)
-        n_largest = max(math.prod(shape) for shape, _ in weights)
-        n_column = max(shape[0] for shape, _ in weights)
-        self.share = max(1, n // SHARES)
-        size = max(self.share, n_column, min(n_largest, COLD_BYTES // SHARES // itemsize))
-        arrays = [np.ones(size, dtype) for _ in range(-(-n // size))]
-        self.arrays, self.used = deque(arrays), 0
+    def __init__(self):
+        self.random, self.candidates = random.Random(0), {}
+        self.times, self.begun = defaultdict(list), None
 
-    def copies(self, n_in, n_out):
-        """Memory for some weights of that shape, with fewer columns if they do not fit:
-        [n_copies, n_in * columns]
-        """
-        columns = min(n_out, len(self.arrays[0]) // n_in)
+    def start(self, candidates):
+        """From now on, products are made as {weight: [(layout, way)]} say, in random order."""
+        self.candidates = {weight: self.dealt(found) for weight, found in candidates.items()}
+        self.times.clear()
+
+    def dealt(self, candidates):
+        while True:
+            yield from self.random.sample(candidates, len(candidates))
+
+    def multiply(self, x, weight, memory):
+        """x @ the weight that lies in this memory."""
+        self.end()
+        layout, way = next(self.candidates[weight])
+        held = held_in(memory, weight, layout, way)
+        self.begun = (weight, layout, way), time.perf_counter()
+        return x @ held
+
+    def end(self):
+        now = time.perf_counter()
+        if self.begun:
+            candidate, begun = self.begun
+            self.times[candidate].append(now - begun)
+        self.begun = None
+
+
+class Product:
+    """Stands for a weight in a pass: `x @ product` is made in the way whose turn it is."""
+
+    __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
+
+    def __init__(self, turns, weight, memory):
+        self.turns, self.weight, self.memory = turns, weight, memory
+        memory[...] = 1
+
+    def __rmatmul__(self, x):
+        return self.turns.multiply(x, self.weight, self.memory)
+
+
+class Trials:
+    """Passes over blocks of a model's shape, each followed by an output head.
+
+    They take the memory of the model, or COLD_BYTES: so that weights are as cold as its will be.
+    """
+
+    def __init__(self, config, weights, dtype):
+        *matrices, head = weights
+        (n_in, n_out), itemsize = head[0], np.dtype(dtype).itemsize
+        columns = min(n_out, max(1, HEAD_BYTES // itemsize // n_in))
         if WIDE < columns < n_out:
             columns -= columns % WIDE  # so that tiles of any width read as much
-        n_copies = max(1, self.share // (n_in * columns))
-        n = n_copies * n_in * columns
-        if self.used + n > len(self.arrays[0]):
-            self.arrays.rotate(-1)
-            self.used = 0
-        memory = self.arrays[0][self.used : self.used + n]
-        self.used += n
-        return memory.reshape(n_copies, -1)
+        n_block, n_head = sum(math.prod(shape) for shape, _ in matrices), n_in * columns
+        n_model = sum(math.prod(shape) for shape in config.shapes().values())
+        n = min(n_model, COLD_BYTES // itemsize)
+        self.config, self.dtype, self.turns = replace(config, n_layer=1), dtype, Turns()
+        self.blocks = []
+        for _ in range(max(1, n // (n_block + n_head))):
+            # a head is an array of its own: glibc, having freed one of 24 MB (32 would be too
+            # much), gives less memory back to the system between products, and a prefill is spared
+            # some 20,000 page faults
+            empty = one_memory(n_block, dtype)
+            products = {
+                weight: Product(self.turns, weight, empty((math.prod(weight[0]),), dtype))
+                for weight in matrices
+            }
+            memory = one_memory(n_head, dtype)((n_head,), dtype)
+            self.blocks.append((self.block(products), Product(self.turns, head, memory)))
+
+    def block(self, products):
+        """The parameters of a block, as gpt2.run_blocks takes them."""
+        return nested(
+            {
+                name: products[shape, False] if len(shape) == 2 else np.ones(shape, self.dtype)
+                for name, shape in self.config.shapes().items()
+                if name.startswith("h.")
+            }
+        )["h"]["0"]
+
+    def run(self, n_rows, candidates):
+        """Seconds of products with so many rows, {(weight, layout, way): seconds}, for {weight:
+        [(layout, way)]}.
+        """
+        self.turns.start(candidates)
+        most = max(map(len, candidates.values()))
+        for _ in range(-(-SAMPLES * most // len(self.blocks))):
+            self.run_pass(min(n_rows, self.config.n_ctx))
+        # the faster half counts: the machine may be busy with other things at times
+        return {
+            key: statistics.mean(sorted(times)[: len(times) // 2 + 1])
+            for key, times in self.turns.times.items()
+        }
+
+    def run_pass(self, n_rows):
+        x = np.ones((n_rows, self.config.n_embd), self.dtype)
+        backend = SimpleNamespace(xp=np, share=share)
+        for block, head in self.blocks:
+            span = Span(KVCache(self.config, np, self.dtype, n_rows), 0, n_rows)
+            x = run_blocks(x, [span], [block], self.config, backend)
+            layer_norm(x, **block["ln_2"], epsilon=self.config.epsilon) @ head
+        self.turns.end()
 
 
-def seconds(x, weights):
-    """The mean time of one product, going through the weights one after the other."""
-    total = 0.0
-    for weight in weights:
-        resumed = time.perf_counter() + GAP
-        while time.perf_counter() < resumed:
-            pass
-        begin = time.perf_counter()
-        x @ weight
-        total += time.perf_counter() - begin
-    return total / len(weights)
-
-
-def weights_in(memory, weight, layout, way):
-    """The weights that lie in memory [n_copies, n_in * columns], if that is read in a layout.
+def held_in(memory, weight, layout, way):
+    """The weight that lies in memory [n_in * columns], if that is read in a layout.
 
     A weight is (its shape, whether it is a transposed array), a layout (width of a tile or ALL,
     whether by column), a way (n_threads, together).
     """
     ((n_in, n_out), transposed), (width, by_column), (n_threads, together) = weight, layout, way
-    columns = memory.shape[1] // n_in
+    columns = len(memory) // n_in
     if width == ALL:
         if transposed:
-            return memory.reshape(-1, columns, n_in).swapaxes(1, 2)
-        weights = memory.reshape(-1, n_in, columns)
-        if n_threads == 1:
-            return weights
-        return [Uncut(one, Kernel(ALL, (n_threads,) * 3)) for one in weights]
+            return memory.reshape(columns, n_in).T
+        whole = memory.reshape(n_in, columns)
+        return whole if n_threads == 1 else Uncut(whole, Kernel(ALL, (n_threads,) * 3))
     n_tiles, width = max(1, columns // width), min(width, columns)
     kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
     n_parts = parts_of(n_in, n_out, kernel)
-    shape = (len(memory), n_parts, n_tiles, n_in // n_parts, width)
-    memory = memory[:, : n_in * n_tiles * width]
+    memory = memory[: n_in * n_tiles * width]
     if by_column:
-        tiles = memory.reshape(*shape[:3], width, -1).swapaxes(3, 4)
+        tiles = memory.reshape(n_parts, n_tiles, width, -1).swapaxes(2, 3)
     else:
-        tiles = memory.reshape(shape)
-    rest = np.zeros((n_in, n_out % width), memory.dtype)
-    return [Tiles(one, rest, kernel) for one in tiles]
-
-
-def trial(scratch, weight, layout, way, n_rows):
-    """Seconds of one product with a weight; see `weights_in`."""
-    (n_in, n_out), (width, _), (n_threads, _) = weight[0], layout, way
-    memory = scratch.copies(n_in, n_out)
-    if n_rows >= MANY:
-        memory = memory[:1]
-    x = np.ones((n_rows, n_in), memory.dtype)
-    took = seconds(x, weights_in(memory, weight, layout, way))
-    plain = width == ALL and n_threads == 1
-    return took if plain else took + TILED + (n_threads > 1) * HANDED_OVER
+        tiles = memory.reshape(n_parts, n_tiles, -1, width)
+    return Tiles(tiles, np.zeros((n_in, n_out % width), memory.dtype), kernel)
 
 
 def layouts(n_out, exact):
@@ -140,7 +188,7 @@ def layouts(n_out, exact):
     tiled = list(itertools.product(widths, (False, True)))
     if n_out > MANY_COLUMNS:
         tiled.append((WIDE, False))
-    return tiled if exact and tiled else [*tiled, (ALL, False)]
+    return tiled if exact and tiled else [(ALL, False), *tiled]
 
 
 def ways(weight, layout, rows, exact):
@@ -156,85 +204,70 @@ def ways(weight, layout, rows, exact):
     return list(itertools.product(sorted(thread_counts), together))
 
 
-def relative(times):
-    """{(candidate, n_rows): seconds} -> {candidate: the sum over n_rows of seconds / the best's}.
-
-    So that each number of rows counts as much.
+def relative(times, rows):
+    """{candidate: its time / the best's, the mean over the numbers in `rows`}, for {(candidate,
+    n_rows): seconds}: so that each number of rows counts as much.
     """
+    times = {key: t for key, t in times.items() if key[1] in rows}
     least = defaultdict(lambda: math.inf)
     for (_, n_rows), t in times.items():
         least[n_rows] = min(least[n_rows], t)
-    sums = defaultdict(float)
+    ratios = defaultdict(list)
     for (candidate, n_rows), t in times.items():
-        sums[candidate] += t / least[n_rows]
-    return sums
+        ratios[candidate].append(t / least[n_rows])
+    return {candidate: statistics.mean(found) for candidate, found in ratios.items()}
 
 
 def best_layout(times):
-    """The layout that {(layout, way, n_rows): seconds} speaks for."""
+    """The layout that {(layout, way, n_rows): seconds} speaks for: one row, as the draft reads and
+    plain decoding does, counts as much as a few, which are verified.
+    """
     found = defaultdict(lambda: math.inf)
     for (layout, _, n_rows), t in times.items():
         found[layout, n_rows] = min(found[layout, n_rows], t)
-    costs = relative(found)
-    # a weight is only cut where that is clearly better
-    return min(costs, key=lambda layout: costs[layout] * (0.95 if layout[0] == ALL else 1))
+    one, few = relative(found, ONE), relative(found, FEW)
+    return min(one, key=lambda layout: one[layout] + few[layout])
 
 
 def best_way(times, rows, large):
     """The way to multiply so many rows that {(way, n_rows): seconds} speaks for."""
-    costs = relative({key: t for key, t in times.items() if key[1] in rows})
+    costs = relative(times, rows)
     for n_threads, together in costs:
         if rows == ONE and together == 2:
             costs[n_threads, together] *= 1.05  # padded only if that is clearly better
-        if large and n_threads == 1:
-            costs[n_threads, together] *= SHARED
+        if (n_threads == 1) == large:
+            costs[n_threads, together] *= CLEARLY
     return min(costs, key=costs.get)
 
 
-def measured(candidates, scratch):
-    """{candidate: seconds}, the least of several rounds, for (weight, layout, way, n_rows) each.
-
-    Those of one candidate lie apart, so that one disturbance does not meet them all.
+def measured(trials, layouts_of, numbers, exact):
+    """{weight: {(layout, way, n_rows): seconds}} for the layouts {weight: [layout]}, and numbers of
+    rows (one of ONE, FEW, PROMPT; n_rows).
     """
-    times = defaultdict(lambda: math.inf)
-    for _ in range(ROUNDS):
-        for candidate in candidates:
-            times[candidate] = min(times[candidate], trial(scratch, *candidate))
+    times = defaultdict(dict)
+    for rows, n_rows in numbers:
+        candidates = {
+            weight: [(layout, way) for layout in found for way in ways(weight, layout, rows, exact)]
+            for weight, found in layouts_of.items()
+        }
+        for (weight, layout, way), seconds in trials.run(n_rows, candidates).items():
+            times[weight][layout, way, n_rows] = seconds
     return times
 
 
-def chosen_kernels(weights, scratch, exact):
+def chosen_kernels(config, weights, dtype, exact):
     """{weight: Kernel} by trial; a weight is (its shape, whether it is a transposed array)."""
-    decode_and_verify = ((ONE, 1), (FEW, 5), (FEW, 9))
-    times = measured(
-        [
-            (weight, layout, way, n_rows)
-            for weight in weights
-            for layout in layouts(weight[0][1], exact)
-            for rows, n_rows in decode_and_verify
-            for way in ways(weight, layout, rows, exact)
-        ],
-        scratch,
-    )
-    best = {}
-    for weight in weights:
-        of_weight = {key[1:]: t for key, t in times.items() if key[0] == weight}
-        best[weight] = best_layout(of_weight)
-    times = measured(
-        [
-            (weight, layout, way, n_rows)
-            for weight, layout in best.items()
-            for rows in TOGETHER
-            for n_rows in rows
-            for way in ways(weight, layout, rows, exact)
-        ],
-        scratch,
-    )
+    trials = Trials(config, weights, dtype)
+    found = {weight: layouts(weight[0][1], exact) for weight in weights}
+    times = measured(trials, found, [(ONE, 1), (FEW, 5), (FEW, 9)], exact)
+    best = {weight: [best_layout(times[weight])] for weight in weights}
+    numbers = [(rows, n_rows) for rows in TOGETHER for n_rows in rows]
+    times = measured(trials, best, numbers, exact)
     kernels = {}
-    for weight, (width, by_column) in best.items():
-        of_weight = {key[2:]: t for key, t in times.items() if key[0] == weight}
+    for weight, [(width, by_column)] in best.items():
+        of_ways = {(way, n_rows): t for (_, way, n_rows), t in times[weight].items()}
         large = math.prod(weight[0]) > LARGE
-        threads, together = zip(*(best_way(of_weight, rows, large) for rows in TOGETHER))
+        threads, together = zip(*(best_way(of_ways, rows, large) for rows in TOGETHER))
         kernels[weight] = Kernel(width, threads, together, by_column)
     return kernels
 
@@ -253,10 +286,6 @@ def kernel_named(name):
     return Kernel(width, (n_threads,) * 3)
 
 
-# what a small model is tried with as well, see `fastest`
-FIXED = (kernel_named("plain"), kernel_named("64x1"))
-
-
 def matrices_of(config):
     """The shapes of a model's weights in its blocks, one for each weight."""
     shapes = config.shapes()
@@ -269,12 +298,11 @@ def choose(config, dtype, kernel=None, exact=False):
 
     Without a kernel, times the candidates for each shape of weight, in a fraction of a second.
     """
-    shapes = config.shapes()
-    head = shapes["wte.weight"][::-1]
+    head = config.shapes()["wte.weight"][::-1]
     weights = [*dict.fromkeys((shape, False) for shape in matrices_of(config)), (head, True)]
     if kernel:
         return dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
-    return chosen_kernels(weights, Scratch(shapes, weights, dtype), exact)
+    return chosen_kernels(config, weights, dtype, exact)
 
 
 def layout(config, dtype, chosen, exact=False):
@@ -306,27 +334,3 @@ def plan(config, dtype, kernel=None, exact=False):
     """
     # the trials come first: model and scratch are not to lie in memory together
     return layout(config, dtype, choose(config, dtype, kernel, exact), exact)
-
-
-def is_small(config):
-    """Whether whole passes of a model of this shape are quickly timed, and worth it."""
-    return sum(map(math.prod, config.shapes().values())) <= SMALL
-
-
-def fastest(models):
-    """Of several builds of a small model, the one with the fastest passes: over one row, as a draft
-    reads, and over a few, as a target does.
-
-    Its products take microseconds, and the fastest alone may not be so between all else.
-    """
-    times = defaultdict(lambda: math.inf)
-    turns = itertools.product(range(ROUNDS), enumerate(models), (*ONE, *FEW))
-    for _, (i, model), n_rows in turns:
-        ids = [0] * min(n_rows, model.config.n_ctx)
-        cache = model.new_cache(len(ids))
-        for _ in range(PASSES):
-            begin = time.perf_counter()
-            model.read(ids, cache, n_last=len(ids))
-            times[i, n_rows] = min(times[i, n_rows], time.perf_counter() - begin)
-    costs = relative(times)
-    return models[min(costs, key=costs.get)]

@@ -51,7 +51,7 @@ class Wanted:
         arrays = get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
             plan = partial(chosen_plan, choices, self.exact)
-            arrays = dataclasses.replace(arrays, plan=plan, other_plans=())
+            arrays = dataclasses.replace(arrays, plan=plan)
         return load_pairs(self.target, [*self.drafts], self.models_dir, self.weights, arrays)
 
     def elsewhere(self):
@@ -86,8 +86,10 @@ class Wanted:
         """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
-        arrays = get_backend(self.backend, self.kernels, self.exact)
-        return {config: choice(config, arrays) for config in self.configs()}
+        return {
+            config: autotune.choose(config, np.float32, exact=self.exact)
+            for config in self.configs()
+        }
 
     def fingerprints(self):
         """{model: SHA-256 of its files}, for two machines to compare."""
@@ -102,20 +104,6 @@ class Wanted:
         for name in {*self.drafts} & {*HEADS}:
             found[name] = digest([target / f"{name}.safetensors"])
         return found
-
-
-def choice(config, arrays):
-    """The kernels that a model of this shape would have: {weight: Kernel}, as autotune says it."""
-    if not autotune.is_small(config):
-        return autotune.choose(config, np.float32, exact=arrays.exact)
-    # whole passes decide, with any weights
-    model = utils.random_model(config, arrays)
-    (block, *_), plain = model.params["blocks"], autotune.kernel_named("plain")
-    matrices = [
-        part["weight"] for parts in (block["attn"], block["mlp"]) for part in parts.values()
-    ]
-    weights = [(w, False) for w in matrices] + [(model.params["head"], True)]
-    return {(w.shape, turned): getattr(w, "kernel", plain) for w, turned in weights}
 
 
 def chosen_plan(choices, exact, config, dtype):
