@@ -39,9 +39,9 @@ SEVERAL = 4
 SAMPLES = 5  # of each product, at least
 # a weight of so many numbers is shared unless one thread is so many times faster: if another
 # program had a core during the trials, sharing costs little now, and not sharing much later. A
-# smaller one is shared if that is so many times faster: a thread that watches for the next piece of
-# work slows the others down
-LARGE, CLEARLY = 500_000, 1.1
+# smaller one is only shared if that is so many times faster: it gains little, and loses much each
+# time that another thread is late
+LARGE, CLEARLY = 1_000_000, 1.1
 # memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
 # there that the order of the candidates was another one
 COLD_BYTES = 264 << 20
@@ -60,7 +60,6 @@ class Turns:
     def start(self, candidates):
         """From now on, products are made as {weight: [(layout, way)]} say, in random order."""
         self.candidates = {weight: self.dealt(found) for weight, found in candidates.items()}
-        self.times.clear()
 
     def dealt(self, candidates):
         while True:
@@ -138,10 +137,17 @@ class Trials:
         """Seconds of products with so many rows, {(weight, layout, way): seconds}, for {weight:
         [(layout, way)]}.
         """
-        self.turns.start(candidates)
-        most = max(map(len, candidates.values()))
-        for _ in range(-(-SAMPLES * most // len(self.blocks))):
-            self.run_pass(min(n_rows, self.config.n_ctx))
+        self.turns.times.clear()
+        ways = [way for found in candidates.values() for _, way in found]
+        for n_threads in sorted({n_threads for n_threads, _ in ways}):
+            # the same number throughout a pass: a thread that waits for work slows the others down
+            turns = {
+                weight: [one for one in found if one[1][0] == n_threads] or found
+                for weight, found in candidates.items()
+            }
+            self.turns.start(turns)
+            for _ in range(-(-SAMPLES * max(map(len, turns.values())) // len(self.blocks))):
+                self.run_pass(min(n_rows, self.config.n_ctx))
         # the faster half counts: the machine may be busy with other things at times
         return {
             key: statistics.mean(sorted(times)[: len(times) // 2 + 1])
