@@ -5,6 +5,8 @@ are what the formulas give.
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,12 +83,32 @@ def test_functions_that_are_named_exist(page):
     assert len(found) >= 8 or page.name != "rule.md"
 
 
+def code_of(page):
+    """The Python blocks of a page: quotations, and scripts, which begin with an import."""
+    blocks = re.findall(r"```python\n(.*?)```", text_of(page), flags=re.DOTALL)
+    scripts = [block for block in blocks if block.startswith("import ")]
+    return [block for block in blocks if block not in scripts], scripts
+
+
 @pages
 def test_code_that_is_quoted_stands_in_the_five_files(page):
     five = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("*.py"))
-    for block in re.findall(r"```python\n(.*?)```", text_of(page), flags=re.DOTALL):
+    for block in code_of(page)[0]:
         for line in filter(None, map(str.strip, block.splitlines())):
             assert line in five, line
+
+
+def test_the_script_of_the_block_rule_prints_a_row_for_each_K():
+    """With fewer and shorter texts; the gain of the longest draft is positive all the same."""
+    (script,) = code_of(ROOT / "docs" / "rule.md")[1]
+    for whole, short in (('"", 12, encoder', '"", 2, encoder'), ("prompts, 60", "prompts, 12")):
+        assert whole in script
+        script = script.replace(whole, short)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [int(K) for K, *_ in rows] == [*range(1, 9)] and float(rows[-1][3]) > 0
 
 
 # ---------------------------------------------------------------- the numbers of docs/rule.md
