@@ -147,7 +147,7 @@ class Trials:
             }
             self.turns.start(turns)
             for _ in range(-(-SAMPLES * max(map(len, turns.values())) // len(self.blocks))):
-                self.run_pass(min(n_rows, self.config.n_ctx))
+                self.run_pass(n_rows)
         # the faster half counts: the machine may be busy with other things at times
         return {
             key: statistics.mean(sorted(times)[: len(times) // 2 + 1])

@@ -225,6 +225,14 @@ def test_each_candidate_is_timed_at_each_weight_and_a_disturbance_does_not_decid
     assert thread_counts == sorted(thread_counts) and {*thread_counts} == {1, 2}
 
 
+def test_no_time_of_one_run_is_left_for_the_next(monkeypatch):
+    clock_of(monkeypatch, lambda *candidate: 1)
+    trials = trials_of()
+    for layout in (PLAIN, IN_TILES):
+        times = trials.run(1, {weight: [(layout, (1, 1))] for weight in weights_of(CONFIG)})
+        assert {found for _, found, _ in times} == {layout}
+
+
 def test_what_follows_a_product_counts_until_the_next_begins(monkeypatch):
     """A thread that was given a share may still be in the way."""
     clock = clock_of(monkeypatch, lambda *candidate: 1)

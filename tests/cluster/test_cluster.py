@@ -178,9 +178,14 @@ def test_held_out_text(evaluate, address):
         assert one[key]["acceptance_by_position"] == two[key]["acceptance_by_position"]
 
 
-def test_the_choice_of_kernels_is_sent(pair, monkeypatch):
-    wanted = Wanted("17M", ("0.7M-17M",), str(pair))
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
+    wanted = Wanted("17M", ("0.7M-17M",), str(pair), exact=exact)
     choices = wanted.choices()
+    one_by_one = {
+        kernel.together == (1, 1, 1) for found in choices.values() for kernel in found.values()
+    }
+    assert one_by_one == {exact}
     expected = models.kernels_in(wanted.load(choices), "17M")
     monkeypatch.setattr(models.autotune, "chosen_kernels", pytest.fail)
     assert models.kernels_in(wanted.load(choices), "17M") == expected and len(expected) == 2
