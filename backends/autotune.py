@@ -1,13 +1,13 @@
 """Which kernel a model's weights get on this machine: by trial, while it is loaded.
 
-What is best depends on the machine: its BLAS, its caches, what a thread costs. So nothing is
-assumed. `choose` runs passes over a few blocks of the model's shape, and lets each product be made
-in another way: first to find how each shape of weight is best held, then on how many threads and
-how many rows at a time it is best multiplied. One of the ways is not to cut it: on one thread, that
-is the plain product.
+What is fastest depends on the machine: on its BLAS, its caches, and how long a thread takes to
+start. So nothing is assumed. `choose` runs passes over a few blocks of the model's shape, in which
+each product uses the next of its candidates. The first passes choose how each shape of weight is
+held, the others on how many threads and how many rows at a time it is multiplied. One candidate is
+not to cut the weight: on one thread, that is the plain product.
 
-So a product is timed where it belongs: between the others, with the other threads waiting as they
-do in a pass, and on weights that are cold, as the others have passed through the caches since.
+So a product is timed where it is used: between the other products, and on a weight that is no
+longer in the caches, because the others have passed through them since.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.threads import share
+from backends.threads import alone
 from backends.tiles import AHEAD, ALL, HELD, Kernel, Tiles, Uncut, one_memory, parts_of
 from gpt2 import KVCache, Span, layer_norm, nested, run_blocks
 
@@ -36,34 +36,33 @@ TOGETHER = {ONE: (1, 2), FEW: (1, 9), PROMPT: (8, ALL)}  # rows at a time to try
 # threads to try besides one and all: a few usually read memory at its full speed, and each further
 # thread takes time to start
 SEVERAL = 4
-SAMPLES = 5  # of each product, at least
-# a weight of so many numbers is shared unless one thread is so many times faster: if another
-# program had a core during the trials, sharing costs little now, and not sharing much later. A
-# smaller one is only shared if that is so many times faster: it gains little, and loses much each
-# time that another thread is late
+SAMPLES = 5  # times that each candidate is timed, at least
+# a weight of more than LARGE numbers is shared unless one thread is CLEARLY times as fast: another
+# program may have held a core during the trials, and sharing needlessly costs little, not sharing
+# much. A smaller weight is shared only if that is CLEARLY times as fast: there is little to gain,
+# and much to lose whenever another thread is late
 LARGE, CLEARLY = 1_000_000, 1.1
-# memory for trials, a model's or this much. Of three times a cache of 32 MB so much was still found
-# there that the order of the candidates was another one
+# weights in the trials, unless the model has fewer. With 96 MB and a cache of 32 MB, so much was
+# still in the cache that other candidates won
 COLD_BYTES = 264 << 20
-HEAD_BYTES = 24 << 20  # of a head in trials; of a larger one, they multiply by some columns
+HEAD_BYTES = 24 << 20  # of an output head in the trials: of a larger one, only the first columns
 
 
 class Turns:
-    """Each product of a pass is made in another way, and lasts until the next one begins: threads
-    that have done their share may still delay what follows.
+    """Decides how each product of a pass is made, and times it.
+
+    A product's time ends where the next product begins: threads that have done their share may
+    still slow down what follows.
     """
 
     def __init__(self):
-        self.random, self.candidates = random.Random(0), {}
-        self.times, self.begun = defaultdict(list), None
+        self.random, self.times, self.begun = random.Random(0), defaultdict(list), None
 
     def start(self, candidates):
-        """From now on, products are made as {weight: [(layout, way)]} say, in random order."""
-        self.candidates = {weight: self.dealt(found) for weight, found in candidates.items()}
-
-    def dealt(self, candidates):
-        while True:
-            yield from self.random.sample(candidates, len(candidates))
+        """From now on, use these candidates, {weight: [(layout, way)]}, each as often, in random
+        order.
+        """
+        self.candidates = {weight: dealt(one, self.random) for weight, one in candidates.items()}
 
     def multiply(self, x, weight, memory):
         """x @ the weight that lies in this memory."""
@@ -81,8 +80,14 @@ class Turns:
         self.begun = None
 
 
+def dealt(candidates, rng):
+    """The candidates in random order, then in another, and so on."""
+    while True:
+        yield from rng.sample(candidates, len(candidates))
+
+
 class Product:
-    """Stands for a weight in a pass: `x @ product` is made in the way whose turn it is."""
+    """Stands for a weight in a pass: each `x @ product` is made with its next candidate."""
 
     __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
 
@@ -97,7 +102,8 @@ class Product:
 class Trials:
     """Passes over blocks of a model's shape, each followed by an output head.
 
-    They take the memory of the model, or COLD_BYTES: so that weights are as cold as its will be.
+    Their weights take at most the memory of the model's, and about COLD_BYTES of a large one: so
+    that they are as cold when they are read.
     """
 
     def __init__(self, config, weights, dtype):
@@ -112,9 +118,8 @@ class Trials:
         self.config, self.dtype, self.turns = replace(config, n_layer=1), dtype, Turns()
         self.blocks = []
         for _ in range(max(1, n // (n_block + n_head))):
-            # a head is an array of its own: glibc, having freed one of 24 MB (32 would be too
-            # much), gives less memory back to the system between products, and a prefill is spared
-            # some 20,000 page faults
+            # A head is an array of its own. Once glibc has freed an array of 24 MB (not one of 32),
+            # it returns less memory to the system, which spares a prefill some 20,000 page faults
             empty = one_memory(n_block, dtype)
             products = {
                 weight: Product(self.turns, weight, empty((math.prod(weight[0]),), dtype))
@@ -134,19 +139,20 @@ class Trials:
         )["h"]["0"]
 
     def run(self, n_rows, candidates):
-        """Seconds of products with so many rows, {(weight, layout, way): seconds}, for {weight:
-        [(layout, way)]}.
+        """Time products with so many rows: {weight: [(layout, way)]} -> {(weight, layout, way):
+        seconds}.
         """
         self.turns.times.clear()
-        ways = [way for found in candidates.values() for _, way in found]
-        for n_threads in sorted({n_threads for n_threads, _ in ways}):
-            # the same number throughout a pass: a thread that waits for work slows the others down
-            turns = {
-                weight: [one for one in found if one[1][0] == n_threads] or found
+        # one number of threads in a pass: a thread that waits for work slows the others down
+        counts = {n_threads for found in candidates.values() for _, (n_threads, _) in found}
+        for count in sorted(counts):
+            chosen = {  # all candidates of a weight that is never shared
+                weight: [(layout, way) for layout, way in found if way[0] == count] or found
                 for weight, found in candidates.items()
             }
-            self.turns.start(turns)
-            for _ in range(-(-SAMPLES * max(map(len, turns.values())) // len(self.blocks))):
+            self.turns.start(chosen)
+            n_passes = -(-SAMPLES * max(map(len, chosen.values())) // len(self.blocks))
+            for _ in range(n_passes):
                 self.run_pass(n_rows)
         # the faster half counts: the machine may be busy with other things at times
         return {
@@ -156,16 +162,16 @@ class Trials:
 
     def run_pass(self, n_rows):
         x = np.ones((n_rows, self.config.n_embd), self.dtype)
-        backend = SimpleNamespace(xp=np, share=share)
+        backend = SimpleNamespace(xp=np, share=alone)
+        span = Span(KVCache(self.config, np, self.dtype, n_rows), 0, n_rows)
         for block, head in self.blocks:
-            span = Span(KVCache(self.config, np, self.dtype, n_rows), 0, n_rows)
             x = run_blocks(x, [span], [block], self.config, backend)
             layer_norm(x, **block["ln_2"], epsilon=self.config.epsilon) @ head
         self.turns.end()
 
 
 def held_in(memory, weight, layout, way):
-    """The weight that lies in memory [n_in * columns], if that is read in a layout.
+    """Memory [n_in * columns] as a weight in that layout, to be multiplied in that way.
 
     A weight is (its shape, whether it is a transposed array), a layout (width of a tile or ALL,
     whether by column), a way (n_threads, together).
@@ -211,8 +217,8 @@ def ways(weight, layout, rows, exact):
 
 
 def relative(times, rows):
-    """{candidate: its time / the best's, the mean over the numbers in `rows`}, for {(candidate,
-    n_rows): seconds}: so that each number of rows counts as much.
+    """{candidate: its time divided by the best one's, averaged over the numbers of rows in `rows`},
+    for {(candidate, n_rows): seconds}. So each number of rows counts equally.
     """
     times = {key: t for key, t in times.items() if key[1] in rows}
     least = defaultdict(lambda: math.inf)
@@ -225,8 +231,8 @@ def relative(times, rows):
 
 
 def best_layout(times):
-    """The layout that {(layout, way, n_rows): seconds} speaks for: one row, as the draft reads and
-    plain decoding does, counts as much as a few, which are verified.
+    """The best layout by {(layout, way, n_rows): seconds}. One row, as in drafting and plain
+    decoding, counts as much as the few rows of a verification.
     """
     found = defaultdict(lambda: math.inf)
     for (layout, _, n_rows), t in times.items():
@@ -236,7 +242,7 @@ def best_layout(times):
 
 
 def best_way(times, rows, large):
-    """The way to multiply so many rows that {(way, n_rows): seconds} speaks for."""
+    """The best way to multiply so many rows, by {(way, n_rows): seconds}."""
     costs = relative(times, rows)
     for n_threads, together in costs:
         if rows == ONE and together == 2:
@@ -302,7 +308,7 @@ def choose(config, dtype, kernel=None, exact=False):
     """{weight: Kernel} for a model of this shape; a weight is (its shape, whether it is a
     transposed array).
 
-    Without a kernel, times the candidates for each shape of weight, in a fraction of a second.
+    Without a kernel, times the candidates for each shape of weight: up to a few seconds.
     """
     head = config.shapes()["wte.weight"][::-1]
     weights = [*dict.fromkeys((shape, False) for shape in matrices_of(config)), (head, True)]
@@ -338,5 +344,5 @@ def plan(config, dtype, kernel=None, exact=False):
     exact: the result for a row is the same, bit by bit, however many rows are computed together:
     one at a time.
     """
-    # the trials come first: model and scratch are not to lie in memory together
+    # the trials come first: their memory and the model's are not to be in use at once
     return layout(config, dtype, choose(config, dtype, kernel, exact), exact)

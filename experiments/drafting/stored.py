@@ -15,6 +15,7 @@ from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
 from experiments.drafting.eagle import Eagle, EagleConfig
 from experiments.drafting.medusa import Medusa, MedusaConfig
+from gpt2 import nested
 from utils import InputError
 
 HEADS = ("eagle", "medusa")  # what --draft_model_size calls them
@@ -94,13 +95,7 @@ def config_of(name, target, table, notes):
 
 def build(config, read, target):
     """A head from `read(name) -> array`, asked once for each of config.shapes()."""
-    tree = {}
-    for name in config.shapes():
-        *path, leaf = name.split(".")
-        branch = tree
-        for part in path:
-            branch = branch.setdefault(part, {})
-        branch[leaf] = target.backend.asarray(read(name))
+    tree = nested({name: target.backend.asarray(read(name)) for name in config.shapes()})
     shared = {name: target.params[name] for name in ("wte", "wpe", "ln_f", "head")}
     if isinstance(config, MedusaConfig):
         heads = [tree["heads"][str(i)] for i in range(config.n_places)]
