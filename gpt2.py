@@ -56,7 +56,9 @@ class Config:
 
 
 def nested(parameters):
-    """{"h.0.attn.c_attn.weight": w} becomes {"h": {"0": {"attn": {"c_attn": {"weight": w}}}}}."""
+    """{"h.0.ln_1.weight": w} becomes {"h": {"0": {"ln_1": {"weight": w}}}}, to be unpacked into the
+    arguments of the functions below.
+    """
     tree = {}
     for name, value in parameters.items():
         *path, leaf = name.split(".")

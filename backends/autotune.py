@@ -253,8 +253,8 @@ def best_way(times, rows, large):
 
 
 def measured(trials, layouts_of, numbers, exact):
-    """{weight: {(layout, way, n_rows): seconds}} for the layouts {weight: [layout]}, and numbers of
-    rows (one of ONE, FEW, PROMPT; n_rows).
+    """{weight: {(layout, way, n_rows): seconds}}, for {weight: [layout]} and pairs (ONE, FEW or
+    PROMPT, n_rows): the first says which ways are tried.
     """
     times = defaultdict(dict)
     for rows, n_rows in numbers:
