@@ -1,25 +1,22 @@
 """GPT-2's forward pass (Radford et al. 2019), with a key/value cache that can be rolled back.
 
-The arrays may be NumPy's, CuPy's, or a test's. Parameters are a nested dict that is unpacked into
-arguments, so each signature is the schema of its part of the checkpoint. A weight `w` supports
-`x @ w`; the backend decides how it lies in memory and how it is multiplied.
+Read it from the bottom: `Model.read` is a pass over the tokens of a text that the cache lacks. What
+it calls stands above it. Parameters are a nested dict that is unpacked into arguments, so each
+signature is the schema of its part of the checkpoint.
 
-Several texts can be read in one pass. Their new positions are stacked, n_rows in all. Attention is
-the only part that has to know which rows belong to which text.
+The arrays may be NumPy's, CuPy's, or a test's. A weight `w` supports `x @ w`; the backend decides
+how it lies in memory and how it is multiplied.
 
-Axes: n_rows, n_new (rows of one text), n_past (its positions already in the cache), n_total =
-n_past + n_new, n_head, d_head, n_embd = n_head * d_head, n_vocab. A comment behind each signature
-gives the shapes that go in and come out.
+Axes: n_new (tokens of this pass), n_total (these and all before them), n_head, d_head, n_embd =
+n_head * d_head, n_vocab. A comment behind each signature gives the shapes that go in and come out.
 """
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-
-CHUNK = 128  # a prompt attends in chunks of this many positions: none scores the keys after it
 
 
 @dataclass(frozen=True)
@@ -69,56 +66,7 @@ def nested(parameters):
     return tree
 
 
-class KVCache:
-    """What a model has computed of one text: the keys and values of every position read so far.
-
-    Allocated once, for the whole text. `length` is the only record of how far the model has read.
-    To forget what comes after a position, set it back: that costs nothing.
-
-    k, v: [n_layer, n_head, n_positions, d_head]
-    hidden: [n_positions, n_embd], the output of the last block: EAGLE and Medusa drafts read it
-    """
-
-    def __init__(self, config, xp, dtype, n_positions):
-        shape = (config.n_layer, config.n_head, n_positions, config.n_embd // config.n_head)
-        self.k = xp.empty(shape, dtype=dtype)
-        self.v = xp.empty(shape, dtype=dtype)
-        self.hidden = xp.empty((n_positions, config.n_embd), dtype=dtype)
-        self.length = 0
-
-    def write(self, layer, start, k, v):  # [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
-        """Store the keys and values of positions start, start + 1, ...; return all up to there."""
-        end = start + k.shape[1]
-        self.k[layer][:, start:end] = k
-        self.v[layer][:, start:end] = v
-        return self.k[layer][:, :end], self.v[layer][:, :end]
-
-    def advance(self, start, hidden):  # [n_new, n_embd]
-        """Mark the positions from start on as read, with these outputs of the last block."""
-        self.length = start + hidden.shape[0]
-        self.hidden[start : self.length] = hidden
-
-
-@dataclass(frozen=True, eq=False)
-class Span:
-    """The new positions of one text: n_new of them from `start` on, and the cache of the text."""
-
-    cache: KVCache
-    start: int
-    n_new: int
-
-    def split(self, most):
-        """The same positions as several spans, each of at most `most` positions."""
-        firsts = range(0, self.n_new, most)
-        return [Span(self.cache, self.start + i, min(most, self.n_new - i)) for i in firsts]
-
-
-def rows_of(spans):
-    """Each span with its slice of the stacked rows: they lie one after the other."""
-    end = 0
-    for span in spans:
-        begin, end = end, end + span.n_new
-        yield span, slice(begin, end)
+# ---------------------------------------------------------------- the parts of a block
 
 
 def gelu(x, xp):  # [..., n] -> [..., n]
@@ -144,87 +92,72 @@ def layer_norm(x, weight, bias, epsilon):  # [..., n_embd] -> [..., n_embd]
     return x
 
 
-def linear(x, weight, bias):  # [n_rows, n_in], [n_in, n_out], [n_out] -> [n_rows, n_out]
+def linear(x, weight, bias):  # [n_new, n_in], [n_in, n_out], [n_out] -> [n_new, n_out]
     y = x @ weight
     y += bias
     return y
 
 
-def mlp(x, c_fc, c_proj, xp):  # [n_rows, n_embd] -> [n_rows, n_embd]
+def mlp(x, c_fc, c_proj, xp):  # [n_new, n_embd] -> [n_new, n_embd]
     return linear(gelu(linear(x, **c_fc), xp), **c_proj)
 
 
-def attend(q, k, v, mask, xp):
-    # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> [n_head, n_new, d_head]
+@lru_cache
+def causal_mask(n, xp, dtype):  # -> [n, n]
+    """Minus infinity above the diagonal: no position may look at a later one."""
+    return xp.triu(xp.full((n, n), -math.inf, dtype=dtype), k=1)
+
+
+def attend(q, k, v, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> like q
     n_new, d_head = q.shape[1:]
     scores = (q * (1 / math.sqrt(d_head))) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
     if n_new > 1:  # a position attends to the past, and to the new ones up to itself
-        scores[..., -n_new:] += mask[:n_new, :n_new]
+        scores[..., -n_new:] += causal_mask(n_new, xp, q.dtype)
     return softmax(scores, xp) @ v
 
 
-def attention(x, c_attn, c_proj, n_head, layer, spans, mask, backend):
-    # [n_rows, n_embd] -> [n_rows, n_embd]
-    n_rows, n_embd = x.shape
-    d_head, xp = n_embd // n_head, backend.xp
-    # [n_rows, 3 * n_embd] -> [3, n_head, n_rows, d_head]
-    qkv = linear(x, **c_attn).reshape(n_rows, 3, n_head, d_head).transpose(1, 2, 0, 3)
-    heads = xp.empty((n_rows, n_head, d_head), dtype=x.dtype)
-    for span, rows in rows_of(spans):
-        q, k, v = qkv[0, :, rows], qkv[1, :, rows], qkv[2, :, rows]
-        k, v = span.cache.write(layer, span.start, k, v)  # [n_head, n_total, d_head]
-
-        def attend_heads(a, b):  # heads a to b; all are done when backend.share returns
-            heads[rows, a:b] = attend(q[a:b], k[a:b], v[a:b], mask, xp).swapaxes(0, 1)
-
-        backend.share(attend_heads, n_head, span.n_new)
-    return linear(heads.reshape(n_rows, n_embd), **c_proj)
+def attention(x, c_attn, c_proj, n_head, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
+    n_new, n_embd = x.shape
+    # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
+    qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
+    heads = look_back(qkv[0], qkv[1], qkv[2])  # [n_head, n_new, d_head]
+    return linear(heads.swapaxes(0, 1).reshape(n_new, n_embd), **c_proj)
 
 
-def run_blocks(x, spans, blocks, config, backend):  # [n_rows, n_embd] -> [n_rows, n_embd]
-    """Apply all blocks; the keys and values of the new positions go to their caches."""
-    # minus infinity above the diagonal: no position may look at a later one
-    longest = max(span.n_new for span in spans)
-    mask = None
-    if longest > 1:
-        above = backend.xp.full((longest, longest), -math.inf, dtype=x.dtype)
-        mask = backend.xp.triu(above, k=1)
-    for layer, block in enumerate(blocks):
-        h = layer_norm(x, **block["ln_1"], epsilon=config.epsilon)
-        x = x + attention(
-            h,
-            **block["attn"],
-            n_head=config.n_head,
-            layer=layer,
-            spans=spans,
-            mask=mask,
-            backend=backend,
-        )
-        h = layer_norm(x, **block["ln_2"], epsilon=config.epsilon)
-        x = x + mlp(h, **block["mlp"], xp=backend.xp)
-    return x
+# ---------------------------------------------------------------- the cache
 
 
-def read_out(x, spans, wanted, params, config, xp):  # [n_rows, n_embd] -> [n_wanted, n_vocab]
-    """Mark the new positions as read, and compute the logits of the wanted slices of rows."""
-    for span, rows in rows_of(spans):
-        span.cache.advance(span.start, x[rows])
-    x = xp.concatenate([x[rows] for rows in wanted])
-    x = layer_norm(x, **params["ln_f"], epsilon=config.epsilon)
-    return x @ params["head"]  # the token embedding, transposed
+class KVCache:
+    """What a model has computed of one text: the keys and values of every position read so far.
 
+    Allocated once, for the whole text. `length` is the only record of how far the model has read.
+    To forget what comes after a position, set it back: that costs nothing.
 
-def forward(ids, positions, spans, wanted, params, config, backend):
-    # [n_rows], [n_rows] -> [n_wanted, n_vocab]
-    """One pass over new positions, one row each. `spans` say which text the rows belong to, in
-    order. Writes keys and values to the caches; returns the logits of the rows in `wanted`, slices.
-
-    The logits of a position score the token that follows it. Only the wanted rows are computed: of
-    a prompt of 512 tokens, all rows would take 103 MB.
+    k, v: [n_layer, n_head, n_positions, d_head]
+    hidden: [n_positions, n_embd], the output of the last block: EAGLE and Medusa drafts read it
     """
-    x = params["wte"][ids] + params["wpe"][positions]
-    x = run_blocks(x, spans, params["blocks"], config, backend)
-    return read_out(x, spans, wanted, params, config, backend.xp)
+
+    def __init__(self, config, xp, dtype, n_positions):
+        shape = (config.n_layer, config.n_head, n_positions, config.n_embd // config.n_head)
+        self.k = xp.empty(shape, dtype=dtype)
+        self.v = xp.empty(shape, dtype=dtype)
+        self.hidden = xp.empty((n_positions, config.n_embd), dtype=dtype)
+        self.length = 0
+
+    def write(self, layer, k, v):  # 2 x [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
+        """Store the keys and values of the new positions; return all up to there."""
+        end = self.length + k.shape[1]
+        self.k[layer][:, self.length : end] = k
+        self.v[layer][:, self.length : end] = v
+        return self.k[layer][:, :end], self.v[layer][:, :end]
+
+    def advance(self, hidden):  # [n_new, n_embd]
+        """Mark the new positions as read, with these outputs of the last block."""
+        start, self.length = self.length, self.length + hidden.shape[0]
+        self.hidden[start : self.length] = hidden
+
+
+# ---------------------------------------------------------------- the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,39 +174,57 @@ class Model:
         return KVCache(self.config, self.backend.xp, dtype, n_positions)
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """The logits after each of the last n_last ids of a text, as a NumPy array.
+        """The logits after each of the last n_last ids of a text, as a NumPy array: row i scores
+        the token that follows the i-th of them.
 
         Reads only what the cache lacks. The last n_last ids are always read: what the cache holds
         from there on, such as rejected drafts, is forgotten first. Whatever it holds before them
         must have been read from these same ids; that is not checked. Raises ValueError if there are
         more than n_ctx ids or fewer than n_last.
         """
-        return self.read_batch([ids], [cache], [n_last])[0]
+        new = self.unread(ids, cache, n_last)
+        x = self.embed(new, cache)
+        x = self.blocks(x, self.past(cache))
+        cache.advance(x)
+        # only the wanted rows: of a prompt of 512 tokens, all logits would take 103 MB
+        return self.logits(x[len(new) - n_last :])
 
-    def read_batch(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-        """`read` for several texts in one pass, each with its own cache and n_last."""
+    def unread(self, ids, cache, n_last):
+        """Roll the cache back to what may stay; return the ids after that."""
         n_ctx = self.config.n_ctx
-        for ids, n_last in zip(texts, n_lasts):
-            if not 0 <= n_last <= len(ids) <= n_ctx:
-                job = f"{len(ids)} tokens for {n_last} rows of logits"
-                raise ValueError(f"cannot read {job} with a context of {n_ctx}")
-        new, positions, spans, wanted = [], [], [], []
-        for ids, cache, n_last in zip(texts, caches, n_lasts):
-            # the rollback: from `start` on, what the cache holds is forgotten, and overwritten
-            cache.length = start = min(cache.length, len(ids) - n_last)
-            more = ids[start:]
-            new += more
-            positions += range(start, start + len(more))
-            wanted.append(slice(len(new) - n_last, len(new)))
-            spans.append(Span(cache, start, len(more)))
-        most = 1 if self.backend.exact else CHUNK  # positions that attend together
-        spans = [part for span in spans for part in span.split(most)]
-        if not spans:  # no text has a new position
-            return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
-        ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
-        logits = self.backend.to_host(self.forward(ids, positions, spans, wanted))
-        ends = accumulate(n_lasts)
-        return [logits[end - n : end] for n, end in zip(n_lasts, ends)]
+        if not 0 <= n_last <= len(ids) <= n_ctx:
+            job = f"{len(ids)} tokens for {n_last} rows of logits"
+            raise ValueError(f"cannot read {job} with a context of {n_ctx}")
+        cache.length = min(cache.length, len(ids) - n_last)
+        return ids[cache.length :]
 
-    def forward(self, ids, positions, spans, wanted):  # a method, so that EAGLE can replace it
-        return forward(ids, positions, spans, wanted, self.params, self.config, self.backend)
+    def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
+        positions = slice(cache.length, cache.length + len(new))
+        ids = self.backend.asarray(np.array(new, int))
+        return self.params["wte"][ids] + self.params["wpe"][positions]
+
+    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
+        """All blocks. look_back(layer, q, k, v) gives what the new positions see of the text."""
+        n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
+        for layer, block in enumerate(self.params["blocks"]):
+            look = partial(look_back, layer)
+            h = layer_norm(x, **block["ln_1"], epsilon=epsilon)
+            x = x + attention(h, **block["attn"], n_head=n_head, look_back=look)
+            h = layer_norm(x, **block["ln_2"], epsilon=epsilon)
+            x = x + mlp(h, **block["mlp"], xp=xp)
+        return x
+
+    def past(self, cache):
+        """The look_back of a text: its new positions attend to all of it that is in the cache."""
+
+        def look_back(layer, q, k, v):
+            k, v = cache.write(layer, k, v)
+            # the backend may split the work: by heads, by positions, among threads
+            return self.backend.in_parts(attend, q, k, v)
+
+        return look_back
+
+    def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]
+        x = layer_norm(x, **self.params["ln_f"], epsilon=self.config.epsilon)
+        # the output head is the token embedding, transposed
+        return self.backend.to_host(x @ self.params["head"])

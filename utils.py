@@ -14,7 +14,7 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 import numpy as np
 
 from backends import autotune, memory
-from backends.threads import alone, share
+from backends.threads import CHUNK, alone, in_parts, share
 
 # re-exported: several modules import these names from utils
 from checkpoints import (  # noqa: F401
@@ -47,6 +47,11 @@ class Backend:
     # share(f, n, n_rows): call f(a, b) for ranges that cover 0 to n, on threads if n_rows is large
     share: Callable = alone
     exact: bool = False  # a position's bits do not depend on what else is in the pass
+
+    def in_parts(self, attend, q, k, v):
+        """attend(q, k, v) of gpt2.py, in parts that this backend computes well."""
+        most = 1 if self.exact else CHUNK
+        return in_parts(attend, q, k, v, self.xp, self.share, most)
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):

@@ -23,9 +23,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.threads import alone
 from backends.tiles import AHEAD, ALL, HELD, Kernel, Tiles, Uncut, one_memory, parts_of
-from gpt2 import KVCache, Span, layer_norm, nested, run_blocks
+from gpt2 import Model, attend, layer_norm, nested
 
 WIDTHS = (64, 128)  # of the tiles to try
 # a width to try as well where a weight has many columns: long rows are read faster
@@ -129,7 +128,7 @@ class Trials:
             self.blocks.append((self.block(products), Product(self.turns, head, memory)))
 
     def block(self, products):
-        """The parameters of a block, as gpt2.run_blocks takes them."""
+        """The parameters of a block, as gpt2.Model takes them."""
         return nested(
             {
                 name: products[shape, False] if len(shape) == 2 else np.ones(shape, self.dtype)
@@ -162,10 +161,9 @@ class Trials:
 
     def run_pass(self, n_rows):
         x = np.ones((n_rows, self.config.n_embd), self.dtype)
-        backend = SimpleNamespace(xp=np, share=alone)
-        span = Span(KVCache(self.config, np, self.dtype, n_rows), 0, n_rows)
         for block, head in self.blocks:
-            x = run_blocks(x, [span], [block], self.config, backend)
+            model = Model(self.config, {"blocks": [block]}, SimpleNamespace(xp=np))
+            x = model.blocks(x, lambda layer, q, k, v: attend(q, k, v, np))
             layer_norm(x, **block["ln_2"], epsilon=self.config.epsilon) @ head
         self.turns.end()
 

@@ -22,7 +22,8 @@ from toys import NUMPY, TINY
 import checkpoints
 import gpt2
 import utils
-from gpt2 import Config, Span, forward
+from experiments.decoding.batching import read_together
+from gpt2 import Config
 
 TRAINED_GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "gpt2_124M_golden.npz"
 
@@ -48,7 +49,7 @@ def short_blocks():
     in `fresh`.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpt2, "CHUNK", 5)
+        patch.setattr(utils, "CHUNK", 5)
         yield
 
 
@@ -64,13 +65,11 @@ def texts(model, n_min=1, n_max=24):
 
 
 def feed(model, ids, cache, n_last=None):  # [n_seq] -> [n_last, n_vocab]
-    """`forward` itself, without Model.read's catch-up rule."""
-    n_seq, start = len(ids), cache.length
-    wanted = [slice(n_seq - (n_seq if n_last is None else n_last), n_seq)]
-    spans, positions = [Span(cache, start, n_seq)], np.arange(start, start + n_seq)
-    return forward(
-        np.array(ids, int), positions, spans, wanted, model.params, model.config, model.backend
-    )
+    """A pass over these ids as one part of attention, without Model.read's catch-up rule."""
+    whole = lambda layer, q, k, v: gpt2.attend(q, *cache.write(layer, k, v), np)
+    x = model.blocks(model.embed(ids, cache), whole)
+    cache.advance(x)
+    return model.logits(x[len(ids) - (len(ids) if n_last is None else n_last) :])
 
 
 def fresh(model, ids, n_last=None):  # [n_ids] -> [n_last, n_vocab]
@@ -282,7 +281,7 @@ def test_texts_read_together_are_read_alone(data):
         if known + wrong:
             feed(model, known + wrong, cache)
     for logits, ids, cache, n_last in zip(
-        model.read_batch(batch, caches, n_lasts), batch, caches, n_lasts
+        read_together(model, batch, caches, n_lasts), batch, caches, n_lasts
     ):
         assert_same(
             logits, fresh(model, ids, n_last) if ids else np.empty((0, model.config.n_vocab))
@@ -324,7 +323,7 @@ def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
     assert np.array_equal(model.read(ids, cache, n_last), singly[-n_last:])
     batch = [*others, ids]
     caches, n_lasts = [model.new_cache() for _ in batch], [len(other) for other in batch]
-    assert np.array_equal(model.read_batch(batch, caches, n_lasts)[-1], singly)
+    assert np.array_equal(read_together(model, batch, caches, n_lasts)[-1], singly)
 
 
 @fast
@@ -372,9 +371,9 @@ def test_read_reads_only_what_is_missing(monkeypatch):
     lacks.
     """
     model, passes = tiny_model(), []
-    monkeypatch.setattr(
-        gpt2, "forward", lambda ids, *rest: passes.append(ids.tolist()) or forward(ids, *rest)
-    )
+    embed = gpt2.Model.embed
+    watched = lambda model, new, cache: passes.append(new) or embed(model, new, cache)
+    monkeypatch.setattr(gpt2.Model, "embed", watched)
     cache, text = model.new_cache(), list(range(10))
     model.read(text[:6], cache, n_last=0)
     model.read(text[:8], cache)  # the bonus token's case: two tokens are new, one row is asked for
@@ -482,12 +481,12 @@ def test_a_cache_holds_what_was_asked_for():
 
 
 @pytest.mark.parametrize("n_read, n_more", [(24, 1), (23, 2), (20, 10), (0, 25)])
-def test_forward_never_passes_the_end_of_the_context(n_read, n_more):
+def test_read_never_passes_the_end_of_the_context(n_read, n_more):
     model = tiny_model()
     cache = model.new_cache()
     cache.length = n_read
-    with pytest.raises(IndexError):
-        feed(model, [5] * n_more, cache)
+    with pytest.raises(ValueError):
+        model.read([5] * (n_read + n_more), cache)
     assert cache.length == n_read
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 import sampling
 from experiments.candidates.best_of import best, laws_of_best, mass_below
+from experiments.decoding.batching import read_together
 
 # ---------------------------------------------------------------- the choice
 
@@ -119,7 +120,8 @@ class PathTarget:
         """The logits of the last token of the text and of all tokens of the paths, in one pass."""
         part(self.caches, len(ids) - 1)
         n_lasts = [len(path) + 1 for path in paths]
-        return self.model.read_batch([ids + path for path in paths], self.caches, n_lasts)
+        texts = [ids + path for path in paths]
+        return read_together(self.model, texts, self.caches, n_lasts)
 
     def keep(self, ids, chosen, logits):
         keep(self.caches, chosen, len(ids) - 1)
@@ -167,7 +169,7 @@ class PathDrafter:
         for place in range(k):
             if place > 0:
                 texts = [ids + path for path in paths]
-                logits = self.model.read_batch(texts, self.caches, [1] * len(paths))
+                logits = read_together(self.model, texts, self.caches, [1] * len(paths))
             rows.append(self.q_filter(np.concatenate(logits)))
             for path, row in zip(paths, rows[-1]):
                 path.append(sampling.sample(row, self.rng))

@@ -22,7 +22,6 @@ from experiments.decoding.settings import Settings
 from experiments.decoding.timing import clocked
 from experiments.measuring import passes
 from experiments.measuring.synthetic import accept_by_coin
-from gpt2 import Span
 from sampling import Filter
 from utils import SIZES, get_backend, random_model
 
@@ -90,13 +89,11 @@ def launch_share(model, repeats):
     """The share of a one-row pass in which the host issues its kernels, the median."""
     backend, cache = model.backend, model.new_cache()
     model.read(PROMPT, cache)
-    start = len(PROMPT) - 1
-    ids, positions = backend.asarray([PROMPT[-1]]), backend.asarray([start])
     shares = []
     for _ in range(repeats + 1):
         backend.synchronize()
         begin = time.perf_counter()
-        model.forward(ids, positions, [Span(cache, start, 1)], [slice(0, 1)])
+        model.blocks(model.embed(model.unread(PROMPT, cache, 1), cache), model.past(cache))
         issued = time.perf_counter() - begin
         backend.synchronize()
         shares.append(issued / (time.perf_counter() - begin))

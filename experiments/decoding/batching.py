@@ -2,7 +2,7 @@
 
 A decoding loop knows one text, and stays as it is. Where it would read with the model, it hands its
 request in here and waits. When every text that is being decoded waits, those that want the same
-model are served in one pass, each row of it with its own past (gpt2.forward). So each text advances
+model are served in one pass, each row of it with its own past. So each text advances
 by its own accepted length, has its own random numbers and ends where it ends; then the next text
 takes its place.
 
@@ -13,6 +13,7 @@ ready.
 import dataclasses
 import threading
 from dataclasses import dataclass
+from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
@@ -82,10 +83,39 @@ class BatchedModel:
         return result
 
 
+def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
+    """`model.read` for several texts in one pass, each with its own cache and n_last.
+
+    The new positions of all texts are stacked. Attention is the only part of a pass that has to
+    know which rows belong to which text.
+    """
+    if hasattr(model, "read_together"):  # Medusa's heads know a shorter way
+        return model.read_together(texts, caches, n_lasts)
+    new = [model.unread(*one) for one in zip(texts, caches, n_lasts)]
+    ends = [*accumulate(map(len, new))]
+    rows = [slice(end - len(more), end) for end, more in zip(ends, new)]
+    pasts = [model.past(cache) for cache in caches]
+    xp = model.backend.xp
+
+    def look_back(layer, q, k, v):
+        return xp.concatenate(
+            [past(layer, q[:, one], k[:, one], v[:, one]) for past, one in zip(pasts, rows)], axis=1
+        )
+
+    x = xp.concatenate([model.embed(*one) for one in zip(new, caches)])
+    x = model.blocks(x, look_back)
+    for cache, one in zip(caches, rows):
+        cache.advance(x[one])
+    wanted = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
+    logits = model.logits(xp.concatenate(wanted))
+    return [logits[end - n : end] for n, end in zip(n_lasts, accumulate(n_lasts))]
+
+
 def serve(requests):
     """One pass for all of these, which want the same model."""
     try:
-        results = requests[0].model.read_batch(*zip(*(request.arguments for request in requests)))
+        texts = zip(*(request.arguments for request in requests))
+        results = read_together(requests[0].model, *texts)
     except Exception as error:  # whose fault it is cannot be told: each loop gets it
         results = [error] * len(requests)
     for request, result in zip(requests, results):

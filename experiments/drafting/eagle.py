@@ -18,7 +18,7 @@ sampled from and `verify` applies as it stands.
 
 from dataclasses import dataclass
 
-from gpt2 import Config, KVCache, Model, layer_norm, linear, read_out, run_blocks
+from gpt2 import Config, KVCache, Model, layer_norm, linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,8 @@ class EagleCache(KVCache):
         self.hidden = xp.zeros((n_positions + 1, config.n_hidden), dtype)
         self.n_text = 1  # so many positions follow a hidden state of the target, if they were read
 
-    def advance(self, start, hidden):  # [n_new, n_hidden]
-        self.length = start + hidden.shape[0]
+    def advance(self, hidden):  # [n_new, n_hidden]
+        start, self.length = self.length, self.length + hidden.shape[0]
         self.hidden[start + 1 : self.length + 1] = hidden
 
     def look(self, hidden, n_text):
@@ -77,14 +77,13 @@ class Eagle(Model):
         dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
         return EagleCache(self.config, self.backend.xp, dtype, n_positions)
 
-    def forward(self, ids, positions, spans, wanted):  # -> [n_wanted, n_vocab]
-        params, config, xp = self.params, self.config, self.backend.xp
-        # 1. the hidden state before each token, beside the token
-        before = [span.cache.hidden[span.start : span.start + span.n_new] for span in spans]
-        before = layer_norm(xp.concatenate(before), **params["ln_f"], epsilon=config.epsilon)
-        embedded = params["wte"][ids] + params["wpe"][positions]
-        x = linear(xp.concatenate([before, embedded], axis=1), **params["fc"])
-        # 2. one block, whose output is turned into a guess at the target's next hidden state
-        x = run_blocks(x, spans, params["blocks"], config, self.backend)
-        x = linear(x, **params["proj"])
-        return read_out(x, spans, wanted, params, config, xp)
+    def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
+        """The hidden state before each token, beside the token."""
+        before = cache.hidden[cache.length : cache.length + len(new)]
+        before = layer_norm(before, **self.params["ln_f"], epsilon=self.config.epsilon)
+        both = self.backend.xp.concatenate([before, super().embed(new, cache)], axis=1)
+        return linear(both, **self.params["fc"])
+
+    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_hidden]
+        """One block, whose output is turned into a guess at the target's next hidden state."""
+        return linear(super().blocks(x, look_back), **self.params["proj"])

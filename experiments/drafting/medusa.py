@@ -72,9 +72,9 @@ class Medusa:
 
         n_last: 1, or 0 for a prefill
         """
-        return self.read_batch([ids], [cache], [n_last])[0]
+        return self.read_together([ids], [cache], [n_last])[0]
 
-    def read_batch(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
+    def read_together(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
         new = [cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None]
         if new:
             for cache, logits in zip(new, self.logits([cache.hidden for cache in new])):

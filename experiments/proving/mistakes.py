@@ -47,7 +47,7 @@ class Mistake:
 
 
 # where most of them are made
-read = gpt2.Model.read_batch
+unread = gpt2.Model.unread
 propose = sampling.NeuralDrafter.propose
 verify = sampling.verify
 verify_block = sampling.verify_block
@@ -61,7 +61,7 @@ PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 # a cache with room for what is appended and never forgotten
 ROOM = {sampling.prefill: {"target.new_cache(length)": "target.new_cache()"}}
 NOTHING_FORGOTTEN = {
-    "cache.length = start = min(cache.length,": "start, n_known = cache.length, min(cache.length,",
+    "cache.length = min(": "n_known = min(",
 }
 BONUS = "len(draft), sample(p[len(draft)], rng)"
 
@@ -182,7 +182,7 @@ MISTAKES = {
         ),
         seen_in="romsto #1, #4; mlx-examples PR #149",
         caught_by=CACHES,
-        changes=ROOM | {read: NOTHING_FORGOTTEN | {"ids[start:]": "ids[n_known:]"}},
+        changes=ROOM | {unread: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected draft stays in the cache",
@@ -190,21 +190,25 @@ MISTAKES = {
         caught_by=CACHES,
         changes=ROOM
         | {
-            read: NOTHING_FORGOTTEN
-            | {"ids[start:]": "ids[n_known:]; start = min(start, n_known + 1)"},
+            unread: NOTHING_FORGOTTEN
+            | {
+                "return ids[cache.length :]": (
+                    "cache.length = min(cache.length, n_known + 1); return ids[n_known:]"
+                )
+            },
         },
     ),
     "whole-text-with-cache": Mistake(
         what="the whole text is fed again, with a cache that has read it",
         seen_in="romsto #4",
         caught_by=CACHES,
-        changes=ROOM | {read: {"ids[start:]": "ids"}},
+        changes=ROOM | {unread: {"ids[cache.length :]": "ids"}},
     ),
     "draft-one-behind": Mistake(
         what="the draft reads the newest token only; after a full accept it lacks the one before",
         seen_in="patched by hand in gpt-fast, mlx-lm, lucidrains",
         caught_by=PERFECT,
-        changes={read: {"ids[start:]": "ids[-n_last:] if n_last else ids"}},
+        changes={unread: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
         setting=Setting(toy=(4, 1)),
         cost=(

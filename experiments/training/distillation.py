@@ -10,6 +10,7 @@ text is the target's own, sampled and greedy, because that is the text on which 
 import numpy as np
 import torch
 
+from experiments.decoding.batching import read_together
 from experiments.training.run import N_WRITTEN
 from experiments.training.tokens import batch_at
 
@@ -63,7 +64,7 @@ def written_batch(model, ids, seed, batch, batch_size):
     text = batch_at(ids, batch, seed, batch_size, N_PROMPT - 1).numpy()
     caches = [model.new_cache() for _ in text]
     while text.shape[1] < N_WRITTEN + 1:
-        logits = np.concatenate(model.read_batch(text.tolist(), caches, [1] * batch_size))
+        logits = np.concatenate(read_together(model, text.tolist(), caches, [1] * batch_size))
         if batch % 3:  # the argmax of logits + Gumbel noise is a sample
             logits = logits + rng.gumbel(size=logits.shape)
         text = np.concatenate([text, logits.argmax(axis=1)[:, None]], axis=1)

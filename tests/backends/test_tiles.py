@@ -10,6 +10,7 @@ from toys import TINY
 
 import utils
 from backends import threads, tiles
+from experiments.decoding.batching import read_together
 from gpt2 import Config
 
 
@@ -161,7 +162,7 @@ def test_heads_are_shared_where_a_prompt_is_long_and_threads_are_wanted(shared):
         model.read([1] * threads.LONG, model.new_cache())
         assert shared.count((2, 9, 0)) == wanted
         # many rows, of short texts
-        model.read_batch([[1] * 8] * 9, [model.new_cache() for _ in range(9)], [1] * 9)
+        read_together(model, [[1] * 8] * 9, [model.new_cache() for _ in range(9)], [1] * 9)
         assert shared.count((2, 9, 0)) == wanted
 
 

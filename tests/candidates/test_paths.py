@@ -10,6 +10,7 @@ from toys import tiny_model
 
 from experiments.candidates.best_of import laws_of_best, mass_below
 from experiments.candidates.paths import PathDrafter, PathTarget, along_paths, choose
+from experiments.decoding.batching import read_together
 from experiments.decoding.decoders import decode
 from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
 from gpt2 import Config
@@ -178,9 +179,9 @@ def test_a_k_that_varies_keeps_the_law():
 
 
 def test_the_target_reads_once_a_round(monkeypatch):
-    passes, forward = [], type(TARGET).forward
-    counted = lambda model, *rest: passes.append(model) or forward(model, *rest)
-    monkeypatch.setattr(type(TARGET), "forward", counted)
+    passes, blocks = [], type(TARGET).blocks
+    counted = lambda model, *rest: passes.append(model) or blocks(model, *rest)
+    monkeypatch.setattr(type(TARGET), "blocks", counted)
     how = {"K": 3, "filter": Filter(1.0), "seed": 0}
     done = list(along_paths(3, decode)("speculative", TARGET, DRAFT, [1, 2], 12, **how))
     # the first round is the prefill
@@ -206,10 +207,10 @@ class ReadAnew:
         cache.length = 0
         return self.model.read(ids, cache, n_last)
 
-    def read_batch(self, texts, caches, n_lasts):
+    def read_together(self, texts, caches, n_lasts):
         for cache in caches:
             cache.length = 0
-        return self.model.read_batch(texts, caches, n_lasts)
+        return read_together(self.model, texts, caches, n_lasts)
 
 
 @pytest.mark.parametrize("seed", range(4))

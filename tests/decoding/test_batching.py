@@ -14,7 +14,12 @@ from toys import TINY, tiny_model
 import utils
 from backends import memory
 from experiments.decoding import batching
-from experiments.decoding.batching import check_batch_size, decode_together, require_memory
+from experiments.decoding.batching import (
+    check_batch_size,
+    decode_together,
+    read_together,
+    require_memory,
+)
 from experiments.decoding.decoders import NGRAM
 from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
 from utils import InputError
@@ -91,9 +96,9 @@ class Counted:
             [],
         )
 
-    def read_batch(self, texts, caches, n_lasts):
+    def read_together(self, texts, caches, n_lasts):
         self.passes.append(len(texts))
-        return self.model.read_batch(texts, caches, n_lasts)
+        return read_together(self.model, texts, caches, n_lasts)
 
 
 def greedy(n_tokens):

@@ -93,7 +93,7 @@ class Array:
     __hash__ = None
 
 
-@dataclass
+@dataclass(eq=False)  # compared and hashed like a module
 class Module:
     """The array module, a Backend's xp. `dtype` is the one float dtype there may be; `seen` counts
     results by dtype.
