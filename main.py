@@ -7,7 +7,6 @@ used ends the program with one line on stderr and exit code 2.
 """
 
 import importlib
-import json as json_format
 import signal
 import sys
 
@@ -22,7 +21,7 @@ try:
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
     from experiments.cli.exit_codes import exit_code, script
     from experiments.cli.flags import call
-    from experiments.cli.texts import DEFAULT, check_job, choose_texts
+    from experiments.cli.texts import Output, Texts, check_together
     from experiments.decoding.settings import Settings
 except ModuleNotFoundError as missing:
     if missing.name.split(".")[0] in ("backends", "experiments"):
@@ -32,65 +31,19 @@ except ModuleNotFoundError as missing:
     print(f"error: {problem}", file=sys.stderr)
     sys.exit(2)
 
-# {command: its module}, imported when asked for
-COMMANDS = {
-    "generate": __name__,
-    "chat": "experiments.commands.chat",
-    "play": "experiments.commands.play",
-    "profile": "experiments.commands.profile",
-    "benchmark": "experiments.commands.benchmark",
-    "record": "experiments.commands.record",
-    "replay": "experiments.commands.replay",
-    "advise": "experiments.commands.advise",
-    "throughput": "experiments.commands.throughput",
-    "candidates": "experiments.commands.candidates",
-    "mistakes": "experiments.commands.mistakes",
-    "download": "experiments.commands.download",
-    "check": "experiments.commands.check",
-    "export": "experiments.commands.export",
-    "gpu": "experiments.commands.gpu",
-}
+# the others are in experiments/commands, imported when asked for
+COMMANDS = (
+    "generate chat play profile benchmark record replay advise throughput candidates mistakes "
+    "download check export gpu"
+).split()
 
 
-def generate(
-    settings: Settings,
-    prompt=DEFAULT,
-    prompts="",
-    prompt_ids="",
-    download=False,
-    batch_size=8,
-    out="",
-    cluster="",
-    verbose=False,
-    json=False,
-):
+def generate(prompt: Texts, settings: Settings, output: Output):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
     Both decoders sample from the distribution of a large model, the target. The speculative one
     lets a small draft model propose tokens, and so needs fewer passes of the target. Without flags,
     models that come with this repository continue "Once upon a time".
-
-    Text:
-        prompt: the text to continue, or - for standard input; <|endoftext|> in it is ordinary text;
-            repeat the flag for several prompts
-        prompts: a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; also
-            .gz and .bz2. Prompts that are too long are skipped, and named on stderr
-        prompt_ids: the prompt as token ids, such as 1,2,3
-
-    Models:
-        download: download models that are missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face
-            repository as owner/name
-
-    Output:
-        out: write one JSON object per prompt to this file, a line each; an interrupted run
-            continues where it stopped
-        json: print one JSON object and nothing else; one line per prompt for several
-        verbose: print the chosen kernels on stderr; not with --cluster
-
-    Machine:
-        batch_size: how many of several prompts to decode together
-        cluster: spread several prompts over the workers of a Dask cluster: local:4 starts four
-            here, tcp://HOST:8786 is a running scheduler
 
     Examples:
         python main.py --prompt "Once upon a time" --K 4 --trace
@@ -100,69 +53,25 @@ def generate(
         chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
         download, check, export, gpu; each has its own --help
     """
-    from experiments.candidates.paths import along_paths
-    from experiments.decoding.decoders import decode
-    from experiments.decoding.session import Session, models_of
-    from experiments.proving.mistakes import committing, in_its_rule
-    from experiments.showing.page import write_report
-    from experiments.showing.text import (
-        new_show,
-        note_room,
-        show_comparison,
-        show_run,
-        show_together,
-        title,
-    )
+    from experiments.cli import show
+    from experiments.cli.start import session_of
 
-    check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster, verbose)
-    texts = choose_texts(prompt, prompts)
+    # load the pair of models, and read the prompt
+    check_together(prompt, settings, output)
+    session = session_of(settings, output)
+    prompts = prompt.read(session)
+    show.note_room(prompts, session)
+    if prompt.prompts or output.out or len(prompts) > 1:
+        return show.together(session, prompts, output)
 
-    # load the pair of models
-    if settings.mistake:
-        settings, decode = in_its_rule(settings), committing(settings.mistake, decode)
-    if settings.paths > 1:
-        decode = along_paths(settings.paths, decode)
-    if cluster:
-        from experiments.cluster.texts import ClusterSession
-
-        session = ClusterSession(settings, cluster, download)
-    else:
-        session = Session(settings, models_of(settings, download), decode)
-    if verbose:
-        print(*session.kernels(), sep="\n", file=sys.stderr)
-    if prompt_ids:
-        chosen = [session.prompt_of_ids(prompt_ids)]
-    else:
-        chosen = session.prompts(texts, file=prompts)
-    for one in chosen:
-        note_room(one, settings.n_tokens_to_generate, session.target.config.n_ctx)
-    if prompts or out or len(chosen) > 1:
-        return show_together(session, chosen, batch_size, out, json)
-
-    # decode both ways: session.run calls sampling.autoregressive or sampling.speculative
-    (prompt,) = chosen
-    results, watch = {}, session.new_watch()
+    # decode both ways: a run calls sampling.autoregressive or sampling.speculative
+    results = {}
     for decoder in settings.decoders:
-        session.warm_up(decoder, prompt)
-        if json:
-            results[decoder] = session.run(decoder, prompt, None, watch)
-            continue
-        print(title(f"{decoder.capitalize()} Decode"))
-        show = new_show(session, decoder, prompt, watch)
-        results[decoder] = session.run(decoder, prompt, show, watch)
-        show_run(session, prompt, results[decoder], show)
+        run = session.warm_run(prompts[0], decoder)
+        results[decoder] = run.finish() if output.json else show.run(run, decoder)
 
     # compare the texts and their times
-    summary = session.summary(prompt, results)
-    if settings.report:
-        page = (summary["settings"], prompt.ids, watch.notes, summary, session.encoder)
-        write_report(settings.report, *page)
-    if json:
-        print(json_format.dumps(summary))
-    else:
-        show_comparison(summary)
-        if settings.report:
-            print(f"Report: {settings.report}")
+    show.comparison(session.summary(prompts[0], results), run, output)
 
 
 def run(arguments):
@@ -173,7 +82,10 @@ def run(arguments):
     name = "generate"
     if arguments and arguments[0] in COMMANDS:
         name, *arguments = arguments
-    call(getattr(importlib.import_module(COMMANDS[name]), name), arguments)
+    command = generate
+    if name != "generate":
+        command = getattr(importlib.import_module(f"experiments.commands.{name}"), name)
+    call(command, arguments)
 
 
 def main(arguments):

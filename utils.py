@@ -23,6 +23,7 @@ from checkpoints import (  # noqa: F401
     InputError,
     find_folder,
     load_encoder,
+    locate,
     open_weights,
     read_config,
     read_json,
@@ -102,44 +103,20 @@ def cupy_backend(exact, dtype):
     return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, plan, gpu.synchronize)
 
 
-def kernels_of(model):
-    """What was chosen for each weight of a block, and for the head: {"mlp.c_fc 768x3072": how}."""
-    block = model.params["blocks"][0]
-    weights = {
-        f"{part}.{name}": values["weight"]
-        for part in ("attn", "mlp")
-        for name, values in block[part].items()
-    }
-    weights["head"] = model.params["head"]
-    return {
-        f"{name} {'x'.join(map(str, w.shape))}": str(getattr(w, "kernel", "plain"))
-        for name, w in weights.items()
-    }
-
-
 # ---------------------------------------------------------------- memory
 
 
-def require_memory(configs, backend, dtype=np.float32, n_texts=1):
+def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     """Raises InputError if models of these shapes, and their caches for n_texts texts, do not fit
-    into this machine's memory together.
+    into this machine's memory together. loaded: the weights are there already.
     """
-    weights = sum(memory.weights_bytes(config, dtype) for config in configs)
-    caches = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
-    require_bytes(weights + caches, backend, "the weights", "use a smaller model")
-
-
-def require_caches(configs, backend, n_texts, dtype=np.float32):
-    """Raises InputError if models that are loaded cannot read so many texts at a time: each text
-    has a cache of its own.
-    """
-    caches = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
-    require_bytes(caches, backend, f"{n_texts} texts together", "use a smaller --batch_size")
-
-
-def require_bytes(needed, backend, what, advice):
     if backend.name != "numpy":
         return  # on a GPU, plan raises the error
+    needed = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
+    what, advice = f"{n_texts} texts together", "use a smaller --batch_size"
+    if not loaded:
+        needed += sum(memory.weights_bytes(config, dtype) for config in configs)
+        what, advice = "the weights", "use a smaller model"
     try:
         memory.require(needed, what)
     except MemoryError as error:
@@ -174,34 +151,53 @@ def build_model(config, read, backend, dtype):
     return Model(config, params, backend)
 
 
-def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """A Model with random weights, for measurements and tests: its text is meaningless."""
-    require_memory([config], backend, dtype)
-    rng = np.random.default_rng(seed)
-    shapes = config.shapes()
+def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
+    """`read` for build_model: the text of such a model is meaningless, its times are real."""
+    rng, shapes = np.random.default_rng(seed), config.shapes()
 
     def read(name):
         noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
         # layer norms scale by about one
         return noise + dtype(1) if re.search(r"ln_\w+\.weight", name) else noise
 
-    return build_model(config, read, backend, dtype)
+    return read
+
+
+def stored_weights(folder, config, dtype=np.float32):
+    """`read` for build_model: the parameters of a checkpoint folder."""
+    tensors = open_weights(folder, config)
+    return lambda name: tensors[name].read(dtype)
+
+
+def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
+    """A Model with random weights, for measurements and tests."""
+    require_memory([config], backend, dtype=dtype)
+    return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
 
 
 def load_model(folder, backend, dtype=np.float32):
     """The Model of a checkpoint folder, its parameters of one dtype. Raises InputError."""
     config = read_config(folder)
-    tensors = open_weights(folder, config)
-    require_memory([config], backend, dtype)
-    return build_model(config, lambda name: tensors[name].read(dtype), backend, dtype)
+    require_memory([config], backend, dtype=dtype)
+    return build_model(config, stored_weights(folder, config, dtype), backend, dtype)
 
 
-def load_models(sizes, models_dir, backend, download=False):
-    """([Model], encoder) for sizes or paths: a target first, then its drafts.
+def load_models(sizes, models_dir, backend, weights="checkpoint", download=False):
+    """([Model], encoder) for sizes or folders: a target first, then its drafts.
 
+    weights: "checkpoint", or "random" for models of the same shapes, whose texts mean nothing.
     Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
     same to all of them.
     """
+    shapes = random_shapes if weights == "random" else stored_shapes
+    configs, reads, encoder = shapes(sizes, models_dir, download)
+    require_memory(configs, backend)
+    models = [build_model(*one, backend, np.float32) for one in zip(configs, reads)]
+    return models, encoder
+
+
+def stored_shapes(sizes, models_dir, download=False):
+    """(configs, their `read`s, encoder) of checkpoints."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -212,18 +208,39 @@ def load_models(sizes, models_dir, backend, download=False):
     configs = [read_config(folder) for folder in folders]
     for folder, config in zip(folders, configs):
         require_vocabulary(folder, config, encoder)
-    require_memory(configs, backend)
-    return [load_model(folder, backend) for folder in folders], encoder
+    reads = [stored_weights(*one) for one in zip(folders, configs)]
+    return configs, reads, encoder
 
 
-def load_pair(target_size, draft_size, models_dir, backend, download=False):
-    """(target, draft, encoder) by size or path; draft is None where draft_size is None or "ngram".
+def random_shapes(sizes, models_dir, download=False):
+    """The same with random weights; the embedded tokenizer cuts the prompts."""
+    configs = [config_of(size, models_dir) for size in sizes]
+    for size, config in zip(sizes, configs):
+        if config.n_vocab != configs[0].n_vocab:
+            raise InputError(
+                f"draft {size} has {config.n_vocab} tokens, target {sizes[0]} "
+                f"{configs[0].n_vocab}: they cannot pair"
+            )
+    reads = [random_weights(config, seed=seed) for seed, config in enumerate(configs)]
+    return configs, reads, AnyTokens(configs[0].n_vocab)
 
-    Raises InputError, as load_models does.
-    """
-    sizes = [target_size]
-    if draft_size not in (None, "ngram"):
-        sizes.append(draft_size)
-    models, encoder = load_models(sizes, models_dir, backend, download)
-    draft = models[1] if len(models) == 2 else None
-    return models[0], draft, encoder
+
+def config_of(size, models_dir):
+    """The shape of a size, or of a folder that holds at least a config.json. Raises InputError."""
+    folder = None if size in SIZES else locate(size, models_dir)
+    if size not in SIZES and folder is None:
+        raise InputError(
+            f"--weights random: no shape {size!r}; "
+            f"expected {', '.join(SIZES)}, or a folder with a config.json"
+        )
+    return SIZES[size] if folder is None else read_config(folder)
+
+
+class AnyTokens:
+    """Turns prompts into ids for a model with random weights, to which all ids mean the same."""
+
+    def __init__(self, n_vocab):
+        self.encoder, self.n_vocab = load_encoder(find_folder("17M", MODELS_DIR)), n_vocab
+
+    def encode(self, text):
+        return [i % self.n_vocab for i in self.encoder.encode(text)]

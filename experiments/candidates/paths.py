@@ -14,6 +14,7 @@ The choice needs p before the rule does. So the drafter has all paths scored in 
 loop, when it asks for the scores of the chosen one, gets those.
 """
 
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -177,18 +178,15 @@ class PathDrafter:
 
 
 def along_paths(n_paths, decode):
-    """`decode` (experiments/decoding/decoders.py) with the best of n_paths drafts in its
-    speculative rounds. Its draft is to be a Model.
+    """`decode` (experiments/decoding/job.py) with the best of n_paths drafts in its speculative
+    rounds. Its draft is to have a model.
     """
 
-    def decode_along(decoder, target, *rest, **named):
-        if decoder == "autoregressive":
-            return decode(decoder, target, *rest, **named)
-        target = PathTarget(target, n_paths)
+    def tap(parts):
+        if parts.draft is None:
+            return parts
+        target = PathTarget(parts.target, n_paths)
+        best = lambda drafter: PathDrafter(drafter, target, parts.p_filter)
+        return replace(parts, target=target, draft=parts.draft.wrapped(best))
 
-        def wrap(drafter, filter):
-            return PathDrafter(drafter, target, filter), filter
-
-        return decode(decoder, target, *rest, wrap=wrap, **named)
-
-    return decode_along
+    return lambda target, draft, job, _=None: decode(target, draft, job, tap)

@@ -16,7 +16,7 @@ from typing import Any, Callable
 import fire
 
 from experiments.cli.help import usage
-from experiments.decoding.settings import SettingError
+from experiments.data.values import SettingError
 from utils import InputError
 
 

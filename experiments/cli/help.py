@@ -31,15 +31,20 @@ def sections(documented):
     return found
 
 
+def heading_of(group, name):
+    """Under which heading a field of a dataclass stands: that of the class it comes from."""
+    first = next(kind for kind in reversed(group.__mro__) if name in inspect.get_annotations(kind))
+    return f"{first.heading}:"
+
+
 def merged(command):
-    """The sections of a command and of its dataclasses, whose introductions are left out."""
-    found = {}
+    """The sections of a command, and the flags of the groups it takes."""
+    found = sections(command)
     for parameter in inspect.signature(command).parameters.values():
         if dataclasses.is_dataclass(parameter.annotation):
-            found |= sections(parameter.annotation)
-    for heading, lines in sections(command).items():
-        # its own flags come before those of the dataclass
-        found[heading] = lines + (found.get(heading, []) if heading else [])
+            for field in dataclasses.fields(parameter.annotation):
+                lines = found.setdefault(heading_of(parameter.annotation, field.name), [])
+                lines.append(f"    {field.name}: {field.metadata['meaning']}")
     return found
 
 

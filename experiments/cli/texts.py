@@ -1,15 +1,102 @@
-"""The texts that generate continues: from flags, standard input or a file."""
+"""What generate takes beside its settings: the texts to continue, and where results go."""
 
 import sys
+from dataclasses import dataclass
 
 from experiments.data.files import check_output
 from experiments.data.prompts import read_prompts
 from experiments.data.reading import MOST_BYTES, require_size
+from experiments.data.values import SettingError
 from experiments.decoding.batching import check_batch_size
+from experiments.decoding.settings import Group, Json, Workers, flag
 from utils import InputError
 
 DEFAULT = ("Once upon a time there lived a king",)
 ALONE = ("stream", "trace", "report", "mistake")  # what goes with a single prompt only
+
+
+@dataclass(frozen=True)
+class Texts(Group):
+    heading = "Text"
+
+    prompt: tuple = flag(
+        DEFAULT,
+        "the text to continue, or - for standard input; <|endoftext|> in it is ordinary text; "
+        "repeat the flag for several prompts",
+    )
+    prompts: str = flag(
+        "",
+        "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; also .gz and "
+        ".bz2. Prompts that are too long are skipped, and named on stderr",
+    )
+    prompt_ids: str = flag("", "the prompt as token ids, such as 1,2,3")
+
+    def check(self):
+        sources = [("prompts", self.prompts), ("prompt_ids", self.prompt_ids)]
+        given = [f"--{name} {value!r}" for name, value in sources if value]
+        if self.prompt != DEFAULT:
+            given.append("--prompt")
+        if len(given) > 1:
+            raise InputError(f"{given[0]} with {given[1]}: expected one of the two")
+        if self.prompt.count("-") > 1:
+            raise SettingError("prompt", "- twice: standard input can be read once")
+
+    def read(self, session):
+        """The Prompts of a Session. Raises InputError."""
+        if self.prompt_ids:
+            return [session.prompt_of_ids(self.prompt_ids)]
+        if self.prompts:
+            return session.prompts_of_file(read_prompts(self.prompts), self.prompts)
+        return session.prompts([read_prompt(text) for text in self.prompt])
+
+
+@dataclass(frozen=True)
+class Output(Json, Workers):
+    heading = "Output"
+
+    download: bool = flag(
+        False,
+        "download models that are missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face "
+        "repository as owner/name",
+    )
+    batch_size: int = flag(8, "how many of several prompts to decode together")
+    out: str = flag(
+        "",
+        "write one JSON object per prompt to this file, a line each; an interrupted run continues "
+        "where it stopped",
+    )
+    verbose: bool = flag(False, "print the chosen kernels on stderr; not with --cluster")
+
+    def check(self):
+        check_batch_size(self.batch_size)
+        if self.cluster and self.verbose:
+            raise InputError(
+                f"--verbose with --cluster {self.cluster}: expected one of the two, as the workers "
+                "choose their kernels"
+            )
+        if self.out:
+            check_output("out", self.out, (".jsonl",))
+
+
+def check_together(texts, settings, output):
+    """Raises InputError for flags of generate that cannot go together, before its work begins."""
+    if settings.trace and output.json:
+        raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
+    several = texts.prompts or output.out or len(texts.prompt) > 1
+    if output.cluster and not several:
+        raise InputError(
+            f"--cluster {output.cluster}: expected several prompts; give a file with --prompts"
+        )
+    if several:
+        alone = [name for name in ALONE if getattr(settings, name)]
+        alone += ["paths"] if settings.paths > 1 else []
+        if alone:
+            raise InputError(
+                f"--{alone[0]} with several prompts: expected one; give a single --prompt, "
+                "without --out"
+            )
+    if settings.report:
+        check_output("report", settings.report, (".html",))
 
 
 def read_prompt(prompt):
@@ -27,48 +114,3 @@ def read_prompt(prompt):
             f"standard input: byte {error.start} is not UTF-8; convert the text first"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
-
-
-def choose_texts(prompt, prompts):
-    """The texts of --prompt, or of the file that --prompts names. Raises InputError."""
-    if prompt.count("-") > 1:
-        raise InputError("--prompt - twice: standard input can be read once")
-    if prompts:
-        return read_prompts(prompts)
-    return [read_prompt(text) for text in prompt]
-
-
-def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster, verbose):
-    """Raises InputError for flags of generate that cannot go together, before its work begins."""
-    sources = [("prompts", prompts), ("prompt_ids", prompt_ids)]
-    given = [f"--{name} {value!r}" for name, value in sources if value]
-    if prompt != DEFAULT:
-        given.append("--prompt")
-    if len(given) > 1:
-        raise InputError(f"{given[0]} with {given[1]}: expected one of the two")
-    check_batch_size(batch_size)
-    if settings.trace and json:
-        raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
-    several = prompts or out or len(prompt) > 1
-    if cluster and not several:
-        raise InputError(
-            f"--cluster {cluster}: expected several prompts; give a file with --prompts"
-        )
-    if cluster and verbose:
-        raise InputError(
-            f"--verbose with --cluster {cluster}: expected one of the two, as the workers choose "
-            "their kernels"
-        )
-    if several:
-        alone = [name for name in ALONE if getattr(settings, name)]
-        if settings.paths > 1:
-            alone.append("paths")
-        if alone:
-            raise InputError(
-                f"--{alone[0]} with several prompts: expected one; give a single --prompt, "
-                "without --out"
-            )
-    if out:
-        check_output("out", out, (".jsonl",))
-    if settings.report:
-        check_output("report", settings.report, (".html",))

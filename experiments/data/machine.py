@@ -39,3 +39,18 @@ def machine():
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "kernels": {},
     }
+
+
+def kernels_of(model):
+    """What was chosen for each weight of a block, and for the head: {"mlp.c_fc 768x3072": how}."""
+    block = model.params["blocks"][0]
+    weights = {
+        f"{part}.{name}": values["weight"]
+        for part in ("attn", "mlp")
+        for name, values in block[part].items()
+    }
+    weights["head"] = model.params["head"]
+    return {
+        f"{name} {'x'.join(map(str, w.shape))}": str(getattr(w, "kernel", "plain"))
+        for name, w in weights.items()
+    }

@@ -17,13 +17,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from tqdm import tqdm
 
-from experiments.decoding.decoders import NGRAM, RULES, with_drafter
+from experiments.data.values import AUTO
+from experiments.decoding.clock import RoundTimer
+from sampling import verify
 
 MAX_K = 8
 # rounds that are timed; a straight line through those with drafts takes out the noise
 TRIED = (0, 1, 2, 4, 8)
-PAST = 64  # tokens in the cache before the rounds that are timed
-SETTLING = 0.015  # seconds of rounds of a kind before those of it that are timed
 BUDGET = 1.0  # seconds for all of that, unless two rounds of each take longer
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 # the least speed for which to draft: asking for a draft costs a little, too, where none is found
@@ -32,78 +32,34 @@ TRIALS = 0.01  # the share of the time that drafts may cost that do not pay, the
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
-# {target: {(draft, filter, verification): costs}}, for as long as the target is in use
+# {target: {(draft, filter, rule): costs}}, for as long as the target is in use
 COSTS = WeakKeyDictionary()
 
 
-def round_costs(target, draft, filter, verification="token"):
-    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. draft is a
-    Model or NGRAM.
-    """
+def new_K(K, target, draft, filter, rule):
+    """K for one text: the number itself, or for "auto" what chooses one each round."""
+    if K != AUTO or draft is None:
+        return K
+    return AdaptiveK(round_costs(target, draft, filter, rule))
+
+
+def round_costs(target, draft, filter, rule=verify):
+    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once."""
     known = COSTS.setdefault(target, {})
-    how = draft, filter, verification
+    how = draft, filter, rule
     if how not in known:
         known[how] = measured_costs(target, *how)
     return known[how]
 
 
-class RoundTimer:
-    """Runs rounds after a text that does not grow, and says what they take.
-
-    Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as
-    it will in a text. most_K: the largest K that will be asked for.
-    """
-
-    def __init__(self, target, draft, filter, most_K, verification="token"):
-        self.filter = filter
-        self.rule = RULES[verification]
-        self.rng = np.random.default_rng(0)
-        self.target, self.drafter = with_drafter(target, draft, filter, self.rng)
-        self.cache = self.target.new_cache()
-        self.n_ctx = target.config.n_ctx
-        if draft != NGRAM:
-            self.n_ctx = min(self.n_ctx, draft.config.n_ctx)
-        # a text that repeats itself, for the look-up
-        self.ids = [0] * max(1, min(PAST, self.n_ctx - most_K))
-        # n-grams seldom find anything: the round before mostly had no draft
-        self.looks_up = draft == NGRAM
-        self.run(0)  # the prefill
-
-    def run(self, K):
-        """(seconds of drafting, seconds of the whole round)"""
-        begin = time.perf_counter()
-        tokens, q = self.drafter.propose(self.ids, min(K, self.n_ctx - len(self.ids)))
-        drafted = time.perf_counter()
-        logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
-        self.rule(tokens, q, self.filter(logits), self.rng)
-        return drafted - begin, time.perf_counter() - begin
-
-    def after_plain(self, K):
-        """The same, after a round without drafts."""
-        self.run(0)
-        return self.run(K)
-
-    def timed(self, K, n_rounds):
-        """[(seconds of drafting, seconds of the whole round)] of n_rounds with this K.
-
-        Rounds that are not timed come before them, until the caches hold what they hold in a text.
-        """
-        if self.looks_up:
-            return [self.after_plain(K) for _ in range(n_rounds)]
-        settling = 0.0
-        while settling < SETTLING:
-            settling += self.run(K)[1]
-        return [self.run(K) for _ in range(n_rounds)]
-
-
-def measured_costs(target, draft, filter, verification="token"):
+def measured_costs(target, draft, filter, rule):
     """What round_costs returns, measured now."""
-    timer = RoundTimer(target, draft, filter, MAX_K, verification)
+    timer = RoundTimer(target, draft, filter, MAX_K, rule)
     seconds = {K: [] for K in TRIED}
     begin = time.perf_counter()
     while not seconds[0] or time.perf_counter() < begin + BUDGET:
         for K in tqdm(TRIED, desc="costs of K", delay=1, leave=False, disable=None):
-            seconds[K] += [whole for _, whole in timer.timed(K, 2)]
+            seconds[K] += [whole for *_, whole in timer.timed(K, 2)]
     # a disturbed round is slow, none is too fast
     plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)
     slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))

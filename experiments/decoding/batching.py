@@ -17,29 +17,25 @@ from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
-from experiments.decoding.decoders import NGRAM
-from experiments.decoding.settings import SettingError
-from gpt2 import Model
-from utils import InputError, require_caches
+from experiments.data.values import check_numbers
+from utils import InputError, require_memory
 
 THREAD = "text"  # how the names of threads begin
 MOST_TEXTS = 1000  # at a time: each has a thread
 
 
 def check_batch_size(n_texts):
-    """Raises SettingError for a number of texts that cannot be decoded together."""
-    if not 1 <= n_texts <= MOST_TEXTS:
-        raise SettingError("batch_size", f"{n_texts}: expected 1 to {MOST_TEXTS}")
+    """Refuses a number of texts that cannot be decoded together."""
+    check_numbers(1, MOST_TEXTS, batch_size=n_texts)
 
 
-def require_memory(models, n_texts, n_positions):
+def require_room(models, n_texts, n_positions):
     """Raises InputError if there is no memory for n_texts texts of n_positions at a time."""
-    models = [model for model in models if isinstance(model, Model)]
     configs = [
         dataclasses.replace(model.config, n_ctx=min(n_positions, model.config.n_ctx))
         for model in models
     ]
-    require_caches(configs, models[0].backend, n_texts)
+    require_memory(configs, models[0].backend, n_texts, loaded=True)
 
 
 class Stopped(Exception):
@@ -51,7 +47,7 @@ class Request:
     """A read that a text's loop waits for: with which model, of what, and where the logits go."""
 
     text: int
-    model: Model
+    model: Any
     arguments: tuple
     answer: SimpleQueue
 
@@ -125,8 +121,8 @@ def serve(requests):
 class Batch:
     """The threads of the texts that are being decoded, and the requests that wait."""
 
-    def __init__(self, tasks, models):
-        self.tasks, self.models = tasks, models
+    def __init__(self, tasks, target, draft):
+        self.tasks, self.target, self.draft = tasks, target, draft
         self.inbox, self.waiting, self.threads = SimpleQueue(), [], {}
 
     def start(self, text):
@@ -145,13 +141,12 @@ class Batch:
     def run(self, text):
         """What the thread of a text does."""
         try:
-            result = self.tasks[text](*(self.stand_in(text, model) for model in self.models))
+            stand_in = lambda model: BatchedModel(text, model, self.inbox)
+            draft = self.draft and self.draft.over(stand_in)
+            result = self.tasks[text](stand_in(self.target), draft)
             self.inbox.put(Finished(text, result))
         except BaseException as error:  # SystemExit too: whoever waits must hear of the end
             self.inbox.put(Finished(text, error=error))
-
-    def stand_in(self, text, model):
-        return model if model in (None, NGRAM) else BatchedModel(text, model, self.inbox)
 
     def next_finished(self):
         """Serve requests until a text ends: its Finished."""
@@ -166,7 +161,7 @@ class Batch:
 
     def serve_one_model(self):
         wanted = [request.model for request in self.waiting]
-        model = max(wanted, key=self.models.index)  # the draft comes after the target
+        model = max(wanted, key=lambda one: one is not self.target)  # drafts first
         requests = [request for request in self.waiting if request.model is model]
         serve(sorted(requests, key=lambda request: request.text))
         self.waiting = [request for request in self.waiting if request.model is not model]
@@ -188,15 +183,16 @@ class Batch:
                 self.waiting.append(message)
 
 
-def decode_together(tasks, models, batch_size):
+def decode_together(tasks, target, draft, batch_size):
     """Yield what the tasks return, in their order; batch_size of them run at a time.
 
-    tasks: functions of the models, which are given to them as BatchedModels (a draft that is no
-    model, NGRAM or None, stays what it is). Of models that texts wait for, the last is served
-    first. What a task raises is raised here and ends the others; no thread outlives this call.
-    Memory: at most batch_size times the caches that a task makes (see require_memory).
+    tasks: functions of the target and the draft, which are given to them with BatchedModels in
+    place of the models. Where texts wait for both, the draft is served first. What a task raises is
+    raised here and ends the others; no thread outlives this call. Memory: at most batch_size times
+    the caches that a task makes (see require_room).
     """
-    batch = Batch(tasks, models)
+    tasks = list(tasks)
+    batch = Batch(tasks, target, draft)
     finished, n_started, n_yielded = {}, 0, 0
     try:
         while n_yielded < len(tasks):

@@ -1,48 +1,22 @@
 """A run: its models and settings, and what is decoded with them, one prompt or many together."""
 
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-import utils
-from encoder import Encoder
+from tqdm import tqdm
+
 from experiments.data.prompts import fitting, note_skipped
-from experiments.decoding.adaptive_k import AdaptiveK, round_costs
-from experiments.decoding.batching import decode_together, require_memory
-from experiments.decoding.decoders import NGRAM, decode
-from experiments.decoding.gumbel import Noisy
+from experiments.data.values import SettingError
+from experiments.decoding.adaptive_k import new_K
+from experiments.decoding.batching import decode_together, require_room
+from experiments.decoding.clock import clocked
+from experiments.decoding.coupled import Noisy
+from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import compare, speculation
-from experiments.decoding.recorder import Watch
-from experiments.decoding.settings import AUTO, SettingError
-from experiments.decoding.timing import timed_run
-from experiments.drafting.stored import load_pair_or_head
-from gpt2 import Model
+from experiments.decoding.watch import Watch
+from experiments.drafting.load import Pair, load
 from sampling import Filter, stop_condition
 from utils import InputError
-
-# times the batch size: so many prompts go through one decoder before the other has its turn
-WAVE = 8
-
-
-@dataclass(frozen=True)
-class Models:
-    """What decodes: a target, its draft (a Model, a head of the target, NGRAM, or None where
-    nothing speculates) and the vocabulary of both.
-    """
-
-    target: Model
-    draft: Any
-    encoder: Encoder
-
-
-def models_of(settings, download=False):
-    """The Models of these settings. Raises InputError."""
-    backend = utils.get_backend(settings.backend, settings.kernels, settings.exact, settings.dtype)
-    draft_size = settings.draft_model_size if settings.speculates else None
-    target, draft, encoder = load_pair_or_head(
-        settings.target_model_size, draft_size, settings.models_dir, backend, download
-    )
-    return Models(target, NGRAM if draft_size == NGRAM else draft, encoder)
 
 
 @dataclass(frozen=True)
@@ -55,21 +29,31 @@ class Prompt:
     seed: int
 
 
-class Session:
-    """Settings and models: all that is the same for every prompt. Raises InputError.
+def load_pair(settings, download=False):
+    """The Pair of these settings. Raises InputError."""
+    drafts = [settings.draft_model_size] if settings.speculates else []
+    backend = settings.get_backend()
+    pairs = load(
+        settings.target_model_size, drafts, settings.models_dir, backend, download=download
+    )
+    return pairs.pair(settings.draft_model_size)
 
-    decode is experiments.decoding.decoders.decode, or one that does the same in another way.
+
+class Session:
+    """Settings and a Pair: all that is the same for every prompt. Raises InputError.
+
+    decode is experiments.decoding.job.decode, or one that does the same in another way.
     """
 
-    def __init__(self, settings, models, decode=decode):
-        self.settings, self.models, self.decode = settings, models, decode
-        self.target, self.draft, self.encoder = models.target, models.draft, models.encoder
+    def __init__(self, settings, pair, decode=decode):
+        self.settings, self.pair, self.decode = settings, pair, decode
+        self.encoder = pair.encoder
         self.token_ids("stop", settings.stop)  # raises if the string cannot be encoded
         self.ended = stop_condition(self.encoder, settings.stop)
 
     def changed(self, **settings):
         """The same models with other settings. Raises InputError."""
-        return Session(self.settings.replace(**settings), self.models, self.decode)
+        return Session(self.settings.replace(**settings), self.pair, self.decode)
 
     # ------------------------------------------------------------ prompts
 
@@ -90,17 +74,16 @@ class Session:
         ids = self.token_ids("prompt", text)
         if not ids:
             if self.encoder.end_of_text is None:
-                raise SettingError(
-                    "prompt",
-                    "'': expected text, as the vocabulary has no <|endoftext|> to begin with",
-                )
+                problem = "'': expected text, as the vocabulary has no <|endoftext|> to begin with"
+                raise SettingError("prompt", problem)
             ids = [self.encoder.end_of_text]
-        return self.prompt_of(ids, text, number, n_ctx or self.target.config.n_ctx)
+        return self.prompt_of(ids, text, number, n_ctx)
 
-    def prompt_of(self, ids, text, number, n_ctx):
-        if len(ids) >= n_ctx:
+    def prompt_of(self, ids, text=None, number=1, n_ctx=None):
+        longest = (n_ctx or self.pair.target.config.n_ctx) - 1
+        if len(ids) > longest:
             raise InputError(
-                f"the prompt has {len(ids)} tokens: expected at most {n_ctx - 1}, the context less "
+                f"the prompt has {len(ids)} tokens: expected at most {longest}, the context less "
                 "one; shorten it"
             )
         return Prompt(number, text, ids, self.settings.seed + number - 1)
@@ -124,7 +107,7 @@ class Session:
         return found
 
     def prompts_of_file(self, texts, file):
-        longest = self.target.config.n_ctx - 1
+        longest = self.pair.target.config.n_ctx - 1
         fits, skipped = fitting(file, texts, self.encoder.encode, longest)
         if not fits:
             raise InputError(
@@ -132,10 +115,7 @@ class Session:
                 "less one; shorten them"
             )
         note_skipped(file, skipped, longest)
-        return [
-            Prompt(number, texts[number - 1], ids, self.settings.seed + number - 1)
-            for number, ids in fits
-        ]
+        return [self.prompt_of(ids, texts[number - 1], number) for number, ids in fits]
 
     def prompt_of_ids(self, text):
         """The Prompt of token ids, written "1,2,3". Raises InputError."""
@@ -148,75 +128,48 @@ class Session:
         for token in ids:
             if not 0 <= token < n_vocab:
                 raise SettingError("prompt_ids", f"{token}: {expected}")
-        return self.prompt_of(ids, None, 1, self.target.config.n_ctx)
-
-    def new_watch(self):
-        """A Watch where the settings ask for one, else None."""
-        return Watch(self.settings.coupled) if self.settings.watched else None
+        return self.prompt_of(ids)
 
     # ------------------------------------------------------------ one prompt
 
-    def sampled_from(self, target, seed):
-        """(model, filter) that a text is sampled from: with shared noise, greedily from noisy
-        logits.
-        """
-        filter = self.settings.sampling
-        if self.settings.coupled:
-            return Noisy(target, filter, seed), Filter()
-        return target, filter
+    def pair_of(self, decoder):
+        """What a decoder runs with: the autoregressive one with the target alone."""
+        return self.pair if decoder == "speculative" else replace(self.pair, draft=None)
 
-    def rounds(self, decoder, prompt, watch=None, target=None, draft=None, n_tokens=None):
-        """The rounds of one decoder after a prompt, watched where there is a Watch.
-
-        target and draft may take the place of the session's.
-        """
+    def job(self, prompt, pair):
+        """What is to be decoded after a prompt, with this pair."""
         settings = self.settings
-        target, draft = target or self.target, draft or self.draft
-        n_tokens = n_tokens or settings.n_tokens_to_generate
-        how = {
-            "K": self.new_K(draft) if decoder == "speculative" else None,
-            "seed": prompt.seed,
-            "ended": self.ended,
-            "confidence": settings.draft_confidence,
-            "verification": settings.verification,
-        }
-        if watch and decoder == "speculative":
-            filter = settings.sampling
-            return watch.decode(target, draft, prompt.ids, n_tokens, filter=filter, **how)
-        target, filter = self.sampled_from(target, prompt.seed)
-        return self.decode(decoder, target, draft, prompt.ids, n_tokens, filter=filter, **how)
+        rule = settings.verification
+        K = new_K(settings.K, pair.target, pair.draft, settings.sampling, RULES[rule])
+        return Job(
+            ids=prompt.ids,
+            n_tokens=settings.n_tokens_to_generate,
+            K=K,
+            filter=settings.sampling,
+            seed=prompt.seed,
+            ended=self.ended,
+            coupled=settings.coupled,
+            confidence=settings.draft_confidence,
+            rule=rule,
+        )
 
-    def new_K(self, draft):
-        """K of one text: a number, or what chooses one each round."""
-        if self.settings.K != AUTO:
-            return self.settings.K
-        # in a batch `draft` wraps self.draft anew for each text; costs are those of the original
-        draft = NGRAM if draft == NGRAM else self.draft
-        settings = self.settings
-        costs = round_costs(self.target, draft, settings.sampling, settings.verification)
-        return AdaptiveK(costs)
+    def run(self, prompt, pair):
+        """The Run of a pair after a prompt, watched if the settings ask for that."""
+        job = self.job(prompt, pair)
+        watch = Watch(job) if self.settings.watched and pair.draft else None
+        return Run(self, pair, job, watch)
 
-    def warm_up(self, decoder, prompt, **models):
-        """Decode two tokens, as new memory is slow the first time."""
-        list(self.rounds(decoder, prompt, self.new_watch(), n_tokens=2, **models))
-
-    def run(self, decoder, prompt, show=None, watch=None, progress=True, **models):
-        """What the JSON object says of one decoder's run. show is called with each Round, and with
-        None at the end.
-        """
-        clock = watch.clock if watch else time.perf_counter
-        rounds = self.rounds(decoder, prompt, watch, **models)
-        n_tokens = self.settings.n_tokens_to_generate
-        done, result = timed_run(rounds, n_tokens, self.encoder, show, clock, progress)
-        if decoder == "speculative":
-            result |= speculation(done)
-            if self.settings.coupled:
-                result["usual_acceptance_rate"] = watch.usual_acceptance_rate()
-        return result
+    def warm_run(self, prompt, decoder):
+        """The Run of a decoder, after two tokens on trial: new memory is slow the first time."""
+        pair = self.pair_of(decoder)
+        self.run(prompt, pair).warm_up()
+        return self.run(prompt, pair)
 
     def summary(self, prompt, runs):
         """The JSON object of a prompt, from {decoder: result}."""
-        model, filter = self.sampled_from(self.target, prompt.seed)
+        model, filter = self.pair.target, self.settings.sampling
+        if self.settings.coupled:
+            model, filter = Noisy(model, filter, prompt.seed), Filter()
         one, two = runs.get("autoregressive"), runs.get("speculative")
         return {
             "settings": self.settings.as_json(prompt.text, prompt.seed, prompt.ids),
@@ -226,21 +179,11 @@ class Session:
             **compare(one, two, model, prompt.ids, filter),
         }
 
-    def kernels(self):
-        """A line for each weight of a block, and the head: how it is multiplied."""
-        lines = []
-        for role, model in (("target", self.target), ("draft", self.draft)):
-            if isinstance(model, Model):
-                lines += [
-                    f"{role} {weight}: {how}" for weight, how in utils.kernels_of(model).items()
-                ]
-        return lines
-
     # ------------------------------------------------------------ many prompts
 
     def run_together(self, prompts, batch_size):
-        """Yield the JSON object of each Prompt, in their order; batch_size of them are decoded at a
-        time.
+        """Yield the JSON object of each Prompt, in their order. batch_size of them are decoded
+        together by one decoder, then by the other; then all of them are yielded.
 
         Each is what it would be alone. Its seconds are those in which its neighbours were decoded
         as well; the tokens and seconds of all together are kept in `totals`.
@@ -249,30 +192,92 @@ class Session:
         if not prompts:
             return
         longest = max(len(prompt.ids) for prompt in prompts) + self.settings.n_tokens_to_generate
-        require_memory([self.target, self.draft], min(batch_size, len(prompts)), longest)
+        require_room(self.pair.models, min(batch_size, len(prompts)), longest)
         for decoder in self.settings.decoders:
-            self.warm_up(decoder, prompts[0])
-        for begin in range(0, len(prompts), WAVE * batch_size):
-            wave = prompts[begin : begin + WAVE * batch_size]
-            runs = [self.decode_wave(decoder, wave, batch_size) for decoder in self.totals]
-            for prompt, *results in zip(wave, *runs):
+            self.warm_run(prompts[0], decoder)
+        for begin in range(0, len(prompts), batch_size):
+            batch = prompts[begin : begin + batch_size]
+            runs = [self.decode_batch(decoder, batch) for decoder in self.totals]
+            # no clock runs now: texts can be compared, and results stored
+            for prompt, *results in zip(batch, *runs):
                 yield self.summary(prompt, dict(zip(self.totals, results)))
 
-    def decode_wave(self, decoder, prompts, batch_size):
+    def decode_batch(self, decoder, prompts):
         """The results of one decoder for these prompts; adds to `totals`."""
+        pair = self.pair_of(decoder)
+        runs = [self.run(prompt, pair) for prompt in prompts]
 
-        def task(prompt):
-            def run(target, draft):
-                watch = self.new_watch()
-                models = {"target": target, "draft": draft}
-                return self.run(decoder, prompt, None, watch, progress=False, **models)
-
-            return run
+        def task(run):
+            # the batch hands in models that take part in its passes
+            return lambda target, draft: run.with_models(target, draft).finish(progress=False)
 
         begin = time.perf_counter()
-        tasks = [task(prompt) for prompt in prompts]
-        results = list(decode_together(tasks, [self.target, self.draft], batch_size))
+        results = list(decode_together(map(task, runs), pair.target, pair.draft, len(runs)))
         n_tokens, seconds = self.totals[decoder]
         n_tokens += sum(len(one["token_ids"]) for one in results)
         self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
         return results
+
+
+@dataclass(frozen=True)
+class Run:
+    """One decoding of a Session: with which models, what, and who watches."""
+
+    session: Session
+    pair: Pair
+    job: Job
+    watch: Watch | None = None
+
+    def with_models(self, target, draft):
+        """The same with other models, which stand in for these."""
+        return replace(self, pair=replace(self.pair, target=target, draft=draft))
+
+    def rounds(self):
+        """The Rounds; the first is the prefill."""
+        rounds = self.session.decode(self.pair.target, self.pair.draft, self.job, self.watch)
+        return self.watch.watched(rounds) if self.watch else rounds
+
+    def warm_up(self):
+        """Decode two tokens."""
+        list(replace(self, job=replace(self.job, n_tokens=2), watch=None).rounds())
+
+    def finish(self, show=None, progress=True):
+        """What the JSON object says of this decoding.
+
+        show is called with each Round, and with None at the end; without it a progress bar appears
+        on stderr when a text takes longer than a second, unless progress is False.
+        """
+        hidden = bool(show) or not progress
+        n_tokens, encoder = self.job.n_tokens, self.pair.encoder
+        bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=hidden or None)
+
+        def each(one):
+            bar.update(len(one.tokens))
+            if show:
+                show(one)
+
+        clock = self.watch.clock if self.watch else time.perf_counter
+        done, prefill_seconds, seconds = clocked(self.rounds(), each, clock)
+        bar.close()
+        if show:
+            show(None)
+        ids = [int(token) for one in done for token in one.tokens]
+        result = {
+            "text": encoder.decode(visible(ids, encoder)),
+            "token_ids": ids,
+            "seconds": seconds,
+            "prefill_seconds": prefill_seconds,
+            "tokens_per_second": len(ids) / seconds,
+        }
+        if self.pair.draft:
+            result |= speculation(done)
+            if self.job.coupled:
+                result["usual_acceptance_rate"] = self.watch.usual_acceptance_rate()
+        return result
+
+
+def visible(ids, encoder):
+    """The ids without the <|endoftext|> that ended them."""
+    if ids and ids[-1] == encoder.end_of_text:
+        return ids[:-1]
+    return ids

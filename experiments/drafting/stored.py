@@ -9,7 +9,6 @@ import re
 
 import numpy as np
 
-import utils
 from checkpoints.files import sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
@@ -24,20 +23,6 @@ HEADS = ("eagle", "medusa")  # what --draft_model_size calls them
 def fingerprint(folder):
     """The SHA-256 of a model's weights. Raises InputError for a folder without any."""
     return sha256_of(weights_files(folder))
-
-
-def is_head(draft):
-    """Whether a draft, or what stands in for it, is a head, which needs to see its target."""
-    return isinstance(draft.config, (EagleConfig, MedusaConfig))
-
-
-def load_pair_or_head(target_size, draft_size, models_dir, backend, download=False):
-    """(target, draft, encoder) as utils.load_pair gives them; draft_size may name a head, too."""
-    if draft_size not in HEADS:
-        return utils.load_pair(target_size, draft_size, models_dir, backend, download)
-    target, _, encoder = utils.load_pair(target_size, None, models_dir, backend, download)
-    folder = utils.find_folder(target_size, models_dir)
-    return target, load_head(draft_size, folder, target), encoder
 
 
 def load_head(name, folder, target):

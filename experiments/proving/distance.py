@@ -11,7 +11,7 @@ import numpy as np
 
 import gpt2
 import sampling
-from experiments.decoding.decoders import RULES, decode
+from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import speculation
 from experiments.proving.enumeration import chain_rule, law, total_variation
 from experiments.proving.mistakes import ERRORS
@@ -98,9 +98,8 @@ class Pair:
     def rounds(self, setting, filter):
         """The rounds of a speculative text in this setting, but with another filter."""
         ids, ended = self.prompt_ids(setting), sampling.stop_condition(self.encoder, setting.stop)
-        sampled = {"K": K, "filter": filter, "seed": SEED, "ended": ended}
-        sampled["verification"] = setting.verification
-        return decode("speculative", self.target, self.draft, ids, N_TOKENS, **sampled)
+        job = Job(ids, N_TOKENS, K, filter, SEED, ended, rule=setting.verification)
+        return decode(self.target, self.draft, job)
 
     def right_text(self, setting, filter):
         key = filter, setting.prompt, setting.stop, setting.full, setting.verification

@@ -341,7 +341,7 @@ def in_its_rule(settings):
 
 
 def committing(name, decode):
-    """`decode` (experiments/decoding/decoders.py) with the mistake of that name in its speculative
+    """`decode` (experiments/decoding/job.py) with the mistake of that name in its speculative
     rounds.
 
     Its autoregressive rounds stay right, so that there is something to compare with. Raises
@@ -349,18 +349,17 @@ def committing(name, decode):
     """
     mistake = find(name)
 
-    def wrong_rounds(*arguments, **named):
+    def wrong_rounds(target, draft, job, tap=None):
+        if draft is None:
+            yield from decode(target, draft, job, tap)
+            return
         try:
             with made(mistake):
-                yield from decode(*arguments, **named)
+                yield from decode(target, draft, job, tap)
         except ERRORS as error:
             raise InputError(
                 f"--mistake {name}: it makes the program fail "
                 f"({type(error).__name__}: {error}); try another"
             ) from None
 
-    def decode_wrongly(decoder, *rest, **named):
-        chosen = decode if decoder == "autoregressive" else wrong_rounds
-        return chosen(decoder, *rest, **named)
-
-    return decode_wrongly
+    return wrong_rounds

@@ -6,26 +6,29 @@ from contextlib import nullcontext
 
 from tqdm import tqdm
 
+from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
-from experiments.decoding.gumbel import WHY_LOWER
-from experiments.decoding.timing import visible
-from experiments.showing.trace import Trace
+from experiments.decoding.coupled import WHY_LOWER
+from experiments.decoding.session import visible
+from experiments.showing.page import write_report
 
 
 def title(text):
     return f"{text}\n{'-' * len(text)}"
 
 
-def begin_of(session, prompt):
+def begin_of(run):
     """How a text is shown to begin."""
-    return f"Text = {session.encoder.decode(prompt.ids)}"
+    return f"Text = {run.pair.encoder.decode(run.job.ids)}"
 
 
-def note_room(prompt, n_tokens, n_ctx):
+def note_room(prompts, session):
     """Say on stderr where the context ends a text early."""
-    room = n_ctx - len(prompt.ids)
-    if room < n_tokens:
-        print(f"note: the context ends after {room} of {n_tokens} tokens", file=sys.stderr)
+    n_tokens, n_ctx = session.settings.n_tokens_to_generate, session.pair.target.config.n_ctx
+    for prompt in prompts:
+        room = n_ctx - len(prompt.ids)
+        if room < n_tokens:
+            print(f"note: the context ends after {room} of {n_tokens} tokens", file=sys.stderr)
 
 
 class Stream:
@@ -45,23 +48,38 @@ class Stream:
             print(self.decode(visible(one.tokens, self.encoder)), end="", flush=True)
 
 
-def new_show(session, decoder, prompt, watch):
-    """What shows a text while it is written, as the settings say; None where nothing does."""
-    if session.settings.trace and decoder == "speculative":
-        return Trace(watch, session.encoder)
-    if session.settings.stream:
-        return Stream(session.encoder, begin_of(session, prompt))
-    return None
+def run(run, decoder):
+    """Decode, with a block for the decoder on stdout: what the JSON object says of it."""
+    print(title(f"{decoder.capitalize()} Decode"))
+    settings, show = run.session.settings, None
+    if settings.trace and run.watch:
+        show = Trace(run.watch, run.pair.encoder)
+    elif settings.stream:
+        show = Stream(run.pair.encoder, begin_of(run))
+    result = run.finish(show)
+    show_times(result)
+    streamed = isinstance(show, Stream)
+    print("" if streamed else f"{begin_of(run)}{result['text']}\n")
+    return result
 
 
-def show_run(session, prompt, result, show=None):
-    """A decoder's block below its title; the text is left out if `show` has streamed it."""
+def show_times(result):
     times = "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill, "
     print((times + "{tokens_per_second:.1f} tokens/s").format(**result))
-    if isinstance(show, Stream):
-        print()
-    else:
-        print(f"{begin_of(session, prompt)}{result['text']}\n")
+
+
+def comparison(summary, run, output):
+    """What the two decoders have in common: as JSON, or below their blocks; and the report."""
+    report = run.session.settings.report
+    if report:
+        shown = run.job.ids, run.watch.notes, summary, run.pair.encoder
+        write_report(report, summary["settings"], *shown)
+    if output.json:
+        print(json_format.dumps(summary))
+        return
+    show_comparison(summary)
+    if report:
+        print(f"Report: {report}")
 
 
 def show_comparison(results):
@@ -97,15 +115,17 @@ def show_one_of_many(session, prompt, results):
     print(title(f"Prompt {prompt.number}"))
     for decoder in session.settings.decoders:
         print(title(f"{decoder.capitalize()} Decode"))
-        show_run(session, prompt, results[decoder])
+        show_times(results[decoder])
+        print(f"Text = {session.encoder.decode(prompt.ids)}{results[decoder]['text']}\n")
     show_comparison(results)
     print()
 
 
-def show_together(session, prompts, batch_size, out, json):
+def together(session, prompts, output):
     """Several prompts: a line of JSON each, on stdout or in a file, or blocks for people; and the
     speed of all together.
     """
+    out, json, batch_size = output.out, output.json, output.batch_size
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
     with Lines(out, expected=settings) if out else nullcontext() as lines:
         todo = lines.todo(len(prompts)) if lines else range(len(prompts))

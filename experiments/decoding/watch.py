@@ -8,13 +8,12 @@ the browser (experiments/showing/page.py) show its notes.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.decoding.decoders import NGRAM, RULES, with_drafter
-from experiments.decoding.gumbel import Noisy
-from sampling import Filter, Round, residual, speculative
+from experiments.decoding.clock import Clock
+from sampling import Round, residual
 
 N_LIKELY = 4  # candidates a note keeps of each distribution
 
@@ -69,38 +68,14 @@ class Tap:
         return results
 
 
-class TimedModel:
-    """A model that keeps the seconds of each pass until they are taken."""
-
-    def __init__(self, model):
-        self.model = model
-        self.config = model.config
-        self.new_cache = model.new_cache
-        self.seconds = []
-
-    def read(self, ids, cache, n_last=1):
-        begin = time.perf_counter()
-        logits = self.model.read(ids, cache, n_last)
-        self.seconds.append(time.perf_counter() - begin)
-        return logits
-
-    def take(self):
-        seconds, self.seconds = self.seconds, []
-        return seconds
-
-
-class WatchedDrafter:
-    """A drafter that keeps what it proposed last, and how long that took."""
+class LastDraft:
+    """A drafter that remembers what it proposed last."""
 
     def __init__(self, drafter):
-        self.drafter = drafter
-        self.n_vocab = drafter.n_vocab
-        self.prefill = drafter.prefill
+        self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
 
     def propose(self, ids, k):
-        begin = time.perf_counter()
         self.draft, self.q = self.drafter.propose(ids, k)
-        self.seconds = time.perf_counter() - begin
         return self.draft, self.q
 
 
@@ -169,90 +144,72 @@ def block_support(p, q):  # [k], [k] -> [k]
 
 
 class Watch:
-    """Runs the speculative loop and keeps a Note of each round after the prefill in `notes`.
+    """A tap (see job.py) that keeps a Note of each round after the prefill in `notes`.
 
-    coupled: draft and target share the noise of each position (experiments/decoding/gumbel.py)
     forced: {index: number}, random numbers to use in place of the seed's
     """
 
-    def __init__(self, coupled=False, forced=None):
-        self.coupled = coupled
-        self.forced = forced
-        self.notes = []
-        self.aside = 0.0
+    def __init__(self, job, forced=None):
+        self.job, self.numbers = job, Numbers(job.seed, forced)
+        self.clock_of_parts, self.coins = Clock(), Coins(self.numbers)
+        self.of_target, self.of_draft = Tap(job.filter), Tap(job.filter)
+        self.notes, self.aside = [], 0.0
 
     def clock(self):
         """A time.perf_counter that stands still while notes are taken."""
         return time.perf_counter() - self.aside
 
-    def decode(
-        self,
-        target,
-        draft,
-        ids,
-        n_tokens,
-        K,
-        filter,
-        seed,
-        ended,
-        confidence=0.0,
-        verification="token",
-    ):
-        """Yield the rounds of the speculative loop."""
-        self.notes = []
-        self.in_blocks = verification == "block"
-        numbers = Numbers(seed, self.forced)
-        coins, of_target, of_draft = Coins(numbers), Tap(filter), Tap(filter)
-        target = timed_target = TimedModel(target)
-        timed_draft = None
-        if draft != NGRAM:
-            draft = timed_draft = TimedModel(draft)
-        p_filter, q_filter = of_target, of_draft
-        if self.coupled:
-            # the filter moves below the noise, and what lies above it is greedy
-            target = Noisy(target, of_target, seed)
-            draft = draft if draft == NGRAM else Noisy(draft, of_draft, seed)
-            p_filter = q_filter = Filter()
-        target, drafter = with_drafter(target, draft, q_filter, numbers, confidence)
-        drafter = WatchedDrafter(drafter)
-        taps = [tap for tap in (coins, of_target, of_draft, timed_target, timed_draft) if tap]
-        rule = RULES[verification]
-        rounds = speculative(target, drafter, ids, n_tokens, K, p_filter, coins, ended, rule=rule)
+    def __call__(self, parts):
+        parts = self.clock_of_parts(parts)
+        draft = parts.draft and parts.draft.wrapped(self.listen_to)
+        filters = {"p_filter": self.of_target, "q_filter": self.of_draft}
+        return replace(parts, draft=draft, rng=self.numbers, coins=self.coins, **filters)
+
+    def listen_to(self, drafter):
+        self.drafter = LastDraft(drafter)
+        return self.drafter
+
+    def watched(self, rounds):
+        """The same rounds, with a Note of each."""
         yield next(rounds)  # the prefill
+        clock = self.clock_of_parts
         while True:
-            for tap in taps:  # forget what belongs to the round before
+            for tap in (self.coins, self.of_target, self.of_draft):  # of the round before
                 tap.take()
+            clock.clear()
             begin = time.perf_counter()
             one = next(rounds, None)
             end = time.perf_counter()
             if one is None:
                 return
-            passes = timed_draft.take() if timed_draft else []
-            seconds = {"draft": sum(passes) if timed_draft else drafter.seconds}
-            seconds["target"] = sum(timed_target.take())
+            seconds = {
+                "draft": sum(elapsed for _, elapsed in clock.proposals),
+                "target": sum(elapsed for _, elapsed in clock.passes),
+            }
             seconds["rule"] = end - begin - sum(seconds.values())
-            p = np.concatenate(of_target.take())
-            heard = of_draft.take()
-            # an n-gram draft has no filter to listen to
-            q = np.concatenate(heard) if heard else drafter.q
-            self.notes.append(self.note(one, drafter.draft, p, q, coins.take(), seconds, passes))
+            passes = [elapsed for _, elapsed in clock.draft_passes]
+            p, heard = np.concatenate(self.of_target.take()), self.of_draft.take()
+            # n-grams have no filter to listen to
+            q = np.concatenate(heard) if heard else self.drafter.q
+            tossed = self.coins.take()
+            self.notes.append(self.note(one, self.drafter.draft, p, q, tossed, seconds, passes))
             self.aside += time.perf_counter() - end
             yield one
 
     def note(self, one, draft, p, q, tossed, seconds, passes):
-        draft = [int(token) for token in draft]
+        draft, in_blocks = [int(token) for token in draft], self.job.rule == "block"
         places = np.arange(len(draft))
         # the first numbers of the token rule are its coins; the next one chooses the target's token
-        tossed = [] if self.coupled or self.in_blocks else tossed[: one.examined]
+        tossed = [] if self.job.coupled or in_blocks else tossed[: one.examined]
         p_drafted, q_drafted = p[places, draft].tolist(), q[places, draft].tolist()
-        support = block_support(p_drafted, q_drafted) if self.in_blocks else None
+        support = block_support(p_drafted, q_drafted) if in_blocks else None
         likely = []
         for i, token in enumerate(one.tokens):
             drafted = i < len(draft)
             tokens = {int(token), draft[i]} if drafted else {int(token)}
             likely.append(likely_rows(p[i], q[i] if drafted else None, *tokens))
         replacements, i = None, one.accepted
-        if i < one.examined and not self.coupled:
+        if i < one.examined and not self.job.coupled:
             covered = support[i - 1] if support and i else 1.0
             replacements = residual_rows(covered * p[i], q[i], int(one.tokens[-1]))
         return Note(

@@ -1,0 +1,33 @@
+"""From the settings of generate to what decodes."""
+
+import sys
+
+from experiments.candidates.paths import along_paths
+from experiments.data.machine import kernels_of
+from experiments.decoding.job import decode
+from experiments.decoding.session import Session, load_pair
+from experiments.proving.mistakes import committing, in_its_rule
+
+
+def session_of(settings, output):
+    """The Session of these settings, its models here or on a cluster. Raises InputError."""
+    rounds = decode
+    if settings.mistake:
+        settings, rounds = in_its_rule(settings), committing(settings.mistake, decode)
+    if settings.paths > 1:
+        rounds = along_paths(settings.paths, decode)
+    if output.cluster:
+        from experiments.cluster.texts import ClusterSession
+
+        return ClusterSession(settings, output.cluster, output.download)
+    session = Session(settings, load_pair(settings, output.download), rounds)
+    if output.verbose:
+        note_kernels(session.pair)
+    return session
+
+
+def note_kernels(pair):
+    """Print on stderr how each weight of a block, and the head, is multiplied."""
+    for role, model in zip(("target", "draft"), pair.models):
+        for weight, how in kernels_of(model).items():
+            print(f"{role} {weight}: {how}", file=sys.stderr)

@@ -1,0 +1,95 @@
+"""The values of flags: lists, draft lengths, limits. A value that cannot be used is a SettingError."""
+
+import math
+import re
+
+from utils import InputError
+
+MOST = 10**9  # of anything that is counted
+AUTO = "auto"  # a K that is chosen anew each round
+
+
+class SettingError(InputError):
+    """A setting that cannot be used. The message names it as the flag it has on the command line;
+    `name` and `problem` are kept apart for callers that have no flags.
+    """
+
+    def __init__(self, name, problem):
+        super().__init__(f"--{name} {problem}")
+        self.name, self.problem = name, problem
+
+
+def parse_list(name, text, kind=str):
+    """The items of "A,B", each once."""
+    try:
+        items = [kind(part.strip()) for part in str(text).split(",")]
+    except ValueError:
+        raise SettingError(name, f"{text!r}: expected numbers separated by commas") from None
+    if "" in items or len({*items}) < len(items):
+        raise SettingError(name, f"{text!r}: expected items separated by commas, each once")
+    return items
+
+
+def parse_K(text):
+    """A number of drafts, or "auto"."""
+    if text == AUTO:
+        return AUTO
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingError("K", f"{text!r}: expected one whole number, or auto") from None
+
+
+def parse_Ks(text, most, auto=False):
+    """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
+    where it may be.
+    """
+    found, parts = [], [part.strip() for part in text.split(",")]
+    for part in parts:
+        if part == AUTO and auto:
+            continue
+        match = re.fullmatch(r"\s*(\d{1,6})(?:\.\.(\d{1,6}))?\s*", part)
+        if not match:
+            expected = "whole numbers such as 1,2,4 or 1..10" + (", or auto" if auto else "")
+            raise SettingError("K", f"{text!r}: expected {expected}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 1 <= first <= last:
+            raise SettingError("K", f"{text!r}: {part} is no range upwards from 1, such as 1..10")
+        if last > most:
+            raise SettingError("K", f"{text!r}: expected at most {most} drafted tokens a round")
+        found += range(first, last + 1)
+    if len({*found}) < len(found) or parts.count(AUTO) > 1:
+        raise SettingError("K", f"{text!r}: expected each K once")
+    return found + [AUTO] * parts.count(AUTO)
+
+
+def parse_probability(name, text):
+    """A number from 0 to 1, or None for ""."""
+    try:
+        if not text or 0 <= float(text) <= 1:
+            return float(text) if text else None
+    except ValueError:
+        pass
+    raise SettingError(name, f"{text!r}: expected a number from 0 to 1")
+
+
+def check_numbers(least, most=MOST, **values):
+    """Refuses a value that is not within these limits."""
+    for name, value in values.items():
+        if value < least:
+            raise SettingError(name, f"{value}: expected {least} or more")
+        if value > most:
+            raise SettingError(name, f"{value}: expected at most {most}")
+
+
+def check_seed(seed):
+    """Refuses a seed that NumPy would not take."""
+    check_numbers(0, math.inf, seed=seed)
+
+
+def check_choice(name, value, *choices):
+    """Refuses a value that is none of its choices."""
+    if value not in choices:
+        *others, last = choices
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise SettingError(name, f"{value!r}: expected {expected}")

@@ -1,0 +1,143 @@
+"""What a round costs: one clock for whole runs, for their parts, and for single rounds."""
+
+import time
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from experiments.drafting.drafts import SeenTarget
+
+PAST = 64  # tokens in the cache before single rounds that are timed
+SETTLING = 0.015  # seconds of rounds of a kind before those of it that are timed
+
+
+def clocked(rounds, each=None, clock=time.perf_counter):
+    """Consume a decoding loop: (its rounds, seconds of the prefill, seconds of all after it).
+
+    each is called with every Round, if given.
+    """
+    done = []
+    begin = clock()
+    next(rounds)  # the prefill
+    prefilled = clock()
+    for one in rounds:
+        done.append(one)
+        if each:
+            each(one)
+    return done, prefilled - begin, clock() - prefilled
+
+
+class Clock:
+    """A tap (see job.py) that times the parts of a run.
+
+    seconds: {part: seconds} of "draft", "verify" and "sampling", and with in_detail of "cache", the
+        writing of keys and values; what a part takes inside another counts for the inner one only
+    passes, draft_passes: (rows, seconds) of each pass of the target, and of the draft's model
+    proposals: (tokens, seconds) of each draft
+    """
+
+    def __init__(self, in_detail=False):
+        self.in_detail, self.inner = in_detail, [0.0]
+        self.clear()
+
+    def clear(self):
+        self.seconds = defaultdict(float)
+        self.passes, self.draft_passes, self.proposals = [], [], []
+
+    def __call__(self, parts):
+        target = TimedModel(parts.target, self, "verify", lambda: self.passes)
+        p_filter = self.timed("sampling", parts.p_filter)
+        q_filter = self.timed("sampling", parts.q_filter)
+        draft = parts.draft
+        if draft is not None:
+            draft = draft.over(
+                lambda one: TimedModel(one, self, "draft", lambda: self.draft_passes)
+            )
+            draft = draft.wrapped(lambda drafter: TimedDrafter(drafter, self))
+        return replace(parts, target=target, draft=draft, p_filter=p_filter, q_filter=q_filter)
+
+    def timed(self, part, function, note=lambda result, elapsed: None):
+        """The function, with the seconds of its calls added to the part and told to `note`."""
+
+        def call(*arguments, **named):
+            self.inner.append(0.0)
+            begin = time.perf_counter()
+            result = function(*arguments, **named)
+            elapsed = time.perf_counter() - begin
+            self.seconds[part] += elapsed - self.inner.pop()
+            self.inner[-1] += elapsed
+            note(result, elapsed)
+            return result
+
+        return call
+
+
+class TimedModel:
+    """A model under a Clock. For the loops it is a model."""
+
+    def __init__(self, model, clock, part, calls):
+        self.model, self.config, self.clock = model, model.config, clock
+        note = lambda logits, elapsed: calls().append((len(logits), elapsed))
+        self.read = clock.timed(part, model.read, note)
+
+    def new_cache(self, n_positions=None):
+        cache = self.model.new_cache(n_positions)
+        if self.clock.in_detail and hasattr(cache, "write"):
+            cache.write = self.clock.timed("cache", cache.write)
+        return cache
+
+
+class TimedDrafter:
+    """A drafter under a Clock."""
+
+    def __init__(self, drafter, clock):
+        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
+        note = lambda draft, elapsed: clock.proposals.append((len(draft[0]), elapsed))
+        self.propose = clock.timed("draft", drafter.propose, note)
+
+
+class RoundTimer:
+    """Runs single rounds after a text that does not grow, and says what they take.
+
+    Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as
+    it will in a text. most_K: the largest K that will be asked for.
+    """
+
+    def __init__(self, target, draft, filter, most_K, rule):
+        self.filter, self.rule, self.draft = filter, rule, draft
+        self.rng = np.random.default_rng(0)
+        self.target = SeenTarget(target)
+        self.drafter = draft.drafter(self.target, filter, self.rng)
+        self.cache = self.target.new_cache()
+        self.n_ctx = min(target.config.n_ctx, draft.n_ctx)
+        # a text that repeats itself, for the look-up
+        self.ids = [0] * max(1, min(PAST, self.n_ctx - most_K))
+        self.run(0)  # the prefill
+
+    def run(self, K):
+        """Seconds of (drafting, the target's pass, the whole round)."""
+        begin = time.perf_counter()
+        tokens, q = self.drafter.propose(self.ids, min(K, self.n_ctx - len(self.ids)))
+        drafted = time.perf_counter()
+        logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
+        verified = time.perf_counter()
+        self.rule(tokens, q, self.filter(logits), self.rng)
+        return drafted - begin, verified - drafted, time.perf_counter() - begin
+
+    def after_plain(self, K):
+        """The same, after a round without drafts."""
+        self.run(0)
+        return self.run(K)
+
+    def timed(self, K, n_rounds):
+        """What `run` says of n_rounds with this K.
+
+        Rounds that are not timed come before them, until the caches hold what they hold in a text.
+        """
+        if self.draft.looks_up:  # it seldom finds anything: the round before mostly had no draft
+            return [self.after_plain(K) for _ in range(n_rounds)]
+        settling = 0.0
+        while settling < SETTLING:
+            settling += self.run(K)[-1]
+        return [self.run(K) for _ in range(n_rounds)]

@@ -1,0 +1,80 @@
+"""A decoding: the job, and the loop of sampling.py that does it.
+
+`decode` puts together all that a loop is handed: the target, the draft, the filters, the random
+numbers and the rule. Whoever wants to watch, to time or to change a run replaces some of these
+parts (a `tap`), and the loop itself stays as it is.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable
+
+import numpy as np
+
+from experiments.decoding.coupled import Noisy
+from experiments.drafting.drafts import SeenTarget
+from sampling import Filter, autoregressive, never, speculative, verify, verify_block
+
+# The accept/reject rules, by the names that --verification gives them.
+RULES = {"token": verify, "block": verify_block}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a decoding is: everything but the models.
+
+    K: tokens drafted per round, or a function of the last Round
+    coupled: draft and target share the sampling noise of each position
+    confidence: see sampling.NeuralDrafter
+    rule: one of the RULES
+    """
+
+    ids: list
+    n_tokens: int
+    K: Any = 4
+    filter: Filter = Filter()
+    seed: Any = 0
+    ended: Callable = never
+    coupled: bool = False
+    confidence: float = 0.0
+    rule: str = "token"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a loop is handed. A tap, a function from Parts to Parts, replaces some.
+
+    draft: None for autoregressive decoding
+    p_filter, q_filter: of the target and of the draft
+    rng, coins: the random numbers that drafts are sampled with, and those of the rule
+    """
+
+    target: Any
+    draft: Any
+    p_filter: Callable
+    q_filter: Callable
+    rng: Any
+    coins: Any
+    rule: Callable = field(default=verify)
+
+    def coupled(self, seed):
+        """Both models with the same noise at each position: what lies above it is greedy."""
+        draft = self.draft and self.draft.over(lambda model: Noisy(model, self.q_filter, seed))
+        target = Noisy(self.target, self.p_filter, seed)
+        return replace(self, target=target, draft=draft, p_filter=Filter(), q_filter=Filter())
+
+
+def decode(target, draft, job, tap=None):
+    """Yield the Rounds of a Job: autoregressively where draft is None, else speculatively."""
+    rng = np.random.default_rng(job.seed)
+    parts = Parts(target, draft, job.filter, job.filter, rng, rng, RULES[job.rule])
+    if tap:
+        parts = tap(parts)
+    if job.coupled:
+        parts = parts.coupled(job.seed)
+    limits = job.ids, job.n_tokens
+    if parts.draft is None:
+        return autoregressive(parts.target, *limits, parts.p_filter, parts.coins, job.ended)
+    target = SeenTarget(parts.target)
+    drafter = parts.draft.drafter(target, parts.q_filter, parts.rng, job.confidence)
+    sampled = parts.p_filter, parts.coins, job.ended
+    return speculative(target, drafter, *limits, job.K, *sampled, rule=parts.rule)

@@ -1,0 +1,135 @@
+"""Drafts: anything that can make a drafter for a target.
+
+A drafter proposes tokens for one text (sampling.NeuralDrafter, NGramDrafter, or a reader's own). A
+draft is what stays the same from text to text: a smaller model, the look-up of n-grams, a head of
+the target. Nobody asks which it is: what they need to know stands in `Draft`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sampling import NeuralDrafter, NGramDrafter
+
+
+class Draft:
+    """The least a draft can be. A subclass says how to make a drafter, and what else is so."""
+
+    models = ()  # what runs on the backend, and needs caches
+    n_ctx = math.inf  # of its context
+    most = math.inf  # tokens that a round can draft
+    alone = None  # the Model that could write texts by itself
+    looks_up = False  # drafts only where it finds something
+
+    def drafter(self, target, filter, rng, confidence=0.0):
+        """A drafter for one text. target remembers the cache of the text (SeenTarget)."""
+        raise NotImplementedError
+
+    def over(self, wrap):
+        """The same draft with wrap(model) in place of its model, if it has one."""
+        return self
+
+    def wrapped(self, wrap):
+        """The same draft with wrap(drafter) in place of its drafters."""
+        return Wrapped(self, wrap)
+
+
+class Wrapped(Draft):
+    """A draft whose drafters are wrapped in something: a clock, an observer."""
+
+    def __init__(self, draft, wrap):
+        self.draft, self.wrap = draft, wrap
+        self.models, self.n_ctx, self.most = draft.models, draft.n_ctx, draft.most
+        self.alone, self.looks_up = draft.alone, draft.looks_up
+
+    def drafter(self, target, filter, rng, confidence=0.0):
+        return self.wrap(self.draft.drafter(target, filter, rng, confidence))
+
+    def over(self, wrap):
+        return Wrapped(self.draft.over(wrap), self.wrap)
+
+
+class NGrams(Draft):
+    """The look-up of n-grams in the text so far: no model."""
+
+    looks_up = True
+
+    def drafter(self, target, filter, rng, confidence=0.0):
+        return NGramDrafter(target.config.n_vocab)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDraft(Draft):
+    """A smaller model with the target's vocabulary."""
+
+    model: Any
+
+    @property
+    def models(self):
+        return (self.model,)
+
+    @property
+    def alone(self):
+        return self.model
+
+    @property
+    def n_ctx(self):
+        return self.model.config.n_ctx
+
+    def drafter(self, target, filter, rng, confidence=0.0):
+        return NeuralDrafter(self.model, filter, rng, confidence)
+
+    def over(self, wrap):
+        return type(self)(wrap(self.model))
+
+
+class HeadDraft(ModelDraft):
+    """A head that has grown on the target, EAGLE's or Medusa's: it reads the target's last hidden
+    states, and cannot write alone.
+    """
+
+    alone = None
+
+    @property
+    def most(self):
+        return self.model.config.n_places
+
+    def drafter(self, target, filter, rng, confidence=0.0):
+        return HeadDrafter(self.model, target, filter, rng, confidence)
+
+
+class SeenTarget:
+    """Stands in for the target of one text and remembers its cache. For the loops it is a model.
+
+    The loop in sampling.py hands a drafter the text and nothing else. A head also needs what the
+    target has computed: gpt2.KVCache keeps the last hidden state of every position.
+    """
+
+    def __init__(self, model):
+        self.model, self.config, self.read = model, model.config, model.read
+        self.cache = None  # of the text that is being decoded
+
+    def new_cache(self, n_positions=None):
+        self.cache = self.model.new_cache(n_positions)
+        return self.cache
+
+
+class HeadDrafter(NeuralDrafter):
+    """Drafts with a head as with any model, after it has looked at the target (a SeenTarget).
+
+    When it is asked, the target has read the text but for its last token.
+    """
+
+    def __init__(self, head, target, filter, rng, confidence=0.0):
+        super().__init__(head, filter, rng, confidence)
+        self.target = target
+
+    def prefill(self, ids):
+        if not ids:  # a text of one token, of which the target has read nothing
+            return
+        self.cache.look(self.target.cache.hidden, len(ids))
+        super().prefill(ids)
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        self.cache.look(self.target.cache.hidden, len(ids))
+        return super().propose(ids, min(k, self.model.config.n_places))
