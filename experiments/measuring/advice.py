@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from experiments.data.results import AUTO, read_rows
-from experiments.decoding.adaptive_k import RoundTimer
-from experiments.decoding.decoders import NGRAM
+from experiments.decoding.clock import RoundTimer
+from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import speculation
-from experiments.measuring.runner import Task, rounds_of
+from experiments.drafting.load import NGRAM
 from experiments.measuring.statistics import drafting_share, interval, ratio, spread
 from experiments.measuring.theory import best, break_even, needed, speedup
+from sampling import verify
 from utils import InputError, random_model
 
 TURNS = 9  # rounds are measured this many times over; the range is the uncertainty of the timing
@@ -44,9 +45,9 @@ class RoundCost:
 
 
 def medians(rounds):
-    """(median of drafting, of all the rest) of [(seconds of drafting, of the whole round)]."""
-    drafting = statistics.median(drafting for drafting, _ in rounds)
-    return drafting, statistics.median(whole - drafting for drafting, whole in rounds)
+    """(median of drafting, of all the rest) of what RoundTimer.timed says."""
+    drafting = statistics.median(drafting for drafting, _, _ in rounds)
+    return drafting, statistics.median(whole - drafting for drafting, _, whole in rounds)
 
 
 def one_turn(timer, Ks, repeats):
@@ -68,7 +69,7 @@ def one_turn(timer, Ks, repeats):
 
 def measure_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
     """{K: RoundCost} of a draft, over turns in which every K is timed."""
-    timer = RoundTimer(target, draft, filter, max(Ks))
+    timer = RoundTimer(target, draft, filter, max(Ks), verify)
     progress = tqdm(range(n_turns), desc="costs", delay=1, leave=False, disable=None)
     turns = [one_turn(timer, Ks, repeats) for _ in progress]
     costs = {}
@@ -93,7 +94,7 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
     """
     counts = []
     for i, ids in enumerate(tqdm(texts, desc=f"live run of {name}", leave=False, disable=None)):
-        _, *rounds = rounds_of(target, draft, K, Task(ids, n_tokens, filter), [seed, i])
+        _, *rounds = decode(target, draft, Job(ids, n_tokens, K, filter, [seed, i]))
         counts.append(speculation(rounds))
     accepted = [found["accepted"] for found in counts]
     examined = [found["examined"] for found in counts]
@@ -105,7 +106,7 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
             " is unknown; expected longer texts (--n_tokens_to_generate), more --n_prompts, or an "
             "--acceptance"
         )
-    share = drafting_share(draft != NGRAM, K, drafted, n_rounds)
+    share = drafting_share(not draft.looks_up, K, drafted, n_rounds)
     source = f"live run, {len(texts)} prompts, K = {K}"
     return acceptance_of(ratio(accepted, examined), interval(accepted, examined), share, source)
 

@@ -25,9 +25,10 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.data.recordings import probabilities
-from experiments.decoding.decoders import NGRAM, decode
+from experiments.decoding.job import Job, decode
+from experiments.drafting.load import NGRAM
 from experiments.measuring.statistics import counts_by_position, interval, ratio
-from sampling import Filter, NeuralDrafter, NGramDrafter, one_hot, speculative
+from sampling import Filter, one_hot, speculative
 
 GREEDY = Filter(0.0)
 
@@ -48,8 +49,7 @@ class KeepingFilter:
 def record_text(target, ids, n_tokens, filter, seed, top):
     """What the log keeps of a text: its tokens and, where they are sampled, probabilities."""
     keeping = KeepingFilter(filter)
-    limits = {"K": 0, "filter": keeping, "seed": seed}
-    rounds = decode("autoregressive", target, None, ids, n_tokens, **limits)
+    rounds = decode(target, None, Job(ids, n_tokens, filter=keeping, seed=seed))
     tokens = [int(token) for one in rounds for token in one.tokens]
     text = {"prompt": ids, "tokens": tokens}
     return text if filter.greedy else text | probabilities(keeping.kept, tokens, top)
@@ -167,8 +167,7 @@ def expected_acceptance(found):
 
 
 class Drafting:
-    """Makes a draft's drafters for the texts of a log. draft is a Model or NGRAM, verification
-    "token" or "block".
+    """Makes a draft's drafters for the texts of a log. verification: "token" or "block"
 
     expected_acceptance: bounds of it, None where the draft does not sample
     """
@@ -176,22 +175,21 @@ class Drafting:
     def __init__(self, draft, log, seed, verification="token"):
         self.draft, self.log, self.seed, self.verification = draft, log, seed, verification
         self.expected_acceptance = None
-        self.samples = draft != NGRAM and not log.filter.greedy
+        self.samples = draft.alone is not None and not log.filter.greedy
         if self.samples:
             texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
-            self.found = [acceptance_of(draft, text, log.filter) for text in texts]
+            self.found = [acceptance_of(draft.alone, text, log.filter) for text in texts]
             self.expected_acceptance = expected_acceptance(self.found)
 
     def drafter_of(self, i):
         """The drafter for text i."""
-        if self.draft == NGRAM:
-            return NGramDrafter(self.log.n_vocab)
-        if not self.samples:
-            return NeuralDrafter(self.draft, self.log.filter, None)
         text = self.log.texts[i]
+        if not self.samples:
+            target = RecordedTarget(text["prompt"], self.log.n_vocab)
+            return self.draft.drafter(target, self.log.filter, None)
         rng = np.random.default_rng([self.seed, i])
         ids, n_prompt = text["prompt"] + text["tokens"], len(text["prompt"])
-        n_vocab, n_ctx = self.log.n_vocab, self.draft.config.n_ctx
+        n_vocab, n_ctx = self.log.n_vocab, self.draft.n_ctx
         if self.verification == "block":
             ratios = np.concatenate([np.zeros(n_prompt), self.found[i].ratios])
             return BlockDrafter(ids, ratios, n_vocab, n_ctx, rng)

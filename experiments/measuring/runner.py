@@ -10,21 +10,20 @@ import dataclasses
 import statistics
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from experiments.data.machine import label
-from experiments.decoding.adaptive_k import AdaptiveK, round_costs
+from experiments.data.values import AUTO
+from experiments.decoding.adaptive_k import new_K
 from experiments.decoding.batching import decode_together
-from experiments.decoding.decoders import NGRAM, decode
+from experiments.decoding.clock import Clock, clocked
+from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import explain_difference
-from experiments.decoding.settings import AUTO
-from experiments.decoding.timing import Clock, clocked
 from experiments.measuring.statistics import repeated
 from experiments.measuring.synthetic import accept_by_coin
-from gpt2 import KVCache
-from sampling import Filter
 
 PARTS = ("draft", "verify", "cache", "sampling")  # of a round's time, in the ledger
 WARM_UP = 6  # tokens
@@ -43,19 +42,6 @@ class Contender:
 
 
 PLAIN = Contender()
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a contender has to do, and by which rule. acceptance: decides by coin, where it is
-    given.
-    """
-
-    ids: list
-    n_tokens: int
-    filter: Filter = Filter()
-    acceptance: float | None = None
-    verification: str = "token"
 
 
 @dataclass
@@ -150,178 +136,120 @@ def runs_from_json(values, contenders, repeats):
     return runs
 
 
-# ---------------------------------------------------------------- watching a run
-
-
-class ObservedModel:
-    """A model that keeps (rows, seconds) of each pass; clock: times its passes as this part, and
-    the writing of its cache.
-    """
-
-    def __init__(self, model, part, clock=None):
-        self.model, self.config, self.clock = model, model.config, clock
-        self.timed_read = clock.timed(part, model.read) if clock else model.read
-        self.calls = []
-
-    def new_cache(self, *n_positions):
-        cache = self.model.new_cache(*n_positions)
-        if self.clock and isinstance(cache, KVCache):
-            cache.write = self.clock.timed("cache", cache.write)
-        return cache
-
-    def read(self, ids, cache, n_last=1):
-        begin = time.perf_counter()
-        logits = self.timed_read(ids, cache, n_last)
-        self.calls.append((len(logits), time.perf_counter() - begin))
-        return logits
-
-
-class ObservedDrafter:
-    """A drafter that adds (tokens, seconds) of each proposal to `calls`."""
-
-    def __init__(self, drafter, calls, clock=None):
-        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
-        self.timed_propose = clock.timed("draft", drafter.propose) if clock else drafter.propose
-        self.calls = calls
-
-    def propose(self, ids, k):
-        begin = time.perf_counter()
-        draft, q = self.timed_propose(ids, k)
-        self.calls.append((len(draft), time.perf_counter() - begin))
-        return draft, q
-
-
-def rounds_of(target, draft, K, task, seed, observe=None):
-    """The rounds of a contender. observe(drafter) may put something around the drafter."""
-
-    def wrap(drafter, filter):
-        if task.acceptance is not None:
-            rng = np.random.default_rng([*seed, 1])
-            drafter, filter = accept_by_coin(drafter, filter, task.acceptance, rng)
-        return observe(drafter) if observe else drafter, filter
-
-    decoder = "speculative" if K else "autoregressive"
-    limits = {"K": K, "filter": task.filter, "seed": seed, "verification": task.verification}
-    return decode(decoder, target, draft, task.ids, task.n_tokens, **limits, wrap=wrap)
-
-
-class Observed:
-    """The rounds of a contender, under a clock if one is given. While they are consumed, `passes`
-    fills with (rows, seconds) of the target's passes and `proposals` with (tokens, seconds) of the
-    drafter's; keeping them costs less than a thousandth of a pass.
-    """
-
-    def __init__(self, target, draft, K, task, seed, clock=None):
-        self.proposals = []
-        if K == AUTO:
-            K = AdaptiveK(round_costs(target, draft, task.filter, task.verification))
-        if clock:
-            timed_filter = clock.timed("sampling", task.filter)
-            task = dataclasses.replace(task, filter=timed_filter)
-        target = ObservedModel(target, "verify", clock)
-        if draft not in (None, NGRAM):
-            draft = ObservedModel(draft, "draft", clock)
-        self.passes = target.calls
-        self.rounds = rounds_of(
-            target,
-            draft,
-            K,
-            task,
-            seed,
-            observe=lambda drafter: ObservedDrafter(drafter, self.proposals, clock),
-        )
-
-
-def ledger(target, draft, K, task, seed):
-    """Where the seconds of one run after its prefill go: the number of rounds, and seconds by part.
-
-    draft, verify, cache (keys and values copied into place), and sampling: all the rest, that is
-    the filter, the accept/reject rule and the loop.
-    """
-    clock = Clock()
-    rounds = Observed(target, draft, K, task, seed, clock).rounds
-    next(rounds)  # the prefill
-    clock.seconds.clear()
-    begin = time.perf_counter()
-    n_rounds = len(list(rounds))
-    seconds = time.perf_counter() - begin
-    split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
-    return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
-
-
 # ---------------------------------------------------------------- all contenders
 
 
-def warm_up(target, drafts, contenders, ids, filter):
-    """A few rounds of every contender: new memory is slow the first time, which the first in turn
-    would pay for all.
+@dataclass(frozen=True)
+class Race:
+    """Contenders on one prompt: the first is PLAIN.
+
+    job: what each has to write. acceptance: decides by coin, where it is given.
     """
-    task = Task(ids, WARM_UP, filter)
-    for contender in contenders:
-        K = 4 if contender.K == AUTO else contender.K
-        list(rounds_of(target, drafts.get(contender.draft), K, task, [0]))
 
+    target: Any
+    drafts: dict
+    contenders: list
+    job: Job
+    acceptance: float | None = None
 
-def measure(target, drafts, contenders, task, seed, repeats, tick=None):
-    """The Runs of all contenders on one prompt; the first contender is PLAIN.
+    def rounds(self, contender, seed, clock=None, **changes):
+        """The rounds of a contender, under a Clock if one is given."""
+        draft = self.drafts.get(contender.draft)
+        rule = contender.verification
+        K = new_K(contender.K, self.target, draft, self.job.filter, RULES[rule])
+        job = dataclasses.replace(self.job, K=K, seed=seed, rule=rule, **changes)
 
-    tick() is called after every run.
-    """
-    tasks = [dataclasses.replace(task, verification=one.verification) for one in contenders]
-    runs = []
-    for one, task in zip(contenders, tasks):
-        costs = ledger(target, drafts.get(one.draft), one.K, task, [*seed, 0])
-        runs.append(Run(one.draft, one.K, costs, label(), verification=one.verification))
-        if tick:
+        def tap(parts):
+            if self.acceptance is not None and parts.draft:
+                parts = accept_by_coin(parts, self.acceptance, np.random.default_rng([*seed, 1]))
+            return clock(parts) if clock else parts
+
+        return decode(self.target, draft, job, tap)
+
+    def warm_up(self):
+        """A few rounds of every contender: new memory is slow the first time, which the first in
+        turn would pay for all.
+        """
+        for contender in self.contenders:
+            fixed = dataclasses.replace(contender, K=4) if contender.K == AUTO else contender
+            list(self.rounds(fixed, [0], n_tokens=WARM_UP))
+
+    def ledger(self, contender, seed):
+        """Where the seconds of one run after its prefill go: the number of rounds, and seconds by
+        part.
+
+        draft, verify, cache (keys and values copied into place), and sampling: all the rest, that
+        is the filter, the accept/reject rule and the loop.
+        """
+        clock = Clock(in_detail=True)
+        rounds = self.rounds(contender, seed, clock)
+        next(rounds)  # the prefill
+        clock.clear()
+        begin = time.perf_counter()
+        n_rounds = len(list(rounds))
+        seconds = time.perf_counter() - begin
+        split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
+        return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
+
+    def measure(self, seed, repeats, tick=lambda: None):
+        """The Runs of all contenders. tick() is called after every run."""
+        runs, texts = [], [None for _ in self.contenders]
+        for one in self.contenders:
+            costs = self.ledger(one, [*seed, 0])
+            runs.append(Run(one.draft, one.K, costs, label(), verification=one.verification))
             tick()
-    texts = [None for _ in contenders]
-    passes = [[] for _ in contenders]  # seconds of each pass over K + 1 rows
-    tokens = [[] for _ in contenders]  # seconds of each drafted token
-    for repeat in range(repeats):
-        for i in np.random.default_rng([*seed, repeat]).permutation(len(contenders)):
-            draft, K = drafts.get(contenders[i].draft), contenders[i].K
-            observed = Observed(target, draft, K, tasks[i], [*seed, repeat])
-            done, prefill_seconds, seconds = clocked(observed.rounds)
-            texts[i] = [int(token) for one in done for token in one.tokens]
-            runs[i].add(done, prefill_seconds, seconds, texts[i])
-            if K != AUTO:
-                passes[i] += [elapsed for rows, elapsed in observed.passes if rows == K + 1]
-            tokens[i] += [elapsed / n for n, elapsed in observed.proposals if n]
-            if tick:
+        passes = [[] for _ in runs]  # seconds of each pass over K + 1 rows
+        tokens = [[] for _ in runs]  # seconds of each drafted token
+        for repeat in range(repeats):
+            for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
+                clock, K = Clock(), self.contenders[i].K
+                rounds = self.rounds(self.contenders[i], [*seed, repeat], clock)
+                done, prefill_seconds, seconds = clocked(rounds)
+                texts[i] = [int(token) for one in done for token in one.tokens]
+                runs[i].add(done, prefill_seconds, seconds, texts[i])
+                if K != AUTO:
+                    passes[i] += [elapsed for rows, elapsed in clock.passes if rows == K + 1]
+                tokens[i] += [elapsed / n for n, elapsed in clock.proposals if n]
                 tick()
-    for i, run in enumerate(runs):
-        run.pass_seconds = statistics.median(passes[i]) if passes[i] else None
-        run.draft_seconds = statistics.median(tokens[i]) if tokens[i] else None
-        comparable = task.filter.greedy and task.acceptance is None
-        if comparable and texts[i] != texts[0]:
-            run.difference = explain_difference(target, task.ids, texts[0], texts[i])
-    return runs
+        comparable = self.job.filter.greedy and self.acceptance is None
+        for i, run in enumerate(runs):
+            run.pass_seconds = statistics.median(passes[i]) if passes[i] else None
+            run.draft_seconds = statistics.median(tokens[i]) if tokens[i] else None
+            if comparable and texts[i] != texts[0]:
+                both = texts[0], texts[i]
+                run.difference = explain_difference(self.target, self.job.ids, *both)
+        return runs
 
 
 # ---------------------------------------------------------------- several texts at once
 
 
-def batch_speed(target, draft, K, tasks):
-    """Tokens per second of all tasks decoded together, prefill apart."""
+def batch_speed(race, contender, prompts):
+    """Tokens per second of all prompts decoded together, prefill apart."""
 
-    def run(i):
+    def task(i):
         # the batch hands in models that take part in its passes
-        return lambda target, draft: clocked(rounds_of(target, draft, K, tasks[i], [i]))
+        def run(target, draft):
+            one = dataclasses.replace(race, target=target, drafts={contender.draft: draft})
+            return clocked(one.rounds(contender, [i], ids=prompts[i]))
 
-    runs = decode_together([run(i) for i in range(len(tasks))], [target, draft], len(tasks))
+        return run
+
+    tasks = [task(i) for i in range(len(prompts))]
+    draft = race.drafts.get(contender.draft)
+    runs = decode_together(tasks, race.target, draft, len(tasks))
     slowest = max(seconds for _, _, seconds in runs)
-    return sum(task.n_tokens for task in tasks) / slowest
+    return len(prompts) * race.job.n_tokens / slowest
 
 
-def batch_speeds(target, draft, Ks, batch_sizes, n_tokens, repeats, acceptance=None):
-    """{(batch size, K): median tokens per second}, greedy, after random prompts. All take turns."""
-    rng = np.random.default_rng(0)
-    prompts = rng.integers(0, target.config.n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
-    tasks = [Task(ids, n_tokens, acceptance=acceptance) for ids in prompts]
-    found = {(n, K): [] for n in batch_sizes for K in Ks}
+def batch_speeds(race, batch_sizes, repeats):
+    """{(batch size, contender): median tokens per second}, after random prompts. All take turns."""
+    rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
+    prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
+    found = {(n, one): [] for n in batch_sizes for one in race.contenders}
     for repeat in tqdm(range(repeats + 1), desc="throughput", leave=False, disable=None):
-        for (n, K), speeds in found.items():
-            speed = batch_speed(target, draft, K, tasks[:n])
+        for (n, one), speeds in found.items():
+            speed = batch_speed(race, one, prompts[:n])
             if repeat > 0:  # the first is a warm-up
                 speeds.append(speed)
     return {key: statistics.median(speeds) for key, speeds in found.items()}

@@ -3,21 +3,9 @@
 All passes are run, so the time is real; only the verdict is not.
 """
 
+from dataclasses import replace
+
 from sampling import toss
-
-
-class RememberingDrafter:
-    """A drafter that remembers its last draft."""
-
-    def __init__(self, drafter):
-        self.drafter = drafter
-        self.n_vocab = drafter.n_vocab
-        self.prefill = drafter.prefill
-        self.draft = []
-
-    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        self.draft, q = self.drafter.propose(ids, k)
-        return self.draft, q
 
 
 class CoinFilter:
@@ -27,20 +15,28 @@ class CoinFilter:
     the given probability, else of another. `verify` cannot but agree.
     """
 
-    def __init__(self, filter, drafter, acceptance, rng):
-        self.filter, self.drafter = filter, drafter
-        self.acceptance, self.rng = acceptance, rng
+    def __init__(self, filter, acceptance, rng):
+        self.filter, self.acceptance, self.rng = filter, acceptance, rng
+        self.draft = []
+
+    def listen_to(self, drafter):
+        self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
+        return self
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        self.draft, q = self.drafter.propose(ids, k)
+        return self.draft, q
 
     def __call__(self, logits):  # [k + 1, n_vocab] -> [k + 1, n_vocab]
         p = self.filter(logits)
-        for row, token in zip(p, self.drafter.draft):
+        for row, token in zip(p, self.draft):
             accepted = toss(self.acceptance, self.rng)
             row[:] = 0
             row[token if accepted else (token + 1) % len(row)] = 1
         return p
 
 
-def accept_by_coin(drafter, filter, acceptance, rng):
-    """(drafter, filter) for the loop, with which drafts are accepted with this probability."""
-    drafter = RememberingDrafter(drafter)
-    return drafter, CoinFilter(filter, drafter, acceptance, rng)
+def accept_by_coin(parts, acceptance, rng):
+    """The Parts of a loop (job.py) in which drafts are accepted with this probability."""
+    coin = CoinFilter(parts.p_filter, acceptance, rng)
+    return replace(parts, p_filter=coin, draft=parts.draft.wrapped(coin.listen_to))
