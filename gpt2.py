@@ -246,13 +246,13 @@ class Model:
         Reads only what the cache lacks. The last n_last ids are always read: what the cache holds
         from there on, such as rejected drafts, is forgotten first. Whatever it holds before them
         must have been read from these same ids; that is not checked. Raises ValueError if there are
-        more than n_ctx ids or fewer than n_last.
+        more than n_ctx ids or fewer than n_last, or if a new id is not that of a token.
         """
         return self.read_batch([ids], [cache], [n_last])[0]
 
     def read_batch(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
         """`read` for several texts in one pass, each with its own cache and n_last."""
-        n_ctx = self.config.n_ctx
+        n_ctx, n_vocab = self.config.n_ctx, self.config.n_vocab
         for ids, n_last in zip(texts, n_lasts):
             if not 0 <= n_last <= len(ids) <= n_ctx:
                 job = f"{len(ids)} tokens for {n_last} rows of logits"
@@ -262,14 +262,16 @@ class Model:
             # the rollback: from `start` on, what the cache holds is forgotten, and overwritten
             cache.length = start = min(cache.length, len(ids) - n_last)
             more = ids[start:]
-            new += more
+            new.extend(more)
             positions += range(start, start + len(more))
             wanted.append(slice(len(new) - n_last, len(new)))
             spans.append(Span(cache, start, len(more)))
         most = 1 if self.backend.exact else CHUNK  # positions that attend together
         spans = [part for span in spans for part in span.split(most)]
         if not spans:  # no text has a new position
-            return [np.empty((0, self.config.n_vocab), self.params["wpe"].dtype) for _ in texts]
+            return [np.empty((0, n_vocab), self.params["wpe"].dtype) for _ in texts]
+        if not 0 <= min(new) <= max(new) < n_vocab:  # NumPy would take -1 for the last token
+            raise ValueError(f"token ids {min(new)} to {max(new)}: expected 0 to {n_vocab - 1}")
         ids, positions = self.backend.asarray(new), self.backend.asarray(positions)
         logits = self.backend.to_host(self.forward(ids, positions, spans, wanted))
         ends = accumulate(n_lasts)
