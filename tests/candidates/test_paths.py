@@ -96,6 +96,23 @@ def test_a_round_gives_p_for_any_q(rule, n_paths, K, p, q):
         assert abs(probability - expected) < EXACT
 
 
+def test_another_path_may_lower_the_acceptance_of_the_second_token():
+    """Never that of the first: docs/family.md has this example."""
+    even, uneven = np.array([0.5, 0.5, 0]), np.array([3 / 8, 5 / 8, 0])
+    q, p = [even] * 4, [even, uneven, uneven, uneven]
+    found = []
+    for n_paths in range(1, 5):
+        reached = dict.fromkeys(range(3), 0.0)  # {accepted tokens: probability}
+        for (path, chosen_law), mass in choices(p, q, n_paths, 2).items():
+            rows_q = np.frombuffer(chosen_law).reshape(2, 3)
+            rows_p = np.array([even, uneven, uneven])
+            for (n, _), probability in law(lambda: verify(path, rows_q, rows_p, None)).items():
+                reached[n] += mass * probability
+        assert reached[0] == pytest.approx(0, abs=EXACT)
+        found.append(reached[2])
+    assert found == pytest.approx([7 / 8, 1, 15 / 16, 29 / 32])
+
+
 def test_one_path_is_an_ordinary_draft():
     p, q = np.full((3, 3), 1 / 3), np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
     i, chosen_law = choose([[0, 2]], [q], [p])
