@@ -180,7 +180,7 @@ class Model:
         Reads only what the cache lacks. The last n_last ids are always read: what the cache holds
         from there on, such as rejected drafts, is forgotten first. Whatever it holds before them
         must have been read from these same ids; that is not checked. Raises ValueError if there are
-        more than n_ctx ids or fewer than n_last.
+        more than n_ctx ids or fewer than n_last, or if a new id is not that of a token.
         """
         new = self.unread(ids, cache, n_last)
         x = self.embed(new, cache)
@@ -199,6 +199,9 @@ class Model:
         return ids[cache.length :]
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
+        n_vocab = self.config.n_vocab
+        if len(new) and not 0 <= min(new) <= max(new) < n_vocab:  # NumPy takes -1 for the last
+            raise ValueError(f"token ids {min(new)} to {max(new)}: expected 0 to {n_vocab - 1}")
         positions = slice(cache.length, cache.length + len(new))
         ids = self.backend.asarray(np.array(new, int))
         return self.params["wte"][ids] + self.params["wpe"][positions]

@@ -17,8 +17,11 @@ def weights_bytes(config, dtype=np.float32):
 
 
 def cache_bytes(config, dtype=np.float32):
-    """The bytes of the keys and values of one text as long as the context."""
-    return np.dtype(dtype).itemsize * 2 * config.n_layer * config.n_ctx * config.n_embd
+    """The bytes of what is kept of one text as long as the context."""
+    keys_and_values = 2 * config.n_layer * config.n_ctx * config.n_embd
+    # EAGLE's hidden states are as wide as its target's, and there is one before the first position
+    hidden = (config.n_ctx + 1) * getattr(config, "n_hidden", config.n_embd)
+    return np.dtype(dtype).itemsize * (keys_and_values + hidden)
 
 
 def require(needed, what):

@@ -76,6 +76,10 @@ class Kernel:
         )
 
 
+# NumPy's own product, on one thread, whose bits for a row do not depend on the other rows
+ROW_BY_ROW = Kernel(ALL, (1, 1, 1), together=(1, 1, 1))
+
+
 def tiles_ahead(n_in, width):
     """How many tiles the first thread multiplies more than the others."""
     return AHEAD // (n_in * width)

@@ -460,6 +460,29 @@ def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
         assert cache.length == n_read  # and nothing was touched
 
 
+@pytest.mark.parametrize("wrong", [-1, -TINY.n_vocab, TINY.n_vocab, 10**6])
+def test_an_id_that_is_no_token_is_refused(wrong):
+    """NumPy would take -1 for the last token."""
+    model = tiny_model()
+    cache = model.new_cache()
+    model.read([1, 2, 3], cache)
+    for ids in ([1, wrong], [1, 2, 3, wrong]):
+        with pytest.raises(ValueError, match=str(wrong)):
+            model.read(ids, cache)
+    assert_same(model.read([1, 2, 3], cache), fresh(model, [1, 2, 3], 1))  # the cache still holds
+
+
+@fast
+@given(st.data())
+def test_ids_may_be_an_array(data):
+    model = tiny_model()
+    ids = data.draw(texts(model))
+    n_read = data.draw(st.integers(0, len(ids)))
+    cache = model.new_cache()
+    model.read(np.array(ids[:n_read], int), cache, n_last=0)
+    assert_same(model.read(np.array(ids), cache), fresh(model, ids, 1))
+
+
 def test_every_layer_norm_has_the_epsilon_of_the_model(monkeypatch):
     seen, norm = [], gpt2.layer_norm
 

@@ -8,7 +8,8 @@ is a mixture: the best of one, of two, ... each with the probability that so man
 the tokens chosen. The loop in sampling.py and its rules need nothing but this law.
 
 As a choice among too many is accepted less often, it is made among the first few of the alive ones.
-The others stay alive if they have its token, too.
+The others stay alive if they have its token, too. So another path never lowers the acceptance of
+the first token; it can lower that of a later one, where the number alive is random.
 
 The choice needs p before the rule does. So the drafter has all paths scored in one pass, and the
 loop, when it asks for the scores of the chosen one, gets those.

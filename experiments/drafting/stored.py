@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 
+from backends.tiles import ROW_BY_ROW, Tiles
 from checkpoints.files import sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
@@ -80,10 +81,17 @@ def config_of(name, target, table, notes):
 
 def build(config, read, target):
     """A head from `read(name) -> array`, asked once for each of config.shapes()."""
-    tree = nested({name: target.backend.asarray(read(name)) for name in config.shapes()})
+    backend = target.backend
+
+    def store(array):
+        if backend.exact and array.ndim == 2:
+            return Tiles.cut(array, ROW_BY_ROW)
+        return backend.asarray(array)
+
+    tree = nested({name: store(read(name)) for name in config.shapes()})
     shared = {name: target.params[name] for name in ("wte", "wpe", "ln_f", "head")}
     if isinstance(config, MedusaConfig):
         heads = [tree["heads"][str(i)] for i in range(config.n_places)]
-        return Medusa(config, shared | {"heads": heads}, target.backend)
+        return Medusa(config, shared | {"heads": heads}, backend)
     own = {"fc": tree["fc"], "blocks": [tree["h"]["0"]], "proj": tree["proj"]}
-    return Eagle(config, shared | own, target.backend)
+    return Eagle(config, shared | own, backend)

@@ -44,6 +44,10 @@ class Rule:
     def setting(self):
         return self.mistake.setting if self.mistake else Setting()
 
+    def prepared(self, drafter):
+        """The drafter as this rule needs it."""
+        return inexact.prepared(drafter, self.decide)
+
 
 def first_paragraph(function):
     """Of a function's documentation, on one line."""
@@ -107,7 +111,7 @@ def rounds_of(rule, session, prompt):
     drafted = PlacedNumbers(prompt.seed, DRAFTING)
     coins = PlacedNumbers(prompt.seed, TOSSING)
     target, drafter = with_drafter(target, draft, filter, drafted)
-    drafter = PlacedDrafter(drafter, drafted, coins)
+    drafter = PlacedDrafter(rule.prepared(drafter), drafted, coins)
     how = (settings.n_tokens_to_generate, settings.K, filter, coins, session.ended, rule.decide)
     return speculative(target, drafter, prompt.ids, *how)
 
@@ -156,7 +160,7 @@ def parting(first, second):
 
 def law_row(rule):
     """The exact law of a rule on the toy pair, against the target's own."""
-    law, right = toy_laws(rule.setting, rule.mistake, rule.decide)
+    law, right = toy_laws(rule.setting, rule.mistake, rule.decide, rule.prepared)
     if rule.kind == "noise":
         # no enumeration of a continuous noise: it is the target's law by the Gumbel-max theorem,
         # which tests/decoding/test_gumbel.py holds the loop to

@@ -53,12 +53,12 @@ def toy_pair(room=4, draft_seed=2):
     return target, random_model(config, arrays, np.float64, draft_seed, scale=0.8)
 
 
-def toy_laws(setting, mistake=None, rule=None):
+def toy_laws(setting, mistake=None, rule=None, prepared=lambda drafter: drafter):
     """The law of the speculative loop and the target's own, on the toy: two times
     {text: probability}.
 
-    rule: the setting's, unless one is given. A law is that of whole texts, so that a wrong length
-    counts too.
+    rule: the setting's, unless one is given. prepared: makes the drafter what that rule needs. A
+    law is that of whole texts, so that a wrong length counts too.
     """
     target, draft = toy_pair(2 if setting.full else 4, setting.toy_draft)
     n_tokens, k = setting.toy
@@ -67,7 +67,7 @@ def toy_laws(setting, mistake=None, rule=None):
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
 
     def run():
-        drafter = sampling.NeuralDrafter(draft, filter, None)
+        drafter = prepared(sampling.NeuralDrafter(draft, filter, None))
         how = (n_tokens, k, filter, None, ended, rule)
         return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *how))
 

@@ -37,13 +37,32 @@ def judge(draft, q, p, rng, share=0.05):
     return len(draft), sampling.sample(p[len(draft)], rng)
 
 
-def cascade(draft, q, p, rng, alpha=0.45):
+def cascade(draft, q, p, rng, alpha=0.35):
     """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for another
     target, which is q wherever the draft is sure (its best token has 1 - alpha or more), else p.
+
+    Its bonus token is that target's if the drafter is a OneFurther, else p's.
     """
+    n = len(q)  # where the draft says nothing, it is not sure
     sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha
-    mixed = np.where(sure, q, p[:-1])
-    return verify(draft, q, np.concatenate([mixed, p[-1:]]), rng)
+    mixed = np.where(sure, q, p[:n])
+    return verify(draft, q, np.concatenate([mixed, p[n:]]), rng)
+
+
+class OneFurther:
+    """A drafter that gives a row of q more: that of the token after its draft."""
+
+    def __init__(self, drafter):
+        self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k + 1, n_vocab]
+        draft, q = self.drafter.propose(ids, k + 1)
+        return draft[:k], q
+
+
+def prepared(drafter, rule):
+    """The drafter as a rule needs it."""
+    return OneFurther(drafter) if rule is cascade else drafter
 
 
 RULES = {
@@ -62,7 +81,7 @@ def cost_of(rule, filter=Filter(1.0)):
     target, _ = toy_pair()
 
     def rounds():
-        drafter = NeuralDrafter(target, WARM, None)
+        drafter = prepared(NeuralDrafter(target, WARM, None), rule)
         return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
 
     right = chain_rule(target, TOY_PROMPT, N_TOKENS, filter, never)

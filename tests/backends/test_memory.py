@@ -1,6 +1,9 @@
 """How much memory there is, as a machine and its containers say."""
 
+import numpy as np
 import pytest
+from heads import EAGLE, head_config, toy_head
+from toys import TINY, tiny_model
 
 from backends import memory
 
@@ -50,3 +53,17 @@ def test_how_much_memory_there_is(tmp_path, monkeypatch, machine):
     files, expected = MACHINES[machine]
     fake_linux(tmp_path, monkeypatch, files)
     assert memory.available() == expected
+
+
+@pytest.mark.parametrize("kind", ["model", EAGLE])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_cache_takes_what_was_said(kind, dtype):
+    """Every array of it; at most one hidden state less."""
+    model = tiny_model(dtype=dtype)
+    config = TINY
+    if kind == EAGLE:
+        model, config = toy_head(EAGLE, model), head_config(EAGLE, TINY)
+    arrays = vars(model.new_cache()).values()
+    taken = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+    spare = memory.cache_bytes(config, dtype) - taken
+    assert 0 <= spare <= TINY.n_embd * np.dtype(dtype).itemsize

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from experiments.decoding.decoders import decode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import tiny_model
@@ -11,7 +12,6 @@ from toys import tiny_model
 from experiments.candidates.best_of import laws_of_best, mass_below
 from experiments.candidates.paths import PathDrafter, PathTarget, along_paths, choose
 from experiments.decoding.batching import read_together
-from experiments.decoding.decoders import decode
 from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
 from gpt2 import Config
 from sampling import Filter, NeuralDrafter, never, speculative, verify, verify_block
@@ -95,6 +95,23 @@ def test_a_round_gives_p_for_any_q(rule, n_paths, K, p, q):
     for text, probability in found.items():
         expected = np.prod([row[x] for row, x in zip(rows_along(p, text), text)])
         assert abs(probability - expected) < EXACT
+
+
+def test_another_path_may_lower_the_acceptance_of_the_second_token():
+    """Never that of the first: docs/family.md has this example."""
+    even, uneven = np.array([0.5, 0.5, 0]), np.array([3 / 8, 5 / 8, 0])
+    q, p = [even] * 4, [even, uneven, uneven, uneven]
+    found = []
+    for n_paths in range(1, 5):
+        reached = dict.fromkeys(range(3), 0.0)  # {accepted tokens: probability}
+        for (path, chosen_law), mass in choices(p, q, n_paths, 2).items():
+            rows_q = np.frombuffer(chosen_law).reshape(2, 3)
+            rows_p = np.array([even, uneven, uneven])
+            for (n, _), probability in law(lambda: verify(path, rows_q, rows_p, None)).items():
+                reached[n] += mass * probability
+        assert reached[0] == pytest.approx(0, abs=EXACT)
+        found.append(reached[2])
+    assert found == pytest.approx([7 / 8, 1, 15 / 16, 29 / 32])
 
 
 def test_one_path_is_an_ordinary_draft():

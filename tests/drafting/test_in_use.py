@@ -1,21 +1,26 @@
 """Heads in the loops of every day: batches, shared noise, K auto, confidence, watched runs."""
 
+import dataclasses
+
 import numpy as np
 import pytest
-from heads import EAGLE, MEDUSA, toy_head
-from toys import TINY, tiny_model
-
-from experiments.decoding.adaptive_k import AdaptiveK, round_costs
-from experiments.decoding.batching import decode_together
 from experiments.decoding.decoders import decode
 from experiments.decoding.gumbel import Noisy
 from experiments.decoding.recorder import Watch
+from heads import EAGLE, MEDUSA, toy_head
+from toys import TINY, tiny_model
+
+import utils
+from experiments.decoding.adaptive_k import AdaptiveK, round_costs
+from experiments.decoding.batching import decode_together
 from experiments.proving.enumeration import tokens_of
 from sampling import Filter, never
 
 TARGET = tiny_model(1)
 KINDS = pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
 PROMPTS = [[1], [5, 6, 7], [200, 3], [9] * 8]
+EXACT = utils.get_backend("numpy", kernels="plain", exact=True)
+SHAPE = dataclasses.replace(TINY, n_embd=60)
 
 
 def text(head, ids, filter=Filter(1.0), target=TARGET, K=3, **settings):
@@ -33,6 +38,26 @@ def test_texts_of_a_batch_are_those_of_one_at_a_time(kind, temperature):
 
     found = list(decode_together([task(ids) for ids in PROMPTS], [TARGET, head], 3))
     assert found == [text(head, ids, filter) for ids in PROMPTS]
+
+
+@KINDS
+def test_an_exact_head_has_the_same_bits_in_a_batch(kind):
+    """Its probabilities, which the expected acceptance rate is computed from, and its target's."""
+    target = utils.random_model(SHAPE, EXACT, seed=1, scale=0.3)
+    head = toy_head(kind, target, np.float32)
+
+    def task(ids):
+        def run(target, draft):
+            watch = Watch()
+            how = {"K": 3, "filter": Filter(1.0), "seed": 7, "ended": never}
+            list(watch.decode(target, draft, ids, 12, **how))
+            return [note.overlap for note in watch.notes]
+
+        return run
+
+    tasks = [task(ids) for ids in PROMPTS]
+    together = list(decode_together(tasks, [target, head], len(tasks)))
+    assert together == [run(target, head) for run in tasks]
 
 
 @KINDS

@@ -1,5 +1,6 @@
 """Rules side by side: the same draft and coins under each, and the law that `mistakes` computes."""
 
+import dataclasses
 import json
 
 import pytest
@@ -57,6 +58,22 @@ def test_a_row_is_what_its_rule_writes(pair, temperature):
         assert rows[name]["seen_in"] == mistake.seen_in and rows[name]["pieces"]
     # an error of a mistake is an outcome, in one line
     assert "\n" not in "".join(row["error"] or "" for row in rows.values())
+
+
+def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeypatch):
+    """In a text and in the law on the toy: without that, the bonus token is the target's."""
+    cascade, rows = inexact.cascade, []
+
+    def watched(draft, q, p, rng):
+        rows.append((len(q), len(draft) + 1))
+        return cascade(draft, q, p, rng)
+
+    monkeypatch.setattr(inexact, "cascade", watched)
+    rule = dataclasses.replace(BY_NAME["speculative cascade"], decide=watched)
+    session = session_of(pair, n_tokens_to_generate=12)
+    list(rules.rounds_of(rule, session, session.prompt(ASKED["prompt"])))
+    law_row(rule)
+    assert rows and all(found == expected for found, expected in rows)
 
 
 def test_two_rules_meet_the_same_draft_and_coins(pair):

@@ -1,11 +1,16 @@
 """Rules that give up exactness accept more and change the law; the exact ones keep it."""
 
 import re
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from experiments.proving.inexact import table
+from experiments.proving.distance import TOY_PROMPT, toy_pair
+from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
+from experiments.proving.inexact import WARM, OneFurther, cascade, table
+from sampling import Filter, NeuralDrafter, never, speculative
 
 TABLE = table()
 FAMILY = Path(__file__).resolve().parents[2] / "docs" / "family.md"
@@ -39,3 +44,30 @@ def test_the_page_states_these_figures(costs):
             pytest.approx(accepted, abs=5e-3),
             pytest.approx(distance, abs=5e-4),
         )
+
+
+class Mixture:
+    """What a cascade decodes with: the draft where that is sure, else the target."""
+
+    def __init__(self, target, alpha):
+        self.target, self.config, self.new_cache = target, target.config, target.new_cache
+        self.alpha = alpha
+
+    def read(self, ids, cache):
+        logits = self.target.read(ids, cache)
+        p, q = Filter(1.0)(logits), WARM(logits)
+        return np.log(q if q.max() >= 1 - self.alpha else p)
+
+
+@pytest.mark.parametrize("alpha", [0.35, 0.45, 1.0])
+def test_a_cascade_has_the_law_of_the_mixture(alpha):
+    """From a draft that is rarely sure to one that always is, to the last token of the text."""
+    target, _ = toy_pair()
+    rule, filter = partial(cascade, alpha=alpha), Filter(1.0)
+
+    def text():
+        drafter = OneFurther(NeuralDrafter(target, WARM, None))
+        return tokens_of(speculative(target, drafter, TOY_PROMPT, 3, 2, filter, None, never, rule))
+
+    mixture = chain_rule(Mixture(target, alpha), TOY_PROMPT, 3, filter)
+    assert total_variation(law(text), mixture) < 1e-12

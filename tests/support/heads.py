@@ -29,7 +29,8 @@ def head_tensors(config, seed=5, scale=0.6):
     return {name: scale * rng.standard_normal(shape) for name, shape in config.shapes().items()}
 
 
-def toy_head(kind, target):
+def toy_head(kind, target, dtype=np.float64):
     """A head that has something to say, for a target that is a small Model."""
     config = head_config(kind, target.config)
-    return build(config, head_tensors(config).__getitem__, target)
+    tensors = head_tensors(config)
+    return build(config, lambda name: tensors[name].astype(dtype), target)
