@@ -8,7 +8,7 @@ from experiments.data.prompts import read_prompts
 from experiments.data.reading import MOST_BYTES, require_size
 from experiments.data.values import SettingError
 from experiments.decoding.batching import check_batch_size
-from experiments.decoding.settings import Group, Json, Workers, flag
+from experiments.decoding.settings import FORMS, Group, Json, Workers, flag
 from utils import InputError
 
 DEFAULT = ("Once upon a time there lived a king",)
@@ -26,8 +26,7 @@ class Texts(Group):
     )
     prompts: str = flag(
         "",
-        "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; also .gz and "
-        ".bz2. Prompts that are too long are skipped, and named on stderr",
+        FORMS + ". Prompts that are too long are skipped, and named on stderr",
     )
     prompt_ids: str = flag("", "the prompt as token ids, such as 1,2,3")
 

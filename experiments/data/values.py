@@ -1,4 +1,4 @@
-"""The values of flags: lists, draft lengths, limits. A value that cannot be used is a SettingError."""
+"""The values of flags: lists, draft lengths, limits. What cannot be used is a SettingError."""
 
 import math
 import re
