@@ -1,9 +1,9 @@
 """The settings of a run, in groups that commands put together.
 
 A field of a group is a flag: its name, its default, its meaning and its check stand here and
-nowhere else. --help and the table in docs/usage.md are printed from them. A command's settings are a
-dataclass that inherits the groups it takes; where a flag means a little more there (a list of sizes
-for one), it declares the field anew.
+nowhere else. --help and the table in docs/usage.md are printed from them. A command's settings are
+a dataclass that inherits the groups it takes; where a flag means a little more there (a list of
+sizes for one), it declares the field anew.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from sampling import Filter
 MODES = ("both", "autoregressive", "speculative")
 VERIFICATIONS = ("token", "block")
 MOST_PATHS = 16  # each is a text of its own in the target's pass
-KERNELS = "how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of 64 "
+FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; .gz and .bz2 too"
 
 
 def flag(default, meaning, parse=None):
@@ -113,8 +113,8 @@ class Sampling(Group):
     )
     seed: int = flag(
         123,
-        "of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the same "
-        "text, except with --K auto, which depends on how long passes take",
+        "of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the "
+        "same text, except with --K auto, which depends on how long passes take",
     )
 
     def check(self):
@@ -167,14 +167,14 @@ class Speculation(Verification):
     )
     paths: int = flag(
         1,
-        "how many whole drafts to sample per round; the target scores all in one pass, and the best "
-        "is verified. For a draft model and a single prompt at a temperature above 0, without --K "
-        "auto, --draft_confidence, --coupled, --mistake, --trace or --report",
+        "how many whole drafts to sample per round; the target scores all in one pass, and the "
+        "best is verified. For a draft model and a single prompt at a temperature above 0, without "
+        "--K auto, --draft_confidence, --coupled, --mistake, --trace or --report",
     )
     draft_confidence: float = flag(
         0.0,
-        "stop drafting where the draft model gives no token this much probability; not with n-grams "
-        "or --coupled",
+        "stop drafting where the draft model gives no token this much probability; not with "
+        "n-grams or --coupled",
     )
     coupled: bool = flag(
         False,
@@ -183,8 +183,8 @@ class Speculation(Verification):
     )
     mistake: str = flag(
         "",
-        "a known way to get speculative decoding wrong, for the speculative decoder to make; python "
-        "main.py mistakes lists them. A mistake in one accept/reject rule is made with that rule",
+        "a known way to get speculative decoding wrong, for the speculative decoder to make; "
+        "python main.py mistakes lists them. A mistake in one accept/reject rule is made with it",
     )
 
     def check(self):
@@ -202,7 +202,11 @@ class Kernels(Group):
     heading = "Machine"
 
     backend: str = flag("numpy", "what computes: numpy, or cupy on a GPU")
-    kernels: str = flag("auto", KERNELS + "columns on 2 threads")
+    kernels: str = flag(
+        "auto",
+        "how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of 64 "
+        "columns on 2 threads",
+    )
 
     def get_backend(self):
         return utils.get_backend(self.backend, self.kernels)
@@ -236,11 +240,7 @@ class Workers(Group):
 class PromptFile(Group):
     heading = "Text"
 
-    prompts: str = flag(
-        "",
-        "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; also .gz and "
-        ".bz2. Prompts that are too long are skipped, and named on stderr. By default built-in ones",
-    )
+    prompts: str = flag("", f"{FORMS}. By default built-in stories")
     n_prompts: int = flag(12, "how many prompts to use; 0 is all")
 
     def check(self):
@@ -259,7 +259,8 @@ class Showing(Group):
     )
     report: str = flag(
         "",
-        "write a page to this .html file, with the numbers of every decision of the speculative run",
+        "write a page to this .html file, with the numbers of every decision of the speculative "
+        "run",
     )
 
 
