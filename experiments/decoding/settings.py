@@ -26,7 +26,7 @@ from sampling import Filter
 MODES = ("both", "autoregressive", "speculative")
 VERIFICATIONS = ("token", "block")
 MOST_PATHS = 16  # each is a text of its own in the target's pass
-FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; .gz and .bz2 too"
+FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
 
 def flag(default, meaning, parse=None):
