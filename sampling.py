@@ -355,41 +355,24 @@ def keep_top_k(p, logits, k):  # [n_vocab], [n_vocab], in place
 def keep_top_p(p, top_p):  # [n_vocab], in place
     """Keep only the nucleus of p, the fewest likeliest tokens whose sum reaches top_p (Holtzman et
     al. 2019), and rescale it to sum to 1.
-
-    A full sort would be slow. Instead, halve the set of candidates for the nucleus's least likely
-    token: go on in the likelier half if top_p is reached there, otherwise in the other.
     """
-    candidates = p[p > 0]
-    k, mass = 1, 0.0  # k - 1 tokens are likelier than every candidate; mass is their sum
-    while len(candidates) > 1:
-        half = len(candidates) // 2
-        candidates = np.partition(candidates, half)
-        larger = candidates[half:].sum()
-        if mass + larger >= top_p:
-            candidates = candidates[half:]
-        else:
-            k += len(candidates) - half
-            mass += larger
-            candidates = candidates[:half]
-    keep_best(p, p, k, candidates[0])
+    # the tokens up to this limit have at most 1 - top_p together: the nucleus needs none of them
+    limit = (1 - top_p) / len(p)
+    ranked = np.sort(p[p > limit])[::-1]
+    k = min(1 + ranked.cumsum().searchsorted(top_p), len(ranked))
+    keep_best(p, p, k, ranked[k - 1])
     p /= p.sum()
 
 
-def sample(p, rng, block=256):  # [n_vocab] -> token
-    """A token sampled from p, by inverting the cumulative distribution. Never one of probability 0.
-
-    Adding up 50,257 numbers in turn would be slow: find the block of tokens, then the token in it.
-    """
+def sample(p, rng):  # [n_vocab] -> token
+    """A token sampled from p, by inverting the cumulative distribution; none with p = 0."""
     best = int(p.argmax())
     if p[best] == 1:  # no choice: greedy decoding ends here
         return best
-    totals = np.add.reduceat(p, range(0, len(p), block)).cumsum()
-    u = rng.random() * totals[-1]
-    i = int(totals.searchsorted(u, side="right"))
-    inside = p[i * block : (i + 1) * block].cumsum()
-    u -= totals[i - 1] if i else 0  # of the blocks before
-    u = min(u, np.nextafter(inside[-1], 0))  # rounding must not lead out of the block
-    return i * block + int(inside.searchsorted(u, side="right"))
+    cumulative = p.cumsum()
+    u = rng.random() * cumulative[-1]
+    u = min(u, np.nextafter(cumulative[-1], 0))  # rounding must not lead out of it
+    return int(cumulative.searchsorted(u, side="right"))
 
 
 def toss(ratio, rng):

@@ -146,7 +146,7 @@ MISTAKES = {
         caught_by="tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
         changes={
             sampling.keep_top_p: {
-                "keep_best(p, p, k, candidates[0])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0",
+                "keep_best(p, p, k, ranked[k - 1])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0",
             },
         },
         setting=Setting(Filter(1.0, top_p=0.8)),
