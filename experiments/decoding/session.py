@@ -20,9 +20,6 @@ from gpt2 import Model
 from sampling import Filter, stop_condition
 from utils import InputError
 
-# times the batch size: so many prompts go through one decoder before the other has its turn
-WAVE = 8
-
 
 @dataclass(frozen=True)
 class Models:
@@ -239,8 +236,8 @@ class Session:
     # ------------------------------------------------------------ many prompts
 
     def run_together(self, prompts, batch_size):
-        """Yield the JSON object of each Prompt, in their order; batch_size of them are decoded at a
-        time.
+        """Yield the JSON object of each Prompt, in their order. batch_size of them are decoded
+        together by one decoder, then by the other; then all of them are yielded.
 
         Each is what it would be alone. Its seconds are those in which its neighbours were decoded
         as well; the tokens and seconds of all together are kept in `totals`.
@@ -252,13 +249,14 @@ class Session:
         require_memory([self.target, self.draft], min(batch_size, len(prompts)), longest)
         for decoder in self.settings.decoders:
             self.warm_up(decoder, prompts[0])
-        for begin in range(0, len(prompts), WAVE * batch_size):
-            wave = prompts[begin : begin + WAVE * batch_size]
-            runs = [self.decode_wave(decoder, wave, batch_size) for decoder in self.totals]
-            for prompt, *results in zip(wave, *runs):
+        for begin in range(0, len(prompts), batch_size):
+            batch = prompts[begin : begin + batch_size]
+            runs = [self.decode_batch(decoder, batch) for decoder in self.totals]
+            # no clock runs now: texts can be compared, and results stored
+            for prompt, *results in zip(batch, *runs):
                 yield self.summary(prompt, dict(zip(self.totals, results)))
 
-    def decode_wave(self, decoder, prompts, batch_size):
+    def decode_batch(self, decoder, prompts):
         """The results of one decoder for these prompts; adds to `totals`."""
 
         def task(prompt):
@@ -271,7 +269,7 @@ class Session:
 
         begin = time.perf_counter()
         tasks = [task(prompt) for prompt in prompts]
-        results = list(decode_together(tasks, [self.target, self.draft], batch_size))
+        results = list(decode_together(tasks, [self.target, self.draft], len(tasks)))
         n_tokens, seconds = self.totals[decoder]
         n_tokens += sum(len(one["token_ids"]) for one in results)
         self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
