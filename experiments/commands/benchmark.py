@@ -262,9 +262,15 @@ def run_all(settings, stored, cluster=""):
     return result | ({"failed": failed} if failed else {})
 
 
+def header_of(settings):
+    """What must be the same for a run to go on: the settings, and the models of each target."""
+    prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
+    return dataclasses.asdict(settings) | {"fingerprints": prints}
+
+
 def run_and_store(settings, out, resume, cluster):
     """The results, from and to the files that `out` names."""
-    with Lines(out, header=dataclasses.asdict(settings)) as lines:
+    with Lines(out, header=header_of(settings)) as lines:
         if lines.done and not resume:
             raise InputError(
                 f"{lines.partial}: is left from a run that was interrupted; "

@@ -110,6 +110,7 @@ def record(
         "n_vocab": encoder.n_vocab,
         "target": target_model_size,
         "settings": dataclasses.asdict(settings),
+        "fingerprints": wanted.fingerprints(),
     }
     with open_log(out, header) as lines:
         todo = texts_todo(lines, texts)

@@ -4,7 +4,8 @@ JSON Lines, packed where the name ends in .gz:
 
     {"format": "speculative decoding log", "version": 1, "tokenizer": Encoder.fingerprint,
      "n_vocab": 2048, "target": "17M",
-     "settings": {"temperature": 0.8, "top_k": 0, "top_p": 1.0, ...}}
+     "settings": {"temperature": 0.8, "top_k": 0, "top_p": 1.0, ...},
+     "fingerprints": {"17M": SHA-256 of the target's files}}
     {"prompt": [token ids], "tokens": [token ids]}    one line for each text
     {"end": 12}                                       how many there are; a file without it is
                                                       truncated

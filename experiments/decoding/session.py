@@ -15,6 +15,7 @@ from experiments.decoding.metrics import compare, speculation
 from experiments.decoding.recorder import Watch
 from experiments.decoding.settings import AUTO, SettingError
 from experiments.decoding.timing import timed_run
+from experiments.drafting.pairs import fingerprints
 from experiments.drafting.stored import load_pair_or_head
 from gpt2 import Model
 from sampling import Filter, stop_condition
@@ -67,6 +68,11 @@ class Session:
     def changed(self, **settings):
         """The same models with other settings. Raises InputError."""
         return Session(self.settings.replace(**settings), self.models, self.decode)
+
+    def fingerprints(self):
+        """{model: SHA-256 of its files}. Raises InputError."""
+        drafts = [self.settings.draft_model_size] if self.settings.speculates else []
+        return fingerprints(self.settings.target_model_size, drafts, self.settings.models_dir)
 
     # ------------------------------------------------------------ prompts
 

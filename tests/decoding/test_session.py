@@ -299,7 +299,7 @@ def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(cli, as_json,
             "--temperature=1",
             "--n_tokens_to_generate=12",
         )
-        assert timeless(one) == timeless(alone)
+        assert timeless(one) == timeless(alone) | {"fingerprints": one["fingerprints"]}
 
 
 def test_a_file_of_nothing_but_long_prompts(cli, tmp_path):
