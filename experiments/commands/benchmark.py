@@ -113,7 +113,7 @@ class BenchmarkSettings:
         return parse_list("draft_model_size", self.draft_model_size)
 
     def Ks(self):
-        return parse_K(self.K, self.n_tokens_to_generate, auto=True)
+        return parse_K(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
 
     def rules(self):
         return parse_list("verification", self.verification)

@@ -184,13 +184,17 @@ def read_log(path, encoder):
     log = log_of(header, path)
     end = None
     for where, line in lines[1:]:
+        if end is not None:
+            raise InputError(
+                f"{where}: follows the end of the log; expected one recording in a file, split it"
+            )
         try:
             value = load_json(line)
         except ValueError:
             break  # cut in the middle
         if isinstance(value, dict) and "end" in value:
             end = value["end"]
-            break
+            continue
         check_text(value, where, log.n_vocab, sampled=not log.filter.greedy)
         log.texts.append(value)
     if end != len(log.texts) or not end:
