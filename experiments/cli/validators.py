@@ -71,8 +71,16 @@ def check_seed(seed):
 
 def check_length(flag, n_tokens, room):
     """Raises InputError for more tokens than a context has room for."""
+    if room < 1:
+        raise InputError(f"--{flag} {n_tokens}: expected a model with a longer context")
     if n_tokens > room:
         raise InputError(f"--{flag} {n_tokens}: expected at most {room}, what the context leaves")
+
+
+def longest_prompt(n_ctx, n_tokens):
+    """The most tokens of a prompt that n_tokens can follow. Raises InputError for none."""
+    check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
+    return n_ctx - n_tokens
 
 
 def check_choice(flag, value, *choices):

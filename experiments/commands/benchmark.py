@@ -18,6 +18,7 @@ from experiments.cli.validators import (
     check_choice,
     check_numbers,
     check_seed,
+    longest_prompt,
     parse_filters,
     parse_K,
     parse_list,
@@ -252,7 +253,8 @@ def run_all(settings, stored, cluster=""):
                 if where.machines:
                     about["workers"] = where.machines
                 pairs = where.pairs
-                longest = pairs.target.config.n_ctx - settings.n_tokens_to_generate
+                n_tokens = settings.n_tokens_to_generate
+                longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
                 prompts, n_skipped = choose_prompts(
                     settings.prompts, settings.n_prompts, pairs.encoder, longest
                 )
