@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from command_line import embedded
+from experiments.decoding.decoders import NGRAM
 from heads import MEDUSA, toy_head
 from toys import TINY, tiny_model, write_pair
 
 import main
 from experiments.commands import advise
-from experiments.decoding.decoders import NGRAM
 from experiments.measuring import advice
 from sampling import Filter
 from utils import InputError

@@ -8,13 +8,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from experiments.cli.validators import parse_K
+from experiments.decoding.timing import clocked
 from toys import TINY, write_pair
 
 import main
-from experiments.cli.validators import parse_K
 from experiments.data.lines import Lines
 from experiments.decoding import decoders
-from experiments.decoding.timing import clocked
 from experiments.measuring import runner
 from experiments.showing import plots
 from experiments.showing.tables import markdown

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from experiments.decoding.decoders import NGRAM, RULES
 from heads import EAGLE, MEDUSA, toy_head
 from test_exact import (
     TableModel,
@@ -22,7 +23,6 @@ from toys import TINY, tiny_model
 
 from experiments.decoding import adaptive_k as adaptive
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, round_costs
-from experiments.decoding.decoders import NGRAM, RULES
 from experiments.measuring.theory import speedup, tokens_per_round
 from sampling import Filter, NeuralDrafter, Round, speculative
 
