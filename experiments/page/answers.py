@@ -1,50 +1,66 @@
-"""What the page asks the server, by name."""
+"""What the server of the page answers, by name."""
 
 import time
 
-from experiments.playing.costs import costs
-from experiments.playing.rules import RULES, Laws, rule_rows
-from experiments.playing.runs import race, what_if
+from experiments.page.request import Request
+from experiments.page.rules import RULES, Distributions, rule_rows
+from experiments.page.runs import costs, race, what_if
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 
 
-class Counter:
-    """Counts to a total, tells the page now and then, and stops a run that was cancelled."""
+def counter(turn, send, total):
+    """A function advance(n) that tells the page now and then how many of the total are done, and
+    stops a run that was cancelled.
+    """
+    done, said = 0, time.monotonic()
 
-    def __init__(self, job, send, total):
-        self.job = job
-        self.send = send
-        self.total = total
-        self.done = 0
-        self.said = time.monotonic()
+    def advance(n):
+        nonlocal done, said
+        done += n
+        turn.check()
+        if time.monotonic() - said > SAY_EVERY:
+            said = time.monotonic()
+            send({"done": done, "total": total})
 
-    def advance(self, n):
-        self.done += n
-        self.job.check()
-        if time.monotonic() - self.said > SAY_EVERY:
-            self.said = time.monotonic()
-            self.send({"done": self.done, "total": self.total})
+    return advance
 
 
-def questions_of(session):
-    """{name: function(request, job, send) -> result}, for experiments.playing.server."""
-    laws = Laws()
+def answers_of(session):
+    """{name: function(request, turn, send) -> result}, for experiments.page.server."""
+    distributions = Distributions()
 
-    def ask_race(request, job, send):
-        counter = Counter(job, send, 2 * request.settings["n_tokens_to_generate"])
-        return race(session, request, counter.advance)
+    def answer_race(request, turn, send):
+        total = 2 * request.settings["n_tokens_to_generate"]
+        return race(session, request, counter(turn, send, total))
 
-    def ask_what_if(request, job, send):
-        counter = Counter(job, send, request.settings["n_tokens_to_generate"])
-        return what_if(session, request, counter.advance)
+    def answer_what_if(request, turn, send):
+        total = request.settings["n_tokens_to_generate"]
+        return what_if(session, request, counter(turn, send, total))
 
-    def ask_costs(request, job, send):
-        return costs(session, request, job.check)
+    def answer_costs(request, turn, send):
+        return costs(session, turn.check)
 
-    def ask_rules(request, job, send):
-        for done, row in enumerate(rule_rows(session, request, laws, job.check), 1):
+    def answer_rules(request, turn, send):
+        for done, row in enumerate(rule_rows(session, request, distributions, turn.check), 1):
             send({"row": row, "done": done, "total": len(RULES)})
         return {}
 
-    return {"race": ask_race, "what_if": ask_what_if, "costs": ask_costs, "rules": ask_rules}
+    return {
+        "race": answer_race,
+        "what_if": answer_what_if,
+        "costs": answer_costs,
+        "rules": answer_rules,
+    }
+
+
+def finished_run(session, request=Request()):
+    """The data of a page with everything that the page could ask about a run."""
+
+    def nothing(n=None):
+        pass
+
+    data = race(session, request, nothing)
+    data["costs"] = costs(session, nothing)
+    data["rules"] = list(rule_rows(session, request, Distributions(), nothing))
+    return data

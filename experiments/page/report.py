@@ -1,13 +1,12 @@
 """The page: a run, round by round, in one file that needs nothing else, neither a network nor
 another file.
 
-experiments/showing/web/ holds its markup, its style and its scripts; they are put together here,
-with the run's data in them as JSON. `--report` writes the page of a finished run; `python main.py
-play` serves the same page, which then asks for its data itself.
+experiments/page/web/ holds its markup, its style and its scripts; they are put together here, with
+the run's data in them as JSON. `--report` writes the page of a finished run; `python main.py play`
+serves the same page, which then asks for its data itself.
 """
 
 import base64
-import dataclasses
 import hashlib
 import json
 import os
@@ -21,7 +20,7 @@ from experiments.data.files import whole
 from experiments.decoding.settings import Settings
 
 WEB = Path(__file__).with_name("web")
-SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "questions.js", "live.js")
+SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "quiz.js", "live.js")
 # of a command line that gives the same run; the others only where they are not as always
 ALWAYS_SAID = {
     "n_tokens_to_generate",
@@ -31,7 +30,7 @@ ALWAYS_SAID = {
     "temperature",
     "seed",
 }
-AS_ALWAYS = dataclasses.asdict(Settings())
+AS_ALWAYS = Settings().as_dict()
 
 
 def without_places(settings):
@@ -70,8 +69,18 @@ def short(value):
 # ---------------------------------------------------------------- the data of a run
 
 
-def round_data(note, decode):
-    """What the page knows of one round; `shown` is the text that each token completes."""
+def pieces(encoder, ids, tokens):
+    """The text of these ids, and the text that each token after them completes."""
+    decode = encoder.incremental_decoder()
+    begin = decode(ids)
+    shown = [decode([token]) for token in tokens]
+    if shown:
+        shown[-1] += decode([], final=True)
+    return begin, shown
+
+
+def round_data(note, shown):
+    """What the page knows of one round. shown: an iterator over the pieces of the text."""
     one = note.round
     return {
         "draft": note.draft,
@@ -79,7 +88,7 @@ def round_data(note, decode):
         "examined": one.examined,
         "tokens": [int(token) for token in one.tokens],
         "sources": one.sources,
-        "shown": [decode([token]) for token in one.tokens],
+        "shown": [next(shown) for _ in one.tokens],
         "seconds": short([note.seconds[part] for part in ("draft", "target", "rule")]),
         "passes": short(note.passes),
         "p": short(note.p),
@@ -93,22 +102,17 @@ def round_data(note, decode):
     }
 
 
-def plain_data(result, decode, seconds):
+def plain_data(result, shown, notes):
     """The autoregressive run, for the race: its tokens and the seconds of each pass.
 
     Passes that were not timed one by one take equal shares of the time.
     """
     tokens = result["token_ids"]
-    shown = [decode([token]) for token in tokens]
-    shown[-1] += decode([], final=True)
-    each = seconds or [result["seconds"] / len(tokens)] * len(tokens)
-    return {"tokens": tokens, "shown": shown, "seconds": short(each), "timed": bool(seconds)}
-
-
-def decoder_after(encoder, ids):
-    """(the text of the prompt, an incremental decoder for what follows it)"""
-    decode = encoder.incremental_decoder()
-    return decode(ids), decode
+    if notes:
+        seconds = [sum(note.seconds.values()) for note in notes]
+    else:
+        seconds = [result["seconds"] / len(tokens)] * len(tokens)
+    return {"tokens": tokens, "shown": shown, "seconds": short(seconds), "timed": bool(notes)}
 
 
 def tokens_in(rounds, plain):
@@ -121,29 +125,29 @@ def tokens_in(rounds, plain):
     return sorted(found)
 
 
-def report_data(settings, ids, notes, results, encoder, seconds=None):
+def report_data(settings, ids, notes, results, encoder, plain_notes=None):
     """Everything that the page shows of a run, as one JSON object.
 
-    seconds: of each pass of the autoregressive run, where they were taken
+    notes, plain_notes: of the speculative run, and of the autoregressive one where it was watched
     """
-    begin, decode = decoder_after(encoder, ids)
-    rounds = [round_data(note, decode) for note in notes]
-    rounds[-1]["shown"][-1] += decode([], final=True)
-    plain = None
-    if results["autoregressive"]:
-        _, decode = decoder_after(encoder, ids)
-        plain = plain_data(results["autoregressive"], decode, seconds)
+    plain, fast = results["autoregressive"], results["speculative"]
+    begin, shown = pieces(encoder, ids, fast["token_ids"])
+    shown = iter(shown)
+    rounds = [round_data(note, shown) for note in notes]
+    if plain:
+        _, shown = pieces(encoder, ids, plain["token_ids"])
+        plain = plain_data(plain, shown, plain_notes)
     python, machine = platform.python_version(), platform.machine()
-    shown = without_places(settings)
+    kept = without_places(settings)
     return {
-        "settings": shown,
-        "command": command(shown, ids),
+        "settings": kept,
+        "command": command(kept, ids),
         "coupled": settings["coupled"],
         "prompt": begin,
         "rounds": rounds,
         "plain": plain,
         "words": {token: encoder.decode([token]) for token in tokens_in(rounds, plain)},
-        "figures": results["speculative"],
+        "figures": fast,
         "speedup": results["speedup"],
         "made": f"Python {python}, NumPy {np.__version__}, {machine}.",
     }
@@ -180,8 +184,13 @@ def page_of(data):
     return page, policy
 
 
-def write_report(path, *run):
-    """Write the page of report_data(*run), whole or not at all."""
-    page, _ = page_of(report_data(*run))
+def write_page(path, data):
+    """Write the page with these data, whole or not at all."""
+    page, _ = page_of(data)
     with whole(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
+
+
+def write_report(path, *run):
+    """Write the page of report_data(*run)."""
+    write_page(path, report_data(*run))

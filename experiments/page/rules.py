@@ -8,20 +8,19 @@ that two rules meet the same draft and the same coins for as long as their texts
 
 import inspect
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 import numpy as np
 
-from experiments.decoding import decoders
-from experiments.decoding.decoders import NGRAM, with_drafter
-from experiments.decoding.gumbel import Noisy
+from experiments.decoding import job
+from experiments.page.report import pieces
 from experiments.proving import inexact
 from experiments.proving.distance import toy_laws
 from experiments.proving.enumeration import total_variation
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.patching import made
-from sampling import Filter, speculative, verify, verify_block
+from sampling import verify, verify_block
 
 DRAFTING, TOSSING = 0, 1  # what random numbers are for
 
@@ -62,7 +61,7 @@ def all_rules():
         rules.append(Rule(name, kind, first_paragraph(decide), decide))
     rules.append(Rule("shared noise", "noise", NOISE, verify))
     for name, mistake in MISTAKES.items():
-        decide = decoders.RULES[mistake.setting.verification]
+        decide = job.RULES[mistake.setting.verification]
         rules.append(Rule(name, "mistake", mistake.what, decide, mistake))
     return rules
 
@@ -71,12 +70,14 @@ NOISE = "Draft and target choose under the same noise; a draft stays where both 
 RULES = all_rules()
 
 
+# ---------------------------------------------------------------- the text of a rule
+
+
 class PlacedNumbers:
     """Random numbers that begin anew at each place of the text."""
 
     def __init__(self, seed, purpose):
-        self.seed = seed
-        self.purpose = purpose
+        self.seed, self.purpose = seed, purpose
 
     def move_to(self, place):
         self.rng = np.random.default_rng([self.purpose, place, self.seed])
@@ -89,10 +90,8 @@ class PlacedDrafter:
     """A drafter that moves the numbers to the place where its round begins."""
 
     def __init__(self, drafter, *numbers):
-        self.drafter = drafter
-        self.numbers = numbers
-        self.n_vocab = drafter.n_vocab
-        self.prefill = drafter.prefill
+        self.drafter, self.numbers = drafter, numbers
+        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
 
     def propose(self, ids, k):
         for numbers in self.numbers:
@@ -100,20 +99,25 @@ class PlacedDrafter:
         return self.drafter.propose(ids, k)
 
 
+def placed(rule, seed):
+    """A tap (see decoding/job.py): this rule, and numbers that depend on the place."""
+    drafted, coins = PlacedNumbers(seed, DRAFTING), PlacedNumbers(seed, TOSSING)
+
+    def wrap(drafter):
+        return PlacedDrafter(rule.prepared(drafter), drafted, coins)
+
+    def tap(parts):
+        draft = parts.draft.wrapped(wrap)
+        return replace(parts, draft=draft, rng=drafted, coins=coins, rule=rule.decide)
+
+    return tap
+
+
 def rounds_of(rule, session, prompt):
-    """The rounds of the speculative loop with numbers that depend on the place."""
-    settings = session.settings
-    target, draft, filter = session.target, session.draft, settings.sampling
-    if rule.kind == "noise":
-        target = Noisy(target, filter, prompt.seed)
-        draft = draft if draft == NGRAM else Noisy(draft, filter, prompt.seed)
-        filter = Filter()
-    drafted = PlacedNumbers(prompt.seed, DRAFTING)
-    coins = PlacedNumbers(prompt.seed, TOSSING)
-    target, drafter = with_drafter(target, draft, filter, drafted)
-    drafter = PlacedDrafter(rule.prepared(drafter), drafted, coins)
-    how = (settings.n_tokens_to_generate, settings.K, filter, coins, session.ended, rule.decide)
-    return speculative(target, drafter, prompt.ids, *how)
+    """The rounds of the speculative loop under a rule."""
+    pair = session.pair
+    wanted = replace(session.job(prompt, pair), coupled=rule.kind == "noise")
+    return job.decode(pair.target, pair.draft, wanted, placed(rule, prompt.seed))
 
 
 def text_row(rule, session, prompt, check):
@@ -130,24 +134,14 @@ def text_row(rule, session, prompt, check):
                 sources += one.sources[: len(one.tokens)]
         except ERRORS as failure:
             error = " ".join(f"{type(failure).__name__}: {failure}".split())
+    _, shown = pieces(session.encoder, prompt.ids, tokens)
     return {
         "tokens": tokens,
         "sources": sources,
-        "shown": shown(session.encoder, prompt.ids, tokens),
+        "shown": shown,
         "tokens_per_pass": len(tokens) / n_rounds if n_rounds else None,
         "error": error,
     }
-
-
-def shown(encoder, ids, tokens):
-    """The text that each token completes."""
-    decode = encoder.incremental_decoder()
-    decode(ids)
-    pieces = [decode([token]) for token in tokens]
-    rest = decode([], final=True)
-    if pieces:
-        pieces[-1] += rest
-    return pieces
 
 
 def parting(first, second):
@@ -158,17 +152,29 @@ def parting(first, second):
     return None if len(first) == len(second) else min(len(first), len(second))
 
 
-def law_row(rule):
-    """The exact law of a rule on the toy pair, against the target's own."""
-    law, right = toy_laws(rule.setting, rule.mistake, rule.decide, rule.prepared)
+# ---------------------------------------------------------------- the distribution of a rule
+
+
+def is_error(text):
+    """Whether a text of the toy ended in an error, whose name is then its last item."""
+    return any(isinstance(token, str) for token in text)
+
+
+def distribution_row(rule):
+    """The exact distribution of texts under a rule on the toy pair, against the target's own."""
+    found, right = toy_laws(rule.setting, rule.mistake, rule.decide, rule.prepared)
     if rule.kind == "noise":
-        # no enumeration of a continuous noise: it is the target's law by the Gumbel-max theorem,
-        # which tests/decoding/test_gumbel.py holds the loop to
-        law = right
-    texts = sorted(law.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
+        # no enumeration of a continuous noise: it is the target's by the Gumbel-max theorem, which
+        # the tests of experiments/decoding/coupled.py hold the loop to
+        found = right
+    texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     return {
-        "distance": total_variation(law, right),
-        "law": [["".join(map(letter, t)), right.get(t, 0.0), law.get(t, 0.0)] for t in texts],
+        "distance": total_variation(found, right),
+        "errors": sum(mass for text, mass in found.items() if is_error(text)),
+        "distribution": [
+            ["".join(map(letter, text)), right.get(text, 0.0), found.get(text, 0.0)]
+            for text in texts
+        ],
     }
 
 
@@ -177,28 +183,31 @@ def letter(token):
     return "ABC"[token] if isinstance(token, int) else f" {token}"
 
 
-def pieces(mistake):
-    """The lines a mistake changes: [(function, right, wrong)]."""
-    return [
-        (f"{function.__module__}.{function.__qualname__}", right, wrong)
-        for function, changes in mistake.changes.items()
-        for right, wrong in changes.items()
-    ]
-
-
-class Laws:
-    """The laws of the rules, each computed once."""
+class Distributions:
+    """Of the rules, each computed once."""
 
     def __init__(self):
         self.known = {}
 
     def of(self, rule):
         if rule.name not in self.known:
-            self.known[rule.name] = law_row(rule)
+            self.known[rule.name] = distribution_row(rule)
         return self.known[rule.name]
 
 
-def rule_rows(session, request, laws, check):
+# ---------------------------------------------------------------- all that the page shows
+
+
+def changes(mistake):
+    """The lines a mistake changes: [(function, right, wrong)]."""
+    return [
+        (f"{function.__module__}.{function.__qualname__}", right, wrong)
+        for function, pieces in mistake.changes.items()
+        for right, wrong in pieces.items()
+    ]
+
+
+def rule_rows(session, request, distributions, check):
     """Yield what the page shows of each rule; the first is the one the others part from.
 
     check() is called after every round.
@@ -208,11 +217,11 @@ def rule_rows(session, request, laws, check):
     first = None
     for rule in RULES:
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
-        row |= text_row(rule, session, prompt, check) | laws.of(rule)
+        row |= text_row(rule, session, prompt, check) | distributions.of(rule)
         first = first or row["tokens"]
         row["parts"] = parting(first, row["tokens"])
         if rule.mistake:
             row["seen_in"] = rule.mistake.seen_in
             row["cost"] = rule.mistake.cost
-            row["pieces"] = pieces(rule.mistake)
+            row["changes"] = changes(rule.mistake)
         yield row

@@ -1,14 +1,19 @@
-"""What the page shows, computed: a race of the two decoders, and a text with coins or settings
-changed on the way.
+"""What the page shows, computed: a race of the two decoders, a text with coins or settings changed
+on the way, and what drafting and verifying cost on this machine.
 """
 
-import dataclasses
-import time
+from dataclasses import replace
 
-from experiments.decoding.metrics import speculation
-from experiments.decoding.recorder import Watch
-from experiments.decoding.timing import timed_run
-from experiments.showing.page import report_data
+import numpy as np
+
+from experiments.decoding.clock import RoundTimer
+from experiments.decoding.watch import Watch
+from experiments.page.report import report_data
+from sampling import Filter, verify
+
+MOST_K = 8  # of the rounds whose costs are measured
+TURNS, ROUNDS = 4, 3  # in each turn, so many rounds of every K
+GREEDY = Filter(0.0)  # drafts without random numbers
 
 
 class Schedule:
@@ -25,7 +30,7 @@ class Schedule:
         while self.changes and self.changes[0].round <= self.n_rounds:
             change = self.changes.pop(0)
             self.K = change.K
-            self.current = dataclasses.replace(self.current, temperature=change.temperature)
+            self.current = replace(self.current, temperature=change.temperature)
         self.n_rounds += 1
         return self.K
 
@@ -33,74 +38,69 @@ class Schedule:
         return self.current(logits)
 
 
-class Progress:
-    """A `show` of timed_run that says how far it is, by a watch that stands still meanwhile."""
-
-    def __init__(self, watch, advance):
-        self.watch = watch
-        self.advance = advance
-        self.ends = []  # of each round, by the watch
-
-    def __call__(self, one):
-        begin = time.perf_counter()
-        if one is not None:
-            self.ends.append(self.watch.clock())
-            self.advance(len(one.tokens))
-        self.watch.aside += time.perf_counter() - begin
-
-    def seconds(self, total):
-        """Of each round, of a run that took so many."""
-        later = [end - begin for begin, end in zip(self.ends, self.ends[1:])]
-        return [total - sum(later), *later]
-
-
-def autoregressive_run(session, prompt, advance):
-    """(what the JSON object says of the run, seconds of each pass)"""
-    watch = Watch()
-    progress = Progress(watch, advance)
-    result = session.run("autoregressive", prompt, progress, watch)
-    return result, progress.seconds(result["seconds"])
-
-
-def speculative_run(session, prompt, request, advance):
-    """(what the JSON object says of the run, its notes)"""
-    watch = Watch(forced=request.coins)
+def watched_run(session, prompt, decoder, request, advance):
+    """(what the JSON object says of a decoder's run, its notes)"""
+    run = session.warm_run(prompt, decoder)
     schedule = Schedule(session.settings, request.changes)
-    n_tokens = session.settings.n_tokens_to_generate
-    rounds = watch.decode(
-        session.target,
-        session.draft,
-        prompt.ids,
-        n_tokens,
-        K=schedule.next_K,
-        filter=schedule.filter,
-        seed=prompt.seed,
-        ended=session.ended,
-    )
-    show = Progress(watch, advance)
-    done, result = timed_run(rounds, n_tokens, session.encoder, show, watch.clock)
-    return result | speculation(done), watch.notes
+    job = replace(run.job, K=schedule.next_K, filter=schedule.filter)
+    watch = Watch(job, request.coins)
+
+    def show(one):
+        if one is not None:
+            advance(len(one.tokens))
+
+    return replace(run, job=job, watch=watch).finish(show), watch.notes
 
 
-def race(session, request, advance):
-    """The data of a page: both decoders after the same prompt.
+def page_data(session, request, advance):
+    """The data of a page: the decoders of the session after the request's prompt.
 
     advance(n) is called whenever n tokens have been written; each decoder writes all of them.
     """
-    session = session.changed(mode="both", **request.settings)
     prompt = session.prompt(request.prompt)
+    results, notes = {}, {}
     for decoder in session.settings.decoders:
-        session.warm_up(decoder, prompt)
-    plain, seconds = autoregressive_run(session, prompt, advance)
-    fast, notes = speculative_run(session, prompt, request, advance)
-    summary = session.summary(prompt, {"autoregressive": plain, "speculative": fast})
-    return report_data(summary["settings"], prompt.ids, notes, summary, session.encoder, seconds)
+        results[decoder], notes[decoder] = watched_run(session, prompt, decoder, request, advance)
+    summary = session.summary(prompt, results)
+    plain, fast = notes.get("autoregressive"), notes["speculative"]
+    return report_data(summary["settings"], prompt.ids, fast, summary, session.encoder, plain)
+
+
+def race(session, request, advance):
+    """The data of a page, with both decoders."""
+    return page_data(session.changed(mode="both", **request.settings), request, advance)
 
 
 def what_if(session, request, advance):
     """The speculative half of such data, with the request's coins and changes."""
-    session = session.changed(mode="speculative", **request.settings)
-    prompt = session.prompt(request.prompt)
-    fast, notes = speculative_run(session, prompt, request, advance)
-    summary = session.summary(prompt, {"speculative": fast})
-    return report_data(summary["settings"], prompt.ids, notes, summary, session.encoder)
+    return page_data(session.changed(mode="speculative", **request.settings), request, advance)
+
+
+def typical(seconds):
+    """A disturbed pass is slow, and none is too fast."""
+    return float(np.quantile(seconds, 0.25))
+
+
+def costs(session, check):
+    """{"c": cost of drafting a token, "v": [cost of a pass over 1, 2, ... rows]}, both in passes of
+    the target over one row, and the seconds of such a pass.
+
+    check() is called now and then.
+    """
+    target, draft = session.pair.target, session.pair.draft
+    most = min(MOST_K, draft.most, min(target.config.n_ctx, draft.n_ctx) - 1)
+    timer = RoundTimer(target, draft, GREEDY, most, verify)
+    drafting, passes = [], [[] for _ in range(most + 1)]
+    for _ in range(TURNS):
+        for K, found in enumerate(passes):
+            check()
+            for drafted, verified, _ in timer.timed(K, ROUNDS):
+                found.append(verified)
+                if K:
+                    drafting.append(drafted / K)
+    one = typical(passes[0])
+    return {
+        "c": typical(drafting) / one,
+        "v": [typical(seconds) / one for seconds in passes],
+        "target_seconds": one,
+    }

@@ -1,4 +1,4 @@
-"""The server of the live page: the page itself, and four questions it may ask.
+"""The server of the live page: the page itself, and what it may ask.
 
 It listens on the loopback address only. A request needs the token of the printed address, the right
 Host (a name that a foreign page rebinds to 127.0.0.1 is refused) and, for POST, the page's own
@@ -14,11 +14,11 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from experiments.cli.exit_codes import print_error
-from experiments.decoding.settings import SettingError
-from experiments.playing.jobs import Busy, Cancelled, Jobs
-from experiments.playing.request import FIELDS, LIMITS, MOST_BYTES, parse
-from experiments.showing.page import page_of
+from checkpoints.errors import printable
+from experiments.data.values import SettingError
+from experiments.page.report import page_of
+from experiments.page.request import FORM, LABELS, MOST_BYTES, parse
+from experiments.page.turns import Busy, Cancelled, Turns
 from utils import InputError
 
 ADDRESS = "127.0.0.1"
@@ -43,20 +43,19 @@ class Refused(Exception):
 
 
 class LiveServer(ThreadingHTTPServer):
-    """questions: {name: function(request, job, send) -> result}, asked as POST /api/NAME."""
+    """answers: {name: function(request, turn, send) -> result}, asked for as POST /api/NAME."""
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTING
     # so that the same port can be had again at once; on Windows, two servers could have it
     allow_reuse_address = os.name == "posix"
 
-    def __init__(self, port, questions):
+    def __init__(self, port, answers):
         super().__init__((ADDRESS, port), Handler)
-        self.questions = questions
-        self.jobs = Jobs()
+        self.answers, self.turns = answers, Turns()
         self.token = secrets.token_urlsafe(24)
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
-        self.page, self.policy = page_of({"live": {"token": self.token, "limits": LIMITS}})
+        self.page, self.policy = page_of({"live": {"token": self.token, "form": FORM}})
 
     @property
     def address(self):
@@ -66,7 +65,8 @@ class LiveServer(ThreadingHTTPServer):
         """A client that went away is no error of the program; anything else gets one line."""
         error = sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1]
         if not isinstance(error, (ConnectionError, TimeoutError)):
-            print_error(f"{type(error).__name__}: {error}")
+            problem = printable(f"{type(error).__name__}: {error}")
+            print(f"error: {problem}", file=sys.stderr)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -132,18 +132,18 @@ class Handler(BaseHTTPRequestHandler):
         self.start(200, "text/html")
         self.wfile.write(self.server.page.encode())
 
-    # ------------------------------------------------------------ its questions
+    # ------------------------------------------------------------ what it asks
 
     def ask(self):
         self.check_origin()
         self.check_token(self.headers.get("X-Token", ""))
         name = self.path.removeprefix("/api/")
-        if name not in self.server.questions or self.path != f"/api/{name}":
+        if name not in self.server.answers or self.path != f"/api/{name}":
             raise Refused(404, "not found")
         try:
             request = parse(self.body())
-            with self.server.jobs.newest(self.turn()) as job:
-                self.run(self.server.questions[name], request, job)
+            with self.server.turns.newest(self.asked()) as turn:
+                self.run(self.server.answers[name], request, turn)
         except InputError as error:
             raise Refused(400, said(error)) from None
         except Cancelled as error:
@@ -156,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Origin") not in origins:
             raise Refused(403, "wrong origin: open the address that was printed")
 
-    def turn(self):
+    def asked(self):
         """When the page asked."""
         try:
             return float(self.headers.get("X-Turn", "0"))
@@ -171,20 +171,20 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(413, f"the request is too large: expected at most {MOST_BYTES} bytes")
         return self.rfile.read(int(length))
 
-    def run(self, question, request, job):
-        """Answer a question; once its first line is out, an error is a line of its own."""
+    def run(self, answer, request, turn):
+        """Answer; once its first line is out, an error is a line of its own."""
         started = False
 
         def send(line):
             nonlocal started
-            job.check()
+            turn.check()
             if not started:
                 self.start(200, "application/x-ndjson")
                 started = True
             self.send_line(line)
 
         try:
-            send({"result": question(request, job, send)})
+            send({"result": answer(request, turn, send)})
         except (InputError, Cancelled) as error:
             if not started:
                 raise
@@ -199,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
 def said(error):
     """What the page is told: it has fields where the command line has flags."""
     if isinstance(error, SettingError):
-        error = f"{FIELDS.get(error.name, error.name)} {error.problem}"
+        error = f"{LABELS.get(error.name, error.name)} {error.problem}"
     return one_line(error)
 
 

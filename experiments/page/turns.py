@@ -17,14 +17,14 @@ class Busy(Exception):
     """Too many runs wait already."""
 
 
-class Job:
+class Turn:
     """A run that can be told to stop; whoever computes calls `check` now and then.
 
-    turn: when it was asked for, as the page counts
+    asked: when it was asked for, as the page counts
     """
 
-    def __init__(self, turn):
-        self.turn = turn
+    def __init__(self, asked):
+        self.asked = asked
         self.cancelled = ""  # why
 
     def check(self):
@@ -32,40 +32,39 @@ class Job:
             raise Cancelled(self.cancelled)
 
 
-class Jobs:
+class Turns:
     """The runs of a server, of which one computes and the newest is next."""
 
     def __init__(self):
-        self.computing = threading.Lock()
-        self.guard = threading.Lock()
+        self.computing, self.guard = threading.Lock(), threading.Lock()
         self.known = []
 
     @contextmanager
-    def newest(self, turn=0.0):
-        """A Job whose turn it is. Cancels all that were asked for before; raises Cancelled where
-        one was asked for after it, as requests may overtake each other, or Busy.
+    def newest(self, asked=0.0):
+        """A Turn that has come. Cancels all that were asked for before; raises Cancelled where one
+        was asked for after it, as requests may overtake each other, or Busy.
         """
-        job = Job(turn)
+        turn = Turn(asked)
         with self.guard:
             if len(self.known) > MOST_WAITING:
                 raise Busy
-            if any(other.turn > turn for other in self.known):
+            if any(other.asked > asked for other in self.known):
                 raise Cancelled(NEWER)
             for other in self.known:
                 other.cancelled = NEWER
-            self.known.append(job)
+            self.known.append(turn)
         try:
             with self.computing:
-                job.check()
-                yield job
+                turn.check()
+                yield turn
         finally:
             with self.guard:
-                self.known.remove(job)
+                self.known.remove(turn)
 
     def cancel_all(self):
         """Tell every run to stop, and wait until none computes."""
         with self.guard:
-            for job in self.known:
-                job.cancelled = STOPPED
+            for turn in self.known:
+                turn.cancelled = STOPPED
         with self.computing:
             pass

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.showing import plots
+from experiments.measuring import plots
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed (requirements-plots.txt)")
 

@@ -1,6 +1,6 @@
 """The tables of a benchmark, from rows that were never measured."""
 
-from experiments.showing.tables import best_rows, cells_of, format_cell, how_measured, remarks_on
+from experiments.measuring.tables import best_rows, cells_of, format_cell, how_measured, remarks_on
 
 
 def row(draft="eagle", K=2, speed=10.0, verification="token", **more):
