@@ -1,63 +1,78 @@
-"""Rules side by side: the same draft and coins under each, and the law that `mistakes` computes."""
+"""Rules side by side: the same draft and coins under each, and the distribution that `mistakes`
+computes.
+"""
 
 import dataclasses
 import json
 
 import pytest
-from playing import ASKED, session_of
+from live import ASKED, session_of
 
 import sampling
-from experiments.playing import rules
-from experiments.playing.jobs import Cancelled
-from experiments.playing.request import Request
-from experiments.playing.rules import RULES, Laws, law_row, parting, rule_rows
+from experiments.page import rules
+from experiments.page.request import Request
+from experiments.page.rules import RULES, distribution_row, is_error, parting, rule_rows
+from experiments.page.turns import Cancelled
 from experiments.proving import inexact
-from experiments.proving.distance import distance
+from experiments.proving.distance import distance, toy_laws
 from experiments.proving.mistakes import MISTAKES
 
 BY_NAME = {rule.name: rule for rule in RULES}
 
 
-class NoLaws:
+class Nowhere:
+    """Distributions that take no time."""
+
     def of(self, rule):
-        return {"distance": 0.0, "law": []}
+        return {"distance": 0.0, "errors": 0, "distribution": []}
 
 
 def rows_of(pair, check=lambda: None, **settings):
     asked = {name: value for name, value in ASKED.items() if name != "prompt"} | settings
     request = Request(ASKED["prompt"], asked)
-    rows = rule_rows(session_of(pair), request, NoLaws(), check)
+    rows = rule_rows(session_of(pair), request, Nowhere(), check)
     return {row["name"]: row for row in rows}
 
 
-def test_every_mistake_of_the_museum_is_there():
-    assert BY_NAME.keys() >= MISTAKES.keys() | inexact.RULES.keys()
+@pytest.fixture(scope="module")
+def sampled(pair):
+    return rows_of(pair)
+
+
+def test_every_rule_and_every_mistake_of_the_museum_is_there(sampled):
+    assert sampled.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise"}
     assert RULES[0].decide is sampling.verify
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_row_is_what_its_rule_writes(pair, temperature):
-    rows = rows_of(pair, temperature=temperature)
+def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
+    rows = sampled if temperature else rows_of(pair, temperature=0.0)
     token = rows["token rule"]
-    assert rows.keys() == BY_NAME.keys()
     assert token["parts"] is None and token["error"] is None
     assert len(token["tokens"]) == ASKED["n_tokens_to_generate"] == len(token["shown"])
     for row in rows.values():
-        place = row["parts"]
-        assert place == parting(token["tokens"], row["tokens"])
-        if place is not None:
-            assert row["tokens"][:place] == token["tokens"][:place]
-            assert row["tokens"][place : place + 1] != token["tokens"][place : place + 1]
+        assert row["parts"] == parting(token["tokens"], row["tokens"])
         json.dumps(row, allow_nan=False)
-    if temperature == 0:
-        assert rows["block verification"]["parts"] is None
-        assert rows["shared noise"]["parts"] is None and rows["missing-bonus"]["parts"] is None
+    parted = {name for name, row in rows.items() if row["parts"] is not None}
+    if temperature:
+        assert "first-draft-unverified" in parted
     else:
-        assert rows["first-draft-unverified"]["parts"] is not None
+        assert not parted & {"block verification", "shared noise", "missing-bonus"}
     for name, mistake in MISTAKES.items():
-        assert rows[name]["seen_in"] == mistake.seen_in and rows[name]["pieces"]
+        assert rows[name]["seen_in"] == mistake.seen_in and rows[name]["changes"]
     # an error of a mistake is an outcome, in one line
     assert "\n" not in "".join(row["error"] or "" for row in rows.values())
+
+
+@pytest.mark.parametrize("draft", ["ngram", "0.7M-17M"])
+def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
+    session = session_of(pair, draft_model_size=draft, temperature=1.0, n_tokens_to_generate=20)
+    row = rules.text_row(
+        BY_NAME["shared noise"], session, session.prompt("hello there"), lambda: None
+    )
+    flags = ("--temperature", 1.0, "--coupled", "--draft_model_size", draft)
+    found = as_json("--prompt", "hello there", "--n_tokens_to_generate", 20, *flags)
+    assert row["tokens"] == found["speculative"]["token_ids"]
 
 
 def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeypatch):
@@ -72,56 +87,47 @@ def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeyp
     rule = dataclasses.replace(BY_NAME["speculative cascade"], decide=watched)
     session = session_of(pair, n_tokens_to_generate=12)
     list(rules.rounds_of(rule, session, session.prompt(ASKED["prompt"])))
-    law_row(rule)
+    distribution_row(rule)
     assert rows and all(found == expected for found, expected in rows)
 
 
-def test_two_rules_meet_the_same_draft_and_coins(pair):
-    """A mistake that first shows after a full accept parts nowhere before."""
-    rows = rows_of(pair)
-    row, token = rows["bonus-from-wrong-row"], rows["token rule"]
-    if row["parts"] is not None:
-        assert row["sources"][row["parts"]] == "bonus" == token["sources"][row["parts"]]
-    row = rows["resample-from-p"]
-    assert row["sources"][row["parts"]] == "correction" == token["sources"][row["parts"]]
+def test_two_rules_meet_the_same_draft_and_coins(sampled):
+    """A mistake that first shows after a full accept, or a rejection, parts nowhere before."""
+    token = sampled["token rule"]
+    for name, source in (("bonus-from-wrong-row", "bonus"), ("resample-from-p", "correction")):
+        row = sampled[name]
+        if row["parts"] is not None:
+            assert row["sources"][row["parts"]] == source == token["sources"][row["parts"]]
+    assert sampled["resample-from-p"]["parts"] is not None
 
 
 def test_what_was_switched_on_is_switched_off_again(pair):
-    right = sampling.verify.__code__, sampling.speculative.__code__
-    rows_of(pair)
-    assert (sampling.verify.__code__, sampling.speculative.__code__) == right
-    n_checks = [0]
+    codes = lambda: (sampling.verify.__code__, sampling.speculative.__code__)
+    right = codes()
 
     def check():
-        n_checks[0] += 1
-        if n_checks[0] == 60:
+        if codes() != right:
             raise Cancelled
 
     with pytest.raises(Cancelled):
         rows_of(pair, check)
-    assert (sampling.verify.__code__, sampling.speculative.__code__) == right
+    assert codes() == right
 
 
 @pytest.mark.parametrize("name", ["too-many-tokens", "top-p-argsort"])
-def test_the_law_of_a_mistake_is_that_of_the_museum(name):
-    row = law_row(BY_NAME[name])
+def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(name):
+    row, rule = distribution_row(BY_NAME[name]), BY_NAME[name]
     assert row["distance"] == distance(MISTAKES[name].setting, MISTAKES[name]) > 0.1
-    assert sum(right for _, right, _ in row["law"]) == pytest.approx(1)
-    assert sum(rule for _, _, rule in row["law"]) == pytest.approx(1)
-    half = sum(abs(right - rule) for _, right, rule in row["law"]) / 2
-    assert half == pytest.approx(row["distance"])
+    for column in (1, 2):
+        assert sum(one[column] for one in row["distribution"]) == pytest.approx(1)
+    wrong, _ = toy_laws(rule.setting, rule.mistake)
+    assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.kind in ("right", "noise")])
-def test_a_right_rule_has_the_law_of_the_target(name):
-    row = law_row(BY_NAME[name])
-    assert row["distance"] < 1e-12 and len(row["law"]) == 27
-
-
-def test_a_law_is_computed_once(monkeypatch):
-    laws, asked = Laws(), []
-    monkeypatch.setattr(rules, "law_row", lambda rule: asked.append(rule) or {"distance": 0.0})
-    assert laws.of(RULES[0]) is laws.of(RULES[0]) and asked == [RULES[0]]
+def test_a_right_rule_has_the_distribution_of_the_target(name):
+    row = distribution_row(BY_NAME[name])
+    assert row["distance"] < 1e-12 and row["errors"] == 0 and len(row["distribution"]) == 27
 
 
 def test_parting():

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from playing import ASKED, Replaced, by_hand, session_of
+from live import ASKED, Replaced, by_hand, session_of
 
-from experiments.playing.costs import costs
-from experiments.playing.request import Change, Request
-from experiments.playing.runs import Schedule, race, what_if
+from experiments.page.request import Change, Request
+from experiments.page.runs import Schedule, costs, race, what_if
 from sampling import Filter
 
 SETTINGS = {name: value for name, value in ASKED.items() if name != "prompt"}
+drafts = pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 
 
 def asked(coins=None, changes=(), **settings):
@@ -21,16 +21,14 @@ def nothing(n=None):
 
 
 RUNS = [
-    {"temperature": 0.0},
-    {"temperature": 1.0},
     {"temperature": 0.7, "top_k": 5, "K": 2},
     {"temperature": 1.3, "top_p": 0.9, "K": 7, "seed": 2**50},
-    {"n_tokens_to_generate": 1},
+    {"temperature": 0.0, "n_tokens_to_generate": 1},
 ]
 
 
+@drafts
 @pytest.mark.parametrize("settings", RUNS)
-@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 def test_the_race_has_the_texts_of_the_command_line(pair, as_json, settings, draft):
     data = race(session_of(pair, draft_model_size=draft), asked(**settings), nothing)
     flags = [part for name, value in (SETTINGS | settings).items() for part in (f"--{name}", value)]
@@ -47,11 +45,11 @@ def test_every_pass_of_the_race_was_timed(pair):
     data = race(session_of(pair), asked(), heard.append)
     plain, figures = data["plain"], data["figures"]
     assert sum(heard) == len(plain["tokens"]) + len(figures["token_ids"])
-    assert len(plain["seconds"]) == len(plain["tokens"]) and min(plain["seconds"]) > 0
+    assert plain["timed"] and len(plain["seconds"]) == len(plain["tokens"])
+    assert min(plain["seconds"]) > 0
     for one in data["rounds"]:
         assert len(one["passes"]) == len(one["draft"])
         assert min(one["seconds"][1:]) > 0 and all(seconds > 0 for seconds in one["passes"])
-        assert one["seconds"][0] == pytest.approx(sum(one["passes"]), rel=1e-4)
     total = sum(sum(one["seconds"]) for one in data["rounds"])
     assert total <= figures["seconds"]
 
@@ -59,31 +57,22 @@ def test_every_pass_of_the_race_was_timed(pair):
 # ---------------------------------------------------------------- changed on the way
 
 
-@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
+@drafts
 def test_a_changed_coin_gives_the_text_of_the_same_coins(pair, draft):
     session = session_of(pair, draft_model_size=draft)
     before = what_if(session, asked(), nothing)
-    tossed = [
-        (index, place["p"][i] / place["q"][i])
-        for place in before["rounds"]
-        for i, index in enumerate(place["numbers"])
-    ]
+    coins = {index: u for one in before["rounds"] for index, u in zip(one["numbers"], one["coins"])}
+    text = lambda coins: what_if(session, asked(coins=coins), nothing)["figures"]["token_ids"]
+    # the coins that fell change nothing
+    assert text(dict(list(coins.items())[:20])) == before["figures"]["token_ids"]
     n_changed = 0
-    for index, ratio in tossed[:12]:
+    for index in list(coins)[:12]:
         for value in (0.0, 0.999):
-            after = what_if(session, asked(coins={index: value}), nothing)["figures"]["token_ids"]
+            after = text({index: value})
             rng = Replaced(SETTINGS["seed"], index, value)
             assert after == by_hand(session, rng, 4, Filter(1.0), 30)
             n_changed += after != before["figures"]["token_ids"]
     assert n_changed > 3
-
-
-def test_the_coin_that_fell_changes_nothing(pair):
-    session = session_of(pair)
-    before = what_if(session, asked(), nothing)
-    coins = {index: u for one in before["rounds"] for index, u in zip(one["numbers"], one["coins"])}
-    after = what_if(session, asked(coins=dict(list(coins.items())[:20])), nothing)
-    assert after["figures"]["token_ids"] == before["figures"]["token_ids"]
 
 
 def test_K_and_temperature_change_from_a_round_on(pair):
@@ -92,18 +81,15 @@ def test_K_and_temperature_change_from_a_round_on(pair):
     after = what_if(session, asked(changes=(Change(2, 1, 0.0),)), nothing)
     tokens = lambda data, n: [one["tokens"] for one in data["rounds"][:n]]
     assert tokens(after, 2) == tokens(before, 2)
-    later = after["rounds"][2:]
-    assert all(len(one["draft"]) <= 1 for one in later)
-    # greedy from there on: nothing but the likeliest
-    assert all(row[0][1] == 1 for one in later for row in one["likely"])
-    rng, n_rounds = np.random.default_rng(SETTINGS["seed"]), [0]
+    rng, n_rounds = np.random.default_rng(SETTINGS["seed"]), 0
 
     def K(last):
-        n_rounds[0] += 1
-        return 4 if n_rounds[0] <= 2 else 1
+        nonlocal n_rounds
+        n_rounds += 1
+        return 4 if n_rounds <= 2 else 1
 
     def filter(logits):
-        return Filter(1.0 if n_rounds[0] <= 2 else 0.0)(logits)
+        return Filter(1.0 if n_rounds <= 2 else 0.0)(logits)
 
     assert after["figures"]["token_ids"] == by_hand(session, rng, K, filter, 30)
 
@@ -118,9 +104,9 @@ def test_a_schedule_takes_the_last_of_its_changes(pair):
 # ---------------------------------------------------------------- costs
 
 
-@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
+@drafts
 def test_costs_are_in_passes_over_one_row(pair, draft):
     checked = []
-    found = costs(session_of(pair, draft_model_size=draft), asked(), lambda: checked.append(1))
+    found = costs(session_of(pair, draft_model_size=draft), lambda: checked.append(1))
     assert found["v"][0] == 1 and len(found["v"]) == 9 and min(found["v"]) > 0
-    assert found["c"] > 0 and found["target_seconds"] > 0 and checked
+    assert found["c"] > 0 and found["target_seconds"] > 0 and len(checked) >= 9

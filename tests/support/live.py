@@ -7,10 +7,9 @@ from http.client import HTTPConnection
 import numpy as np
 import pytest
 
-from experiments.decoding.decoders import with_drafter
-from experiments.decoding.session import Session, models_of
+from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Settings
-from experiments.playing.server import LiveServer
+from experiments.page.server import LiveServer
 from sampling import speculative, stop_condition
 
 ASKED = {
@@ -27,7 +26,7 @@ ASKED = {
 def session_of(folder, **settings):
     """A Session of the models in a folder."""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
-    return Session(settings, models_of(settings))
+    return Session(settings, load_pair(settings))
 
 
 class Replaced:
@@ -43,7 +42,8 @@ class Replaced:
 
 def by_hand(session, rng, K, filter, n_tokens, ids=None):
     """The text of the loop with this generator."""
-    target, drafter = with_drafter(session.target, session.draft, filter, rng)
+    target, draft = session.pair.target, session.pair.draft
+    drafter = draft.drafter(target, filter, rng)
     ids = ids or session.prompt(ASKED["prompt"]).ids
     ended = stop_condition(session.encoder)
     rounds = speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
@@ -53,8 +53,8 @@ def by_hand(session, rng, K, filter, n_tokens, ids=None):
 class Served:
     """A server that answers in a thread of its own."""
 
-    def __init__(self, questions):
-        self.server = LiveServer(0, questions)
+    def __init__(self, answers):
+        self.server = LiveServer(0, answers)
         self.address = self.server.address
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         self.thread.start()
@@ -101,11 +101,11 @@ class Served:
 
 @pytest.fixture
 def serve():
-    """A function (questions) -> Served, stopped after the test."""
+    """A function (answers) -> Served, stopped after the test."""
     running = []
 
-    def call(questions):
-        running.append(Served(questions))
+    def call(answers):
+        running.append(Served(answers))
         return running[-1]
 
     yield call
