@@ -29,6 +29,8 @@ const plural = (n, word) => n + " " + word + (n === 1 ? "" : "s");
 const width = share => ({width: (100 * clamp(share, 0, 1)).toFixed(2) + "%"});
 const at = share => ({left: (100 * clamp(share, 0, 1)).toFixed(2) + "%"});
 
+const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
+
 const visible = text =>
   text.replace(/^ /, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^$/, "·");
 const words = {}; // token: its text
@@ -139,13 +141,32 @@ $("copy").addEventListener("click", async () => {
   }
 });
 
-// A table with a bar in each row: [name, share of the longest bar, cells].
-function barTable(caption, rows, heads) {
-  const cell = text => make("td.number", null, text);
-  const body = rows.map(([name, share, ...cells]) => make("tr", null,
-    make("th", {scope: "row"}, name),
-    make("td.wide", null, make("span.bar", {style: width(share)})), ...cells.map(cell)));
-  const head = heads.map((text, i) => make(i > 1 ? "th.number" : "th", {scope: "col"}, text));
-  return make("table", null, make("caption", null, caption),
-    make("thead", null, make("tr", null, ...head)), make("tbody", null, ...body));
+// ---------------------------------------------------------------- tables and sliders
+
+const bar = (share, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: width(share)});
+const swatch = kind => make("span.swatch." + kind);
+
+// A row: its name, what stands beside it (bars), and numbers; `kind` is its class.
+function barRow(name, bars, numbers, kind) {
+  return make(kind ? "tr." + kind : "tr", null, make("th", {scope: "row"}, name),
+    bars.length ? make("td.wide", null, ...bars) : null,
+    ...numbers.map(text => make("td.number", null, text)));
+}
+
+// A table; heads and the caption are lists of texts and elements, or null.
+function tableOf(attributes, caption, heads, rows) {
+  const head = heads && heads.map((content, i) =>
+    make(i > 1 ? "th.number" : "th", {scope: "col"}, ...[content].flat()));
+  return make("table", attributes, caption && make("caption", null, ...caption),
+    head && make("thead", null, make("tr", null, ...head)), make("tbody", null, ...rows));
+}
+
+// A slider; moved(value) is called while it is dragged, say(value) is what is read out.
+function slider(attributes, value, say, moved) {
+  const element = make("input", {type: "range", ...attributes});
+  const tell = () => element.setAttribute("aria-valuetext", say(Number(element.value)));
+  element.value = value;
+  tell();
+  element.addEventListener("input", () => { tell(); moved(Number(element.value)); });
+  return element;
 }

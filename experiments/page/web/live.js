@@ -46,15 +46,21 @@ async function* linesOf(response) {
   }
 }
 
-const ASKED = ["n_tokens_to_generate", "K", "temperature", "top_k", "top_p", "seed"];
+// An input for a field of the form; name is that of a setting.
+function field(name, value) {
+  const {label, least, most, whole} = live.form.fields[name];
+  return make("label", null, label + " ", make("input", {name, type: "number", min: String(least),
+    max: String(most), step: whole ? "1" : "any", value: String(value), required: ""}));
+}
 
 function requestOf(settings) {
-  return Object.fromEntries(["prompt", ...ASKED].map(name => [name, settings[name]]));
+  const names = ["prompt", ...Object.keys(live.form.fields)];
+  return Object.fromEntries(names.map(name => [name, settings[name]]));
 }
 
 async function askRace() {
   const form = $("controls"), body = {prompt: form.prompt.value};
-  for (const name of ASKED) body[name] = Number(form[name].value);
+  for (const name in live.form.fields) body[name] = Number(form[name].value);
   complain("");
   const run = await ask("race", body, "Writing the text twice: token");
   if (!run) return;
@@ -91,7 +97,7 @@ async function askMissing(all) {
   }
   if (!state.rulesDone && (all || state.view === "rules")) {
     const rows = [];
-    const done = await ask("rules", body, "Every rule and its law:", row => {
+    const done = await ask("rules", body, "Every rule and its distribution:", row => {
       rows.push(row);
       state.rules = rows;
       if (base === state.base) showRules();
@@ -146,10 +152,10 @@ function showAll(run) {
 
 if (live) {
   $("mode").textContent = "live";
-  $("controls").hidden = $("can-drag").hidden = false;
-  $("controls").prompt.maxLength = live.limits.characters;
-  $("controls").n_tokens_to_generate.max = live.limits.tokens;
-  $("controls").K.max = live.limits.K;
+  $("controls").hidden = $("writes-on").hidden = false;
+  $("controls").prompt.maxLength = live.form.characters;
+  $("controls").prompt.value = live.form.prompt;
+  $("run").before(...Object.entries(live.form.fields).map(([name, {value}]) => field(name, value)));
   $("controls").addEventListener("submit", event => { event.preventDefault(); askRace(); });
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);

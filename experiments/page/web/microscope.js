@@ -96,16 +96,16 @@ function showCounts(run) {
   const most = Math.max(...run.rounds.map(round => round.draft.length));
   const counts = Array.from({length: most + 1}, (_, n) =>
     run.rounds.filter(round => round.accepted === n).length);
-  const rows = counts.map((n, i) => [String(i), n / Math.max(...counts), String(n)]);
-  const parts = [barTable("Rounds by the number of drafts they accepted", rows, ["accepted", "", "rounds"])];
+  const rows = counts.map((n, i) => barRow(String(i), [bar(n / Math.max(...counts))], [String(n)]));
+  const parts = [tableOf(null, ["Rounds by the number of drafts they accepted"], ["accepted", "", "rounds"], rows)];
   const places = Array.from({length: most}, (_, i) => [
     run.rounds.filter(round => round.examined > i).length,
     run.rounds.filter(round => round.accepted > i).length]);
   const kept = places.filter(([examined]) => examined).map(([examined, accepted], i) =>
-    [String(i + 1), accepted / examined, percent(accepted / examined), accepted + " of " + examined]);
+    barRow(String(i + 1), [bar(accepted / examined)], [percent(accepted / examined), accepted + " of " + examined]));
   if (kept.length) {
     parts.push(make("h3", null, "By place in the draft"),
-      barTable("Of the drafts examined at each place, those accepted", kept, ["place", "", "accepted", ""]));
+      tableOf(null, ["Of the drafts examined at each place, those accepted"], ["place", "", "accepted", ""], kept));
   }
   $("histogram").replaceChildren(...parts);
 }
@@ -115,17 +115,13 @@ function showLedger(run) {
     "the rule, the filter and the loop"];
   const totals = PARTS.map((_, i) => sum(run.rounds.map(round => round.seconds[i])));
   const shares = totals.map(total => total / sum(totals));
-  const head = ["part", "total", "a round", "share"].map((text, i) =>
-    make(i ? "th.number" : "th", {scope: "col"}, text));
-  const rows = PARTS.map((part, i) => make("tr", null,
-    make("td", null, make("span.swatch.of-" + part), what[i]),
-    ...[ms(totals[i]), ms(totals[i] / run.rounds.length), percent(shares[i])].map(cell =>
-      make("td.number", null, cell))));
+  const rows = PARTS.map((part, i) => barRow(what[i], [swatch("of-" + part)],
+    [ms(totals[i]), ms(totals[i] / run.rounds.length), percent(shares[i])], "part"));
   $("ledger").replaceChildren(
     make("div.stack.tall", {role: "img",
       "aria-label": PARTS.map((part, i) => part + " " + percent(shares[i])).join(", ")},
       ...PARTS.map((part, i) => make("i.of-" + part, {style: width(shares[i])}))),
-    make("table", null, make("thead", null, make("tr", null, ...head)), make("tbody", null, ...rows)),
+    tableOf(null, null, ["part", "", "total", "a round", "share"], rows),
     make("p.soft", null, "Decoding only: reading the prompt took " + ms(run.figures.prefill_seconds)
       + " before the first round. The time it took to note all this is not counted."));
 }
@@ -200,67 +196,76 @@ function surroundings(item, round) {
 
 function likelyTable(item, likely) {
   const two = likely[0][2] !== null, most = Math.max(...likely.flatMap(([, p, q]) => [p, q || 0]));
-  const head = make("tr", null, make("th", {scope: "col"}, "token"), make("th", {scope: "col"}, ""),
-    make("th.number", {scope: "col"}, make("span.swatch.of-target"), "p"),
-    two ? make("th.number", {scope: "col"}, make("span.swatch.of-draft"), "q") : null);
-  const rows = likely.map(([id, p, q]) => make(id === item.id ? "tr.chosen" : "tr", null,
-    make("th", {scope: "row"}, word(id)),
-    make("td.wide", null, make("span.bar", {style: width(p / most)}),
-      two ? make("span.bar", {style: width(q / most)}) : null),
-    make("td.number", null, number(p)), two ? make("td.number", null, number(q)) : null));
+  const kept = list => two ? list : list.slice(0, 1);
+  const rows = likely.map(([id, p, q]) => barRow(word(id), kept([p, q]).map(x => bar(x / most)),
+    kept([p, q]).map(number), id === item.id ? "chosen" : ""));
+  const heads = ["token", "", ...kept([[swatch("of-target"), "p"], [swatch("of-draft"), "q"]])];
   return [make("h3", null, two ? "What target and draft expected here" : "What the target expected here"),
-    make("table", {id: "likely"}, make("thead", null, head), make("tbody", null, ...rows))];
+    tableOf({id: "likely"}, null, heads, rows)];
 }
 
 function residualTable(residual, token) {
   const most = Math.max(...residual.map(([, mass]) => mass));
-  const rows = residual.map(([id, mass]) => make(id === token ? "tr.chosen" : "tr", null,
-    make("th", {scope: "row"}, word(id)),
-    make("td.wide", null, make("span.bar.residual", {style: width(mass / most)})),
-    make("td.number", null, number(mass) + (id === token ? " sampled" : ""))));
+  const rows = residual.map(([id, mass]) => barRow(word(id), [bar(mass / most, "residual")],
+    [number(mass) + (id === token ? " sampled" : "")], id === token ? "chosen" : ""));
   return [make("h3", null, inBlocks(state.run) ? "The residual, norm(max(0, P p − q))"
-    : "The residual, norm(max(0, p − q))"),
-    make("table", {id: "residual"}, make("tbody", null, ...rows))];
+    : "The residual, norm(max(0, p − q))"), tableOf({id: "residual"}, null, null, rows)];
 }
 
 // ---------------------------------------------------------------- the coin
 
-// A slider on the bar of min(1, p/q). Dragging it says what the verdict would be; letting go asks
-// the models for the text that would have followed.
+// What would replace a draft of the token rule: the residual of the likeliest tokens. It sums to
+// 1 - sum(min(p, q)) before it is divided by that.
+function residualAt(round, i) {
+  if (round.residual && i === round.accepted) return round.residual;
+  const rest = round.likely[i].map(([id, p, q]) => [id, Math.max(0, p - q)]).filter(([, mass]) => mass);
+  const total = Math.max(1 - round.overlap[i], sum(rest.map(([, mass]) => mass)));
+  return rest.map(([id, mass]) => [id, mass / total]).sort(([, a], [, b]) => b - a);
+}
+
+// [verdict, what follows] for a coin u that may not be the one that fell.
+function verdictOf(item, round, u) {
+  const accepted = u < round.p[item.i] / round.q[item.i], after = round.draft[item.i + 1];
+  const verdict = accepted ? "Below p/q: accepted." : "Not below p/q: rejected.";
+  if (accepted === (item.kind === "draft")) return [verdict, "The text stays as it is."];
+  const follows = !accepted ? "A token from the residual takes its place: "
+      + residualAt(round, item.i).slice(0, 4).map(([id, mass]) => quoted(id) + " " + percent(mass)).join(", ") + ", …"
+    : after === undefined ? "A bonus token from the target’s last row follows."
+    : "The next draft, " + quoted(after) + ", is examined: p/q = " + number(round.p[item.i + 1] / round.q[item.i + 1]) + ".";
+  return [verdict, follows + (live ? "" : " The text from there on needs the models: python main.py play.")];
+}
+
+// A slider on the bar of min(1, p/q). Dragging it says what verdict and replacement would be;
+// letting go asks the models for the text that would have followed.
 function coinSlider(item, round) {
-  const u = round.coins[item.i], ratio = Math.min(1, round.p[item.i] / round.q[item.i]);
-  const edge = x => x < .2 ? ".low" : x > .8 ? ".high" : "";
-  const mark = make("span.u" + edge(u), {style: at(u)}, "u = " + number(u));
-  const slider = make("input", {type: "range", id: "coin", min: "0", max: "0.999", step: "0.001",
-    "aria-label": "The coin u; accepted below " + number(ratio)});
-  slider.value = u;
-  slider.disabled = !live;
-  const verdict = make("p.soft", {id: "would", "aria-live": "polite"}, live
-    ? "Drag the coin, or use the arrow keys."
-    : "In a saved run the coin stays where it fell; python main.py play lets you drag it.");
-  slider.setAttribute("aria-valuetext", number(u));
-  slider.addEventListener("input", () => {
-    const now = Number(slider.value), accepted = now < ratio;
-    mark.textContent = "u = " + number(now);
-    mark.className = "u" + edge(now).replace(".", " ");
-    Object.assign(mark.style, at(now));
-    slider.setAttribute("aria-valuetext", number(now) + ", " + (accepted ? "accepted" : "rejected"));
-    verdict.textContent = accepted ? "Below p/q: it would be accepted." : "Not below p/q: it would be rejected.";
-    verdict.className = accepted ? "accepts" : "rejects";
-  });
-  slider.addEventListener("change", () => changeCoin(item, round.numbers[item.i], Number(slider.value)));
-  return make("div.coin-box", null, make("div.coin", null, make("i", {style: width(ratio)}), slider, mark,
-    make("span.r" + edge(ratio), {style: at(ratio)}, "min(1, p/q) = " + number(ratio))), verdict);
+  const fell = round.coins[item.i], ratio = Math.min(1, round.p[item.i] / round.q[item.i]);
+  const edge = x => x < .2 ? " low" : x > .8 ? " high" : "";
+  const mark = make("span"), would = make("p.soft", {id: "would", "aria-live": "polite"},
+    "Drag the coin, or use the arrow keys.");
+  const show = u => {
+    mark.className = "u" + edge(u);
+    mark.textContent = "u = " + number(u);
+    Object.assign(mark.style, at(u));
+  };
+  const coin = slider({id: "coin", min: "0", max: "0.999", step: "0.001",
+    "aria-label": "The coin u; accepted below " + number(ratio)}, fell,
+    u => number(u) + ", " + (u < ratio ? "accepted" : "rejected"), u => {
+      const [verdict, follows] = verdictOf(item, round, u);
+      show(u);
+      would.replaceChildren(make(u < ratio ? "b.accepts" : "b.rejects", null, verdict), " " + follows);
+    });
+  if (live) coin.addEventListener("change", () => changeCoin(item, round.numbers[item.i], Number(coin.value)));
+  show(fell);
+  const limit = make("span", {class: "r" + edge(ratio), style: at(ratio)}, "min(1, p/q) = " + number(ratio));
+  return make("div.coin-box", null,
+    make("div.coin", null, make("i", {style: width(ratio)}), coin, mark, limit), would);
 }
 
 // K and temperature from the round after this one on.
 function restForm(item) {
   const settings = settingsAfter(item.r), form = make("form.rest", null,
     make("span.soft", null, "From round " + (item.r + 2) + " on:"),
-    make("label", null, "K ", make("input", {name: "K", type: "number", min: "1", max: String(live.limits.K),
-      value: String(settings.K), required: ""})),
-    make("label", null, "temperature ", make("input", {name: "temperature", type: "number", min: "0", max: "10",
-      step: "any", value: String(settings.temperature), required: ""})),
+    field("K", settings.K), field("temperature", settings.temperature),
     make("button", {type: "submit"}, "Write on"));
   form.addEventListener("submit", event => {
     event.preventDefault();

@@ -65,17 +65,15 @@ function showMap(now) {
   $("map").replaceChildren(
     make("table.map", null, make("caption", null, "Speedup by acceptance a (down) and K (across). Hatched: slower than no draft at all."),
       make("thead", null, head), make("tbody", null, ...rows)),
-    make("ul.legend", null, ...legend.map(([kind, says]) => make("li", null, make("span.swatch." + kind), says)),
-      make("li", null, make("span.swatch.here"), "you are here")));
+    make("ul.legend", null, ...legend.map(([kind, says]) => make("li", null, swatch(kind), says)),
+      make("li", null, swatch("here"), "you are here")));
 }
 
 function showVerdict(run, now) {
   const speedup = now.by[now.K - 1], most = Math.max(...now.by);
   const moved = ["a", "c", "v", "K"].some(name => knobs[name] !== null);
-  const rows = now.by.map((value, i) => make(i + 1 === now.K ? "tr.chosen" : "tr", null,
-    make("th", {scope: "row"}, "K = " + (i + 1)),
-    make("td.wide", null, make("span.bar." + (value < 1 ? "loses" : "gains"), {style: width(value / most)})),
-    make("td.number", null, times(value))));
+  const rows = now.by.map((value, i) => barRow("K = " + (i + 1), [bar(value / most, value < 1 ? "loses" : "gains")],
+    [times(value)], i + 1 === now.K ? "chosen" : ""));
   let equal = null;
   for (let a = 0; a <= 1.0001 && equal === null; a += .005) {
     if (speedupOf(a, now.K, now.c, now.v(now.K), now.h) >= 1) equal = a;
@@ -89,21 +87,17 @@ function showVerdict(run, now) {
     make("p", null, "Fastest: K = " + now.best + ", " + times(now.by[now.best - 1]) + ". With K = " + now.K
       + (!now.h ? " nothing was drafted here." : equal === null ? " nothing gains, not even a draft that is always right."
         : " it pays from an acceptance of " + percent(equal) + " on.") + measured),
-    make("table", null, make("tbody", null, ...rows)));
+    tableOf(null, null, null, rows));
 }
 
 function knob(name, says, value, low, high, step, show) {
-  const output = make("output", null, show(value)), slider = make("input",
-    {type: "range", id: "knob-" + name, min: String(low), max: String(high), step: String(step)});
-  slider.value = value;
-  slider.setAttribute("aria-valuetext", show(value));
-  slider.addEventListener("input", () => {
-    knobs[name] = Number(slider.value);
-    output.textContent = show(knobs[name]);
-    slider.setAttribute("aria-valuetext", show(knobs[name]));
+  const output = make("output", null, show(value));
+  const limits = {id: "knob-" + name, min: String(low), max: String(high), step: String(step)};
+  return make("label.knob", null, make("span", null, says), output, slider(limits, value, show, to => {
+    knobs[name] = to;
+    output.textContent = show(to);
     showMoved();
-  });
-  return make("label.knob", null, make("span", null, says), output, slider);
+  }));
 }
 
 function showKnobs(now) {

@@ -81,7 +81,7 @@ function residualQuestion(run) {
   };
 }
 
-function lawQuestion(run) {
+function distributionQuestion(run) {
   const mistakes = state.rules.filter(row => row.kind === "mistake");
   const kept = mistakes.filter(isRight), lost = mistakes.filter(row => !isRight(row));
   const right = choose(kept, run.settings.seed);
@@ -89,12 +89,12 @@ function lawQuestion(run) {
   const wrong = [0, 1, 2].map(i => lost[(run.settings.seed + 5 * i) % lost.length]);
   const options = [...new Set([right, ...wrong])].sort((a, b) => a.name < b.name ? -1 : 1);
   return {
-    says: "One of these mistakes leaves the law as it is and only costs time. Which?",
+    says: "One of these mistakes leaves the distribution as it is and only costs time. Which?",
     options: options.map(row => title(row.name)),
     answer: options.indexOf(right),
     because: options.map(row => title(row.name) + ": " + (isRight(row) ? "0" : row.distance.toFixed(3))).join(", ")
-      + ". " + right.cost[0].toUpperCase() + right.cost.slice(1) + ".",
-    then: revealLaws,
+      + ". " + sentence(right.cost),
+    then: revealDistributions,
   };
 }
 
@@ -134,5 +134,5 @@ function showQuestions() {
     $(id).replaceChildren(...asked.map(([n, question]) => cardOf(n, question)));
   place("race-questions", [1, tokensQuestion(run)], [2, bestKQuestion(run)]);
   place("microscope-questions", [3, verdictQuestion(run)], [4, residualQuestion(run)]);
-  place("rules-questions", [5, lawQuestion(run)]);
+  place("rules-questions", [5, distributionQuestion(run)]);
 }

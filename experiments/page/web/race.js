@@ -81,7 +81,7 @@ function showRace(run) {
     + "; a token appears when the pass that decides it has ended.";
   $("lanes").replaceChildren(...race.lanes.map(lane => drawLane(lane, run.prompt, race.scale)));
   const legend = ["target", "draft", "rule"].map(kind =>
-    make("li", null, make("span.swatch.of-" + kind), PASS_NAMES[kind]));
+    make("li", null, swatch("of-" + kind), PASS_NAMES[kind]));
   const sources = ["draft", "correction", "bonus", "target"].map(source =>
     make("li", null, make("span.token." + source, null, NAMES[source])));
   $("pass-legend").replaceChildren(...legend, ...sources);

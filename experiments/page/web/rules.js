@@ -1,10 +1,11 @@
 // ---------------------------------------------------------------- rules side by side
 
 const PREFIX = 5; // tokens shown of what a text has in common with the token rule's
-const GUESSED = ["mistake", "inexact"]; // whose laws are hidden until the question is answered
+const GUESSED = ["mistake", "inexact"]; // whose distributions are hidden until the question is answered
 let chosenRule = null, guessed = false;
 
 const title = name => name.replace(/-/g, " ");
+const isHidden = row => !guessed && GUESSED.includes(row.kind);
 const isRight = row => row.distance < 1e-9;
 
 // The text of a row: what it shares with the first in short, then where it parts, then the rest.
@@ -25,9 +26,9 @@ function ruleText(row, first) {
 }
 
 function ruleRow(row, first) {
-  const badge = !guessed && GUESSED.includes(row.kind) ? make("span.badge.hidden-law", null, "law: ?")
-    : isRight(row) ? make("span.badge.right", null, "law exact")
-    : make("span.badge.wrong", null, "law off by " + row.distance.toFixed(3));
+  const badge = isHidden(row) ? make("span.badge.hidden", null, "distribution: ?")
+    : isRight(row) ? make("span.badge.right", null, "exact")
+    : make("span.badge.wrong", null, "off by " + row.distance.toFixed(3));
   const rate = row.tokens_per_pass === null ? "" : row.tokens_per_pass.toFixed(2) + " tokens per pass";
   const same = row === first ? "" : row.parts === null ? "the same text" : "parts at token " + (row.parts + 1);
   const element = make("div.rule", {role: "radio", "aria-checked": "false", tabindex: "-1"},
@@ -56,44 +57,42 @@ function chooseRule(row, focus) {
     other.element.tabIndex = other === row ? 0 : -1;
   }
   if (focus) row.element.focus();
-  $("law").replaceChildren(...lawPanel(row));
+  $("distribution").replaceChildren(...distributionPanel(row));
 }
 
-function lawPanel(row) {
-  if (!guessed && GUESSED.includes(row.kind)) {
-    const show = make("button", {type: "button", id: "show-laws"}, "Show the laws");
-    show.addEventListener("click", revealLaws);
+function distributionPanel(row) {
+  if (isHidden(row)) {
+    const show = make("button", {type: "button", id: "show-distributions"}, "Show the distributions");
+    show.addEventListener("click", revealDistributions);
     return [make("p", null, "Answer the question above first, or look at once: does “" + title(row.name)
       + "” still write the target’s text?"), show];
   }
-  const most = Math.max(...row.law.flatMap(([, right, rule]) => [right, rule]));
-  const body = row.law.map(([text, right, rule]) => make("tr", null, make("th", {scope: "row"}, text),
-    make("td.wide", null, make("span.bar", {style: width(right / most)}),
-      make("span.bar.of-rule-law", {style: width(rule / most)})),
-    make("td.number", null, right.toFixed(3)),
-    make(Math.abs(rule - right) > 1e-9 ? "td.number.off" : "td.number", null, rule.toFixed(3))));
-  const head = ["text", "", "target", "this rule"].map((name, i) =>
-    make(i > 1 ? "th.number" : "th", {scope: "col"}, name));
+  const right = isRight(row), most = Math.max(...row.distribution.flatMap(([, target, rule]) => [target, rule]));
+  const rows = row.distribution.map(([text, target, rule]) => barRow(text,
+    [bar(target / most), bar(rule / most, "of-rule-text")],
+    [target.toFixed(3), rule.toFixed(3)], Math.abs(rule - target) > 1e-9 ? "off" : ""));
+  const caption = [swatch("of-target"), "target alone  ", swatch("of-rule-text"), title(row.name)];
   const parts = [
-    make("p.distance" + (isRight(row) ? ".right" : ".wrong"), null, make("b", {id: "distance"}, isRight(row) ? "0" : row.distance.toFixed(4)),
-      make("span", null, isRight(row) ? "total variation distance: this is the target’s law" : "total variation distance from the target’s law")),
+    make("p.distance" + (right ? ".right" : ".wrong"), null,
+      make("b", {id: "distance"}, right ? "0" : row.distance.toFixed(4)),
+      make("span", null, "total variation distance" + (right ? ": this is the target’s distribution"
+        : " from the target’s distribution"))),
+    row.errors ? make("p", {id: "errors"}, percent(row.errors) + " of its texts end in an error.") : null,
     make("p.soft", null, "Two GPT-2s with three tokens, A, B and C: every text they can write, with its probability, "
       + (row.kind === "noise" ? "by the Gumbel-max theorem." : "through every branch of the real loop. Computed, not sampled.")),
-    make("table", {id: "law-table"}, make("caption", null, make("span.swatch.of-target"), "target alone  ",
-      make("span.swatch.of-rule-law"), title(row.name)), make("thead", null, make("tr", null, ...head)),
-      make("tbody", null, ...body)),
+    tableOf({id: "distribution-table"}, caption, ["text", "", "target", "this rule"], rows),
+    row.cost ? make("p", null, sentence(row.cost)) : null,
   ];
-  if (row.cost) parts.push(make("p", null, row.cost[0].toUpperCase() + row.cost.slice(1) + "."));
-  if (row.pieces) {
-    parts.push(make("h3", null, "The mistake"), ...row.pieces.map(([where, right, wrong]) =>
+  if (row.changes) {
+    parts.push(make("h3", null, "The mistake"), ...row.changes.map(([where, right, wrong]) =>
       make("pre.diff", null, make("span.soft", null, where + "\n"), make("del", null, "− " + right + "\n"),
         make("ins", null, "+ " + wrong))),
       make("p.soft", null, "Seen in " + row.seen_in + ". Try it: python main.py --mistake " + row.name));
   }
-  return parts;
+  return parts.filter(Boolean);
 }
 
-function revealLaws() {
+function revealDistributions() {
   guessed = true;
   showRules();
 }
