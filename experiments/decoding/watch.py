@@ -183,12 +183,12 @@ class Watch:
             end = time.perf_counter()
             if one is None:
                 return
-            seconds = {
-                "draft": sum(elapsed for _, elapsed in clock.proposals),
-                "target": sum(elapsed for _, elapsed in clock.passes),
-            }
-            seconds["rule"] = end - begin - sum(seconds.values())
             passes = [elapsed for _, elapsed in clock.draft_passes]
+            # the look-up of n-grams has no passes
+            drafting = passes or [elapsed for _, elapsed in clock.proposals]
+            target = sum(elapsed for _, elapsed in clock.passes)
+            seconds = {"draft": sum(drafting), "target": target}
+            seconds["rule"] = end - begin - sum(seconds.values())
             p = np.concatenate(self.of_target.take())
             draft, q = self.drafted(p)
             tossed = self.coins.take()

@@ -50,6 +50,8 @@ def test_every_pass_of_the_race_was_timed(pair):
     for one in data["rounds"]:
         assert len(one["passes"]) == len(one["draft"])
         assert min(one["seconds"][1:]) > 0 and all(seconds > 0 for seconds in one["passes"])
+        # what the draft samples with counts as the loop's: the race is drawn from its passes
+        assert one["seconds"][0] == pytest.approx(sum(one["passes"]), rel=1e-4)
     total = sum(sum(one["seconds"]) for one in data["rounds"])
     assert total <= figures["seconds"]
 
