@@ -3,7 +3,7 @@
 import time
 
 from experiments.page.request import Request
-from experiments.page.rules import RULES, Distributions, rule_rows
+from experiments.page.rules import RULES, rule_rows
 from experiments.page.runs import costs, race, what_if
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
@@ -28,7 +28,6 @@ def counter(turn, send, total):
 
 def answers_of(session):
     """{name: function(request, turn, send) -> result}, for experiments.page.server."""
-    distributions = Distributions()
 
     def answer_race(request, turn, send):
         total = 2 * request.settings["n_tokens_to_generate"]
@@ -42,7 +41,7 @@ def answers_of(session):
         return costs(session, turn.check)
 
     def answer_rules(request, turn, send):
-        for done, row in enumerate(rule_rows(session, request, distributions, turn.check), 1):
+        for done, row in enumerate(rule_rows(session, request, turn.check), 1):
             send({"row": row, "done": done, "total": len(RULES)})
         return {}
 
@@ -62,5 +61,5 @@ def finished_run(session, request=Request()):
 
     data = race(session, request, nothing)
     data["costs"] = costs(session, nothing)
-    data["rules"] = list(rule_rows(session, request, Distributions(), nothing))
+    data["rules"] = list(rule_rows(session, request, nothing))
     return data

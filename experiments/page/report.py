@@ -79,26 +79,20 @@ def pieces(encoder, ids, tokens):
     return begin, shown
 
 
+NOTED = "draft passes p q overlap coins numbers support likely residual".split()
+
+
 def round_data(note, shown):
     """What the page knows of one round. shown: an iterator over the pieces of the text."""
     one = note.round
     return {
-        "draft": note.draft,
         "accepted": one.accepted,
         "examined": one.examined,
         "tokens": [int(token) for token in one.tokens],
         "sources": one.sources,
         "shown": [next(shown) for _ in one.tokens],
         "seconds": short([note.seconds[part] for part in ("draft", "target", "rule")]),
-        "passes": short(note.passes),
-        "p": short(note.p),
-        "q": short(note.q),
-        "overlap": short(note.overlap),
-        "coins": short(note.coins),
-        "numbers": note.numbers,
-        "support": short(note.support),
-        "likely": short(note.likely),
-        "residual": short(note.residual),
+        **{name: short(getattr(note, name)) for name in NOTED},
     }
 
 

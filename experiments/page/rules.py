@@ -9,6 +9,7 @@ that two rules meet the same draft and the same coins for as long as their texts
 import inspect
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Callable
 
 import numpy as np
@@ -54,20 +55,18 @@ def first_paragraph(function):
 
 
 def all_rules():
-    """Every Rule, the token rule first."""
-    rules = []
+    """Yield every Rule, the token rule first."""
     for name, decide in inexact.RULES.items():
         kind = "right" if decide in (verify, verify_block) else "inexact"
-        rules.append(Rule(name, kind, first_paragraph(decide), decide))
-    rules.append(Rule("shared noise", "noise", NOISE, verify))
+        yield Rule(name, kind, first_paragraph(decide), decide)
+    yield Rule("shared noise", "noise", NOISE, verify)
     for name, mistake in MISTAKES.items():
         decide = job.RULES[mistake.setting.verification]
-        rules.append(Rule(name, "mistake", mistake.what, decide, mistake))
-    return rules
+        yield Rule(name, "mistake", mistake.what, decide, mistake)
 
 
 NOISE = "Draft and target choose under the same noise; a draft stays where both choose the same."
-RULES = all_rules()
+RULES = {rule.name: rule for rule in all_rules()}
 
 
 # ---------------------------------------------------------------- the text of a rule
@@ -160,8 +159,10 @@ def is_error(text):
     return any(isinstance(token, str) for token in text)
 
 
-def distribution_row(rule):
+@cache
+def distribution_row(name):
     """The exact distribution of texts under a rule on the toy pair, against the target's own."""
+    rule = RULES[name]
     found, right = toy_laws(rule.setting, rule.mistake, rule.decide, rule.prepared)
     if rule.kind == "noise":
         # no enumeration of a continuous noise: it is the target's by the Gumbel-max theorem, which
@@ -183,18 +184,6 @@ def letter(token):
     return "ABC"[token] if isinstance(token, int) else f" {token}"
 
 
-class Distributions:
-    """Of the rules, each computed once."""
-
-    def __init__(self):
-        self.known = {}
-
-    def of(self, rule):
-        if rule.name not in self.known:
-            self.known[rule.name] = distribution_row(rule)
-        return self.known[rule.name]
-
-
 # ---------------------------------------------------------------- all that the page shows
 
 
@@ -207,7 +196,7 @@ def changes(mistake):
     ]
 
 
-def rule_rows(session, request, distributions, check):
+def rule_rows(session, request, check):
     """Yield what the page shows of each rule; the first is the one the others part from.
 
     check() is called after every round.
@@ -215,9 +204,9 @@ def rule_rows(session, request, distributions, check):
     session = session.changed(mode="speculative", **request.settings)
     prompt = session.prompt(request.prompt)
     first = None
-    for rule in RULES:
+    for rule in RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
-        row |= text_row(rule, session, prompt, check) | distributions.of(rule)
+        row |= text_row(rule, session, prompt, check) | distribution_row(rule.name)
         first = first or row["tokens"]
         row["parts"] = parting(first, row["tokens"])
         if rule.mistake:

@@ -25,17 +25,15 @@ pytestmark = pytest.mark.browser
 NASTY = "</script><img src=x onerror=alert(1)>"
 VIEWS = ("race", "microscope", "rules", "pays")
 QUICK = "too-many-tokens"  # a mistake whose distribution is small
-KNOWN = rules.Distributions()  # computed once for all tests
 READY = "Boolean(state.base && !asking && state.costs)"
 
 
 @pytest.fixture
 def few_rules(monkeypatch):
     """A few rules: all have distributions that are quickly computed."""
-    monkeypatch.setattr(answers, "Distributions", lambda: KNOWN)
     names = ("token rule", "shared noise", QUICK, "end-ignored", "context-unchecked")
     names += ("missing-bonus",)
-    few = [rule for rule in rules.RULES if rule.name in names]
+    few = {name: rules.RULES[name] for name in rules.RULES if name in names}
     monkeypatch.setattr(rules, "RULES", few)
     monkeypatch.setattr(answers, "RULES", few)
 
