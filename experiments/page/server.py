@@ -42,6 +42,26 @@ class Refused(Exception):
         self.status = status
 
 
+# what ends an answer: a refusal, or a run that failed
+ENDS = Refused, InputError, Cancelled, Busy
+FAILS = ArithmeticError, LookupError, MemoryError, TypeError, ValueError
+
+
+def refusal(error):
+    """(status, what the page is told): it has fields where the command line has flags."""
+    if isinstance(error, SettingError):
+        return 400, one_line(f"{LABELS.get(error.name, error.name)} {error.problem}")
+    if isinstance(error, InputError):
+        return 400, one_line(error)
+    if isinstance(error, ENDS):
+        return error.status, one_line(error)
+    return 500, f"the run failed: {type(error).__name__}"
+
+
+def one_line(text):
+    return " ".join(str(text).split())
+
+
 class LiveServer(ThreadingHTTPServer):
     """answers: {name: function(request, turn, send) -> result}, asked for as POST /api/NAME."""
 
@@ -73,6 +93,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = IDLE_SECONDS
     server_version = "play"
     sys_version = ""
+    started = False  # whether an answer has begun
 
     def log_message(self, *arguments):
         """Requests are not logged: their address holds the token."""
@@ -88,15 +109,19 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self.check_host()
             respond()
-        except Refused as refused:
-            self.start(refused.status, "application/json")
-            self.send_line({"error": str(refused)})
+        except (*ENDS, *FAILS) as error:
+            self.refuse(*refusal(error))
+
+    def refuse(self, status, message):
+        """One line: the whole answer, or the last of one that has begun."""
+        if not self.started:
+            self.start(status, "application/json")
+        self.send_line({"error": message})
 
     def send_error(self, code, message=None, explain=None):
         """What the standard library refuses by itself gets one line as well."""
         self.close_connection = True
-        self.start(code, "application/json")
-        self.send_line({"error": one_line(message or "the request was refused")})
+        self.refuse(code, one_line(message or "the request was refused"))
 
     def check_host(self):
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
@@ -107,6 +132,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(403, "wrong or missing token: open the address that was printed")
 
     def start(self, status, kind):
+        self.started = True
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Security-Policy", self.server.policy)
@@ -140,16 +166,16 @@ class Handler(BaseHTTPRequestHandler):
         name = self.path.removeprefix("/api/")
         if name not in self.server.answers or self.path != f"/api/{name}":
             raise Refused(404, "not found")
-        try:
-            request = parse(self.body())
-            with self.server.turns.newest(self.asked()) as turn:
-                self.run(self.server.answers[name], request, turn)
-        except InputError as error:
-            raise Refused(400, said(error)) from None
-        except Cancelled as error:
-            raise Refused(409, said(error)) from None
-        except Busy:
-            raise Refused(503, "too many runs are waiting; try again") from None
+        request = parse(self.body())
+        with self.server.turns.newest(self.asked()) as turn:
+
+            def send(line):
+                turn.check()
+                if not self.started:
+                    self.start(200, "application/x-ndjson")
+                self.send_line(line)
+
+            send({"result": self.server.answers[name](request, turn, send)})
 
     def check_origin(self):
         origins = {f"http://{host}" for host in self.server.hosts}
@@ -170,38 +196,3 @@ class Handler(BaseHTTPRequestHandler):
         if int(length) > MOST_BYTES:
             raise Refused(413, f"the request is too large: expected at most {MOST_BYTES} bytes")
         return self.rfile.read(int(length))
-
-    def run(self, answer, request, turn):
-        """Answer; once its first line is out, an error is a line of its own."""
-        started = False
-
-        def send(line):
-            nonlocal started
-            turn.check()
-            if not started:
-                self.start(200, "application/x-ndjson")
-                started = True
-            self.send_line(line)
-
-        try:
-            send({"result": answer(request, turn, send)})
-        except (InputError, Cancelled) as error:
-            if not started:
-                raise
-            self.send_line({"error": said(error)})
-        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-            message = f"the run failed: {type(error).__name__}"
-            if not started:
-                raise Refused(500, message) from None
-            self.send_line({"error": message})
-
-
-def said(error):
-    """What the page is told: it has fields where the command line has flags."""
-    if isinstance(error, SettingError):
-        error = f"{LABELS.get(error.name, error.name)} {error.problem}"
-    return one_line(error)
-
-
-def one_line(error):
-    return " ".join(str(error).split())

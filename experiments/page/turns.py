@@ -12,9 +12,13 @@ STOPPED = "cancelled: the server was stopped"
 class Cancelled(Exception):
     """This run was told to stop; the message says why."""
 
+    status = 409  # of HTTP
+
 
 class Busy(Exception):
     """Too many runs wait already."""
+
+    status = 503
 
 
 class Turn:
@@ -47,7 +51,7 @@ class Turns:
         turn = Turn(asked)
         with self.guard:
             if len(self.known) > MOST_WAITING:
-                raise Busy
+                raise Busy("too many runs are waiting; try again")
             if any(other.asked > asked for other in self.known):
                 raise Cancelled(NEWER)
             for other in self.known:
