@@ -10,7 +10,7 @@ from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
 from experiments.decoding.coupled import WHY_LOWER
 from experiments.decoding.session import visible
-from experiments.showing.page import write_report
+from experiments.page.report import write_report
 
 
 def title(text):

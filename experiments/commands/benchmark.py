@@ -36,7 +36,7 @@ from experiments.drafting.pairs import CHECKPOINT, RANDOM
 from experiments.measuring import runner
 from experiments.measuring.referee import row_of
 from experiments.measuring.runner import PLAIN, Contender, Task
-from experiments.showing.tables import label, markdown
+from experiments.measuring.tables import label, markdown
 from utils import MODELS_DIR, InputError
 
 
@@ -312,7 +312,7 @@ def benchmark(settings: BenchmarkSettings, cluster="", out="", plot="", resume=F
     if out:
         check_results_output(out)
     if plot:
-        from experiments.showing import plots
+        from experiments.measuring import plots
 
         check_output("plot", plot, (".png", ".svg", ".pdf"))
         if settings.Ks() == [AUTO]:

@@ -16,7 +16,7 @@ from toys import TINY, random_tensors, write_checkpoint
 from experiments.commands import benchmark as benchmarking
 from experiments.commands import record as recording
 from experiments.data.lines import Failed
-from experiments.showing import tables
+from experiments.measuring import tables
 from experiments.training import evaluate as evaluating
 from utils import InputError
 

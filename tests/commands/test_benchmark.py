@@ -15,9 +15,8 @@ from toys import TINY, write_pair
 import main
 from experiments.data.lines import Lines
 from experiments.decoding import decoders
-from experiments.measuring import runner
-from experiments.showing import plots
-from experiments.showing.tables import markdown
+from experiments.measuring import plots, runner
+from experiments.measuring.tables import markdown
 from utils import InputError
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
@@ -375,7 +374,7 @@ def test_a_plot_needs_matplotlib(cli, tmp_path, monkeypatch):
 def test_the_picture_says_what_it_shows(cli, tmp_path, drafts):
     pytest.importorskip(
         "matplotlib",
-        reason="matplotlib is not installed (experiments/showing/requirements-plots.txt)",
+        reason="matplotlib is not installed (experiments/measuring/requirements-plots.txt)",
     )
     flags = [
         "--plot",
