@@ -66,6 +66,11 @@ class Length(Group):
 
 
 @dataclass(frozen=True)
+class Ending(Length):
+    stop: str = flag("", "stop after the token that completes this string")
+
+
+@dataclass(frozen=True)
 class Target(Group):
     heading = "Models"
 
@@ -158,18 +163,14 @@ class Verification(Group):
 
 
 @dataclass(frozen=True)
-class Speculation(Verification):
+class Drafting(Verification, Models):
+    heading = "Speculation"
+
     K: int | str = flag(
         4,
         "how many tokens to draft per round; auto chooses K for each round, from the acceptance "
         "rate and the time that rounds take",
         parse_K,
-    )
-    paths: int = flag(
-        1,
-        "how many whole drafts to sample per round; the target scores all in one pass, and the "
-        "best is verified. For a draft model and a single prompt at a temperature above 0, without "
-        "--K auto, --draft_confidence, --coupled, --mistake, --trace or --report",
     )
     draft_confidence: float = flag(
         0.0,
@@ -181,6 +182,33 @@ class Speculation(Verification):
         "draft and target share the sampling noise of each position, so that the two texts are the "
         "same at any temperature",
     )
+
+    def check(self):
+        if self.K != AUTO:
+            check_numbers(1, K=self.K)
+        if not 0 <= self.draft_confidence <= 1:
+            problem = f"{self.draft_confidence}: expected a probability, 0 to 1"
+            raise SettingError("draft_confidence", problem)
+        check_choice("verification", self.verification, *VERIFICATIONS)
+        if self.draft_confidence and self.coupled:
+            problem = "with --coupled: expected one of the two, as noise hides what the draft knows"
+            raise SettingError("draft_confidence", problem)
+        if self.draft_confidence and self.draft_model_size == NGRAM:
+            problem = "with n-grams: expected a draft model, as n-grams give no probabilities"
+            raise SettingError("draft_confidence", problem)
+        if self.coupled and self.verification == "block":
+            problem = "with --coupled: expected token, as shared noise decides in place of a rule"
+            raise SettingError("verification", problem)
+
+
+@dataclass(frozen=True)
+class Speculation(Drafting):
+    paths: int = flag(
+        1,
+        "how many whole drafts to sample per round; the target scores all in one pass, and the "
+        "best is verified. For a draft model and a single prompt at a temperature above 0, without "
+        "--K auto, --draft_confidence, --coupled, --mistake, --trace or --report",
+    )
     mistake: str = flag(
         "",
         "a known way to get speculative decoding wrong, for the speculative decoder to make; "
@@ -188,13 +216,7 @@ class Speculation(Verification):
     )
 
     def check(self):
-        if self.K != AUTO:
-            check_numbers(1, K=self.K)
         check_numbers(1, MOST_PATHS, paths=self.paths)
-        if not 0 <= self.draft_confidence <= 1:
-            problem = f"{self.draft_confidence}: expected a probability, 0 to 1"
-            raise SettingError("draft_confidence", problem)
-        check_choice("verification", self.verification, *VERIFICATIONS)
 
 
 @dataclass(frozen=True)
@@ -248,15 +270,19 @@ class PromptFile(Group):
 
 
 @dataclass(frozen=True)
-class Showing(Group):
+class Tracing(Group):
     heading = "Output"
 
-    stream: bool = flag(False, "print the text while it is written")
     trace: bool = flag(
         False,
         "print the speculative text round by round, and mark where each token came from; not with "
         "--json",
     )
+
+
+@dataclass(frozen=True)
+class Showing(Tracing):
+    stream: bool = flag(False, "print the text while it is written")
     report: str = flag(
         "",
         "write a page to this .html file, with the numbers of every decision of the speculative "
@@ -272,13 +298,12 @@ class Json(Group):
 
 
 @dataclass(frozen=True)
-class Settings(Showing, Machine, Sampling, Speculation, Models, Length):
+class Settings(Showing, Machine, Sampling, Speculation, Ending):
     """Everything that decides what a run does, its prompt apart. The field names are the flags of
     `generate` and the keys of "settings" in its JSON object. Raises SettingError, one line, for a
     value that makes no sense.
     """
 
-    stop: str = flag("", "stop after the token that completes this string")
     mode: str = flag("both", "which decoders to run: both, autoregressive or speculative")
     heading = "Text"
 
@@ -286,20 +311,11 @@ class Settings(Showing, Machine, Sampling, Speculation, Models, Length):
         check_choice("mode", self.mode, *MODES)
         if self.paths > 1:
             self.check_paths()
-        if self.draft_confidence and self.coupled:
-            problem = "with --coupled: expected one of the two, as noise hides what the draft knows"
-            raise SettingError("draft_confidence", problem)
         if self.mistake and (self.trace or self.report or self.coupled):
             problem = (
                 "with --trace, --report or --coupled: expected it alone, they watch right code"
             )
             raise SettingError("mistake", problem)
-        if self.draft_confidence and self.draft_model_size == NGRAM:
-            problem = "with n-grams: expected a draft model, as n-grams give no probabilities"
-            raise SettingError("draft_confidence", problem)
-        if self.coupled and self.verification == "block":
-            problem = "with --coupled: expected token, as shared noise decides in place of a rule"
-            raise SettingError("verification", problem)
         for name in ("trace", "report", "mistake"):
             if getattr(self, name) and not self.speculates:
                 problem = "with --mode autoregressive: expected --mode both or speculative"
