@@ -1,36 +1,19 @@
 """Which models a run wants: what every process that takes part has to load, to the byte."""
 
-import dataclasses
-import hashlib
-from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import utils
 from backends import autotune
-from checkpoints.files import feed
-from checkpoints.folder import PARTS
-from experiments.drafting.pairs import (
-    CHECKPOINT,
-    NGRAM,
-    RANDOM,
-    Pairs,
-    config_of,
-    embedded_encoder,
-    load_pairs,
-)
-from experiments.drafting.stored import HEADS
-from gpt2 import Config, Model
-from utils import MODELS_DIR, InputError, get_backend, kernels_of
+from checkpoints.files import sha256_of
+from experiments.data.machine import kernels_of
+from experiments.drafting.load import CHECKPOINT, RANDOM, Pairs, is_size, load
+from gpt2 import Model
+from utils import MODELS_DIR, get_backend
 
-
-@dataclass(frozen=True)
-class Outline:
-    """A model's shape without its weights: enough to prepare prompts for it."""
-
-    config: Config
+# what a model's folder holds of it
+FILES = ("*.json", "*.txt", "*.bpe", "*.safetensors", "model.ckpt*")
 
 
 @dataclass(frozen=True)
@@ -46,84 +29,60 @@ class Wanted:
     exact: bool = False
     dtype: str = "float32"
 
+    def __getstate__(self):  # for pickle: another machine has the project's models elsewhere
+        default = self.models_dir == MODELS_DIR
+        return vars(self) | {"models_dir": None if default else self.models_dir}
+
+    def __setstate__(self, state):
+        vars(self).update(state, models_dir=state["models_dir"] or MODELS_DIR)
+
     def load(self, choices=None):
         """The Pairs, their weights held as {Config: kernels} says. Raises InputError."""
-        arrays = get_backend(self.backend, self.kernels, self.exact, self.dtype)
+        backend = get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
-            plan = partial(chosen_plan, choices, self.exact)
-            arrays = dataclasses.replace(arrays, plan=plan)
-        return load_pairs(self.target, [*self.drafts], self.models_dir, self.weights, arrays)
 
-    def elsewhere(self):
-        """The same on another machine, which has the project's own models in another place."""
-        default = self.models_dir == MODELS_DIR
-        return dataclasses.replace(self, models_dir="") if default else self
+            def plan(config, dtype):
+                return autotune.layout(config, dtype, choices[config], self.exact)
 
-    def here(self):
-        """The inverse of `elsewhere`, on the other machine."""
-        return dataclasses.replace(self, models_dir=self.models_dir or MODELS_DIR)
-
-    def outline(self, download=False):
-        """The Pairs without weights, and without drafts. Raises InputError."""
-        if self.weights == RANDOM:
-            config = config_of(self.target, self.models_dir)
-            return Pairs(Outline(config), {}, embedded_encoder(config.n_vocab))
-        folders = [utils.find_folder(size, self.models_dir, download) for size in self.sizes()]
-        return Pairs(Outline(utils.read_config(folders[0])), {}, utils.load_encoder(folders[0]))
+            backend = replace(backend, plan=plan)
+        return load(self.target, self.drafts, self.models_dir, backend, self.weights)
 
     def sizes(self):
-        """The models that are no n-grams and no heads."""
-        return [self.target, *(one for one in self.drafts if one not in (NGRAM, *HEADS))]
+        """The models that have weights of their own."""
+        return [self.target, *filter(is_size, self.drafts)]
 
-    def configs(self):
-        if self.weights == RANDOM:
-            return [config_of(size, self.models_dir) for size in self.sizes()]
-        return [
-            utils.read_config(utils.find_folder(size, self.models_dir)) for size in self.sizes()
-        ]
+    def shapes(self, download=False):
+        """({size: Config}, encoder), without any weights. Raises InputError."""
+        read = utils.random_shapes if self.weights == RANDOM else utils.stored_shapes
+        configs, _, encoder = read(self.sizes(), self.models_dir, download)
+        return dict(zip(self.sizes(), configs)), encoder
+
+    def outline(self, download=False):
+        """Pairs to prepare prompts with: no drafts, and a target without weights."""
+        configs, encoder = self.shapes(download)
+        return Pairs(Model(configs[self.target], {}, None), {}, encoder)
 
     def choices(self):
         """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
-        return {
-            config: autotune.choose(config, np.float32, exact=self.exact)
-            for config in self.configs()
-        }
+        configs, _ = self.shapes()
+        return {one: autotune.choose(one, np.float32, exact=self.exact) for one in configs.values()}
 
     def fingerprints(self):
-        """{model: SHA-256 of its files}, for two machines to compare."""
+        """{size: what tells its weights from others}, for two machines to compare."""
         if self.weights == RANDOM:
-            return dict(zip(self.sizes(), map(repr, self.configs())))
-        found = {}
-        for size in self.sizes():
-            folder = utils.find_folder(size, self.models_dir)
-            names = {name for name in chain(*PARTS) if (folder / name).is_file()}
-            found[size] = digest([folder / name for name in names] + [*folder.glob("model*")])
-        target = utils.find_folder(self.target, self.models_dir)
-        for name in {*self.drafts} & {*HEADS}:
-            found[name] = digest([target / f"{name}.safetensors"])
-        return found
+            return {size: repr(config) for size, config in self.shapes()[0].items()}
+        folders = {size: utils.find_folder(size, self.models_dir) for size in self.sizes()}
+        return {size: sha256_of(files_of(folder)) for size, folder in folders.items()}
 
 
-def chosen_plan(choices, exact, config, dtype):
-    """A backend's plan that does not measure."""
-    return autotune.layout(config, dtype, choices[config], exact)
-
-
-def digest(paths):
-    """The SHA-256 of some files and their names. Raises InputError."""
-    found = hashlib.sha256()
-    try:
-        for path in sorted({*paths}):
-            found.update(path.name.encode())
-            feed(found, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    return found.hexdigest()
+def files_of(folder):
+    return sorted(path for pattern in FILES for path in folder.glob(pattern))
 
 
 def kernels_in(pairs, target):
     """{model: {shape: how it is multiplied}} of the models that are loaded, by size."""
-    models = {target: pairs.target} | pairs.drafts
-    return {name: kernels_of(model) for name, model in models.items() if isinstance(model, Model)}
+    models = {target: pairs.target}
+    models |= {name: draft.alone for name, draft in pairs.drafts.items() if draft.alone}
+    return {name: kernels_of(model) for name, model in models.items()}
