@@ -50,16 +50,16 @@ class Backend:
     share: Callable = alone
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
+    def in_parts(self, attend, q, k, v):
+        """attend(q, k, v) of gpt2.py, in parts that this backend computes well."""
+        most = 1 if self.exact else CHUNK
+        return in_parts(attend, q, k, v, self.xp, self.share, most)
+
     def __getstate__(self):  # for pickle, which takes no modules
         return vars(self) | {"xp": self.xp.__name__}
 
     def __setstate__(self, state):
         vars(self).update(state, xp=importlib.import_module(state["xp"]))
-
-    def in_parts(self, attend, q, k, v):
-        """attend(q, k, v) of gpt2.py, in parts that this backend computes well."""
-        most = 1 if self.exact else CHUNK
-        return in_parts(attend, q, k, v, self.xp, self.share, most)
 
 
 def done():

@@ -46,9 +46,8 @@ class Texts(Group):
             return [session.prompt_of_ids(self.prompt_ids)]
         if self.prompts:
             texts, form = read_prompts(self.prompts)
-            found = session.prompts_of_file(texts, self.prompts)
             note_form(self.prompts, texts, form)
-            return found
+            return session.prompts_of_file(texts, self.prompts)
         return session.prompts([read_prompt(text) for text in self.prompt])
 
 

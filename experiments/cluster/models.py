@@ -6,14 +6,10 @@ import numpy as np
 
 import utils
 from backends import autotune
-from checkpoints.files import sha256_of
 from experiments.data.machine import kernels_of
-from experiments.drafting.load import CHECKPOINT, RANDOM, Pairs, is_size, load
+from experiments.drafting.load import CHECKPOINT, RANDOM, Pairs, fingerprints, is_size, load
 from gpt2 import Model
 from utils import MODELS_DIR, get_backend
-
-# what a model's folder holds of it
-FILES = ("*.json", "*.txt", "*.bpe", "*.safetensors", "model.ckpt*")
 
 
 @dataclass(frozen=True)
@@ -70,15 +66,8 @@ class Wanted:
         return {one: autotune.choose(one, np.float32, exact=self.exact) for one in configs.values()}
 
     def fingerprints(self):
-        """{size: what tells its weights from others}, for two machines to compare."""
-        if self.weights == RANDOM:
-            return {size: repr(config) for size, config in self.shapes()[0].items()}
-        folders = {size: utils.find_folder(size, self.models_dir) for size in self.sizes()}
-        return {size: sha256_of(files_of(folder)) for size, folder in folders.items()}
-
-
-def files_of(folder):
-    return sorted(path for pattern in FILES for path in folder.glob(pattern))
+        """{model: SHA-256 of its files}, for two machines to compare."""
+        return fingerprints(self.target, self.drafts, self.models_dir, self.weights)
 
 
 def kernels_in(pairs, target):

@@ -40,9 +40,9 @@ def parse_K(text):
         raise SettingError("K", f"{text!r}: expected one whole number, or auto") from None
 
 
-def parse_Ks(text, most, auto=False):
+def parse_Ks(text, most, why="", auto=False):
     """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
-    where it may be.
+    where it may be. why: what sets that limit, if not the command itself.
     """
     found, parts = [], [part.strip() for part in text.split(",")]
     for part in parts:
@@ -56,7 +56,7 @@ def parse_Ks(text, most, auto=False):
         if not 1 <= first <= last:
             raise SettingError("K", f"{text!r}: {part} is no range upwards from 1, such as 1..10")
         if last > most:
-            raise SettingError("K", f"{text!r}: expected at most {most} drafted tokens a round")
+            raise SettingError("K", f"{text!r}: expected at most {most}{why and f', {why}'}")
         found += range(first, last + 1)
     if len({*found}) < len(found) or parts.count(AUTO) > 1:
         raise SettingError("K", f"{text!r}: expected each K once")
@@ -80,6 +80,20 @@ def check_numbers(least, most=MOST, **values):
             raise SettingError(name, f"{value}: expected {least} or more")
         if value > most:
             raise SettingError(name, f"{value}: expected at most {most}")
+
+
+def check_length(name, n_tokens, room):
+    """Refuses more tokens than a context has room for."""
+    if room < 1:
+        raise SettingError(name, f"{n_tokens}: expected a model with a longer context")
+    if n_tokens > room:
+        raise SettingError(name, f"{n_tokens}: expected at most {room}, what the context leaves")
+
+
+def longest_prompt(n_ctx, n_tokens):
+    """The most tokens of a prompt that n_tokens can follow."""
+    check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
+    return n_ctx - n_tokens
 
 
 def check_seed(seed):

@@ -44,7 +44,9 @@ def new_K(K, target, draft, filter, rule):
 
 
 def round_costs(target, draft, filter, rule=verify):
-    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once."""
+    """[cost of a round of 0, 1, ... drafts], in rounds of none, measured once: up to MAX_K, or as
+    many as a round can draft.
+    """
     known = COSTS.setdefault(target, {})
     how = draft, filter, rule
     if how not in known:
@@ -54,16 +56,21 @@ def round_costs(target, draft, filter, rule=verify):
 
 def measured_costs(target, draft, filter, rule):
     """What round_costs returns, measured now."""
-    timer = RoundTimer(target, draft, filter, MAX_K, rule)
-    seconds = {K: [] for K in TRIED}
+    most_K = min(MAX_K, draft.longest(target))
+    if most_K == 0:
+        return [1.0]
+    timer = RoundTimer(target, draft, filter, most_K, rule)
+    tried = [*(K for K in TRIED if K < most_K), most_K]
+    seconds = {K: [] for K in tried}
     begin = time.perf_counter()
     while not seconds[0] or time.perf_counter() < begin + BUDGET:
-        for K in tqdm(TRIED, desc="costs of K", delay=1, leave=False, disable=None):
+        for K in tqdm(tried, desc="costs of K", delay=1, leave=False, disable=None):
             seconds[K] += [whole for *_, whole in timer.timed(K, 2)]
     # a disturbed round is slow, none is too fast
-    plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)
-    slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))
-    return [1.0, *(float(first + slope * K) for K in range(1, MAX_K + 1))]
+    plain, *typical = (np.quantile(seconds[K], 0.25) for K in tried)
+    costs = np.array(typical) / plain
+    line = np.polyfit(tried[1:], costs, min(1, most_K - 1), w=1 / costs)
+    return [1.0, *np.polyval(line, range(1, most_K + 1)).tolist()]
 
 
 class AdaptiveK:
@@ -99,7 +106,7 @@ class AdaptiveK:
 
     def choose(self):
         a = self.accepted / self.examined
-        best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__)
+        best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__, default=0)
         # a standard error: a little bad luck does not end it
         hopeful = a + (a * (1 - a) / self.examined) ** 0.5
         if self.speeds(hopeful)[best] >= WORTH:

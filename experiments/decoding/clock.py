@@ -101,7 +101,7 @@ class RoundTimer:
     """Runs single rounds after a text that does not grow, and says what they take.
 
     Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as
-    it will in a text. most_K: the largest K that will be asked for.
+    it will in a text. most_K: the largest K that will be asked for, at most draft.longest(target).
     """
 
     def __init__(self, target, draft, filter, most_K, rule):
@@ -110,15 +110,15 @@ class RoundTimer:
         self.target = SeenTarget(target)
         self.drafter = draft.drafter(self.target, filter, self.rng)
         self.cache = self.target.new_cache()
-        self.n_ctx = min(target.config.n_ctx, draft.n_ctx)
+        room = min(target.config.n_ctx, draft.n_ctx) - most_K
         # a text that repeats itself, for the look-up
-        self.ids = [0] * max(1, min(PAST, self.n_ctx - most_K))
+        self.ids = [0] * max(1, min(PAST, room))
         self.run(0)  # the prefill
 
     def run(self, K):
         """Seconds of (drafting, the target's pass, the whole round)."""
         begin = time.perf_counter()
-        tokens, q = self.drafter.propose(self.ids, min(K, self.n_ctx - len(self.ids)))
+        tokens, q = self.drafter.propose(self.ids, K)
         drafted = time.perf_counter()
         logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
         verified = time.perf_counter()

@@ -14,7 +14,7 @@ from experiments.decoding.coupled import Noisy
 from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import compare, speculation
 from experiments.decoding.watch import Watch
-from experiments.drafting.load import Pair, load
+from experiments.drafting.load import Pair, fingerprints, load
 from sampling import Filter, stop_condition
 from utils import InputError
 
@@ -54,6 +54,11 @@ class Session:
     def changed(self, **settings):
         """The same models with other settings. Raises InputError."""
         return Session(self.settings.replace(**settings), self.pair, self.decode)
+
+    def fingerprints(self):
+        """{model: SHA-256 of its files}. Raises InputError."""
+        drafts = [self.settings.draft_model_size] if self.settings.speculates else []
+        return fingerprints(self.settings.target_model_size, drafts, self.settings.models_dir)
 
     # ------------------------------------------------------------ prompts
 

@@ -25,6 +25,11 @@ class Draft:
         """A drafter for one text. target remembers the cache of the text (SeenTarget)."""
         raise NotImplementedError
 
+    def longest(self, target):
+        """The most tokens that a round can draft."""
+        # the last drafted token is never read by the draft
+        return min(target.config.n_ctx - 1, self.n_ctx, self.most)
+
     def over(self, wrap):
         """The same draft with wrap(model) in place of its model, if it has one."""
         return self
@@ -45,6 +50,9 @@ class Wrapped(Draft):
     def drafter(self, target, filter, rng, confidence=0.0):
         return self.wrap(self.draft.drafter(target, filter, rng, confidence))
 
+    def longest(self, target):
+        return self.draft.longest(target)
+
     def over(self, wrap):
         return Wrapped(self.draft.over(wrap), self.wrap)
 
@@ -56,6 +64,9 @@ class NGrams(Draft):
 
     def drafter(self, target, filter, rng, confidence=0.0):
         return NGramDrafter(target.config.n_vocab)
+
+    def longest(self, target):
+        return max(0, target.config.n_ctx - 2)  # after two tokens, the first of which is found
 
 
 @dataclass(frozen=True, eq=False)

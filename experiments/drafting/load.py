@@ -1,9 +1,12 @@
 """From names to models: a target, its drafts and their encoder."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import utils
+from checkpoints.files import sha256_of
+from checkpoints.folder import PARTS
 from experiments.drafting.drafts import Draft, HeadDraft, ModelDraft, NGrams
 from experiments.drafting.stored import HEADS, load_head
 from gpt2 import Model
@@ -63,3 +66,23 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
         folder = utils.find_folder(target, models_dir)
         found[name] = HeadDraft(load_head(name, folder, model))
     return Pairs(model, {name: found[name] for name in drafts}, encoder)
+
+
+def fingerprints(target, drafts, models_dir, weights=CHECKPOINT):
+    """{model: SHA-256 of its files} of the models that `load` would load, for two runs or two
+    machines to compare. A file that is missing is left out: loading says so. Raises InputError.
+    """
+    sizes = [target, *filter(is_size, drafts)]
+    if weights == RANDOM:
+        return {size: repr(utils.config_of(size, models_dir)) for size in sizes}
+    folders = {size: utils.find_folder(size, models_dir) for size in sizes}
+    files = {
+        size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
+        for size, folder in folders.items()
+    }
+    for head in {*drafts} & {*HEADS}:
+        files[head] = {folders[target] / f"{head}.safetensors"}
+    return {
+        model: sha256_of(sorted(path for path in paths if path.is_file()))
+        for model, paths in files.items()
+    }

@@ -2,7 +2,6 @@
 
 import json
 
-import gguf
 import numpy as np
 
 from checkpoints.files import first_of
@@ -42,6 +41,8 @@ def turned(name, shape):
 
 def write_gguf(folder, path):
     """The model and tokenizer of a checkpoint folder as one file, in float32."""
+    import gguf  # here, as only this needs it
+
     config = read_config(folder)
     file = gguf.GGUFWriter(path, "gpt2")
     file.add_name(folder.name)
@@ -52,17 +53,16 @@ def write_gguf(folder, path):
     file.add_block_count(config.n_layer)
     file.add_head_count(config.n_head)
     file.add_layer_norm_eps(config.epsilon)
-    add_tokenizer(file, folder)
+    add_tokenizer(file, folder, gguf.TokenType)
     add_tensors(file, open_weights(folder, config), config.shapes())
     file.close()
 
 
-def add_tokenizer(file, folder):
+def add_tokenizer(file, folder, kinds):
     """Byte-level BPE with GPT-2's pattern, and no token added in front of a text."""
     vocabulary = json.loads(first_of(folder, "vocab.json", "encoder.json").read_bytes())
     merges = read_merges(first_of(folder, "merges.txt", "vocab.bpe"))
     tokens, end = sorted(vocabulary, key=vocabulary.get), load_encoder(folder).end_of_text
-    kinds = gguf.TokenType
     file.add_tokenizer_model("gpt2")
     file.add_tokenizer_pre("gpt-2")
     file.add_token_list(tokens)

@@ -8,13 +8,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from experiments.cli.validators import parse_K
+from experiments.decoding.timing import clocked
 from toys import TINY, write_pair
 
 import main
-from experiments.cli.validators import parse_K
 from experiments.data.lines import Lines
 from experiments.decoding import decoders
-from experiments.decoding.timing import clocked
 from experiments.measuring import runner
 from experiments.showing import plots
 from experiments.showing.tables import markdown
@@ -311,6 +311,13 @@ def test_K_lists(text, found):
 def test_K_lists_that_make_no_sense(text):
     with pytest.raises(InputError, match="--K .*expected"):
         parse_K(text, 10)
+
+
+def test_a_limit_of_K_is_a_texts_length_only_where_that_is_so(cli):
+    with pytest.raises(InputError) as error:
+        parse_K("1001", 1000)  # as replay limits it
+    assert "1000" in str(error.value) and "token" not in str(error.value)
+    assert "tokens" in cli("--K=11").err
 
 
 @pytest.mark.parametrize(
