@@ -3,7 +3,6 @@
 import logging
 import re
 import signal
-import sys
 from contextlib import ExitStack, contextmanager
 from multiprocessing import resource_tracker
 
@@ -54,11 +53,7 @@ def connected(address):
                 f"--cluster {address}: no scheduler answers there ({type(error).__name__}); "
                 "give the address that dask scheduler prints when it starts"
             ) from None
-        try:
-            yield client
-        except KeyboardInterrupt:
-            print(f"note: --cluster {address}: interrupted", file=sys.stderr)
-            raise
+        yield client
 
 
 @contextmanager

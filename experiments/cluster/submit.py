@@ -95,84 +95,79 @@ class Cluster:
         job = cloudpickle.dumps(call)
         return self.client.submit(pickle.loads, job, pure=False, resources={self.name: 1})
 
-    def lost(self, problem):
-        return f"--cluster {self.address}: {problem}; give the same command again to go on"
-
     def run(self, function, items, group=1, name=str, **watch):
         """Yield the result of each item, in their order, Failed for one that fails three times.
 
         function(pairs, items) is called by a worker, with `group` items at a time. name(item) says
         what an item is called. Raises SomeFailed after the last, if any failed.
         """
-        begin, items = time.monotonic(), list(items)
-        run = Run(self, function, items, group)
-        yield from run
-        if run.failed:
-            raise SomeFailed({name(items[i]): why for i, why in sorted(run.failed.items())})
+        begin, items, failed = time.monotonic(), list(items), {}
+        results = in_order(self.results(function, items, group))
+        for item, result in zip(items, results, strict=True):
+            if isinstance(result, Failed):
+                failed[name(item)] = result.reason
+            yield result
+        if failed:
+            raise SomeFailed(failed)
         if items:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
             print(f"note: {len(items)} prompts in {took}, workers: {where}", file=sys.stderr)
 
-
-class Run:
-    """One run over some items; each is known by its place among them."""
-
-    def __init__(self, cluster, function, items, group):
-        self.cluster, self.function, self.items = cluster, function, items
+    def results(self, function, items, group):
+        """Yield (place, result) of the items, each known by its place among them, as groups are
+        done.
+        """
         places = range(len(items))
-        self.groups = deque(places[i : i + group] for i in places[::group])
-        self.suspects = deque()  # places to try alone
-        self.running = {}  # {Future: places}
-        self.tries = Counter()
-        self.found, self.failed = {}, {}
-
-    def __iter__(self):
+        groups = deque(places[i : i + group] for i in places[::group])
+        suspects, running, tries = deque(), {}, Counter()
         try:
-            for place in range(len(self.items)):
-                while place not in self.found:
-                    self.send()
-                    self.receive()
-                yield self.found.pop(place)
+            while groups or suspects or running:
+                # give the workers what they can begin; a lost one may be on its way back
+                n_free = max(1, len(self.workers())) - len(running)
+                if suspects:
+                    begun = [] if running else [[suspects.popleft()]]
+                else:
+                    begun = [groups.popleft() for _ in range(min(n_free, len(groups)))]
+                for some in begun:
+                    tries.update(some)
+                    running[self.submit(function, [items[place] for place in some])] = some
+                for future in self.first_of([*running]):
+                    some = running.pop(future)
+                    if future.status == "finished":
+                        yield from zip(some, future.result(), strict=True)
+                        continue
+                    failed = [place for place in some if tries[place] == TRIES]
+                    yield from ((place, Failed(reason(future.exception()))) for place in failed)
+                    suspects += [place for place in some if place not in failed]
         except UNREACHABLE:
-            raise InputError(self.cluster.lost("the scheduler is gone")) from None
+            raise InputError(self.lost("the scheduler is gone")) from None
         finally:
             with suppress(Exception):
-                self.cluster.client.cancel([*self.running])
+                self.client.cancel([*running])
 
-    def send(self):
-        """Give the workers what they can begin."""
-        if self.suspects:
-            if not self.running:
-                self.submit([self.suspects.popleft()])
-            return
-        # at least one: a worker may be on its way back
-        while self.groups and len(self.running) < max(1, len(self.cluster.workers())):
-            self.submit(self.groups.popleft())
+    def first_of(self, futures):
+        """Those of some Futures that are done, as soon as one is. Raises InputError if no worker
+        has been there for long.
+        """
+        while True:
+            with suppress(TimeoutError):
+                return wait(futures, GONE, "FIRST_COMPLETED").done
+            if not self.workers():
+                raise InputError(self.lost("no worker is left"))
 
-    def submit(self, places):
-        self.tries.update(places)
-        items = [self.items[place] for place in places]
-        self.running[self.cluster.submit(self.function, items)] = places
+    def lost(self, problem):
+        return f"--cluster {self.address}: {problem}; give the same command again to go on"
 
-    def receive(self):
-        """Wait for a group. The prompts of one that failed are tried alone, up to TRIES times."""
-        try:
-            done = wait([*self.running], GONE, "FIRST_COMPLETED").done
-        except TimeoutError:
-            if self.cluster.workers():
-                return
-            raise InputError(self.cluster.lost("no worker is left")) from None
-        for future in done:
-            places = self.running.pop(future)
-            if future.status == "finished":
-                self.found |= dict(zip(places, future.result(), strict=True))
-                continue
-            self.suspects += [place for place in places if self.tries[place] < TRIES]
-            for place in places:
-                if self.tries[place] == TRIES:
-                    self.failed[place] = reason(future.exception())
-                    self.found[place] = Failed(self.failed[place])
+
+def in_order(results):
+    """The results of (place, result) in the order of their places."""
+    found, n_given = {}, 0
+    for place, result in results:
+        found[place] = result
+        while n_given in found:
+            yield found.pop(n_given)
+            n_given += 1
 
 
 def reason(error):

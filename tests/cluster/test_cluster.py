@@ -86,7 +86,7 @@ def lines_of(path):
 # ---------------------------------------------------------------- the same as on one machine
 
 
-@pytest.mark.parametrize("local", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize("local", [True, False])
 def test_texts(cli, file, tmp_path, address, local):
     flags = [f"--prompts={file}", SHORT, "--temperature=0.8", "--coupled", "--batch_size=2"]
     lines, rates = [], []
@@ -198,7 +198,7 @@ def let(monkeypatch, function, *first):
     monkeypatch.setattr(on_workers, "texts", partial(function, *first))
 
 
-@pytest.mark.parametrize("ruin", [killed, pytest.param(greedy, marks=pytest.mark.slow), hanging])
+@pytest.mark.parametrize("ruin", [killed, greedy, hanging])
 def test_a_worker_is_lost(write, address, tmp_path, monkeypatch, ruin):
     """It is started again, and its prompts are written by others."""
     _, expected = write()
@@ -233,7 +233,7 @@ def test_all_workers_are_short_of_memory(write, address, monkeypatch):
     assert done.code == 0 and found == expected
 
 
-@pytest.mark.parametrize("ruin", [failing, pytest.param(killed, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ruin", [failing, killed])
 def test_what_fails_three_times_is_named_and_the_rest_kept(
     write, address, tmp_path, monkeypatch, ruin
 ):
@@ -281,11 +281,10 @@ def test_token_ids_that_fail_are_named_and_a_worker_is_quiet(pair, tmp_path):
     assert b"prompt 1 ([1, 2]): FloatingPointError" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a process group")
-@pytest.mark.parametrize("when, lines", [("workers begin", {1, 2}), ("workers decode", {2})])
-def test_an_interruption_is_one_line_at_most(pair, tmp_path, when, lines):
-    """Of Ctrl-C, which a terminal sends to the workers as well; the file's note comes before."""
+@pytest.mark.parametrize("when", ["workers begin", "workers decode"])
+def test_an_interruption_is_quiet(pair, tmp_path, when):
+    """That of Ctrl-C, which a terminal sends to the workers as well."""
     import psutil  # comes with distributed
 
     file, out = tmp_path / "many.txt", tmp_path / "o.jsonl"
@@ -306,7 +305,7 @@ def test_an_interruption_is_one_line_at_most(pair, tmp_path, when, lines):
         os.killpg(running.pid, signal.SIGINT)
         said = running.communicate(timeout=60)[1]
     assert running.returncode == 130 and not out.exists()
-    assert said.count(b"\n") in lines and b"Traceback" not in said
+    assert said == f"note: {file}: read 9999 prompts, one a line\n".encode()
 
 
 def vanishing(stop, settings, batch_size, pairs, prompts):
@@ -318,7 +317,6 @@ def vanishing(stop, settings, batch_size, pairs, prompts):
         yield from WRITTEN(settings, batch_size, pairs, [prompt])
 
 
-@pytest.mark.slow
 def test_the_scheduler_disappears(write, tmp_path, monkeypatch):
     _, expected = write()
     file = tmp_path / "scheduler.json"
@@ -373,7 +371,6 @@ def two_machines(address):
         client.run(called, "here")
 
 
-@pytest.mark.slow
 def test_a_benchmark(benchmark, two_machines):
     """The figures that do not depend on time are those of one machine; each row has the speeds of
     both, and says which are those of both together.
@@ -407,7 +404,6 @@ def refusing(function, refused, pairs, items):
         yield from function(pairs, [item])
 
 
-@pytest.mark.slow
 def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, monkeypatch):
     """The table is that of the others. With --out, --resume measures it alone."""
     run, out = Cluster.run, tmp_path / "results.json"
