@@ -57,10 +57,11 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     from experiments.cli import show
     from experiments.cli.start import session_of
 
-    # load the pair of models, and read the prompt
+    # read the prompt, and load the pair of models
     check_together(prompt, settings, output)
+    texts = prompt.read()
     session = session_of(settings, output)
-    prompts = prompt.read(session)
+    prompts = prompt.for_session(session, texts)
     show.note_room(prompts, settings.n_tokens_to_generate, session.pair.target.config.n_ctx)
     if prompt.prompts or output.out or len(prompts) > 1:
         return show.together(session, prompts, output)

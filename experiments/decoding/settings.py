@@ -7,6 +7,7 @@ sizes for one), it declares the field anew.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 
 import utils
@@ -185,7 +186,7 @@ class Drafting(Verification, Models):
 
     def check(self):
         if self.K != AUTO:
-            check_numbers(1, K=self.K)
+            check_numbers(1, math.inf, K=self.K)
         if not 0 <= self.draft_confidence <= 1:
             problem = f"{self.draft_confidence}: expected a probability, 0 to 1"
             raise SettingError("draft_confidence", problem)
