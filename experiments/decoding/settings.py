@@ -58,8 +58,7 @@ class Length(Group):
 
     n_tokens_to_generate: int = flag(
         60,
-        "how many tokens to write; fewer if <|endoftext|>, the stop string or the end of the "
-        "context comes first",
+        "how many tokens to write; <|endoftext|>, --stop or the end of the context may come first",
     )
 
     def check(self):
@@ -78,7 +77,9 @@ class Target(Group):
     target_model_size: str = flag(
         "17M", "the model you want text from: a size in models_dir, or a folder"
     )
-    models_dir: str = flag(utils.MODELS_DIR, "the folder that holds a folder for each size")
+    models_dir: str = flag(
+        utils.MODELS_DIR, "where the folders of the sizes are; GPT2_MODELS_DIR sets it too"
+    )
 
     def targets(self):
         return parse_list("target_model_size", self.target_model_size)
@@ -151,8 +152,8 @@ class Verification(Group):
 
     verification: str = flag(
         "token",
-        "the accept/reject rule: token decides on each drafted token in turn; block decides on all "
-        "of a round together, and on average accepts at least as many",
+        "the accept/reject rule: token decides on each drafted token in turn; block on all of a "
+        "round together, and on average accepts at least as many",
     )
 
     def check(self):
@@ -169,8 +170,8 @@ class Drafting(Verification, Models):
 
     K: int | str = flag(
         4,
-        "how many tokens to draft per round; auto chooses K for each round, from the acceptance "
-        "rate and the time that rounds take",
+        "how many tokens to draft per round; auto chooses for each round, from the acceptance rate "
+        "and the time that rounds take",
         parse_K,
     )
     draft_confidence: float = flag(
@@ -206,14 +207,14 @@ class Drafting(Verification, Models):
 class Speculation(Drafting):
     paths: int = flag(
         1,
-        "how many whole drafts to sample per round; the target scores all in one pass, and the "
-        "best is verified. For a draft model and a single prompt at a temperature above 0, without "
-        "--K auto, --draft_confidence, --coupled, --mistake, --trace or --report",
+        "how many whole drafts to sample per round, of which the best is verified; for a draft "
+        "model and one prompt at a temperature above 0, without --K auto, --draft_confidence, "
+        "--coupled, --mistake, --trace or --report",
     )
     mistake: str = flag(
         "",
-        "a known way to get speculative decoding wrong, for the speculative decoder to make; "
-        "python main.py mistakes lists them. A mistake in one accept/reject rule is made with it",
+        "make a known mistake on purpose; python main.py mistakes lists them. A mistake in one "
+        "accept/reject rule is made with it",
     )
 
     def check(self):
