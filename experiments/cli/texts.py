@@ -68,7 +68,7 @@ class Output(Json, Workers):
     out: str = flag(
         "",
         "write one JSON object per prompt to this file, a line each; an interrupted run continues "
-        "where it stopped",
+        "where it stopped, if settings, prompts and models are the same",
     )
     verbose: bool = flag(False, "print the chosen kernels on stderr; not with --cluster")
 

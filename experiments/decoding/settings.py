@@ -71,14 +71,16 @@ class Ending(Length):
 
 
 @dataclass(frozen=True)
-class Target(Group):
+class Folder(Group):
     heading = "Models"
 
+    models_dir: str = flag(utils.MODELS_DIR, "the folder that holds a folder for each size")
+
+
+@dataclass(frozen=True)
+class Target(Folder):
     target_model_size: str = flag(
         "17M", "the model you want text from: a size in models_dir, or a folder"
-    )
-    models_dir: str = flag(
-        utils.MODELS_DIR, "where the folders of the sizes are; GPT2_MODELS_DIR sets it too"
     )
 
     def targets(self):
