@@ -22,9 +22,8 @@ def begin_of(run):
     return f"Text = {run.pair.encoder.decode(run.job.ids)}"
 
 
-def note_room(prompts, session):
+def note_room(prompts, n_tokens, n_ctx):
     """Say on stderr where the context ends a text early."""
-    n_tokens, n_ctx = session.settings.n_tokens_to_generate, session.pair.target.config.n_ctx
     for prompt in prompts:
         room = n_ctx - len(prompt.ids)
         if room < n_tokens:
