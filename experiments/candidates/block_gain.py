@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.decoding.decoders import RULES
+from experiments.decoding.job import RULES
 from sampling import NeuralDrafter, autoregressive
 
 

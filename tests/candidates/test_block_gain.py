@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from experiments.decoding.job import RULES
 from test_exact import expected_accepted
 from toys import TINY, tiny_model
 
 from experiments.candidates.block_gain import expected_tokens, mean_and_error, yields
-from experiments.decoding.decoders import RULES
 from sampling import Filter
 
 FILTER = Filter(1.5)

@@ -2,67 +2,51 @@
 one.
 """
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from test_exact import (
-    TableModel,
-    assert_same_law,
-    at_eos,
-    chain_rule,
-    law,
-    never,
-    rules,
-    tokens_of,
-)
+from laws import FILTERS, TableModel, assert_same_law, at_eos, rules
 from toys import tiny_model
 
-from experiments.decoding import adaptive_k as adaptive
-from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, round_costs
-from experiments.decoding.decoders import NGRAM
+from experiments.decoding import adaptive_k, clock
+from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, measured_costs, new_K, round_costs
+from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.measuring.theory import speedup, tokens_per_round
-from sampling import Filter, NeuralDrafter, Round, speculative
+from experiments.proving.enumeration import chain_rule, law, tokens_of
+from sampling import Filter, NeuralDrafter, Round, never, speculative, verify
 
 # ---------------------------------------------------------------- the law
 
 
-@rules
-@pytest.mark.parametrize(
-    "filter", [Filter(1.0), Filter(), Filter(1.3, 2, 0.7)], ids=["T=1", "greedy", "all"]
-)
-@pytest.mark.parametrize("ended", [never, at_eos])
-def test_law_with_a_k_that_depends_on_the_past(filter, ended, rule):
-    """Any function of the rounds so far, 0 among its values."""
+def assert_exact(filter, K, ended, rule, n_tokens=4, confidence=0.0):
+    """K() gives the K of one text."""
     target, draft = TableModel(1), TableModel(2)
 
     def run():
-        K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
-        drafter = NeuralDrafter(draft, filter, None)
-        return tokens_of(speculative(target, drafter, [0], 4, K, filter, None, ended, rule))
+        drafter = NeuralDrafter(draft, filter, None, confidence)
+        how = n_tokens, K(), filter, None, ended, rule
+        return tokens_of(speculative(target, drafter, [0], *how))
 
-    assert_same_law(law(run), chain_rule(target, [0], 4, filter, ended))
+    assert_same_law(law(run), chain_rule(target, [0], n_tokens, filter, ended))
+
+
+@rules
+@pytest.mark.parametrize("name, ended", [("T=1", at_eos), ("greedy", never), ("all", never)])
+def test_law_with_a_k_that_depends_on_the_past(name, ended, rule):
+    """Any function of the rounds so far, 0 among its values."""
+    K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
+    assert_exact(FILTERS[name], lambda: K, ended, rule)
 
 
 @rules
 @pytest.mark.parametrize("costs", [[1, 1.2, 1.4, 1.6], [1, 2.1, 3.2], [1.0, 1.0, 1.0]])
 def test_law_with_adaptive_k(costs, rule):
-    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-
-    def run():
-        drafter, K = NeuralDrafter(draft, filter, None), AdaptiveK(costs)
-        return tokens_of(speculative(target, drafter, [0], 4, K, filter, None, at_eos, rule))
-
-    assert_same_law(law(run), chain_rule(target, [0], 4, filter, at_eos))
+    assert_exact(Filter(1.0), lambda: AdaptiveK(costs), at_eos, rule)
 
 
 @rules
 @pytest.mark.parametrize("confidence", [0.4, 0.55, 0.9, 1.0])
 def test_law_with_drafts_cut_short(confidence, rule):
-    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-    drafter = lambda: NeuralDrafter(draft, filter, None, confidence)
-    run = lambda: tokens_of(speculative(target, drafter(), [0], 4, 3, filter, None, never, rule))
-    assert_same_law(law(run), chain_rule(target, [0], 4, filter, never))
+    assert_exact(Filter(1.0), lambda: 3, never, rule, n_tokens=3, confidence=confidence)
 
 
 def test_a_token_dropped_for_what_it_is_would_bend_the_law():
@@ -136,14 +120,8 @@ def test_expected_speeds_are_those_of_theory():
 
 def simulate(a, c, v, n_rounds, seed=0):
     """Rounds with acceptance rate a: the Ks, and tokens per one-row target pass."""
-    rng, K, last, ks, cost, n_tokens = (
-        np.random.default_rng(seed),
-        AdaptiveK(costs_of(c, v)),
-        Round([]),
-        [],
-        0.0,
-        0,
-    )
+    rng, K, last = np.random.default_rng(seed), AdaptiveK(costs_of(c, v)), Round([])
+    ks, cost, n_tokens = [], 0.0, 0
     for _ in range(n_rounds):
         k = K(last)
         tosses = rng.random(k) < a
@@ -154,14 +132,14 @@ def simulate(a, c, v, n_rounds, seed=0):
 
 
 @pytest.mark.parametrize("v", [VERIFY, DEAR], ids=["cheap verify", "dear verify"])
-@pytest.mark.parametrize("c", [0.0, 0.02, 0.1, 0.4, 1.0])
-@pytest.mark.parametrize("a", [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])
+@pytest.mark.parametrize("c", [0.0, 0.1, 0.4, 1.0])
+@pytest.mark.parametrize("a", [0.0, 0.4, 0.6, 0.8, 0.98])
 def test_adaptive_k_comes_close_to_the_best_k(a, c, v):
     """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact,
     no clock.
     """
     best = max(tokens_per_round(a, k) / (k * c + v[k]) for k in range(MAX_K + 1))
-    assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(6)]) > 0.95 * best
+    assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(4)]) > 0.95 * best
 
 
 def test_a_useless_draft_is_given_up_but_not_for_ever():
@@ -174,13 +152,8 @@ def test_a_draft_that_seldom_finds_anything_and_is_then_wrong():
     """As n-grams at temperature 1: a look-up costs 0.01, finds a draft in three of ten rounds, of
     which one in ten is right.
     """
-    rng, K, last, cost, n_tokens = (
-        np.random.default_rng(0),
-        AdaptiveK(costs_of(0.0, VERIFY)),
-        Round([]),
-        0.0,
-        0,
-    )
+    rng, K, last = np.random.default_rng(0), AdaptiveK(costs_of(0.0, VERIFY)), Round([])
+    cost, n_tokens = 0.0, 0
     for _ in range(300):
         k = K(last)
         n = k * int(rng.random() < 0.3)
@@ -204,38 +177,46 @@ def test_free_drafts_and_free_verification_ask_for_the_most():
     assert AdaptiveK(costs_of(1.0, DEAR))(Round([])) == 1
 
 
+class Slow:
+    """A model that puts a clock forward by so many seconds for each row of logits."""
+
+    def __init__(self, model, seconds, now):
+        self.model, self.seconds, self.now = model, seconds, now
+        self.config, self.new_cache = model.config, model.new_cache
+
+    def read(self, ids, cache, n_last=1):
+        self.now[0] += n_last * self.seconds
+        return self.model.read(ids, cache, n_last)
+
+
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
-@pytest.mark.parametrize("draft", [tiny_model(1), NGRAM], ids=["model", "ngram"])
-def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
+@pytest.mark.parametrize(
+    "draft, each", [(ModelDraft(tiny_model(1)), 0.1), (NGrams(), 0.0)], ids=["model", "ngram"]
+)
+def test_costs_are_those_of_rounds(monkeypatch, filter, draft, each):
     """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round
     by 10 in any case.
     """
-    target, now = tiny_model(0), [0.0]
-
-    def clocked(model, seconds):
-        def read(ids, cache, n_last=1):
-            now[0] += n_last * seconds
-            return model.read(ids, cache, n_last)
-
-        return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
+    now = [0.0]
 
     def time():
-        now[0] += 5  # asked three times in each round
+        now[0] += 10 / 3  # asked four times in each round
         return now[0]
 
-    monkeypatch.setattr(adaptive.time, "perf_counter", time)
-    draft = draft if draft == NGRAM else clocked(draft, 0.1)
-    costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter, "token")
-    each = 1 if draft == NGRAM else 1.1
-    assert costs == pytest.approx([(11 + K * each) / 11 for K in range(MAX_K + 1)])
+    monkeypatch.setattr(clock.time, "perf_counter", time)
+    target, draft = Slow(tiny_model(0), 1.0, now), draft.over(lambda one: Slow(one, each, now))
+    costs = measured_costs(target, draft, filter, verify)
+    assert costs == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
 
 
-def test_costs_are_measured_once_for_each_filter():
-    target, draft = tiny_model(0), tiny_model(1)
+def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
+    monkeypatch.setattr(adaptive_k, "BUDGET", 0.0)
+    target, draft = tiny_model(0), ModelDraft(tiny_model(1))
     costs = round_costs(target, draft, Filter())
-    assert (
-        costs is round_costs(target, draft, Filter()) and len(costs) == MAX_K + 1 and costs[0] == 1
-    )
-    assert costs is not round_costs(target, draft, Filter(1.0)) and costs is not round_costs(
-        target, NGRAM, Filter()
-    )
+    assert costs is round_costs(target, draft, Filter())
+    assert len(costs) == MAX_K + 1 and costs[0] == 1
+    assert costs is not round_costs(target, draft, Filter(1.0))
+    assert costs is not round_costs(target, NGrams(), Filter())
+    assert new_K("auto", target, draft, Filter(), verify).costs is costs
+    assert new_K(3, target, draft, Filter(), verify) == 3
+    assert new_K("auto", target, None, Filter(), verify) == "auto"  # nothing drafts

@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from test_exact import TableModel, chain_rule, law
+from laws import TableModel
 from toys import NUMPY, TINY, write_pair
 
 import utils
@@ -22,6 +22,7 @@ from experiments.measuring.replay import (
     record_text,
     replay_text,
 )
+from experiments.proving.enumeration import chain_rule, law
 from sampling import Filter, NeuralDrafter, NGramDrafter, speculative
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
