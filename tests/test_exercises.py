@@ -15,7 +15,7 @@ import pytest
 import sampling
 from exercises import mine
 from exercises.checks import CHECKS
-from experiments.candidates import k_seq
+from experiments.proving.candidates import best_rho, left_over
 from gpt2 import Config, Model
 from sampling import Filter, NeuralDrafter, never, residual, speculative
 
@@ -246,12 +246,12 @@ def asks_again(target, draft_model, *rest):
 
 def k_sequential(p, q, sample, toss):
     """Another rule for two independent drafts, which keeps one of them more often."""
-    rho = k_seq.best_rho(p, q, 2)
+    rho = best_rho(p, q, 2)
     for _ in range(2):
         token = sample(q)
         if toss(p[token] / (rho * q[token])):
             return token, True
-    return sample(k_seq.left_over(p, q, 2, rho)), False
+    return sample(left_over(p, q, 2, rho)), False
 
 
 @pytest.mark.parametrize(

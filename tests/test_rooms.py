@@ -20,7 +20,6 @@ FLOORS = [
         "experiments.showing",
         "experiments.measuring",
         "experiments.proving",
-        "experiments.candidates",
         "experiments.engines",
     ],
     ["experiments.cluster"],
