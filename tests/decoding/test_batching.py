@@ -15,7 +15,6 @@ import utils
 from backends import memory
 from experiments.decoding import batching
 from experiments.decoding.batching import (
-    check_batch_size,
     decode_together,
     read_together,
     require_room,
@@ -123,19 +122,6 @@ def test_results_come_as_soon_as_their_turn_allows():
     results = decode_together([greedy(2, plain), greedy(20, plain)], target, None, 2)
     assert len(next(results)) == 3 and len(target.passes) < 8
     assert len(next(results)) == 21
-
-
-@pytest.mark.parametrize("when", [0, 1])
-def test_an_error_in_one_text_ends_them_all(when):
-    def broken(target, draft):
-        cache = target.new_cache()
-        for i in range(3):
-            target.read([1] * (i + 1), cache)
-            if i == when:
-                raise KeyError("broken")
-
-    with pytest.raises(KeyError, match="broken"):
-        list(decode_together([greedy(10), broken, greedy(10)], TARGET, DRAFT, 3))
 
 
 def test_an_error_in_a_shared_pass_reaches_the_caller():
@@ -253,12 +239,6 @@ def test_threads_that_cannot_be_started_are_one_line(monkeypatch):
     with pytest.raises(InputError, match="4 texts at a time: .*smaller --batch_size"):
         list(decode_together([greedy(10)] * 8, TARGET, DRAFT, 8))
     assert threads_of_texts() == []
-
-
-@pytest.mark.parametrize("n", [0, 1001, 10**22])
-def test_a_batch_has_its_limits(n):
-    with pytest.raises(InputError, match=f"--batch_size {n}: expected"):
-        check_batch_size(n)
 
 
 def test_a_batch_needs_memory_for_all_its_caches(monkeypatch):

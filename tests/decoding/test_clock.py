@@ -1,6 +1,7 @@
 """What a run and its rounds cost, by clocks that the tests turn forward themselves."""
 
 import pytest
+from clocks import Slow, Time
 from laws import TableModel
 from toys import tiny_model
 
@@ -13,32 +14,11 @@ from sampling import Filter, Round, verify
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
 
 
-class Time:
-    """A clock that goes forward only where a test says so."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def time(monkeypatch):
     time = Time()
     monkeypatch.setattr(clock.time, "perf_counter", time)
     return time
-
-
-class Slow:
-    """A model that takes so many seconds for each row of logits."""
-
-    def __init__(self, model, seconds, time):
-        self.model, self.seconds, self.time = model, seconds, time
-        self.config, self.new_cache = model.config, model.new_cache
-
-    def read(self, ids, cache, n_last=1):
-        self.time.now += n_last * self.seconds
-        return self.model.read(ids, cache, n_last)
 
 
 def test_the_prefill_is_timed_apart():

@@ -87,11 +87,9 @@ def test_the_two_texts_are_equal_with_real_models_and_caches(K):
 
 
 def test_the_noise_depends_on_seed_and_position_only():
-    once = {
-        (seed, position): noise(seed, position, 4) for seed in range(4) for position in range(4)
-    }
-    for seed, position in reversed(once):
-        assert (noise(seed, position, 4) == once[seed, position]).all()
+    places = list(itertools.product(range(4), repeat=2))
+    once = {place: noise(*place, 4) for place in places}
+    assert all((noise(*place, 4) == once[place]).all() for place in reversed(places))
     assert len({tuple(row) for row in once.values()}) == 16
     assert not np.isin(noise(1, 2, 50), noise(2, 1, 50)).any()
 
@@ -285,15 +283,14 @@ def test_both_acceptance_rates_are_shown_and_explained(cli, as_json):
 
 
 def test_coupled_works_alone_and_greedily(as_json):
-    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 20]
-    plain, coupled = as_json(*arguments), as_json(*arguments, "--coupled")
+    def ids(decoder, *more):
+        arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 20, *more]
+        return as_json(*arguments)[decoder]["token_ids"]
+
     for decoder in ("autoregressive", "speculative"):
-        assert coupled[decoder]["token_ids"] == plain[decoder]["token_ids"]
-        sampled = [*arguments, "--coupled", "--temperature", 1]
-        assert (
-            as_json(*sampled, "--mode", decoder)[decoder]["token_ids"]
-            == as_json(*sampled)[decoder]["token_ids"]
-        )
+        assert ids(decoder, "--coupled") == ids(decoder)
+        sampled = "--coupled", "--temperature=1"
+        assert ids(decoder, *sampled, "--mode", decoder) == ids(decoder, *sampled)
 
 
 @pytest.mark.parametrize("zeros", [False, True])

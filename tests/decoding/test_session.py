@@ -175,6 +175,8 @@ def test_one_file_has_one_writer(cli, file, out, monkeypatch):
         (["--prompts=x", "--prompt=b"], "--prompts 'x' with --prompt"),
         (["--prompts=none.txt"], "none.txt"),
         (["--batch_size=0"], "--batch_size 0"),
+        (["--batch_size=1001"], "--batch_size 1001"),
+        (["--prompt_ids=" + ",".join(["1"] * 64)], "64 tokens: expected at most 63"),
         (["--prompt=a", "--prompt=b", "--mistake=stale-cache"], "--mistake with several prompts"),
         (["--mistake=greedy-draft", "--draft_model_size=ngram"], "ngram cannot make it"),
         (["--mistake=draft-one-behind", "--draft_model_size=medusa"], "medusa cannot make"),
@@ -212,11 +214,6 @@ def test_token_ids_are_shown_as_their_text(cli):
 def test_what_are_no_token_ids(cli, ids):
     done = cli(f"--prompt_ids={ids}")
     assert done.code == 2 and "--prompt_ids" in done.err and "expected token ids, 0 to" in done.err
-
-
-def test_too_many_token_ids(cli):
-    done = cli("--prompt_ids", ",".join(["1"] * 64))
-    assert done.code == 2 and "64 tokens: expected at most 63" in done.err
 
 
 def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(cli, as_json, file, out):
