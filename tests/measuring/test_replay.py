@@ -8,13 +8,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from test_exact import TableModel, chain_rule, law
+from laws import TableModel
 from toys import NUMPY, TINY, write_pair
 
 import utils
-from experiments.candidates.block_gain import expected_tokens
 from experiments.data import recordings as logs
 from experiments.data.recordings import probabilities
+from experiments.decoding.watch import block_support
 from experiments.measuring.replay import (
     BlockDrafter,
     CoinDrafter,
@@ -22,6 +22,7 @@ from experiments.measuring.replay import (
     record_text,
     replay_text,
 )
+from experiments.proving.enumeration import chain_rule, law
 from sampling import Filter, NeuralDrafter, NGramDrafter, speculative
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
@@ -159,7 +160,7 @@ def test_rounds_of_a_block_have_the_law_of_live_ones(seeds):
         ids = [0, *text]
         p = np.array([row(target, ids[: i + 1])[x] for i, x in enumerate(text)])
         q = np.array([row(draft, ids[: i + 1])[x] for i, x in enumerate(text)])
-        live += q.prod() * np.diff(expected_tokens(p / q)["block"], prepend=1)
+        live += q.prod() * np.array(block_support(p, q))
         drafter = BlockDrafter(ids, np.concatenate([[0], q / p]), 3, 64, Series(coins))
         accepted = np.zeros(k)
         for _ in coins:

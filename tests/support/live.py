@@ -2,15 +2,18 @@
 
 import json
 import threading
+from dataclasses import replace
 from http.client import HTTPConnection
 
 import numpy as np
 import pytest
 
+from experiments.decoding.job import Job, decode
 from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Settings
 from experiments.page.server import LiveServer
-from sampling import speculative, stop_condition
+from experiments.proving.enumeration import tokens_of
+from sampling import stop_condition
 
 ASKED = {
     "prompt": "hello there",
@@ -42,12 +45,10 @@ class Replaced:
 
 def by_hand(session, rng, K, filter, n_tokens, ids=None):
     """The text of the loop with this generator."""
-    target, draft = session.pair.target, session.pair.draft
-    drafter = draft.drafter(target, filter, rng)
     ids = ids or session.prompt(ASKED["prompt"]).ids
-    ended = stop_condition(session.encoder)
-    rounds = speculative(target, drafter, ids, n_tokens, K, filter, rng, ended)
-    return [int(token) for one in rounds for token in one.tokens]
+    job = Job(ids, n_tokens, K, filter, ended=stop_condition(session.encoder))
+    with_rng = lambda parts: replace(parts, rng=rng, coins=rng)
+    return list(tokens_of(decode(session.pair.target, session.pair.draft, job, with_rng)))
 
 
 class Served:

@@ -2,14 +2,17 @@
 verify it as an ordinary draft from the law it then has.
 
 The paths part where their tokens differ. At every place, those that agree with all that was chosen
-before are alive; the best token among theirs is chosen (experiments/candidates/best_of.py), and
-only the paths that have it stay alive. How many those are is random, so the law of the next choice
-is a mixture: the best of one, of two, ... each with the probability that so many are alive, given
-the tokens chosen. The loop in sampling.py and its rules need nothing but this law.
+before are alive; the best token among theirs, the one with the largest p / q, is chosen, and only
+the paths that have it stay alive. How many those are is random, so the law of the next choice is a
+mixture: the best of one, of two, ... each with the probability that so many are alive, given the
+tokens chosen. The loop in sampling.py and its rules need nothing but this law.
 
-As a choice among too many is accepted less often, it is made among the first few of the alive ones.
-The others stay alive if they have its token, too. So another path never lowers the acceptance of
-the first token; it can lower that of a later one, where the number alive is random.
+A choice among too many is accepted less often: the more there are, the more of its law lies on the
+few tokens with the largest p / q. Of a draft with q = p = (1/2, 1/2), one token is always accepted,
+the best of two with probability 3/4. So the choice is made among the first few of the alive ones,
+as many as give the highest acceptance, which depends on p and q alone. The others stay alive if
+they have its token, too. Another path never lowers the acceptance of the first token; it can lower
+that of a later one, where the number alive is random.
 
 The choice needs p before the rule does. So the drafter has all paths scored in one pass, and the
 loop, when it asks for the scores of the chosen one, gets those.
@@ -21,10 +24,46 @@ from math import comb
 import numpy as np
 
 import sampling
-from experiments.candidates.best_of import best, laws_of_best, mass_below
-from experiments.decoding.batching import read_together
 
-# ---------------------------------------------------------------- the choice
+# ---------------------------------------------------------------- the best of several tokens
+
+
+def ranking(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
+    """All tokens from the smallest p / q to the largest; of equal ones the lower id first."""
+    # a token the draft never proposes comes last
+    ratio = np.divide(p, q, out=np.full(len(p), np.inf), where=q > 0)
+    return np.argsort(ratio, kind="stable")
+
+
+def best(tokens, p, q):  # [k], [n_vocab], [n_vocab] -> token
+    """The one that comes last in the ranking."""
+    return max(tokens, key=lambda token: (p[token] / q[token], token))
+
+
+def mass_below(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
+    """For each token, the mass of q that ranks below it."""
+    order = ranking(p, q)
+    below = np.empty(len(q))
+    below[order] = np.concatenate([[0.0], np.cumsum(q[order])[:-1]])
+    return below
+
+
+def laws_of_best(q, below, k):  # [n_vocab], [n_vocab] -> [k, n_vocab]
+    """The distributions of the best of 1, 2, ... k tokens: that of the best of n is
+    (F + q)^n - F^n, where F is the mass of q that ranks below.
+
+    Written as q times the sum of (F + q)^i F^(n - 1 - i): a difference of two nearly equal powers
+    would lose the rare tokens. For n + 1 that sum is (F + q) times the one for n, plus F^n.
+    """
+    laws, total, power = [], np.ones(len(q)), np.ones(len(q))
+    for _ in range(k):
+        laws.append(q * total)
+        power = power * below
+        total = (below + q) * total + power
+    return np.array(laws)
+
+
+# ---------------------------------------------------------------- the best of several paths
 
 
 def choose(paths, q, p):  # n_paths x [k], 2 x n_paths x [k, n_vocab] -> index, [k, n_vocab]
@@ -41,8 +80,7 @@ def choose(paths, q, p):  # n_paths x [k], 2 x n_paths x [k, n_vocab] -> index, 
         below = mass_below(here_p, here_q)
         most, here_law = best_mixture(n_alive, here_p, here_q, below)
         law.append(here_law)
-        tokens = [paths[i][t] for i in alive[:most]]
-        token = tokens[best(tokens, here_p, here_q)]
+        token = best([paths[i][t] for i in alive[:most]], here_p, here_q)
         alive = [i for i in alive if paths[i][t] == token]
         n_alive = still_alive(n_alive, most, here_q[token], below[token])
     return alive[0], np.array(law)
@@ -108,10 +146,13 @@ def keep(caches, chosen, length):
 class PathTarget:
     """Stands in for the target of one text. Where paths were scored, the loop's next read gets the
     logits of the chosen one. For the loop it is a model.
+
+    read_together: reads several texts in one pass (experiments/decoding/batching.py)
     """
 
-    def __init__(self, model, n_paths):
+    def __init__(self, model, n_paths, read_together):
         self.model, self.config, self.n_paths = model, model.config, n_paths
+        self.read_together = read_together
         self.logits = None  # of the chosen path
 
     def new_cache(self, n_positions=None):
@@ -123,7 +164,7 @@ class PathTarget:
         part(self.caches, len(ids) - 1)
         n_lasts = [len(path) + 1 for path in paths]
         texts = [ids + path for path in paths]
-        return read_together(self.model, texts, self.caches, n_lasts)
+        return self.read_together(self.model, texts, self.caches, n_lasts)
 
     def keep(self, ids, chosen, logits):
         keep(self.caches, chosen, len(ids) - 1)
@@ -171,23 +212,23 @@ class PathDrafter:
         for place in range(k):
             if place > 0:
                 texts = [ids + path for path in paths]
-                logits = read_together(self.model, texts, self.caches, [1] * len(paths))
+                logits = self.target.read_together(self.model, texts, self.caches, [1] * len(paths))
             rows.append(self.q_filter(np.concatenate(logits)))
             for path, row in zip(paths, rows[-1]):
                 path.append(sampling.sample(row, self.rng))
         return paths, np.stack(rows, axis=1)
 
 
-def along_paths(n_paths, decode):
-    """`decode` (experiments/decoding/job.py) with the best of n_paths drafts in its speculative
-    rounds. Its draft is to have a model.
+def along_paths(n_paths, read_together):
+    """A tap (experiments/decoding/job.py) with the best of n_paths drafts in place of one. The
+    draft is to have a model.
     """
 
     def tap(parts):
         if parts.draft is None:
             return parts
-        target = PathTarget(parts.target, n_paths)
-        best = lambda drafter: PathDrafter(drafter, target, parts.p_filter)
-        return replace(parts, target=target, draft=parts.draft.wrapped(best))
+        target = PathTarget(parts.target, n_paths, read_together)
+        best_path = lambda drafter: PathDrafter(drafter, target, parts.p_filter)
+        return replace(parts, target=target, draft=parts.draft.wrapped(best_path))
 
-    return lambda target, draft, job, _=None: decode(target, draft, job, tap)
+    return tap

@@ -6,19 +6,30 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exact import FILTERS, TableModel, at_eos, never, tokens_of
+from laws import FILTERS, TableModel, at_eos
 
 import sampling
-from experiments.decoding.decoders import NGRAM, decode
-from experiments.decoding.recorder import Watch, likeliest
+from experiments.decoding.job import Job, decode
+from experiments.decoding.watch import Watch, likeliest
+from experiments.drafting.drafts import ModelDraft, NGrams
+from sampling import never
 
 
-def watched(target, draft, ids, n_tokens, K, filter, seed, ended=never, coupled=False):
-    """(rounds, notes) of a watched run."""
-    watch = Watch(coupled)
-    rounds = list(watch.decode(target, draft, ids, n_tokens, K, filter, seed, ended))[1:]
+def watched(target, draft, job, forced=None):
+    """(rounds, notes) of a watched run; draft None looks n-grams up."""
+    watch = Watch(job, forced)
+    rounds = list(watch.watched(decode(target, draft_of(draft), job, watch)))[1:]
     assert [note.round for note in watch.notes] == rounds
     return rounds, watch.notes
+
+
+def draft_of(model):
+    return ModelDraft(model) if model else NGrams()
+
+
+def rows_of(filter, ids, *models):
+    """The distributions of models after a text."""
+    return [filter(model.read(ids, model.new_cache()))[0] for model in models]
 
 
 # ---------------------------------------------------------------- the notes
@@ -36,30 +47,27 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
     """Against p and q worked out anew for every prefix, and against what the rule was asked to
     toss.
     """
-    target, draft = (
-        TableModel(tables[0], zeros=True),
-        NGRAM if tables[1] is None else TableModel(tables[1]),
-    )
-    text, tossed = [0, 1, 0], []
+    target = TableModel(tables[0], zeros=True)
+    draft = None if tables[1] is None else TableModel(tables[1])
+    text, tossed, toss = [0, 1, 0], [], sampling.toss
+    job = Job(text, 12, K, filter, seed, ended)
+
+    def listening(ratio, rng):
+        tossed.append((float(ratio), toss(ratio, rng)))
+        return tossed[-1][1]
+
     with pytest.MonkeyPatch.context() as patch:
-        toss = sampling.toss
-        patch.setattr(
-            sampling,
-            "toss",
-            lambda r, rng: tossed.append((float(r), toss(r, rng))) or tossed[-1][1],
-        )
-        rounds, notes = watched(target, draft, text, 12, K, filter, seed, ended)
-    plain = decode(
-        "speculative", target, draft, text, 12, K=K, filter=filter, seed=seed, ended=ended
-    )
-    assert rounds == list(plain)[1:]  # to be watched changes nothing
-    row = lambda model, ids: filter(model.read(ids, model.new_cache()))[0]
+        patch.setattr(sampling, "toss", listening)
+        rounds, notes = watched(target, draft, job)
+    # to be watched changes nothing
+    assert rounds == list(decode(target, draft_of(draft), job))[1:]
+    row = lambda model, ids: rows_of(filter, ids, model)[0]
     expected = []
     for one, note in zip(rounds, notes):
         assert len(note.draft) == len(note.p) == len(note.q) == len(note.overlap) == one.drafted
         for i, token in enumerate(note.draft):
             p = row(target, text + note.draft[:i])
-            q = row(draft, text + note.draft[:i]) if draft != NGRAM else np.eye(3)[token]
+            q = row(draft, text + note.draft[:i]) if draft else np.eye(3)[token]
             assert (note.p[i], note.q[i]) == (p[token], q[token])
             assert note.overlap[i] == pytest.approx(np.minimum(p, q).sum())
         assert len(note.coins) == one.examined and len(note.likely) == len(one.tokens)
@@ -73,7 +81,7 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
             assert all((share is None) == (i >= one.drafted) for _, _, share in likely)
         if one.accepted < one.examined:
             i = one.accepted
-            q = row(draft, text + one.tokens[:i]) if draft != NGRAM else np.eye(3)[note.draft[i]]
+            q = row(draft, text + one.tokens[:i]) if draft else np.eye(3)[note.draft[i]]
             rest = sampling.residual(row(target, text + one.tokens[:i]), q)
             assert note.residual[0][0] == rest.argmax() and all(
                 mass == rest[x] for x, mass in note.residual
@@ -100,12 +108,11 @@ def test_the_notes_of_block_verification(seeds, K, filter, seed):
     one, are those of the rule.
     """
     target, draft = TableModel(seeds[0], zeros=True), TableModel(seeds[1])
-    block = {"K": K, "filter": filter, "seed": seed, "verification": "block"}
-    watch = Watch()
-    rounds = list(watch.decode(target, draft, [0, 1], 12, ended=never, **block))
-    assert rounds == list(decode("speculative", target, draft, [0, 1], 12, **block))
+    job = Job([0, 1], 12, K, filter, seed, rule="block")
+    rounds, notes = watched(target, draft, job)
+    assert rounds == list(decode(target, ModelDraft(draft), job))[1:]
     text = [0, 1]
-    for note in watch.notes:
+    for note in notes:
         P = 1.0
         for p, q, support in zip(note.p, note.q, note.support, strict=True):
             P = min(1.0, P * p / q)
@@ -115,7 +122,7 @@ def test_the_notes_of_block_verification(seeds, K, filter, seed):
         assert (note.residual is None) == (i == note.round.examined)
         if note.residual:
             ids = text + note.draft[:i]
-            p, q = (filter(model.read(ids, model.new_cache()))[0] for model in (target, draft))
+            p, q = rows_of(filter, ids, target, draft)
             rest = np.maximum((note.support[i - 1] if i else 1.0) * p - q, 0)
             expected = dict(enumerate(rest / rest.sum()))
             assert dict(note.residual) == pytest.approx({x: expected[x] for x, _ in note.residual})
@@ -124,8 +131,8 @@ def test_the_notes_of_block_verification(seeds, K, filter, seed):
 
 def test_a_coupled_note_has_the_distributions_under_the_noise():
     target, draft, filter = TableModel(1), TableModel(2), FILTERS["T=0.7"]
-    rounds, notes = watched(target, draft, [0], 30, 3, filter, 4, coupled=True)
-    p, q = (filter(model.read([0], model.new_cache()))[0] for model in (target, draft))
+    rounds, notes = watched(target, draft, Job([0], 30, 3, filter, seed=4, coupled=True))
+    p, q = rows_of(filter, [0], target, draft)
     first = notes[0]
     assert (first.p[0], first.q[0]) == (p[first.draft[0]], q[first.draft[0]]) and 0 < first.p[0] < 1
     assert all(note.coins == [] and note.residual is None for note in notes)
@@ -139,21 +146,37 @@ def test_the_likeliest_come_in_order_and_without_the_impossible():
 
 
 def test_the_clock_stands_still_while_notes_are_taken(monkeypatch):
-    watch, noted = Watch(), Watch.note
+    job = Job([0], 8, 2, FILTERS["T=1"])
+    watch, noted = Watch(job), Watch.note
     monkeypatch.setattr(Watch, "note", lambda *arguments: time.sleep(0.05) or noted(*arguments))
     begin, real = watch.clock(), time.perf_counter()
-    rounds = list(watch.decode(TableModel(1), TableModel(2), [0], 8, 2, FILTERS["T=1"], 0, never))[
-        1:
-    ]
-    slept = 0.05 * len(rounds)
+    rounds = decode(TableModel(1), ModelDraft(TableModel(2)), job, watch)
+    slept = 0.05 * len(list(watch.watched(rounds))[1:])
     assert watch.aside >= slept and watch.clock() - begin <= time.perf_counter() - real - slept
     assert sum(sum(note.seconds.values()) for note in watch.notes) <= watch.clock() - begin
 
 
-def test_a_second_run_forgets_the_first():
-    watch = Watch()
-    for n in (9, 3):
-        rounds = list(watch.decode(TableModel(1), NGRAM, [0, 1], n, 2, FILTERS["T=1"], 0, never))[
-            1:
-        ]
-        assert [note.round for note in watch.notes] == rounds and len(tokens_of(rounds)) == n
+def test_a_forced_number_takes_the_place_of_the_seeds():
+    """A coin of 0 accepts any draft, and one of almost 1 rejects it; the numbers before stay."""
+    target, draft, job = TableModel(1), TableModel(2), Job([0], 12, 2, FILTERS["T=1"], seed=3)
+    _, notes = watched(target, draft, job)
+    place, index, u, ratio = next(
+        (place, index, u, note.p[i] / note.q[i])
+        for place, note in enumerate(notes)
+        for i, (index, u) in enumerate(zip(note.numbers, note.coins))
+        if note.p[i] < note.q[i]
+    )
+    other = 0.0 if u >= ratio else np.nextafter(1, 0)
+    _, changed = watched(target, draft, job, {index: other})
+    assert [note.round for note in changed[:place]] == [note.round for note in notes[:place]]
+    assert other in changed[place].coins and changed[place].round != notes[place].round
+
+
+def test_passes_of_the_draft_are_those_of_a_model():
+    """One for each drafted token, and their time is in the draft's; n-grams have none."""
+    _, notes = watched(TableModel(1), TableModel(2), Job([0, 1, 0], 9, 2, FILTERS["T=1"]))
+    for note in notes:
+        assert len(note.passes) == len(note.draft)
+        assert sum(note.passes) <= note.seconds["draft"]
+    _, notes = watched(TableModel(1), None, Job([0, 1, 0], 9, 2, FILTERS["T=1"]))
+    assert all(note.passes == [] for note in notes)

@@ -9,37 +9,34 @@ noise that is independent from position to position the law of the whole text is
 
 import itertools
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from command_line import PROMPT
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exact import FILTERS, TableModel, assert_same_law, at_eos, chain_rule, never, tokens_of
+from laws import FILTERS, TableModel, assert_same_law, at_eos
 from toys import tiny_model
 
-from experiments.decoding import gumbel as coupling
-from experiments.decoding.decoders import decode
-from experiments.decoding.gumbel import Noisy, noise
+from experiments.decoding import coupled as coupling
+from experiments.decoding.coupled import Noisy, noise
+from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import compare
-from experiments.decoding.recorder import Watch
+from experiments.decoding.watch import Watch
+from experiments.drafting.drafts import ModelDraft, NGrams
+from experiments.proving.enumeration import chain_rule, tokens_of
 from gpt2 import Config
-from sampling import Filter, NeuralDrafter, NGramDrafter, autoregressive, speculative
+from sampling import Filter, never
 
 GREEDY = Filter()
 
 
-def both_texts(target, draft, ids, n_tokens, K, filter, seed, ended):
+def both_texts(target, draft, job):
     """The tokens of the two loops under shared noise; draft None looks n-grams up."""
-    target = Noisy(target, filter, seed)
-    drafter = (
-        NeuralDrafter(Noisy(draft, filter, seed), GREEDY, None)
-        if draft
-        else NGramDrafter(target.config.n_vocab)
-    )
-    rng = np.random.default_rng(0)
-    one = tokens_of(autoregressive(target, ids, n_tokens, GREEDY, rng, ended))
-    return one, tokens_of(speculative(target, drafter, ids, n_tokens, K, GREEDY, rng, ended))
+    job = replace(job, coupled=True)
+    draft = ModelDraft(draft) if draft else NGrams()
+    return [tokens_of(decode(target, one, job)) for one in (None, draft)]
 
 
 # ---------------------------------------------------------------- the text is not the draft's
@@ -59,7 +56,7 @@ def both_texts(target, draft, ids, n_tokens, K, filter, seed, ended):
 def test_the_two_texts_are_equal(tables, zeros, n_ctx, K, n_tokens, filter, seed, ended):
     target = TableModel(tables[0], zeros=zeros, n_ctx=n_ctx)
     draft = None if tables[1] is None else TableModel(tables[1], zeros=zeros)
-    one, two = both_texts(target, draft, [0, 1, 0], n_tokens, K, filter, seed, ended)
+    one, two = both_texts(target, draft, Job([0, 1, 0], n_tokens, K, filter, seed, ended))
     assert one == two and one
 
 
@@ -73,14 +70,10 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
     """Also for noise that is far from Gumbel's, repeats itself and has ties."""
     rows = list(itertools.islice(itertools.cycle(values), 60))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            coupling,
-            "noise",
-            lambda seed, position, n_vocab: np.array(rows[3 * position : 3 * position + 3]),
-        )
-        one, two = both_texts(
-            TableModel(1, zeros=True), TableModel(draft), [0], 8, K, FILTERS["T=1"], 0, at_eos
-        )
+        repeated = lambda seed, position, n_vocab: np.array(rows[3 * position : 3 * position + 3])
+        patch.setattr(coupling, "noise", repeated)
+        job = Job([0], 8, K, FILTERS["T=1"], ended=at_eos)
+        one, two = both_texts(TableModel(1, zeros=True), TableModel(draft), job)
     assert one == two
 
 
@@ -88,18 +81,15 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
 def test_the_two_texts_are_equal_with_real_models_and_caches(K):
     config = Config(n_vocab=5, n_ctx=40, n_embd=8, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
-    texts = [
-        both_texts(target, draft, [1, 0], 30, K, Filter(1.0), seed, never) for seed in range(10)
-    ]
+    jobs = [Job([1, 0], 30, K, Filter(1.0), seed) for seed in range(10)]
+    texts = [both_texts(target, draft, job) for job in jobs]
     assert all(one == two for one, two in texts) and len({one for one, _ in texts}) == 10
 
 
 def test_the_noise_depends_on_seed_and_position_only():
-    once = {
-        (seed, position): noise(seed, position, 4) for seed in range(4) for position in range(4)
-    }
-    for seed, position in reversed(once):
-        assert (noise(seed, position, 4) == once[seed, position]).all()
+    places = list(itertools.product(range(4), repeat=2))
+    once = {place: noise(*place, 4) for place in places}
+    assert all((noise(*place, 4) == once[place]).all() for place in reversed(places))
     assert len({tuple(row) for row in once.values()}) == 16
     assert not np.isin(noise(1, 2, 50), noise(2, 1, 50)).any()
 
@@ -129,9 +119,8 @@ class OneRow(TableModel):
         super().__init__(0, n_vocab=len(p))
         self.p = p
 
-    def row(self, prefix):
-        with np.errstate(divide="ignore"):
-            return np.log(self.p)
+    def probabilities(self, prefix):
+        return self.p
 
 
 def winner(p, g):
@@ -183,14 +172,21 @@ def test_the_noise_is_gumbel():
     assert abs(np.exp(-np.exp(-values)) - np.arange(0.5, 1e5) / 1e5).max() < 0.008
 
 
+def at_1(generated):
+    return generated[-1] == 1
+
+
 @pytest.mark.parametrize(
-    "K, n_tokens, ended",
-    [(1, 3, never), (2, 4, never), (3, 4, lambda generated: generated[-1] == 1)],
+    "filter, n_tokens, K, ended",
+    [
+        ("T=1", 3, 1, never),
+        ("T=1", 4, 3, at_1),
+        ("T=0.7", 3, 2, never),
+        ("top_p", 4, 2, never),
+        ("greedy", 4, 3, at_1),
+    ],
 )
-@pytest.mark.parametrize(
-    "filter", [FILTERS["T=1"], FILTERS["T=0.7"], FILTERS["top_p"], FILTERS["greedy"]]
-)
-def test_the_law_of_the_text_is_the_chain_rule(filter, K, n_tokens, ended):
+def test_the_law_of_the_text_is_the_chain_rule(filter, n_tokens, K, ended):
     """Of two tokens, 0 wins where V < p(0), V = 1 / (1 + exp(g(0) - g(1))), and V is uniform as g
     is Gumbel.
 
@@ -199,6 +195,7 @@ def test_the_law_of_the_text_is_the_chain_rule(filter, K, n_tokens, ended):
     probability is the product of their lengths.
     """
     target, draft = TableModel(1, n_vocab=2), TableModel(2, n_vocab=2)
+    filter = FILTERS[filter]
     places = []  # of each position, the (length, noise) of its intervals
     for n in range(n_tokens):
         prefixes = [[0, *text] for text in itertools.product(range(2), repeat=n)]
@@ -215,7 +212,7 @@ def test_the_law_of_the_text_is_the_chain_rule(filter, K, n_tokens, ended):
         for chosen in itertools.product(*places):
             table = [np.array([g, 0.0]) for _, g in chosen]
             patch.setattr(coupling, "noise", lambda seed, position, n_vocab: table[position - 1])
-            one, two = both_texts(target, draft, [0], n_tokens, K, filter, 0, ended)
+            one, two = both_texts(target, draft, Job([0], n_tokens, K, filter, 0, ended))
             assert one == two
             found[two] += np.prod([length for length, _ in chosen])
     assert_same_law(dict(found), chain_rule(target, [0], n_tokens, filter, ended))
@@ -239,15 +236,17 @@ def test_what_is_said_of_the_two_acceptance_rates(p, q):
 
 
 def test_the_usual_rate_is_counted_where_drafts_were_examined():
-    target, draft, filter, watch = TableModel(1), TableModel(2), Filter(0.9), Watch(coupled=True)
+    target, draft, filter = TableModel(1), TableModel(2), Filter(0.9)
     text, overlaps = [0, 1], []
-    done = list(watch.decode(target, draft, text, 40, 3, filter, 5, never))[1:]
+    job = Job(text, 40, 3, filter, seed=5, coupled=True)
+    watch = Watch(job)
+    done = list(watch.watched(decode(target, ModelDraft(draft), job, watch)))[1:]
     for one in done:
-        for i, token in enumerate(one.tokens):
-            if i < one.examined:
-                p, q = (filter(model.read(text, model.new_cache()))[0] for model in (target, draft))
-                overlaps.append(np.minimum(p, q).sum())
+        for token in one.tokens[: one.examined]:
+            p, q = (filter(model.read(text, model.new_cache()))[0] for model in (target, draft))
+            overlaps.append(np.minimum(p, q).sum())
             text = [*text, token]
+        text = [*text, *one.tokens[one.examined :]]
     assert len(overlaps) == sum(one.examined for one in done) > 20
     assert watch.usual_acceptance_rate() == pytest.approx(np.mean(overlaps), abs=1e-12)
 
@@ -257,28 +256,17 @@ def test_draft_and_target_share_the_noise(coupled):
     """A draft that is the target chooses what it chooses; another draft changes the text of the
     usual rule only.
     """
-    target, watch = TableModel(1), Watch(coupled)
-    done = list(watch.decode(target, TableModel(1), [0], 40, 3, Filter(1.0), 5, never))[1:]
-    assert all(one.accepted == one.examined for one in done)
-    other = list(watch.decode(target, TableModel(2), [0], 40, 3, Filter(1.0), 5, never))[1:]
-    assert (tokens_of(other) == tokens_of(done)) == coupled
+    job = Job([0], 40, 3, Filter(1.0), seed=5, coupled=coupled)
+    same, other = (list(decode(TableModel(1), ModelDraft(TableModel(i)), job)) for i in (1, 2))
+    assert all(one.accepted == one.examined for one in same)
+    assert (tokens_of(other) == tokens_of(same)) == coupled
 
 
 @pytest.mark.parametrize("draft", ["0.7M-17M", "ngram", "bytes"])
-@pytest.mark.parametrize("seed", [1, 2, 10**30])
-def test_coupled_texts_are_identical_at_any_temperature(as_json, draft, seed):
-    arguments = [
-        "--draft_model_size",
-        draft,
-        "--temperature",
-        1.2,
-        "--top_k",
-        50,
-        "--coupled",
-        "--seed",
-        seed,
-    ]
-    result = as_json(*arguments, "--n_tokens_to_generate", 30, "--prompt", PROMPT)
+def test_coupled_texts_are_identical_at_any_temperature(as_json, draft):
+    arguments = ["--draft_model_size", draft, "--temperature=1.2", "--top_k=50", "--coupled"]
+    more = ["--seed", 10**30, "--n_tokens_to_generate=30", "--prompt", PROMPT]
+    result = as_json(*arguments, *more)
     assert result["identical"] is True and result["settings"]["coupled"] is True
     rate = result["speculative"]["usual_acceptance_rate"]
     assert rate is None if result["speculative"]["examined"] == 0 else 0 <= rate <= 1
@@ -295,15 +283,14 @@ def test_both_acceptance_rates_are_shown_and_explained(cli, as_json):
 
 
 def test_coupled_works_alone_and_greedily(as_json):
-    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 20]
-    plain, coupled = as_json(*arguments), as_json(*arguments, "--coupled")
+    def ids(decoder, *more):
+        arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 20, *more]
+        return as_json(*arguments)[decoder]["token_ids"]
+
     for decoder in ("autoregressive", "speculative"):
-        assert coupled[decoder]["token_ids"] == plain[decoder]["token_ids"]
-        sampled = [*arguments, "--coupled", "--temperature", 1]
-        assert (
-            as_json(*sampled, "--mode", decoder)[decoder]["token_ids"]
-            == as_json(*sampled)[decoder]["token_ids"]
-        )
+        assert ids(decoder, "--coupled") == ids(decoder)
+        sampled = "--coupled", "--temperature=1"
+        assert ids(decoder, *sampled, "--mode", decoder) == ids(decoder, *sampled)
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -312,14 +299,9 @@ def test_coupled_texts_that_differ_are_explained(zeros):
     same.
     """
     target = Noisy(TableModel(1, zeros=zeros), FILTERS["all"], 3)
-    first = list(
-        tokens_of(decode("autoregressive", target, None, [0], 5, K=1, filter=GREEDY, seed=0))
-    )
+    first = list(tokens_of(decode(target, None, Job([0], 5))))
     wrong = [first[0], 1 - min(first[1], 1), *first[2:]]
     results = [{"token_ids": ids, "tokens_per_second": 1.0} for ids in (first, wrong)]
     found = compare(*results, target, [0], GREEDY)["difference"]
-    assert (
-        found["position"] == 1
-        and found["verdict"] == "bug"
-        and np.isfinite([found["gap"], found["float_error"]]).all()
-    )
+    assert (found["position"], found["verdict"]) == (1, "bug")
+    assert np.isfinite([found["gap"], found["float_error"]]).all()
