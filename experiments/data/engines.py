@@ -1,14 +1,17 @@
-"""GGUF, the file that llama.cpp reads: a header of named values, then the tensors."""
+"""A model in the formats of other engines: GGUF, the file that llama.cpp reads, a header of named
+values and then the tensors; and OpenVINO's folder. Raises ImportError for a library that is missing.
+"""
 
 import json
+import warnings
 
-import gguf
 import numpy as np
 
 from checkpoints.files import first_of
 from checkpoints.vocabulary import read_merges
 from utils import load_encoder, open_weights, read_config
 
+# llama.cpp's names of what the tensors belong to
 NAMES = {
     "wte": "token_embd",
     "wpe": "position_embd",
@@ -42,6 +45,8 @@ def turned(name, shape):
 
 def write_gguf(folder, path):
     """The model and tokenizer of a checkpoint folder as one file, in float32."""
+    import gguf
+
     config = read_config(folder)
     file = gguf.GGUFWriter(path, "gpt2")
     file.add_name(folder.name)
@@ -52,17 +57,16 @@ def write_gguf(folder, path):
     file.add_block_count(config.n_layer)
     file.add_head_count(config.n_head)
     file.add_layer_norm_eps(config.epsilon)
-    add_tokenizer(file, folder)
+    add_tokenizer(file, folder, gguf.TokenType)
     add_tensors(file, open_weights(folder, config), config.shapes())
     file.close()
 
 
-def add_tokenizer(file, folder):
+def add_tokenizer(file, folder, kinds):
     """Byte-level BPE with GPT-2's pattern, and no token added in front of a text."""
     vocabulary = json.loads(first_of(folder, "vocab.json", "encoder.json").read_bytes())
     merges = read_merges(first_of(folder, "merges.txt", "vocab.bpe"))
     tokens, end = sorted(vocabulary, key=vocabulary.get), load_encoder(folder).end_of_text
-    kinds = gguf.TokenType
     file.add_tokenizer_model("gpt2")
     file.add_tokenizer_pre("gpt-2")
     file.add_token_list(tokens)
@@ -86,3 +90,17 @@ def add_tensors(file, tensors, shapes):
     for name, shape in shapes.items():
         array = tensors[name].read(np.float32)
         file.write_tensor_data(np.ascontiguousarray(array.T if turned(name, shape) else array))
+
+
+def write_openvino(folder, path):
+    """The model of a checkpoint folder in float32, and its tokenizer, in the folder `path`."""
+    import transformers
+    from optimum.exporters.openvino import main_export
+    from optimum.intel import OVConfig
+
+    # what tracing a model has to say is not for those who asked for the folder
+    transformers.utils.logging.set_verbosity_error()
+    warnings.simplefilter("ignore")
+    transformers.utils.logging.disable_progress_bar()
+    how = {"task": "text-generation-with-past", "ov_config": OVConfig(dtype="fp32")}
+    main_export(str(folder), path, convert_tokenizer=True, **how)
