@@ -8,7 +8,6 @@ tokens, the earliest learned first, until none applies.
 import codecs
 from functools import lru_cache
 from hashlib import sha256
-from heapq import heapify, heappop, heappush
 
 import regex
 
@@ -37,38 +36,25 @@ def byte_symbols():
 
 
 def merge(ids, merges):
-    """Join neighbours until no merge applies: lowest rank first, leftmost first.
-
-    `merges` maps a pair of ids to (rank, merged id). A heap holds the pairs that can be merged, and
-    a linked list the neighbours of each token. So n ids take O(n log n); scanning all of them again
-    after each merge would take O(n^2).
+    """Join neighbours until no merge applies. The pair with the lowest rank comes first, wherever
+    it stands: it was learned first. `merges` maps a pair of ids to (rank, merged id).
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
     """
-    ids, n = list(ids), len(ids)
-    following = list(range(1, n + 1))
-    preceding = list(range(-1, n - 1))
-    pairs = enumerate(zip(ids, ids[1:]))
-    heap = [(merges[pair][0], i, pair) for i, pair in pairs if pair in merges]
-    heapify(heap)  # by rank, then by place
-    while heap:
-        _, left, pair = heappop(heap)
-        right = following[left]
-        if right == n or (ids[left], ids[right]) != pair:
-            continue  # one of the two has been merged into something else since
-        # merge the right token into the left one, and take it out of the list
-        ids[left], ids[right] = merges[pair][1], None
-        following[left] = following[right]
-        if following[left] < n:
-            preceding[following[left]] = left
-        # the new token may merge with its neighbours
-        for first in (preceding[left], left):
-            second = following[first] if first >= 0 else n  # no neighbour
-            if second < n and (ids[first], ids[second]) in merges:
-                pair = (ids[first], ids[second])
-                heappush(heap, (merges[pair][0], first, pair))
-    return [i for i in ids if i is not None]
+    ids = list(ids)
+    while known := [(merges[pair], pair) for pair in zip(ids, ids[1:]) if pair in merges]:
+        (_, joined), pair = min(known)
+        merged, i = [], 0
+        while i < len(ids):
+            if tuple(ids[i : i + 2]) == pair:
+                merged.append(joined)
+                i += 2
+            else:
+                merged.append(ids[i])
+                i += 1
+        ids = merged
+    return ids
 
 
 class Encoder:
@@ -100,7 +86,17 @@ class Encoder:
         self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
         self.end_of_text = vocabulary.get(END_OF_TEXT, end_of_text)
         self.n_vocab = n
+        self._remember()
+
+    def _remember(self):
         self._encode_word = lru_cache(maxsize=65536)(self._encode_word)  # one cache per encoder
+
+    def __getstate__(self):  # for pickle, which takes no cache
+        return {name: value for name, value in vars(self).items() if name != "_encode_word"}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self._remember()
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)

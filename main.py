@@ -20,9 +20,10 @@ try:
     # isort: off
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
     from experiments.cli.exit_codes import exit_code, script
-    from experiments.cli.flags import call
+    from experiments.cli.flags import call, unknown
     from experiments.cli.texts import Output, Texts, check_together
     from experiments.decoding.settings import Settings
+    from utils import InputError
 except ModuleNotFoundError as missing:
     if missing.name.split(".")[0] in ("backends", "experiments"):
         problem = "Python does not look beside main.py: unset PYTHONSAFEPATH, and leave out -P"
@@ -80,8 +81,10 @@ def run(arguments):
         print(VERSION)
         return
     name = "generate"
-    if arguments and arguments[0] in COMMANDS:
+    if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
+    if name not in COMMANDS:
+        raise InputError(unknown("command", name, COMMANDS) + ", or flags such as --prompt TEXT")
     command = generate
     if name != "generate":
         command = getattr(importlib.import_module(f"experiments.commands.{name}"), name)

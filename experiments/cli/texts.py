@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 
 from experiments.data.files import check_output
-from experiments.data.prompts import read_prompts
+from experiments.data.prompts import note_form, read_prompts
 from experiments.data.reading import MOST_BYTES, require_size
 from experiments.data.values import SettingError
 from experiments.decoding.batching import check_batch_size
@@ -45,7 +45,9 @@ class Texts(Group):
         if self.prompt_ids:
             return [session.prompt_of_ids(self.prompt_ids)]
         if self.prompts:
-            return session.prompts_of_file(read_prompts(self.prompts), self.prompts)
+            texts, form = read_prompts(self.prompts)
+            note_form(self.prompts, texts, form)
+            return session.prompts_of_file(texts, self.prompts)
         return session.prompts([read_prompt(text) for text in self.prompt])
 
 
