@@ -34,7 +34,7 @@ except ModuleNotFoundError as missing:
 
 # the others are in experiments/commands, imported when asked for
 COMMANDS = (
-    "generate chat play profile benchmark record replay advise throughput candidates mistakes "
+    "generate chat play profile benchmark record replay advise candidates mistakes "
     "download check export gpu"
 ).split()
 
@@ -51,7 +51,7 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
     Other commands:
-        chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
+        chat, play, profile, benchmark, record, replay, advise, candidates, mistakes,
         download, check, export, gpu; each has its own --help
     """
     from experiments.cli import show

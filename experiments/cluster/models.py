@@ -8,19 +8,10 @@ import numpy as np
 
 import utils
 from backends import autotune
-from experiments.drafting.pairs import (
-    CHECKPOINT,
-    NGRAM,
-    RANDOM,
-    Pairs,
-    config_of,
-    embedded_encoder,
-    fingerprints,
-    load_pairs,
-)
-from experiments.drafting.stored import HEADS
-from gpt2 import Config, Model
-from utils import MODELS_DIR, get_backend, kernels_of
+from experiments.data.machine import kernels_of
+from experiments.drafting.load import CHECKPOINT, RANDOM, Pairs, fingerprints, is_size, load
+from gpt2 import Config
+from utils import MODELS_DIR, AnyTokens, config_of, get_backend
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,7 @@ class Wanted:
         if choices:
             plan = partial(chosen_plan, choices, self.exact)
             arrays = dataclasses.replace(arrays, plan=plan)
-        return load_pairs(self.target, [*self.drafts], self.models_dir, self.weights, arrays)
+        return load(self.target, [*self.drafts], self.models_dir, arrays, self.weights)
 
     def elsewhere(self):
         """The same on another machine, which has the project's own models in another place."""
@@ -64,13 +55,13 @@ class Wanted:
         """The Pairs without weights, and without drafts. Raises InputError."""
         if self.weights == RANDOM:
             config = config_of(self.target, self.models_dir)
-            return Pairs(Outline(config), {}, embedded_encoder(config.n_vocab))
+            return Pairs(Outline(config), {}, AnyTokens(config.n_vocab))
         folders = [utils.find_folder(size, self.models_dir, download) for size in self.sizes()]
         return Pairs(Outline(utils.read_config(folders[0])), {}, utils.load_encoder(folders[0]))
 
     def sizes(self):
         """The models that are no n-grams and no heads."""
-        return [self.target, *(one for one in self.drafts if one not in (NGRAM, *HEADS))]
+        return [self.target, *filter(is_size, self.drafts)]
 
     def configs(self):
         if self.weights == RANDOM:
@@ -100,5 +91,6 @@ def chosen_plan(choices, exact, config, dtype):
 
 def kernels_in(pairs, target):
     """{model: {shape: how it is multiplied}} of the models that are loaded, by size."""
-    models = {target: pairs.target} | pairs.drafts
-    return {name: kernels_of(model) for name, model in models.items() if isinstance(model, Model)}
+    models = {target: pairs.target}
+    models |= {name: draft.alone for name, draft in pairs.drafts.items() if draft.alone}
+    return {name: kernels_of(model) for name, model in models.items()}

@@ -4,120 +4,158 @@ experiments/measuring/referee.py.
 Results are {"machine", "settings", "rows"}, as JSON, and beside that as CSV and as a Markdown
 table. What has been measured is kept in FILE.json.partial, one line for each prompt, until the run
 is complete; --resume goes on from there.
+
+Two questions have rows of their own: --batch_size, what batches do to both decoders
+(experiments/decoding/batching.py), and --programs, what other programs do with the same weights.
 """
 
 import dataclasses
 import itertools
-import json as json_format
+import json
 import sys
+import zlib
+from dataclasses import dataclass
 from functools import partial
 
 from tqdm import tqdm
 
-from experiments.cli.validators import (
+import utils
+from experiments.cluster.models import Wanted
+from experiments.cluster.place import place
+from experiments.data.corpus import documents
+from experiments.data.files import check_output
+from experiments.data.lines import Failed, Lines, SomeFailed, spared
+from experiments.data.machine import kernels_of, machine
+from experiments.data.prompts import choose_prompts
+from experiments.data.results import check_results_output, write_results
+from experiments.data.values import (
+    AUTO,
+    SettingError,
     check_choice,
+    check_length,
     check_numbers,
-    check_seed,
     longest_prompt,
-    parse_filters,
-    parse_K,
+    parse_Ks,
     parse_list,
     parse_probability,
 )
-from experiments.cluster.models import Wanted
-from experiments.cluster.place import place
-from experiments.data.files import check_output
-from experiments.data.lines import Failed, Lines, SomeFailed, spared
-from experiments.data.machine import machine
-from experiments.data.prompts import choose_prompts
-from experiments.data.results import check_results_output, write_results
-from experiments.decoding.settings import AUTO, VERIFICATIONS
-from experiments.drafting.pairs import CHECKPOINT, RANDOM
-from experiments.measuring import runner
+from experiments.decoding.batching import check_batch_size, require_room
+from experiments.decoding.job import Job
+from experiments.decoding.settings import (
+    Json,
+    Kernels,
+    Length,
+    Models,
+    PromptFile,
+    Sampling,
+    Verification,
+    Weights,
+    Workers,
+    flag,
+)
+from experiments.drafting.load import RANDOM
+from experiments.measuring import held_out, peers
 from experiments.measuring.referee import row_of
-from experiments.measuring.runner import PLAIN, Contender, Task
-from experiments.showing.tables import label, markdown
-from utils import MODELS_DIR, InputError
+from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, batch_speeds
+from experiments.showing import tables
+from utils import InputError
 
 
-@dataclasses.dataclass(frozen=True)
-class BenchmarkSettings:
-    """What decides the figures of a benchmark. Raises InputError.
+@dataclass(frozen=True)
+class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, PromptFile, Length):
+    """What decides the figures of a benchmark. Raises InputError."""
 
-    What to measure:
-        draft_model_size: sizes in models_dir, folders, ngram, eagle or medusa, separated by commas
-        target_model_size: sizes in models_dir, or folders, separated by commas
-        models_dir: the folder that holds a folder for each size
-        K: how many tokens to draft per round, such as 1..10 or 1,2,4; auto, alone or among them,
-            chooses K for each round
-        verification: the accept/reject rule: token, or block, which accepts at least as many on
-            average; token,block measures the two in turns
-        temperature: one or several, separated by commas; 0 is greedy decoding
-        top_k: sample from this many most likely tokens; 0 keeps all
-        top_p: sample from the smallest set of most likely tokens with this total probability
-        prompts: a file of prompts (JSON Lines, a JSON array, HellaSwag's form, or one a line; also
-            .gz and .bz2); by default built-in stories
-        n_prompts: how many prompts to use; 0 is all
-        n_tokens_to_generate: how many tokens to write after each prompt
-        repeats: how often to measure each; medians are reported
-        seed: of the random draws and of the order of the runs
-        backend: what computes: numpy, or cupy on a GPU
-        kernels: how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of
-            64 columns on 2 threads
-        weights: checkpoint, or random (sizes 124M to 1558M need no files; the texts mean nothing)
-        synthetic_acceptance: accept each drafted token with this probability, whatever the models
-            compute; all passes are run, but the texts mean nothing
-    """
+    draft_model_size: str = flag(
+        "0.7M-17M,ngram",
+        "sizes in models_dir, folders, ngram, eagle or medusa, separated by commas",
+    )
+    target_model_size: str = flag("17M", "sizes in models_dir, or folders, separated by commas")
+    K: str = flag(
+        "1..6",
+        "how many tokens to draft per round, such as 1..10 or 1,2,4; auto, alone or among them, "
+        "chooses K for each round",
+    )
+    verification: str = flag(
+        "token",
+        "the accept/reject rule: token, or block, which accepts at least as many on average; "
+        "token,block measures the two in turns",
+    )
+    temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
+    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
+    repeats: int = flag(3, "how often to measure each; medians are reported")
+    seed: int = flag(123, "of the random draws and of the order of the runs")
+    synthetic_acceptance: str = flag(
+        "",
+        "accept each drafted token with this probability, whatever the models compute; all passes "
+        "are run, but the texts mean nothing",
+    )
+    corpus: str = flag(
+        "",
+        "continue the first 32 tokens of held-out stories, those of *_valid.txt in this folder, "
+        "and say how many bits per byte the target needs for them all",
+    )
+    skip_bits: bool = flag(False, "with --corpus: do not compute bits per byte")
+    batch_size: str = flag(
+        "",
+        "measure tokens per second of both decoders with so many texts at once, such as 1,2,4,8: "
+        f"after prompts of {N_PROMPT} random tokens",
+    )
+    programs: str = flag(
+        "",
+        "compare with the same weights in these programs, such as transformers,llama_server: "
+        f"{', '.join(peers.PROGRAMS)}; greedy, with one draft and one K",
+    )
 
-    draft_model_size: str = "0.7M-17M,ngram"
-    target_model_size: str = "17M"
-    models_dir: str = MODELS_DIR
-    K: str = "1..6"
-    verification: str = "token"
-    temperature: str = "0,1"
-    top_k: int = 0
-    top_p: float = 1.0
-    prompts: str = ""
-    n_prompts: int = 12
-    n_tokens_to_generate: int = 60
-    repeats: int = 3
-    seed: int = 123
-    backend: str = "numpy"
-    kernels: str = "auto"
-    weights: str = "checkpoint"
-    synthetic_acceptance: str = ""
-
-    def __post_init__(self):
-        check_seed(self.seed)
-        check_numbers(0, n_prompts=self.n_prompts)
-        check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
-        check_choice("weights", self.weights, CHECKPOINT, RANDOM)
-        for rule in self.rules():
-            check_choice("verification", rule, *VERIFICATIONS)
+    def check(self):
+        check_numbers(1, repeats=self.repeats)
+        for n_texts in self.batch_sizes():
+            check_batch_size(n_texts)
+        for name in self.others():
+            check_choice("programs", name, *peers.PROGRAMS)
+        if self.corpus and self.prompts:
+            raise SettingError("corpus", "with --prompts: expected one of the two")
+        if self.corpus and self.weights == RANDOM:
+            raise SettingError("corpus", "with --weights random: expected a trained target")
+        if self.programs:
+            self.check_programs()
         # refuse now what cannot be parsed
         self.acceptance()
-        self.filters()
         self.contenders()
         self.targets()
+
+    def check_programs(self):
+        """Other programs are started for one pair and one K, and all write greedily."""
+        chosen = {
+            "target_model_size": self.targets(),
+            "draft_model_size": self.drafts(),
+            "K": [K for K in self.Ks() if K != AUTO],
+            "verification": self.rules(),
+            "temperature": [*self.filters()],
+        }
+        for name, values in chosen.items():
+            if len(values) != 1:
+                problem = f"{getattr(self, name)!r} with --programs: expected one"
+                raise SettingError(name, problem)
+        (filter,) = self.filters().values()
+        if not filter.greedy:
+            problem = f"{self.temperature} with --programs: expected 0, as all write greedily"
+            raise SettingError("temperature", problem)
+        if self.batch_size or self.corpus or self.synthetic_acceptance:
+            problem = "with --batch_size, --corpus or --synthetic_acceptance: expected it alone"
+            raise SettingError("programs", problem)
 
     def acceptance(self):
         return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
 
-    def filters(self):
-        """{temperature: Filter}"""
-        return parse_filters(self.temperature, self.top_k, self.top_p)
-
-    def targets(self):
-        return parse_list("target_model_size", self.target_model_size)
-
-    def drafts(self):
-        return parse_list("draft_model_size", self.draft_model_size)
-
     def Ks(self):
-        return parse_K(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
+        return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
 
-    def rules(self):
-        return parse_list("verification", self.verification)
+    def batch_sizes(self):
+        return parse_list("batch_size", self.batch_size, int) if self.batch_size else []
+
+    def others(self):
+        """The names of the programs beside this one."""
+        return parse_list("programs", self.programs) if self.programs else []
 
     def contenders(self):
         """The autoregressive loop, then every draft with every K and rule."""
@@ -126,37 +164,74 @@ class BenchmarkSettings:
 
     def wanted(self, target):
         """The models that one target's figures are measured with."""
-        return Wanted(
-            target,
-            tuple(self.drafts()),
-            self.models_dir,
-            self.weights,
-            self.backend,
-            self.kernels,
-        )
+        drafts = tuple(self.drafts())
+        return Wanted(target, drafts, self.models_dir, self.weights, self.backend, self.kernels)
+
+    def race(self, pairs, ids, filter):
+        """All contenders, after this prompt."""
+        job = Job(ids, self.n_tokens_to_generate, filter=filter)
+        return Race(pairs.target, pairs.drafts, self.contenders(), job, self.acceptance())
 
     def labels(self):
         """What each row says of how real it is."""
         return {"weights": self.weights, "synthetic_acceptance": self.acceptance()}
 
 
+@dataclass(frozen=True)
+class BenchmarkOutput(Json, Workers):
+    """Who measures, and where results go. Raises InputError."""
+
+    heading = "Output"
+
+    out: str = flag(
+        "", "write the results to this new .json file, and to .csv and .md files beside it"
+    )
+    plot: str = flag(
+        "", "draw the results into this new .png, .svg or .pdf file (needs matplotlib)"
+    )
+    resume: bool = flag(False, "continue an interrupted run with the same --out")
+
+    def check(self):
+        if self.resume and not self.out:
+            raise InputError("--resume: needs the --out file of the run to go on with")
+        if self.out:
+            check_results_output(self.out)
+        if self.plot:
+            check_output("plot", self.plot, (".png", ".svg", ".pdf"))
+
+
+def check_together(settings, output):
+    """Raises InputError for an output that these settings have no figures for."""
+    own = "batch_size" if settings.batch_size else "programs" if settings.programs else ""
+    for name in ("cluster", "out", "plot"):
+        if own and getattr(output, name):
+            raise SettingError(name, f"with --{own}: expected one of the two")
+    if output.plot and settings.Ks() == [AUTO]:
+        raise InputError(
+            "--plot with --K auto: expected some numbers, as the picture has one point for each"
+        )
+
+
+# ---------------------------------------------------------------- what was measured before
+
+
 class Stored:
     """The Runs measured so far, {(target, temperature, prompt's number): runs}; each is a line of
-    the partial file, if there is one, with the prompt's ids.
+    the partial file, if there is one, with the prompt's ids and a checksum.
 
     Raises InputError for lines that are not of these settings and prompts.
     """
 
-    def __init__(self, settings, lines=None):
-        self.lines, self.settings, self.runs, self.ids = lines, settings, {}, {}
+    def __init__(self, lines=None):
+        self.lines, self.runs, self.ids = lines, {}, {}
         for line in lines.done if lines else ():
             try:
-                target, temperature, i, ids, values = line
-                key = target, temperature, i
-                self.runs[key] = runner.runs_from_json(
-                    values, settings.contenders(), settings.repeats
-                )
-                self.ids[key] = ids
+                *measured, checksum = line
+                if checksum != checksum_of(measured):
+                    raise ValueError("not what was written")
+                *key, ids, runs = measured
+                self.runs[tuple(key)] = [Run(**run) for run in runs]
+                self.ids[tuple(key)] = ids
             except (TypeError, ValueError):
                 raise InputError(
                     f"{lines.partial}: is damaged; delete it, and try again without --resume"
@@ -174,7 +249,8 @@ class Stored:
     def add(self, key, ids, runs):
         self.runs[key] = runs
         if self.lines:
-            self.lines.add([*key, ids, [dataclasses.asdict(run) for run in runs]])
+            line = [*key, ids, [dataclasses.asdict(run) for run in runs]]
+            self.lines.add([*line, checksum_of(line)])
 
     def say_what_is_kept(self):
         if len(self.runs) > self.n_before:
@@ -182,24 +258,23 @@ class Stored:
             print(f"{kept}; --resume goes on", file=sys.stderr)
 
 
-def measured(settings, pairs, items, tick=None):
+def checksum_of(line):
+    return zlib.crc32(json.dumps(line).encode())
+
+
+# ---------------------------------------------------------------- prompts, one at a time
+
+
+def measured(settings, pairs, items, tick=lambda: None):
     """The Runs of all contenders on each prompt; an item is a temperature, the number of a prompt
     and its ids.
     """
-    contenders, filters = settings.contenders(), settings.filters()
+    filters = settings.filters()
     for n_before, (t, i, ids) in enumerate(items):
-        task = Task(
-            ids,
-            settings.n_tokens_to_generate,
-            filters[t],
-            settings.acceptance(),
-        )
+        race = settings.race(pairs, ids, filters[t])
         if n_before == 0:
-            runner.warm_up(pairs.target, pairs.drafts, contenders, ids, task.filter)
-        seed = [settings.seed, i]
-        yield runner.measure(
-            pairs.target, pairs.drafts, contenders, task, seed, settings.repeats, tick
-        )
+            race.warm_up()
+        yield race.measure([settings.seed, i], settings.repeats, tick)
 
 
 def name_of(size, item):
@@ -242,95 +317,146 @@ def rows_of(settings, size, n_prompts, n_skipped, stored):
     return rows
 
 
+def prompts_of(settings, pairs, stories):
+    """(the prompts' ids, how many longer ones were skipped)."""
+    longest = longest_prompt(pairs.target.config.n_ctx, settings.n_tokens_to_generate)
+    encoder, n_prompts = pairs.encoder, settings.n_prompts
+    if settings.corpus:
+        return held_out.openings(settings.corpus, stories, encoder, n_prompts, longest), 0
+    return choose_prompts(settings.prompts, n_prompts, encoder, longest)
+
+
 def run_all(settings, stored, cluster=""):
     """Measure what is not stored. Returns the results, which say what failed."""
     about = machine() | {"prompts_measured_before_resuming": stored.n_before}
-    rows, failed = [], {}
+    stories = documents(settings.corpus, "valid") if settings.corpus else []
+    rows, failed, bits = [], {}, {}
     with tqdm(total=0, unit=" runs", leave=False, disable=None) as bar:
         for size in settings.targets():
             with place(cluster, settings.wanted(size)) as where:
                 about["kernels"] |= where.kernels
                 if where.machines:
                     about["workers"] = where.machines
-                pairs = where.pairs
-                n_tokens = settings.n_tokens_to_generate
-                longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
-                prompts, n_skipped = choose_prompts(
-                    settings.prompts, settings.n_prompts, pairs.encoder, longest
-                )
+                prompts, n_skipped = prompts_of(settings, where.pairs, stories)
                 measure_target(settings, where, size, prompts, stored, failed, bar)
+                if stories and not settings.skip_bits:
+                    bits[size] = held_out.bits_per_byte(where, stories, failed)
             rows += rows_of(settings, size, len(prompts), n_skipped, stored)
-    result = {"machine": about, "settings": dataclasses.asdict(settings), "rows": rows}
-    return result | ({"failed": failed} if failed else {})
+    result = {"machine": about, "settings": settings.as_dict(), "rows": rows}
+    more = {"bits_per_byte": bits, "failed": failed}
+    return result | {name: values for name, values in more.items() if values}
 
 
 def header_of(settings):
     """What must be the same for a run to go on: the settings, and the models of each target."""
     prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
-    return dataclasses.asdict(settings) | {"fingerprints": prints}
+    return settings.as_dict() | {"fingerprints": prints}
 
 
-def run_and_store(settings, out, resume, cluster):
-    """The results, from and to the files that `out` names."""
-    with Lines(out, header=header_of(settings)) as lines:
-        if lines.done and not resume:
+def run_and_store(settings, output):
+    """The results, from and to the files that --out names."""
+    with Lines(output.out, header=header_of(settings)) as lines:
+        if lines.done and not output.resume:
             raise InputError(
                 f"{lines.partial}: is left from a run that was interrupted; "
                 "give --resume, or delete it"
             )
-        stored = Stored(settings, lines)
+        stored = Stored(lines)
         try:
-            result = run_all(settings, stored, cluster)
+            result = run_all(settings, stored, output.cluster)
         except (KeyboardInterrupt, InputError):
             stored.say_what_is_kept()
             raise
         if "failed" in result:
             stored.say_what_is_kept()
             return result
-        write_results(result, markdown(result), out)
+        write_results(result, tables.markdown(result), output.out)
         lines.discard()
     return result
 
 
-def benchmark(settings: BenchmarkSettings, cluster="", out="", plot="", resume=False, json=False):
+# ---------------------------------------------------------------- batches, and other programs
+
+
+def run_batches(settings):
+    """The results of --batch_size: a row for each size and contender."""
+    about, rows = machine(), []
+    for size in settings.targets():
+        pairs = settings.wanted(size).load()
+        about["kernels"][size] = kernels_of(pairs.target)
+        n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
+        check_length("n_tokens_to_generate", n_tokens, pairs.target.config.n_ctx - N_PROMPT)
+        for name in pairs.drafts:
+            require_room(pairs.pair(name).models, max(sizes), N_PROMPT + n_tokens)
+        for t, filter in settings.filters().items():
+            speeds = batch_speeds(settings.race(pairs, [], filter), sizes, settings.repeats)
+            rows += [
+                dataclasses.asdict(one)
+                | {"target": size, "temperature": t, **settings.labels(), "batch_size": n}
+                | {"autoregressive": speeds[n, PLAIN], "speculative": speeds[n, one]}
+                for one in settings.contenders()[1:]
+                for n in sizes
+            ]
+    return {"machine": about, "settings": settings.as_dict(), "rows": rows}
+
+
+def run_programs(settings):
+    """The results of --programs: a row for each program and decoder."""
+    (size,), (name,), (K,) = settings.targets(), settings.drafts(), settings.Ks()
+    pair, folders = settings.wanted(size).load().pair(name), None
+    if settings.weights == RANDOM:  # a draft would agree with nothing
+        pair = dataclasses.replace(pair, draft=None)
+    else:
+        folders = [utils.find_folder(one, settings.models_dir) for one in (size, name)]
+    others = [one for one in settings.others() if one != peers.OURS]
+    programs, missing = peers.started(others, pair, folders, K)
+    n_tokens = settings.n_tokens_to_generate
+    longest = longest_prompt(pair.target.config.n_ctx, n_tokens)
+    prompts, _ = choose_prompts(settings.prompts, settings.n_prompts, pair.encoder, longest)
+    return {
+        "machine": machine() | {"versions": {one.name: one.version for one in programs}},
+        "settings": settings.as_dict(),
+        "rows": peers.compare(programs, prompts, n_tokens, K, settings.repeats),
+        "not_installed": missing,
+    }
+
+
+def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     """Measure the speedup of every draft with every target, at each K and temperature, and compare
     it with what theory predicts.
 
     Texts continue past <|endoftext|>, so that plain and speculative decoding write equally many
     tokens. docs/benchmarks.md explains the method and the columns.
 
-    Run:
-        cluster: let the workers of a Dask cluster measure, one prompt at a time: local:4 starts
-            four here, tcp://HOST:8786 is a running scheduler
-        out: write the results to this new .json file, and to .csv and .md files beside it
-        plot: draw the results into this new .png, .svg or .pdf file (needs matplotlib)
-        resume: continue an interrupted run with the same --out
-        json: print one JSON object and nothing else
+    Examples:
+        python main.py benchmark --K 1..8,auto --out results.json --plot results.png
+        python main.py benchmark --draft_model_size 0.7M-17M --K 4 --batch_size 1,2,4,8,16
+        python main.py benchmark --draft_model_size 0.7M-17M --K 4 --temperature 0 \\
+            --programs transformers,openvino,llama_server
     """
-    if resume and not out:
-        raise InputError("--resume: needs the --out file of the run to go on with")
-    if out:
-        check_results_output(out)
-    if plot:
+    check_together(settings, output)
+    if output.plot:
         from experiments.showing import plots
 
-        check_output("plot", plot, (".png", ".svg", ".pdf"))
-        if settings.Ks() == [AUTO]:
-            raise InputError(
-                "--plot with --K auto: expected some numbers, as the picture has one point for each"
-            )
         plots.check()
-    if out:
-        result = run_and_store(settings, out, resume, cluster)
+    show = tables.markdown
+    if settings.batch_size:
+        result, show = run_batches(settings), tables.of_batches
+    elif settings.programs:
+        result, show = run_programs(settings), tables.of_programs
+    elif output.out:
+        result = run_and_store(settings, output)
     else:
-        result = run_all(settings, Stored(settings), cluster)
+        result = run_all(settings, Stored(), output.cluster)
     failed = result.get("failed")
-    if plot and not failed:
-        plots.draw(result, plot, label(result["settings"]))
-    if json:
-        print(json_format.dumps(result))
+    if output.plot and not failed:
+        plots.draw(result, output.plot, tables.label(result["settings"]))
+    if output.json:
+        print(json.dumps(result))
     elif result["rows"]:
-        print(markdown(result), end="")
+        print(show(result), end="")
     if failed:
-        again = "--resume tries these again" if out else "use --out to keep what was measured"
+        again = (
+            "--resume tries these again" if output.out else "use --out to keep what was measured"
+        )
         raise SomeFailed(failed, f"the figures are those of the others; {again}")

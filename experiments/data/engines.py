@@ -1,5 +1,6 @@
-"""A model in the formats of other engines: GGUF, the file that llama.cpp reads, a header of named
-values and then the tensors; and OpenVINO's folder. Raises ImportError for a library that is missing.
+"""A model in the formats of other engines, in float32: GGUF, llama.cpp's file, which is a header
+of named values and then the tensors; and OpenVINO's folder. A library that is missing raises
+ImportError.
 """
 
 import json

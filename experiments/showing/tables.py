@@ -155,8 +155,76 @@ def markdown(result):
         parts.append("\n".join(aligned([[*COLUMNS_OF_BEST.values()], *cells])))
     if label(result["settings"]):
         parts.insert(0, f"**{label(result['settings'])}**")
+    for target, bits in result.get("bits_per_byte", {}).items():
+        parts.append(f"{target}: {format_cell('bits', bits)} bits per held-out byte.")
     if failed := result.get("failed"):
         parts.append("\n".join(f"Not measured: {name} ({why})." for name, why in failed.items()))
     if notes:
         parts.append("\n".join(f"{number}. {note}" for note, number in notes.items()))
     return "\n\n".join(parts) + "\n"
+
+
+# ---------------------------------------------------------------- batches, and other programs
+
+
+def of_batches(result):
+    """Tokens per second of several texts at once, prefill apart."""
+    rows = result["rows"]
+    plain = {(row["target"], row["temperature"], row["batch_size"]): row for row in rows}
+    names = ["draft", "target", "temperature", "K", "verification"]
+    heads = ["texts", "plain tok/s", "of one", "tok/s", "speedup"]
+    table = [[*(COLUMNS[name] for name in names), *heads]]
+    for row in rows:
+        alone, fast = row["autoregressive"], row["speculative"]
+        one = plain.get((row["target"], row["temperature"], 1))
+        figures = [alone, one and alone / one["autoregressive"], fast, fast / alone]
+        digits = [1, 2, 1, 2]
+        cells = [format_cell(name, row[name]) for name in names]
+        cells += [str(row["batch_size"]), *map(rounded, figures, digits)]
+        table.append(cells)
+    title = label(result["settings"]) or "checkpoint weights"
+    note = f"Of all texts together, prefill apart. {measured_on(result['machine'])}."
+    return "\n\n".join([f"**{title}**", "\n".join(aligned(table)), note]) + "\n"
+
+
+def of_programs(result):
+    """Speed, tokens per pass, how many texts are ours, and what passes cost."""
+    settings = result["settings"]
+    n_rows = int(settings["K"]) + 1
+    heads = ["program", "decoder", "tok/s", "against ours", "per pass", "same texts"]
+    table = [[*heads, "1 row ms", f"{n_rows} rows ms", "ratio"]]
+    for row in result["rows"]:
+        one, many = row["seconds_of_one_row"], row["seconds_of_all_rows"]
+        cells = [row["program"], row["decoder"]]
+        cells += [with_range(row["tokens_per_second"], 1), with_range(row["against_ours"], 2)]
+        cells += [
+            rounded(row["tokens_per_target_pass"], 2),
+            f"{row['same_texts']} of {row['texts']}",
+        ]
+        cells += [rounded(one and 1e3 * one, 2), rounded(many and 1e3 * many, 2)]
+        cells.append(rounded(one and many / one, 2))
+        table.append(cells)
+    notes = [
+        f"{settings['draft_model_size']} drafting for {settings['target_model_size']}, "
+        f"K = {settings['K']}, {settings['weights']} weights, float32, "
+        f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']} turns "
+        f"with their range, prefill included. {measured_on(result['machine'])}.",
+        f"Versions: {'; '.join(result['machine']['versions'].values())}.",
+        *(
+            f"{one}: not run, {why} is not installed."
+            for one, why in result["not_installed"].items()
+        ),
+    ]
+    return "\n\n".join(["\n".join(aligned(table)), *notes]) + "\n"
+
+
+def rounded(value, digits):
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def with_range(figure, digits):
+    """A median of several turns, with the lowest and the highest."""
+    if figure is None:
+        return MISSING
+    value, low, high = (rounded(figure[name], digits) for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
