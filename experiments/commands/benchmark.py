@@ -20,13 +20,14 @@ from functools import partial
 from tqdm import tqdm
 
 import utils
+from checkpoints.files import sha256_of
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
-from experiments.data.corpus import documents
+from experiments.data.corpus import documents, paths
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared
-from experiments.data.machine import kernels_of, machine
-from experiments.data.prompts import choose_prompts
+from experiments.data.machine import machine
+from experiments.data.prompts import STORIES, choose_prompts
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
     AUTO,
@@ -56,7 +57,14 @@ from experiments.decoding.settings import (
 from experiments.drafting.load import RANDOM
 from experiments.measuring import held_out, peers
 from experiments.measuring.referee import row_of
-from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, batch_speeds
+from experiments.measuring.runner import (
+    N_PROMPT,
+    PLAIN,
+    Contender,
+    Race,
+    Run,
+    batch_rows,
+)
 from experiments.showing import tables
 from utils import InputError
 
@@ -215,46 +223,35 @@ def check_together(settings, output):
 # ---------------------------------------------------------------- what was measured before
 
 
-class Stored:
+class Stored(dict):
     """The Runs measured so far, {(target, temperature, prompt's number): runs}; each is a line of
-    the partial file, if there is one, with the prompt's ids and a checksum.
-
-    Raises InputError for lines that are not of these settings and prompts.
+    the partial file, if there is one, with a checksum. Raises InputError for a damaged line.
     """
 
     def __init__(self, lines=None):
-        self.lines, self.runs, self.ids = lines, {}, {}
+        self.lines = lines
         for line in lines.done if lines else ():
             try:
                 *measured, checksum = line
                 if checksum != checksum_of(measured):
                     raise ValueError("not what was written")
-                *key, ids, runs = measured
-                self.runs[tuple(key)] = [Run(**run) for run in runs]
-                self.ids[tuple(key)] = ids
+                *key, runs = measured
+                self[tuple(key)] = [Run(**run) for run in runs]
             except (TypeError, ValueError):
                 raise InputError(
                     f"{lines.partial}: is damaged; delete it, and try again without --resume"
                 ) from None
-        self.n_before = len(self.runs)
+        self.n_before = len(self)
 
-    def has(self, key, ids):
-        """Whether this prompt was measured. Raises InputError if another one was in its place."""
-        if key in self.runs and self.ids[key] != ids:
-            raise InputError(
-                f"{self.lines.partial}: is of other prompts; delete it, or give the same"
-            )
-        return key in self.runs
-
-    def add(self, key, ids, runs):
-        self.runs[key] = runs
+    def add(self, key, runs):
+        self[key] = runs
         if self.lines:
-            line = [*key, ids, [dataclasses.asdict(run) for run in runs]]
+            line = [*key, [dataclasses.asdict(run) for run in runs]]
             self.lines.add([*line, checksum_of(line)])
 
     def say_what_is_kept(self):
-        if len(self.runs) > self.n_before:
-            kept = f"kept {len(self.runs)} measured prompts in {self.lines.partial}"
+        if len(self) > self.n_before:
+            kept = f"kept {len(self)} measured prompts in {self.lines.partial}"
             print(f"{kept}; --resume goes on", file=sys.stderr)
 
 
@@ -262,10 +259,17 @@ def checksum_of(line):
     return zlib.crc32(json.dumps(line).encode())
 
 
+def header_of(settings):
+    """What must be the same for a run to go on: the settings, the models and the prompts."""
+    prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
+    texts = paths(settings.corpus, "valid") if settings.corpus else [settings.prompts or STORIES]
+    return settings.as_dict() | {"fingerprints": prints, "prompts_sha256": sha256_of(texts)}
+
+
 # ---------------------------------------------------------------- prompts, one at a time
 
 
-def measured(settings, pairs, items, tick=lambda: None):
+def measured(settings, pairs, items):
     """The Runs of all contenders on each prompt; an item is a temperature, the number of a prompt
     and its ids.
     """
@@ -274,29 +278,23 @@ def measured(settings, pairs, items, tick=lambda: None):
         race = settings.race(pairs, ids, filters[t])
         if n_before == 0:
             race.warm_up()
-        yield race.measure([settings.seed, i], settings.repeats, tick)
+        yield race.measure([settings.seed, i], settings.repeats)
 
 
 def name_of(size, item):
     return f"{size} at temperature {item[0]:g}, prompt {item[1] + 1}"
 
 
-def measure_target(settings, where, size, prompts, stored, failed, bar):
+def measure_target(settings, where, size, prompts, stored, failed):
     """Measure what is not stored yet of one target; {what: why} is put into `failed`."""
     keys = [(size, t, i) for t in settings.filters() for i in range(len(prompts))]
-    todo = [key for key in keys if not stored.has(key, prompts[key[2]])]
-    runs_of_a_prompt = len(settings.contenders()) * (settings.repeats + 1)
-    bar.total += len(todo) * runs_of_a_prompt
-    bar.refresh()
-    n_done = bar.n
+    todo = [key for key in keys if key not in stored]
     items = [(t, i, prompts[i]) for _, t, i in todo]
-    function, name = partial(measured, settings), partial(name_of, size)
-    results = where.run(function, items, name=name, tick=bar.update)
-    for runs, key in zip(spared(results, failed), todo):
-        n_done += runs_of_a_prompt
-        bar.update(n_done - bar.n)  # what a worker has done, it has not told the bar
+    results = where.run(partial(measured, settings), items, name=partial(name_of, size))
+    bar = {"desc": size, "unit": " prompts", "leave": False, "disable": None}
+    for runs, key in zip(tqdm(spared(results, failed), total=len(todo), **bar), todo):
         if not isinstance(runs, Failed):
-            stored.add(key, prompts[key[2]], runs)
+            stored.add(key, runs)
 
 
 def rows_of(settings, size, n_prompts, n_skipped, stored):
@@ -304,7 +302,7 @@ def rows_of(settings, size, n_prompts, n_skipped, stored):
     rows = []
     for t in settings.filters():
         keys = [(size, t, i) for i in range(n_prompts)]
-        by_prompt = [stored.runs[key] for key in keys if key in stored.runs]
+        by_prompt = [stored[key] for key in keys if key in stored]
         if not by_prompt:
             continue  # all failed
         runs = dict(zip(settings.contenders(), zip(*by_prompt)))
@@ -331,26 +329,19 @@ def run_all(settings, stored, cluster=""):
     about = machine() | {"prompts_measured_before_resuming": stored.n_before}
     stories = documents(settings.corpus, "valid") if settings.corpus else []
     rows, failed, bits = [], {}, {}
-    with tqdm(total=0, unit=" runs", leave=False, disable=None) as bar:
-        for size in settings.targets():
-            with place(cluster, settings.wanted(size)) as where:
-                about["kernels"] |= where.kernels
-                if where.machines:
-                    about["workers"] = where.machines
-                prompts, n_skipped = prompts_of(settings, where.pairs, stories)
-                measure_target(settings, where, size, prompts, stored, failed, bar)
-                if stories and not settings.skip_bits:
-                    bits[size] = held_out.bits_per_byte(where, stories, failed)
-            rows += rows_of(settings, size, len(prompts), n_skipped, stored)
+    for size in settings.targets():
+        with place(cluster, settings.wanted(size)) as where:
+            about["kernels"] |= where.kernels
+            if where.machines:
+                about["workers"] = where.machines
+            prompts, n_skipped = prompts_of(settings, where.pairs, stories)
+            measure_target(settings, where, size, prompts, stored, failed)
+            if stories and not settings.skip_bits:
+                bits[size] = held_out.bits_per_byte(where, stories, failed)
+        rows += rows_of(settings, size, len(prompts), n_skipped, stored)
     result = {"machine": about, "settings": settings.as_dict(), "rows": rows}
     more = {"bits_per_byte": bits, "failed": failed}
     return result | {name: values for name, values in more.items() if values}
-
-
-def header_of(settings):
-    """What must be the same for a run to go on: the settings, and the models of each target."""
-    prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
-    return settings.as_dict() | {"fingerprints": prints}
 
 
 def run_and_store(settings, output):
@@ -379,45 +370,47 @@ def run_and_store(settings, output):
 
 
 def run_batches(settings):
-    """The results of --batch_size: a row for each size and contender."""
+    """The results of --batch_size: a row for each contender and size."""
     about, rows = machine(), []
-    for size in settings.targets():
-        pairs = settings.wanted(size).load()
-        about["kernels"][size] = kernels_of(pairs.target)
-        n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
-        check_length("n_tokens_to_generate", n_tokens, pairs.target.config.n_ctx - N_PROMPT)
-        for name in pairs.drafts:
-            require_room(pairs.pair(name).models, max(sizes), N_PROMPT + n_tokens)
-        for t, filter in settings.filters().items():
-            speeds = batch_speeds(settings.race(pairs, [], filter), sizes, settings.repeats)
-            rows += [
-                dataclasses.asdict(one)
-                | {"target": size, "temperature": t, **settings.labels(), "batch_size": n}
-                | {"autoregressive": speeds[n, PLAIN], "speculative": speeds[n, one]}
-                for one in settings.contenders()[1:]
-                for n in sizes
-            ]
+    n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
+    for target in settings.targets():
+        with place("", settings.wanted(target)) as where:
+            about["kernels"] |= where.kernels
+            n_ctx = where.pairs.target.config.n_ctx
+            check_length("n_tokens_to_generate", n_tokens, n_ctx - N_PROMPT)
+            for draft in where.pairs.drafts:
+                models = where.pairs.pair(draft).models
+                require_room(models, max(sizes), N_PROMPT + n_tokens)
+            for t, filter in settings.filters().items():
+                race = settings.race(where.pairs, [], filter)
+                same = {"target": target, "temperature": t, **settings.labels()}
+                rows += [same | row for row in batch_rows(race, sizes, settings.repeats)]
     return {"machine": about, "settings": settings.as_dict(), "rows": rows}
 
 
 def run_programs(settings):
     """The results of --programs: a row for each program and decoder."""
-    (size,), (name,), (K,) = settings.targets(), settings.drafts(), settings.Ks()
-    pair, folders = settings.wanted(size).load().pair(name), None
-    if settings.weights == RANDOM:  # a draft would agree with nothing
-        pair = dataclasses.replace(pair, draft=None)
-    else:
-        folders = [utils.find_folder(one, settings.models_dir) for one in (size, name)]
+    (target,), (draft,), (K,) = settings.targets(), settings.drafts(), settings.Ks()
+    wanted, folders = settings.wanted(target), None
+    if settings.weights == RANDOM:
+        # a draft would agree with nothing
+        wanted = dataclasses.replace(wanted, drafts=())
+    pair = wanted.load().pair(draft)
+    n_ctx, n_tokens = pair.target.config.n_ctx, settings.n_tokens_to_generate
+    peers.check_passes(n_ctx, K)
+    if settings.weights != RANDOM:
+        folder = partial(utils.find_folder, models_dir=settings.models_dir)
+        # what cannot write alone, other programs do not have
+        folders = folder(target), folder(draft) if pair.draft.alone else None
+    prompts, _ = prompts_of(settings, pair, ())
     others = [one for one in settings.others() if one != peers.OURS]
     programs, missing = peers.started(others, pair, folders, K)
-    n_tokens = settings.n_tokens_to_generate
-    longest = longest_prompt(pair.target.config.n_ctx, n_tokens)
-    prompts, _ = choose_prompts(settings.prompts, settings.n_prompts, pair.encoder, longest)
+    versions = {one.name: one.version for one in programs}
     return {
-        "machine": machine() | {"versions": {one.name: one.version for one in programs}},
+        "machine": machine() | {"versions": versions, "missing": missing},
         "settings": settings.as_dict(),
+        "prompts": len(prompts),
         "rows": peers.compare(programs, prompts, n_tokens, K, settings.repeats),
-        "not_installed": missing,
     }
 
 

@@ -4,9 +4,8 @@ Float32, batch 1, greedy, the same prompts and as many tokens for all. In a turn
 writes all texts, in a new order each time. Prefill is included: not every program tells it apart. A
 program that is not installed is listed as not run.
 
-`ways` of a program gives the decoders it has, {name: function (ids, n) -> Answer};
-row_seconds(past, ids) the seconds of a pass over ids after the past, and is None where a program
-has no pass over several rows. Making one raises ImportError where it is not installed.
+A program is made from (target folder, draft folder or None, K), and raises ImportError where it is
+not installed.
 """
 
 import json
@@ -14,7 +13,6 @@ import statistics
 import tempfile
 import time
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,9 +24,9 @@ import utils
 from backends.blas import N_THREADS
 from encoder import END_OF_TEXT
 from experiments.data.engines import write_gguf, write_openvino
+from experiments.data.values import SettingError
 from experiments.decoding.job import Job, decode
 from experiments.measuring.statistics import spread
-from utils import InputError
 
 PAST = list(range(100, 164))  # what is in the caches before a pass that is timed
 
@@ -49,22 +47,32 @@ def versions(*packages):
 # ---------------------------------------------------------------- programs
 
 
-class Ours:
+class Program:
+    """A subclass has `plain(ids, n) -> Answer`, and `speculative` likewise, for its `draft` if that
+    is not None.
+    """
+
+    row_seconds = None  # (past, ids) -> seconds of a pass over ids after the past, where it has one
+
+    def ways(self):
+        """{decoder: function}"""
+        ways = {"plain": self.plain, "speculative": self.speculative}
+        return ways if self.draft else {"plain": self.plain}
+
+
+class Ours(Program):
     name = "this project"
 
     def __init__(self, pair, K):
-        self.pair, self.K, self.cache = pair, K, pair.target.new_cache()
-        self.version = versions("numpy")
+        self.pair, self.draft, self.K = pair, pair.draft, K
+        self.cache, self.version = pair.target.new_cache(), versions("numpy")
 
-    def generate(self, ids, n, draft=None):
+    def plain(self, ids, n, draft=None):
         rounds = list(decode(self.pair.target, draft, Job(ids, n, self.K)))
         return Answer([int(token) for one in rounds for token in one.tokens], len(rounds) - 1)
 
-    def ways(self):
-        ways = {"plain": self.generate}
-        if self.pair.draft:
-            ways["speculative"] = partial(self.generate, draft=self.pair.draft)
-        return ways
+    def speculative(self, ids, n):
+        return self.plain(ids, n, self.draft)
 
     def row_seconds(self, past, ids):
         self.cache.length = 0
@@ -74,7 +82,7 @@ class Ours:
         return time.perf_counter() - begin
 
 
-class Transformers:
+class Transformers(Program):
     name = "transformers"
 
     def __init__(self, target, draft, K):
@@ -104,18 +112,15 @@ class Transformers:
     def count(self, *_):
         self.passes += 1
 
-    def generate(self, ids, n, assistant=None):
+    def plain(self, ids, n, assistant=None):
         prompt = self.torch.tensor([ids])
         self.passes = 0
         with self.torch.no_grad():
             found = self.model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
         return Answer(found[0, len(ids) :].tolist(), self.passes)
 
-    def ways(self):
-        ways = {"plain": self.generate}
-        if self.draft:
-            ways["assisted"] = partial(self.generate, assistant=self.draft)
-        return ways
+    def speculative(self, ids, n):
+        return self.plain(ids, n, self.draft)
 
     def row_seconds(self, past, ids):
         past, ids = self.torch.tensor([past]), self.torch.tensor([ids])
@@ -126,29 +131,27 @@ class Transformers:
             return time.perf_counter() - begin
 
 
-class OpenVINO:
+class OpenVINO(Program):
     name = "OpenVINO GenAI"
-    row_seconds = None
 
     def __init__(self, target, draft, K):
         import openvino
         import openvino_genai
 
-        self.openvino, self.genai, self.K = openvino, openvino_genai, K
+        self.openvino, self.genai, self.K, self.draft = openvino, openvino_genai, K, None
         self.version = versions("openvino-genai")
         exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
         options = exact | {"INFERENCE_NUM_THREADS": N_THREADS}
         with tempfile.TemporaryDirectory() as folder:
             write_openvino(target, f"{folder}/target")
-            self.plain = self.genai.LLMPipeline(f"{folder}/target", "CPU", **options)
-            self.pair = None
+            self.alone = self.genai.LLMPipeline(f"{folder}/target", "CPU", **options)
             if draft:
                 write_openvino(draft, f"{folder}/draft")
                 draft_model = self.genai.draft_model(f"{folder}/draft", "CPU", **options)
                 scheduler = self.genai.SchedulerConfig()
                 scheduler.cache_size = 1  # GB
                 options |= {"draft_model": draft_model, "scheduler_config": scheduler}
-                self.pair = self.genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+                self.draft = self.genai.LLMPipeline(f"{folder}/target", "CPU", **options)
 
     def ask(self, pipeline, ids, n, K=None):
         settings = self.genai.GenerationConfig()
@@ -157,38 +160,33 @@ class OpenVINO:
             settings.num_assistant_tokens = K
         return pipeline.generate(self.openvino.Tensor(np.array([ids])), settings)
 
-    def generate(self, ids, n):
-        found = self.ask(self.plain, ids, n)
+    def plain(self, ids, n):
+        found = self.ask(self.alone, ids, n)
         return Answer(list(found.tokens[0]), n)
 
     def speculative(self, ids, n):
-        found = self.ask(self.pair, ids, n, self.K)
+        found = self.ask(self.draft, ids, n, self.K)
         target = found.extended_perf_metrics.main_model_metrics
         return Answer(list(found.tokens[0]), len(target.raw_metrics.m_durations))
 
-    def ways(self):
-        speculative = {"speculative": self.speculative} if self.pair else {}
-        return {"plain": self.generate} | speculative
 
-
-class LlamaServer:
+class LlamaServer(Program):
     name = "llama.cpp's server"
-    row_seconds = None
 
     def __init__(self, target, draft, K):
         import xllamacpp
 
-        self.llama, self.K = xllamacpp, K
+        self.llama, self.K, self.draft = xllamacpp, K, None
         # a wheel is compiled for many machines: say which instructions it uses on this one
         system = xllamacpp.get_system_info().replace(" = 1", "").strip("CPU :|")
         self.version = f"{versions('xllamacpp')} ({system})"
         with tempfile.TemporaryDirectory() as folder:
             target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"
             write_gguf(target, target_file)
-            self.servers = {"plain": self.start(target_file)}
+            self.alone = self.start(target_file)
             if draft:
                 write_gguf(draft, draft_file)
-                self.servers["speculative"] = self.start(target_file, draft_file)
+                self.draft = self.start(target_file, draft_file)
 
     def start(self, target, draft=None):
         params = self.llama.CommonParams()
@@ -203,15 +201,18 @@ class LlamaServer:
             settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = N_THREADS
         return self.llama.Server(params)
 
-    def generate(self, server, ids, n):
+    def ask(self, server, ids, n):
         request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
         request |= {"return_tokens": True, "cache_prompt": False}
         address = f"{server.listening_address}/completion"
         found = requests.post(address, json=request, timeout=600).json()
         return Answer(found["tokens"], n - found["timings"].get("draft_n_accepted", 0))
 
-    def ways(self):
-        return {name: partial(self.generate, server) for name, server in self.servers.items()}
+    def plain(self, ids, n):
+        return self.ask(self.alone, ids, n)
+
+    def speculative(self, ids, n):
+        return self.ask(self.draft, ids, n)
 
 
 OURS = "ours"  # always takes part
@@ -246,7 +247,7 @@ def started(names, pair, folders, K):
 
     folders: of the target's checkpoint, and of the draft's or None; for random weights None
     """
-    peers, missing = [Ours(pair, K)], {}
+    programs, missing = [Ours(pair, K)], {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
             kind = OTHERS[name]
@@ -254,10 +255,10 @@ def started(names, pair, folders, K):
                 if not folders:
                     write_random(pair.target.config, Path(temporary))
                     folders = Path(temporary), None
-                peers.append(kind(*folders, K))
+                programs.append(kind(*folders, K))
             except ImportError as error:
                 missing[kind.name] = error.name
-    return peers, missing
+    return programs, missing
 
 
 # ---------------------------------------------------------------- turns
@@ -267,64 +268,63 @@ def take_turns(ways, prompts, n_tokens, repeats):
     """{name: (seconds of each turn, Answers)} of ways {name: generate}."""
     seconds, answers = {name: [] for name in ways}, {}
     names, rng = list(ways), np.random.default_rng(0)
-    with tqdm(total=(repeats + 1) * len(names), unit=" turns", leave=False, disable=None) as bar:
-        for turn in range(repeats + 1):
-            for j in rng.permutation(len(names)):
-                name = names[j]
-                begin = time.perf_counter()
-                answers[name] = [ways[name](ids, n_tokens) for ids in prompts]
-                if turn:  # the first is the warm-up
-                    seconds[name].append(time.perf_counter() - begin)
-                bar.update()
+    for turn in tqdm(range(repeats + 1), unit=" turns", leave=False, disable=None):
+        for j in rng.permutation(len(names)):
+            name = names[j]
+            begin = time.perf_counter()
+            answers[name] = [ways[name](ids, n_tokens) for ids in prompts]
+            if turn:  # the first is the warm-up
+                seconds[name].append(time.perf_counter() - begin)
     return {name: (seconds[name], answers[name]) for name in names}
 
 
-def measure_rows(peers, n_rows, repeats):
+def time_passes(programs, n_rows, repeats):
     """{name: (seconds of one row, of n_rows)}, medians, the programs taking turns; without those
     that have no such pass.
     """
     ids = list(range(200, 200 + n_rows))
-    able = [peer for peer in peers if peer.row_seconds]
-    times = {peer.name: ([], []) for peer in able}
-    for repeat in range(repeats + 1):
-        for peer in able:
-            one, many = peer.row_seconds(PAST, ids[:1]), peer.row_seconds(PAST, ids)
-            if repeat:  # the first is the warm-up
-                times[peer.name][0].append(one)
-                times[peer.name][1].append(many)
-    return {name: [*map(statistics.median, both)] for name, both in times.items()}
+    able = [one for one in programs if one.row_seconds]
+    times = {one.name: [] for one in able}
+    for _ in range(repeats + 1):
+        for one in able:
+            times[one.name].append((one.row_seconds(PAST, ids[:1]), one.row_seconds(PAST, ids)))
+    # the first is the warm-up
+    return {name: [*map(statistics.median, zip(*both[1:]))] for name, both in times.items()}
 
 
-def compare(peers, prompts, n_tokens, K, repeats):
+def check_passes(n_ctx, K):
+    """Refuses a K whose passes a context has no room for."""
+    most = n_ctx - len(PAST) - 1
+    if K > most:
+        problem = f"{K}: expected at most {most}, as passes over K + 1 tokens follow {len(PAST)}"
+        raise SettingError("K", problem)
+
+
+def compare(programs, prompts, n_tokens, K, repeats):
     """A row for each program and decoder. Speeds are None where texts have other lengths, which
     cannot be compared.
     """
-    n_ctx = peers[0].pair.target.config.n_ctx
-    if n_ctx < len(PAST) + K + 1:
-        most = n_ctx - len(PAST) - 1
-        raise InputError(
-            f"--K {K}: expected at most {most}, as passes over K + 1 tokens follow {len(PAST)}"
-        )
-    ways = {(one.name, way): generate for one in peers for way, generate in one.ways().items()}
+    ways = {(one.name, way): write for one in programs for way, write in one.ways().items()}
     results = take_turns(ways, prompts, n_tokens, repeats)
-    passes = measure_rows(peers, K + 1, 4 * repeats)
+    passes = time_passes(programs, K + 1, 4 * repeats)
     our_seconds, ours = next(iter(results.values()))
     rows, n = [], n_tokens * len(prompts)
     for (program, way), (seconds, answers) in results.items():
         whole = all(len(answer.ids) == n_tokens for answer in answers)
-        ratios = [a / b for a, b in zip(our_seconds, seconds)]
         one, many = passes.get(program, (None, None)) if way == "plain" else (None, None)
         rows.append(
             {
                 "program": program,
                 "decoder": way,
                 "tokens_per_second": spread([n / t for t in seconds]) if whole else None,
-                "against_ours": spread(ratios) if whole else None,
+                "against_ours": spread([a / b for a, b in zip(our_seconds, seconds)])
+                if whole
+                else None,
                 "tokens_per_target_pass": n / sum(answer.passes for answer in answers),
                 "same_texts": sum(one.ids == our.ids for one, our in zip(answers, ours)),
-                "texts": len(prompts),
-                "seconds_of_one_row": one,
-                "seconds_of_all_rows": many,
+                "milliseconds_of_1_row": one and 1e3 * one,
+                "milliseconds_of_all_rows": many and 1e3 * many,
+                "cost_of_all_rows": one and many / one,
             }
         )
     return rows

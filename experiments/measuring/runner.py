@@ -148,14 +148,13 @@ class Race:
         split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
         return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
 
-    def measure(self, seed, repeats, tick=lambda: None):
-        """The Runs of all contenders. tick() is called after every run."""
+    def measure(self, seed, repeats):
+        """The Runs of all contenders."""
         runs, texts = [], [None for _ in self.contenders]
         for one in self.contenders:
             costs = self.ledger(one, [*seed, 0])
             looks_up = one.draft is not None and self.drafts[one.draft].looks_up
             runs.append(Run(one.draft, one.K, costs, one.verification, looks_up, label()))
-            tick()
         passes = [[] for _ in runs]  # seconds of each pass over K + 1 rows
         tokens = [[] for _ in runs]  # seconds of each drafted token
         for repeat in range(repeats):
@@ -168,8 +167,7 @@ class Race:
                 if K != AUTO:
                     passes[i] += [elapsed for rows, elapsed in clock.passes if rows == K + 1]
                 tokens[i] += [elapsed / n for n, elapsed in clock.proposals if n]
-                tick()
-        comparable = self.job.filter.greedy and self.acceptance is None
+            comparable = self.job.filter.greedy and self.acceptance is None
         for i, run in enumerate(runs):
             run.pass_seconds = statistics.median(passes[i]) if passes[i] else None
             run.draft_seconds = statistics.median(tokens[i]) if tokens[i] else None
@@ -207,3 +205,18 @@ def batch_speeds(race, batch_sizes, repeats):
             if repeat > 0:  # the first is a warm-up
                 speeds.append(speed)
     return {key: statistics.median(speeds) for key, speeds in found.items()}
+
+
+def batch_rows(race, batch_sizes, repeats):
+    """A row for each contender and batch size: both decoders' tokens per second, the autoregressive
+    one's against its own for one text, and the speedup.
+    """
+    speeds, rows = batch_speeds(race, batch_sizes, repeats), []
+    alone = speeds.get((1, PLAIN))
+    for one in race.contenders[1:]:
+        for n in batch_sizes:
+            plain, fast = speeds[n, PLAIN], speeds[n, one]
+            figures = {"batch_size": n, "autoregressive": plain, "speculative": fast}
+            figures |= {"of_one": alone and plain / alone, "speedup": fast / plain}
+            rows.append(dataclasses.asdict(one) | figures)
+    return rows

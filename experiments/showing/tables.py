@@ -28,7 +28,32 @@ COLUMNS_OF_BEST = {
     "tokens_per_target_pass": "tokens per pass",
     "speedup_time": "speedup in time",
 }
+COLUMNS_OF_BATCHES = {
+    "draft": "draft",
+    "target": "target",
+    "temperature": "T",
+    "K": "K",
+    "verification": "rule",
+    "batch_size": "texts",
+    "autoregressive": "plain tok/s",
+    "of_one": "of one",
+    "speculative": "tok/s",
+    "speedup": "speedup",
+}
+COLUMNS_OF_PROGRAMS = {
+    "program": "program",
+    "decoder": "decoder",
+    "tokens_per_second": "tok/s",
+    "against_ours": "against ours",
+    "tokens_per_target_pass": "per pass",
+    "same_texts": "same texts",
+    "milliseconds_of_1_row": "1 row ms",
+    "milliseconds_of_all_rows": "K + 1 rows ms",
+    "cost_of_all_rows": "ratio",
+}
 DIGITS = {
+    "autoregressive": 1,
+    "speculative": 1,
     "autoregressive_tokens_per_second": 1,
     "tokens_per_second": 1,
     "acceptance_rate": 3,
@@ -43,6 +68,10 @@ def format_cell(name, value):
         return MISSING
     if name == "temperature":
         return f"{value:g}"
+    if isinstance(value, dict):  # a median with its range
+        return "{value} [{low}, {high}]".format(
+            **{key: format_cell(name, one) for key, one in value.items()}
+        )
     if isinstance(value, list):
         return " ".join(format_cell(name, one) for one in value)
     if isinstance(value, float):
@@ -167,64 +196,33 @@ def markdown(result):
 # ---------------------------------------------------------------- batches, and other programs
 
 
+def plain(rows, columns):
+    """A table of these columns of the rows, {name: heading}."""
+    cells = [[format_cell(name, row[name]) for name in columns] for row in rows]
+    return "\n".join(aligned([[*columns.values()], *cells]))
+
+
 def of_batches(result):
-    """Tokens per second of several texts at once, prefill apart."""
-    rows = result["rows"]
-    plain = {(row["target"], row["temperature"], row["batch_size"]): row for row in rows}
-    names = ["draft", "target", "temperature", "K", "verification"]
-    heads = ["texts", "plain tok/s", "of one", "tok/s", "speedup"]
-    table = [[*(COLUMNS[name] for name in names), *heads]]
-    for row in rows:
-        alone, fast = row["autoregressive"], row["speculative"]
-        one = plain.get((row["target"], row["temperature"], 1))
-        figures = [alone, one and alone / one["autoregressive"], fast, fast / alone]
-        digits = [1, 2, 1, 2]
-        cells = [format_cell(name, row[name]) for name in names]
-        cells += [str(row["batch_size"]), *map(rounded, figures, digits)]
-        table.append(cells)
-    title = label(result["settings"]) or "checkpoint weights"
-    note = f"Of all texts together, prefill apart. {measured_on(result['machine'])}."
-    return "\n\n".join([f"**{title}**", "\n".join(aligned(table)), note]) + "\n"
+    """Tokens per second of several texts at once."""
+    settings = result["settings"]
+    notes = [
+        f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}, tokens "
+        f"per second of all texts together, prefill apart. {measured_on(result['machine'])}."
+    ]
+    if label(settings):
+        notes.insert(0, f"**{label(settings)}**")
+    return "\n\n".join([*notes[:-1], plain(result["rows"], COLUMNS_OF_BATCHES), notes[-1]]) + "\n"
 
 
 def of_programs(result):
-    """Speed, tokens per pass, how many texts are ours, and what passes cost."""
-    settings = result["settings"]
-    n_rows = int(settings["K"]) + 1
-    heads = ["program", "decoder", "tok/s", "against ours", "per pass", "same texts"]
-    table = [[*heads, "1 row ms", f"{n_rows} rows ms", "ratio"]]
-    for row in result["rows"]:
-        one, many = row["seconds_of_one_row"], row["seconds_of_all_rows"]
-        cells = [row["program"], row["decoder"]]
-        cells += [with_range(row["tokens_per_second"], 1), with_range(row["against_ours"], 2)]
-        cells += [
-            rounded(row["tokens_per_target_pass"], 2),
-            f"{row['same_texts']} of {row['texts']}",
-        ]
-        cells += [rounded(one and 1e3 * one, 2), rounded(many and 1e3 * many, 2)]
-        cells.append(rounded(one and many / one, 2))
-        table.append(cells)
+    """The speed of each program, and whether its texts are ours."""
+    settings, where = result["settings"], result["machine"]
     notes = [
-        f"{settings['draft_model_size']} drafting for {settings['target_model_size']}, "
-        f"K = {settings['K']}, {settings['weights']} weights, float32, "
-        f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']} turns "
-        f"with their range, prefill included. {measured_on(result['machine'])}.",
-        f"Versions: {'; '.join(result['machine']['versions'].values())}.",
-        *(
-            f"{one}: not run, {why} is not installed."
-            for one, why in result["not_installed"].items()
-        ),
+        f"{settings['target_model_size']}, {settings['weights']} weights, float32, greedy, K = "
+        f"{settings['K']}, {result['prompts']} prompts, {settings['n_tokens_to_generate']} tokens "
+        f"each, median of {settings['repeats']} turns with their range, prefill included. "
+        f"{measured_on(where)}.",
+        f"Versions: {'; '.join(where['versions'].values())}.",
     ]
-    return "\n\n".join(["\n".join(aligned(table)), *notes]) + "\n"
-
-
-def rounded(value, digits):
-    return MISSING if value is None else f"{value:.{digits}f}"
-
-
-def with_range(figure, digits):
-    """A median of several turns, with the lowest and the highest."""
-    if figure is None:
-        return MISSING
-    value, low, high = (rounded(figure[name], digits) for name in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
+    notes += [f"{name}: not run, {why} is not installed." for name, why in where["missing"].items()]
+    return "\n\n".join([plain(result["rows"], COLUMNS_OF_PROGRAMS), *notes]) + "\n"
