@@ -20,14 +20,13 @@ from functools import partial
 from tqdm import tqdm
 
 import utils
-from checkpoints.files import sha256_of
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
-from experiments.data.corpus import documents, paths
+from experiments.data.corpus import documents
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared
 from experiments.data.machine import machine
-from experiments.data.prompts import STORIES, choose_prompts
+from experiments.data.prompts import choose_prompts
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
     AUTO,
@@ -225,28 +224,38 @@ def check_together(settings, output):
 
 class Stored(dict):
     """The Runs measured so far, {(target, temperature, prompt's number): runs}; each is a line of
-    the partial file, if there is one, with a checksum. Raises InputError for a damaged line.
+    the partial file, if there is one, with the prompt's ids and a checksum.
+
+    Raises InputError for a line that is damaged or of another prompt.
     """
 
     def __init__(self, lines=None):
-        self.lines = lines
+        self.lines, self.ids = lines, {}
         for line in lines.done if lines else ():
             try:
                 *measured, checksum = line
                 if checksum != checksum_of(measured):
                     raise ValueError("not what was written")
-                *key, runs = measured
+                *key, ids, runs = measured
                 self[tuple(key)] = [Run(**run) for run in runs]
+                self.ids[tuple(key)] = ids
             except (TypeError, ValueError):
                 raise InputError(
                     f"{lines.partial}: is damaged; delete it, and try again without --resume"
                 ) from None
         self.n_before = len(self)
 
-    def add(self, key, runs):
+    def has(self, key, ids):
+        if self.ids.get(key, ids) != ids:
+            raise InputError(
+                f"{self.lines.partial}: is of other prompts; delete it, or give the same"
+            )
+        return key in self
+
+    def add(self, key, ids, runs):
         self[key] = runs
         if self.lines:
-            line = [*key, [dataclasses.asdict(run) for run in runs]]
+            line = [*key, ids, [dataclasses.asdict(run) for run in runs]]
             self.lines.add([*line, checksum_of(line)])
 
     def say_what_is_kept(self):
@@ -260,10 +269,9 @@ def checksum_of(line):
 
 
 def header_of(settings):
-    """What must be the same for a run to go on: the settings, the models and the prompts."""
+    """What must be the same for a run to go on, beside the prompts: the settings and the models."""
     prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
-    texts = paths(settings.corpus, "valid") if settings.corpus else [settings.prompts or STORIES]
-    return settings.as_dict() | {"fingerprints": prints, "prompts_sha256": sha256_of(texts)}
+    return settings.as_dict() | {"fingerprints": prints}
 
 
 # ---------------------------------------------------------------- prompts, one at a time
@@ -288,13 +296,13 @@ def name_of(size, item):
 def measure_target(settings, where, size, prompts, stored, failed):
     """Measure what is not stored yet of one target; {what: why} is put into `failed`."""
     keys = [(size, t, i) for t in settings.filters() for i in range(len(prompts))]
-    todo = [key for key in keys if key not in stored]
+    todo = [key for key in keys if not stored.has(key, prompts[key[2]])]
     items = [(t, i, prompts[i]) for _, t, i in todo]
     results = where.run(partial(measured, settings), items, name=partial(name_of, size))
     bar = {"desc": size, "unit": " prompts", "leave": False, "disable": None}
     for runs, key in zip(tqdm(spared(results, failed), total=len(todo), **bar), todo):
         if not isinstance(runs, Failed):
-            stored.add(key, runs)
+            stored.add(key, prompts[key[2]], runs)
 
 
 def rows_of(settings, size, n_prompts, n_skipped, stored):
