@@ -747,31 +747,6 @@ def test_notes_do_not_go_to_stdout_where_stderr_is_closed(pair):
     assert done.returncode == 0 and done.stdout.count(b"\n") == 1 and json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    "words, shown",
-    [
-        (
-            "peers.py --target_model_size 9B --weights random",
-            "--target_model_size '9B': expected one of 82M, ",
-        ),
-        ("peers.py --K 0", "--K 0: expected 1 or more"),
-        ("peers.py --repeat 3", "unknown flag '--repeat': expected --target_model_size, "),
-        ("evaluate.py --corpus nowhere", "no *_valid.txt in 'nowhere'"),
-        ("evaluate.py --K 1,x", "--K '1,x': expected whole numbers"),
-        ("evaluate.py 40", "unknown argument '40'"),
-    ],
-)
-def test_programs_beside_the_command_line(words, shown):
-    done = subprocess.run(
-        [sys.executable, *f"experiments/training/{words}".split()],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=120,
-    )
-    assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1
-    assert done.stderr.decode().startswith(f"error: {shown}")
-
-
 # ---------------------------------------------------------------- the embedded pair
 
 

@@ -21,7 +21,6 @@ FLOORS = [
         "experiments.measuring",
         "experiments.proving",
         "experiments.candidates",
-        "experiments.engines",
     ],
     ["experiments.cluster"],
     ["experiments.playing"],

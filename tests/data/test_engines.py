@@ -1,30 +1,20 @@
 """What is written for llama.cpp, with a stand-in for the library that writes it."""
 
-import importlib
 import json
-import sys
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 from toys import tiny_vocabulary
 
+from experiments.data.engines import add_tokenizer
+
 END = "<|endoftext|>"
-
-
-def written(folder, monkeypatch):
-    """The calls that describe the vocabulary in a folder, {name: argument}."""
-    kinds = SimpleNamespace(CONTROL="control", NORMAL="normal")
-    monkeypatch.setitem(sys.modules, "gguf", SimpleNamespace(TokenType=kinds))
-    monkeypatch.delitem(sys.modules, "experiments.engines.gguf_file", raising=False)
-    module, file = importlib.import_module("experiments.engines.gguf_file"), Mock()
-    monkeypatch.delitem(sys.modules, "experiments.engines.gguf_file")
-    module.add_tokenizer(file, folder)
-    return {name: arguments[0] for name, arguments, _ in file.method_calls}
+KINDS = SimpleNamespace(CONTROL="control", NORMAL="normal")
 
 
 @pytest.mark.parametrize("where", [0, -1, None])
-def test_the_token_that_ends_a_text(tmp_path, monkeypatch, where):
+def test_the_token_that_ends_a_text(tmp_path, where):
     """At any id, or none: llama.cpp must not stop at a word instead. That it reads a file without
     one is not tested.
     """
@@ -36,7 +26,9 @@ def test_the_token_that_ends_a_text(tmp_path, monkeypatch, where):
     (tmp_path / "vocab.json").write_text(json.dumps(ids))
     lines = "".join(f"{a} {b}\n" for a, b in merges)
     (tmp_path / "merges.txt").write_text("#version: 0.2\n" + lines, encoding="utf-8")
-    file = written(tmp_path, monkeypatch)
+    writer = Mock()
+    add_tokenizer(writer, tmp_path, KINDS)
+    file = {name: arguments[0] for name, arguments, _ in writer.method_calls}
     end = ids.get(END)
     assert (file.get("add_bos_token_id"), file.get("add_eos_token_id")) == (end, end)
     controls = [i for i, kind in enumerate(file["add_token_types"]) if kind == "control"]
