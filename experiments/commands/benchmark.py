@@ -22,7 +22,6 @@ from tqdm import tqdm
 import utils
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
-from experiments.data.corpus import documents
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared
 from experiments.data.machine import machine
@@ -125,6 +124,8 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
             raise SettingError("corpus", "with --weights random: expected a trained target")
         if self.programs:
             self.check_programs()
+        if self.programs and self.batch_size:
+            raise SettingError("programs", "with --batch_size: expected one of the two")
         # refuse now what cannot be parsed
         self.acceptance()
         self.contenders()
@@ -143,13 +144,12 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
             if len(values) != 1:
                 problem = f"{getattr(self, name)!r} with --programs: expected one"
                 raise SettingError(name, problem)
-        (filter,) = self.filters().values()
-        if not filter.greedy:
+        if not self.sampling.greedy:
             problem = f"{self.temperature} with --programs: expected 0, as all write greedily"
             raise SettingError("temperature", problem)
-        if self.batch_size or self.corpus or self.synthetic_acceptance:
-            problem = "with --batch_size, --corpus or --synthetic_acceptance: expected it alone"
-            raise SettingError("programs", problem)
+        if self.synthetic_acceptance:
+            problem = "with --programs: expected one of the two, as others know no coins"
+            raise SettingError("synthetic_acceptance", problem)
 
     def acceptance(self):
         return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
@@ -161,8 +161,9 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         return parse_list("batch_size", self.batch_size, int) if self.batch_size else []
 
     def others(self):
-        """The names of the programs beside this one."""
-        return parse_list("programs", self.programs) if self.programs else []
+        """The names of the programs, but for this one, which always takes part."""
+        names = parse_list("programs", self.programs) if self.programs else []
+        return [name for name in names if name != peers.OURS]
 
     def contenders(self):
         """The autoregressive loop, then every draft with every K and rule."""
@@ -174,9 +175,11 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         drafts = tuple(self.drafts())
         return Wanted(target, drafts, self.models_dir, self.weights, self.backend, self.kernels)
 
-    def race(self, pairs, ids, filter):
-        """All contenders, after this prompt."""
-        job = Job(ids, self.n_tokens_to_generate, filter=filter)
+    def job(self, filter, ids=(), **more):
+        return Job([*ids], self.n_tokens_to_generate, filter=filter, **more)
+
+    def race(self, pairs, job):
+        """All contenders, with this job."""
         return Race(pairs.target, pairs.drafts, self.contenders(), job, self.acceptance())
 
     def labels(self):
@@ -283,7 +286,7 @@ def measured(settings, pairs, items):
     """
     filters = settings.filters()
     for n_before, (t, i, ids) in enumerate(items):
-        race = settings.race(pairs, ids, filters[t])
+        race = settings.race(pairs, settings.job(filters[t], ids))
         if n_before == 0:
             race.warm_up()
         yield race.measure([settings.seed, i], settings.repeats)
@@ -323,29 +326,28 @@ def rows_of(settings, size, n_prompts, n_skipped, stored):
     return rows
 
 
-def prompts_of(settings, pairs, stories):
+def prompts_of(settings, pairs):
     """(the prompts' ids, how many longer ones were skipped)."""
     longest = longest_prompt(pairs.target.config.n_ctx, settings.n_tokens_to_generate)
     encoder, n_prompts = pairs.encoder, settings.n_prompts
     if settings.corpus:
-        return held_out.openings(settings.corpus, stories, encoder, n_prompts, longest), 0
+        return held_out.openings(settings.corpus, encoder, n_prompts, longest), 0
     return choose_prompts(settings.prompts, n_prompts, encoder, longest)
 
 
 def run_all(settings, stored, cluster=""):
     """Measure what is not stored. Returns the results, which say what failed."""
     about = machine() | {"prompts_measured_before_resuming": stored.n_before}
-    stories = documents(settings.corpus, "valid") if settings.corpus else []
     rows, failed, bits = [], {}, {}
     for size in settings.targets():
         with place(cluster, settings.wanted(size)) as where:
             about["kernels"] |= where.kernels
             if where.machines:
                 about["workers"] = where.machines
-            prompts, n_skipped = prompts_of(settings, where.pairs, stories)
+            prompts, n_skipped = prompts_of(settings, where.pairs)
             measure_target(settings, where, size, prompts, stored, failed)
-            if stories and not settings.skip_bits:
-                bits[size] = held_out.bits_per_byte(where, stories, failed)
+            if settings.corpus and not settings.skip_bits:
+                bits[size] = held_out.bits_per_byte(where, settings.corpus, failed)
         rows += rows_of(settings, size, len(prompts), n_skipped, stored)
     result = {"machine": about, "settings": settings.as_dict(), "rows": rows}
     more = {"bits_per_byte": bits, "failed": failed}
@@ -390,7 +392,7 @@ def run_batches(settings):
                 models = where.pairs.pair(draft).models
                 require_room(models, max(sizes), N_PROMPT + n_tokens)
             for t, filter in settings.filters().items():
-                race = settings.race(where.pairs, [], filter)
+                race = settings.race(where.pairs, settings.job(filter))
                 same = {"target": target, "temperature": t, **settings.labels()}
                 rows += [same | row for row in batch_rows(race, sizes, settings.repeats)]
     return {"machine": about, "settings": settings.as_dict(), "rows": rows}
@@ -398,27 +400,25 @@ def run_batches(settings):
 
 def run_programs(settings):
     """The results of --programs: a row for each program and decoder."""
-    (target,), (draft,), (K,) = settings.targets(), settings.drafts(), settings.Ks()
+    (target,), (draft,) = settings.targets(), settings.drafts()
     wanted, folders = settings.wanted(target), None
     if settings.weights == RANDOM:
-        # a draft would agree with nothing
-        wanted = dataclasses.replace(wanted, drafts=())
+        wanted = dataclasses.replace(wanted, drafts=())  # a draft would agree with nothing
     pair = wanted.load().pair(draft)
-    n_ctx, n_tokens = pair.target.config.n_ctx, settings.n_tokens_to_generate
-    peers.check_passes(n_ctx, K)
+    job = settings.job(settings.sampling, K=settings.Ks()[0], rule=settings.verification)
+    peers.check_passes(pair.target.config.n_ctx, job.K)
     if settings.weights != RANDOM:
         folder = partial(utils.find_folder, models_dir=settings.models_dir)
         # what cannot write alone, other programs do not have
         folders = folder(target), folder(draft) if pair.draft.alone else None
-    prompts, _ = prompts_of(settings, pair, ())
-    others = [one for one in settings.others() if one != peers.OURS]
-    programs, missing = peers.started(others, pair, folders, K)
+    prompts, _ = prompts_of(settings, pair)
+    programs, missing = peers.started(settings.others(), pair, folders, job)
     versions = {one.name: one.version for one in programs}
     return {
         "machine": machine() | {"versions": versions, "missing": missing},
         "settings": settings.as_dict(),
         "prompts": len(prompts),
-        "rows": peers.compare(programs, prompts, n_tokens, K, settings.repeats),
+        "rows": peers.compare(programs, prompts, job, settings.repeats),
     }
 
 

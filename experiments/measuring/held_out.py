@@ -5,6 +5,7 @@ from itertools import islice
 import numpy as np
 from tqdm import tqdm
 
+from experiments.data.corpus import documents
 from experiments.data.lines import Failed, spared
 from utils import InputError
 
@@ -12,7 +13,7 @@ N_PROMPT = 32  # tokens of a story that are continued
 GROUP = 4  # texts, that a worker of a cluster is given at a time
 
 
-def openings(corpus, texts, encoder, n_prompts, longest):
+def openings(corpus, encoder, n_prompts, longest):
     """The first tokens of the first n_prompts stories that have as many; n_prompts 0 is all.
 
     longest: the most tokens that the context has room for. Raises InputError where there is none.
@@ -22,7 +23,8 @@ def openings(corpus, texts, encoder, n_prompts, longest):
             f"--corpus {corpus!r}: its prompts have {N_PROMPT} tokens, and the context leaves "
             f"{longest}; give a smaller --n_tokens_to_generate"
         )
-    found = (ids[:N_PROMPT] for ids in map(encoder.encode, texts) if len(ids) >= N_PROMPT)
+    stories = map(encoder.encode, documents(corpus, "valid"))
+    found = (ids[:N_PROMPT] for ids in stories if len(ids) >= N_PROMPT)
     prompts = [*islice(found, n_prompts or None)]
     if not prompts:
         raise InputError(f"--corpus {corpus!r}: expected stories of at least {N_PROMPT} tokens")
@@ -47,10 +49,11 @@ def bits_in(pairs, texts):
         yield float(nats / np.log(2))
 
 
-def bits_per_byte(where, texts, failed):
+def bits_per_byte(where, corpus, failed):
     """The target's cross entropy of held-out text, in bits per byte of UTF-8; None if all failed,
     and {what: why} of those that did is put into `failed`.
     """
+    texts = documents(corpus, "valid")
     name = lambda text: f"bits per byte of the story {text[:30]!r}"
     results = spared(where.run(bits_in, texts, GROUP, name), failed)
     bits = list(tqdm(results, desc="bits per byte", total=len(texts), leave=False, disable=None))

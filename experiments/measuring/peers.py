@@ -12,7 +12,7 @@ import json
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from backends.blas import N_THREADS
 from encoder import END_OF_TEXT
 from experiments.data.engines import write_gguf, write_openvino
 from experiments.data.values import SettingError
-from experiments.decoding.job import Job, decode
+from experiments.decoding.job import decode
 from experiments.measuring.statistics import spread
 
 PAST = list(range(100, 164))  # what is in the caches before a pass that is timed
@@ -63,12 +63,13 @@ class Program:
 class Ours(Program):
     name = "this project"
 
-    def __init__(self, pair, K):
-        self.pair, self.draft, self.K = pair, pair.draft, K
+    def __init__(self, pair, job):
+        self.pair, self.draft, self.job = pair, pair.draft, job
         self.cache, self.version = pair.target.new_cache(), versions("numpy")
 
     def plain(self, ids, n, draft=None):
-        rounds = list(decode(self.pair.target, draft, Job(ids, n, self.K)))
+        job = replace(self.job, ids=ids, n_tokens=n)
+        rounds = list(decode(self.pair.target, draft, job))
         return Answer([int(token) for one in rounds for token in one.tokens], len(rounds) - 1)
 
     def speculative(self, ids, n):
@@ -242,12 +243,12 @@ def write_random(config, folder):
     (folder / "merges.txt").write_text("#version: 0.2\n")
 
 
-def started(names, pair, folders, K):
+def started(names, pair, folders, job):
     """(the programs, {name: what is not installed}): ours, and those of these names.
 
     folders: of the target's checkpoint, and of the draft's or None; for random weights None
     """
-    programs, missing = [Ours(pair, K)], {}
+    programs, missing = [Ours(pair, job)], {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
             kind = OTHERS[name]
@@ -255,7 +256,7 @@ def started(names, pair, folders, K):
                 if not folders:
                     write_random(pair.target.config, Path(temporary))
                     folders = Path(temporary), None
-                programs.append(kind(*folders, K))
+                programs.append(kind(*folders, job.K))
             except ImportError as error:
                 missing[kind.name] = error.name
     return programs, missing
@@ -300,17 +301,17 @@ def check_passes(n_ctx, K):
         raise SettingError("K", problem)
 
 
-def compare(programs, prompts, n_tokens, K, repeats):
+def compare(programs, prompts, job, repeats):
     """A row for each program and decoder. Speeds are None where texts have other lengths, which
     cannot be compared.
     """
     ways = {(one.name, way): write for one in programs for way, write in one.ways().items()}
-    results = take_turns(ways, prompts, n_tokens, repeats)
-    passes = time_passes(programs, K + 1, 4 * repeats)
+    results = take_turns(ways, prompts, job.n_tokens, repeats)
+    passes = time_passes(programs, job.K + 1, 4 * repeats)
     our_seconds, ours = next(iter(results.values()))
-    rows, n = [], n_tokens * len(prompts)
+    rows, n = [], job.n_tokens * len(prompts)
     for (program, way), (seconds, answers) in results.items():
-        whole = all(len(answer.ids) == n_tokens for answer in answers)
+        whole = all(len(answer.ids) == job.n_tokens for answer in answers)
         one, many = passes.get(program, (None, None)) if way == "plain" else (None, None)
         rows.append(
             {

@@ -393,7 +393,7 @@ def test_bad_input_is_refused_before_anything_is_measured(cli, prompts, nothing_
         (["--draft_model_size=other words"], "cannot pair"),
         (["--n_tokens_to_generate=60"], "all 6 prompts are longer"),
         ([*BATCHES, "--out=r.json"], "--out"),
-        ([*BATCHES, "--programs=ours"], "--programs"),
+        ([*BATCHES, "--programs=ours"], "--programs with --batch_size"),
         (["--programs=ours", "--K=2", "--temperature=1"], "--temperature"),
     ],
 )
