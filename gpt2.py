@@ -117,6 +117,7 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_hea
 
 
 def attention(x, c_attn, c_proj, n_head, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
+    # look_back(q, k, v): the heads attend to the text; the cache is behind it
     n_new, n_embd = x.shape
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
@@ -206,26 +207,26 @@ class Model:
         ids = self.backend.asarray(np.array(new, int))
         return self.params["wte"][ids] + self.params["wpe"][positions]
 
-    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
-        """All blocks. look_back(layer, q, k, v) gives what the new positions see of the text."""
+    def blocks(self, x, past):  # [n_new, n_embd] -> [n_new, n_embd]
+        """All blocks. past(layer, q, k, v) is what the new positions gather from the text."""
         n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
         for layer, block in enumerate(self.params["blocks"]):
-            look = partial(look_back, layer)
+            look_back = partial(past, layer)
             h = layer_norm(x, **block["ln_1"], epsilon=epsilon)
-            x = x + attention(h, **block["attn"], n_head=n_head, look_back=look)
+            x = x + attention(h, **block["attn"], n_head=n_head, look_back=look_back)
             h = layer_norm(x, **block["ln_2"], epsilon=epsilon)
             x = x + mlp(h, **block["mlp"], xp=xp)
         return x
 
     def past(self, cache):
-        """The look_back of a text: its new positions attend to all of it that is in the cache."""
+        """For `blocks`: new positions attend to the text in the cache, and so to themselves."""
 
-        def look_back(layer, q, k, v):
+        def attend_to_past(layer, q, k, v):
             k, v = cache.write(layer, k, v)
             # the backend may split the work: by heads, by positions, among threads
             return self.backend.in_parts(attend, q, k, v)
 
-        return look_back
+        return attend_to_past
 
     def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]
         x = layer_norm(x, **self.params["ln_f"], epsilon=self.config.epsilon)

@@ -18,6 +18,7 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import replace
+from statistics import geometric_mean
 from types import SimpleNamespace
 
 import numpy as np
@@ -51,25 +52,21 @@ class Turns:
     """Decides how each product of a pass is made, and times it.
 
     A product's time ends where the next product begins: threads that have done their share may
-    still slow down what follows.
+    still slow down what follows. Nothing here refers to a product, whose memory thus is free again
+    as soon as the trials are over.
     """
 
     def __init__(self):
         self.random, self.times, self.begun = random.Random(0), defaultdict(list), None
 
     def start(self, candidates):
-        """From now on, use these candidates, {weight: [(layout, way)]}, each as often, in random
-        order.
-        """
-        self.candidates = {weight: dealt(one, self.random) for weight, one in candidates.items()}
+        """From now on, use these candidates, {weight: [(layout, way)]}, each as often."""
+        self.candidates = {weight: self.dealt(found) for weight, found in candidates.items()}
 
-    def multiply(self, x, weight, memory):
-        """x @ the weight that lies in this memory."""
-        self.end()
-        layout, way = next(self.candidates[weight])
-        held = held_in(memory, weight, layout, way)
-        self.begun = (weight, layout, way), time.perf_counter()
-        return x @ held
+    def dealt(self, candidates):
+        """The candidates in random order, then in another, and so on."""
+        while True:
+            yield from self.random.sample(candidates, len(candidates))
 
     def end(self):
         now = time.perf_counter()
@@ -77,12 +74,6 @@ class Turns:
             candidate, begun = self.begun
             self.times[candidate].append(now - begun)
         self.begun = None
-
-
-def dealt(candidates, rng):
-    """The candidates in random order, then in another, and so on."""
-    while True:
-        yield from rng.sample(candidates, len(candidates))
 
 
 class Product:
@@ -95,7 +86,11 @@ class Product:
         memory[...] = 1
 
     def __rmatmul__(self, x):
-        return self.turns.multiply(x, self.weight, self.memory)
+        self.turns.end()
+        layout, way = next(self.turns.candidates[self.weight])
+        held = held_in(self.memory, self.weight, layout, way)
+        self.turns.begun = (self.weight, layout, way), time.perf_counter()
+        return x @ held
 
 
 class Trials:
@@ -143,20 +138,19 @@ class Trials:
         """
         self.turns.times.clear()
         # one number of threads in a pass: a thread that waits for work slows the others down
-        counts = {n_threads for found in candidates.values() for _, (n_threads, _) in found}
-        for count in sorted(counts):
+        for count in sorted({n for found in candidates.values() for _, (n, _) in found}):
             chosen = {  # all candidates of a weight that is never shared
                 weight: [(layout, way) for layout, way in found if way[0] == count] or found
                 for weight, found in candidates.items()
             }
             self.turns.start(chosen)
-            n_passes = -(-SAMPLES * max(map(len, chosen.values())) // len(self.blocks))
-            for _ in range(n_passes):
+            most = max(map(len, chosen.values()))
+            for _ in range(math.ceil(SAMPLES * most / len(self.blocks))):
                 self.run_pass(n_rows)
         # the faster half counts: the machine may be busy with other things at times
         return {
-            key: statistics.mean(sorted(times)[: len(times) // 2 + 1])
-            for key, times in self.turns.times.items()
+            candidate: statistics.mean(sorted(times)[: len(times) // 2 + 1])
+            for candidate, times in self.turns.times.items()
         }
 
     def run_pass(self, n_rows):
@@ -214,40 +208,31 @@ def ways(weight, layout, rows, exact):
     return list(itertools.product(sorted(thread_counts), together))
 
 
-def relative(times, rows):
-    """{candidate: its time divided by the best one's, averaged over the numbers of rows in `rows`},
-    for {(candidate, n_rows): seconds}. So each number of rows counts equally.
-    """
-    times = {key: t for key, t in times.items() if key[1] in rows}
-    least = defaultdict(lambda: math.inf)
-    for (_, n_rows), t in times.items():
-        least[n_rows] = min(least[n_rows], t)
-    ratios = defaultdict(list)
-    for (candidate, n_rows), t in times.items():
-        ratios[candidate].append(t / least[n_rows])
-    return {candidate: statistics.mean(found) for candidate, found in ratios.items()}
-
-
 def best_layout(times):
     """The best layout by {(layout, way, n_rows): seconds}. One row, as in drafting and plain
     decoding, counts as much as the few rows of a verification.
     """
-    found = defaultdict(lambda: math.inf)
+    fastest = defaultdict(dict)
     for (layout, _, n_rows), t in times.items():
-        found[layout, n_rows] = min(found[layout, n_rows], t)
-    one, few = relative(found, ONE), relative(found, FEW)
-    return min(one, key=lambda layout: one[layout] + few[layout])
+        fastest[layout][n_rows] = min(t, fastest[layout].get(n_rows, math.inf))
+
+    def cost(layout):
+        (one, *few) = (t for _, t in sorted(fastest[layout].items()))
+        return one * geometric_mean(few)
+
+    return min(fastest, key=cost)
 
 
 def best_way(times, rows, large):
-    """The best way to multiply so many rows, by {(way, n_rows): seconds}."""
-    costs = relative(times, rows)
-    for n_threads, together in costs:
-        if rows == ONE and together == 2:
-            costs[n_threads, together] *= 1.05  # padded only if that is clearly better
-        if (n_threads == 1) == large:
-            costs[n_threads, together] *= CLEARLY
-    return min(costs, key=costs.get)
+    """The best way to multiply so many rows, by {(way, n_rows): seconds}; each number of rows
+    counts equally.
+    """
+
+    def cost(way):
+        seconds = geometric_mean([times[way, n_rows] for n_rows in rows])
+        return seconds * CLEARLY if (way[0] == 1) == large else seconds
+
+    return min((way for way, n_rows in times if n_rows == rows[0]), key=cost)
 
 
 def measured(trials, layouts_of, numbers, exact):

@@ -5,24 +5,21 @@ wrong; what it finds are lines for people, each with the file it is about and wh
 """
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from checkpoints.errors import InputError
-from checkpoints.folder import missing_files, open_weights, read_config, weights_path
-from checkpoints.formats import tf_checkpoint
-from checkpoints.registry import SIZES
-from checkpoints.transfer import RECORD, read_record, wrong_checksums
+from checkpoints.folder import missing_files, open_weights, read_config
+from checkpoints.registry import REPOSITORIES, SIZES
+from checkpoints.transfer import RECORD, difference, read_record, without_credentials
 from checkpoints.vocabulary import load_encoder, require_vocabulary
 
 # of OpenAI's 124M: prompts, the five best next tokens, their logits
 GOLDEN = Path(__file__).with_name("golden_124M.json")
 # of a logit, by how weights are stored
 TOLERANCE = {"float32": 0.05, "float64": 0.05, "float16": 0.5, "bfloat16": 4.0}
-PROBE = "Once upon a time, in 1808,\n\tthe naïve fox said: “don't!” 🦊"
 # Wide limits, to find noise and zeros, not to judge.
 SPREAD = (1e-3, 5.0)  # standard deviation of a matrix; GPT-2's began with 0.02
 MEAN = 100.0  # largest mean of any tensor
@@ -47,7 +44,7 @@ def examine(folder, load_model, against=None):
         "tensors": [],
         "golden": None,
     }
-    encoder = attempt(problems, examine_vocabulary, folder)
+    encoder = attempt(problems, load_encoder, folder)
     if encoder:
         report["vocabulary"] = encoder.n_vocab
     config = attempt(problems, read_config, folder)
@@ -67,8 +64,7 @@ def examine(folder, load_model, against=None):
         report["pairs"] = bool(encoder and other and encoder == other)
         if encoder and other and not report["pairs"]:
             problems.append(f"{folder} and {against} have different vocabularies: they cannot pair")
-    warnings = [] if problems else examine_padding(folder)
-    return report | {"warnings": warnings, "problems": problems, "well": not problems}
+    return report | {"problems": problems, "well": not problems}
 
 
 def attempt(problems, examine, *arguments):
@@ -88,10 +84,9 @@ def attempt(problems, examine, *arguments):
 def origin(folder):
     """Where the files came from, in words."""
     record = read_record(folder)
-    names = [name for name in record if (folder / name).is_file()]
-    addresses = {record[name]["url"].rpartition("/")[0] for name in names}
-    if addresses:
-        return ", ".join(sorted(addresses))
+    urls = [record[name]["url"] for name in record if (folder / name).is_file()]
+    if urls:
+        return ", ".join(sorted({without_credentials(url).rpartition("/")[0] for url in urls}))
     if folder.parent.name == "snapshots":
         repository = folder.parent.parent.name.removeprefix("models--").replace("--", "/")
         return f"Hugging Face's cache, {repository}"
@@ -100,52 +95,14 @@ def origin(folder):
 
 def examine_files(folder):
     """The problems of the files that a server stated sizes or checksums of."""
-    problems, record = [], read_record(folder)
-    for name in tqdm(record, desc="files", leave=False, disable=None):
-        path, said = folder / name, record[name]
-        if not path.is_file():
-            continue
-        same_size = said["size"] in (None, path.stat().st_size)
-        if not same_size or wrong_checksums(path, said):
-            problems.append(
-                f"{path}: is not the file that was downloaded; delete it, then use python main.py "
-                "download again"
-            )
-    return problems
-
-
-def examine_padding(folder):
-    """Warnings of bytes that no reader looks at, and that are zero where nobody meddled."""
-    path = weights_path(folder)
-    if path.name != "model.ckpt.index":
-        return []
-    n_bytes = tf_checkpoint.stray_bytes(path.read_bytes())
-    if not n_bytes:
-        return []
-    return [f"{path}: {n_bytes} bytes of its padding are not zero; the tensors are not concerned"]
-
-
-# ---------------------------------------------------------------- the vocabulary
-
-
-def examine_vocabulary(folder):
-    """The encoder of a folder, which must be able to read what it wrote."""
-    encoder = load_encoder(folder)
-    probe = "".join(character for character in PROBE if can_encode(encoder, character))
-    if encoder.decode(encoder.encode(probe)) != probe:
-        raise InputError(
-            f"{folder}: its vocabulary and merges do not give a text back; fetch both again"
-        )
-    return encoder
-
-
-def can_encode(encoder, text):
-    """Whether a vocabulary, which may lack bytes, has all that the text needs."""
-    try:
-        encoder.encode(text)
-        return True
-    except ValueError:
-        return False
+    record = read_record(folder)
+    files = [path for path in folder.iterdir() if path.is_file() and path.name in record]
+    return [
+        f"{path}: is not the file that was downloaded; delete it, then use python main.py "
+        "download again"
+        for path in tqdm(sorted(files), desc="files", leave=False, disable=None)
+        if difference(path, record[path.name])
+    ]
 
 
 # ---------------------------------------------------------------- tensors
@@ -153,36 +110,30 @@ def can_encode(encoder, text):
 
 def examine_tensor(name, tensor):
     """What there is to say of a tensor: a dict with a "problem", which is None where it is well."""
-    found = {
+    problems = []
+    attempt(problems, tensor.verify)
+    checksum = "none stated" if tensor.crc32c is None else "wrong" if problems else "right"
+    array = attempt(problems, tensor.read, np.float32)
+    mean = spread = None
+    if array is not None:
+        mean = float(array.mean(dtype=np.float64))
+        spread = float(array.std(dtype=np.float64))
+        is_even = SPREAD[0] <= spread <= SPREAD[1] and abs(mean) <= spread
+        if abs(mean) > MEAN or (array.ndim == 2 and not is_even):
+            problems.append(
+                f"{tensor.path}: {name} has mean {mean:.3g} and spread {spread:.3g}, as no GPT-2; "
+                "fetch it again"
+            )
+    return {
         "name": name,
         "file": tensor.path.name,
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
-        "problem": None,
-        "checksum": "none stated" if tensor.crc32c is None else "right",
-        "mean": None,
-        "deviation": None,
+        "problem": problems[0] if problems else None,
+        "checksum": checksum,
+        "mean": mean,
+        "deviation": spread,
     }
-    try:
-        array = tensor.read(np.float32)
-        mean = float(array.mean(dtype=np.float64))
-        spread = float(array.std(dtype=np.float64))
-        found |= {"mean": mean, "deviation": spread}
-        odd_matrix = array.ndim == 2 and not (
-            SPREAD[0] <= spread <= SPREAD[1] and abs(mean) <= spread
-        )
-        if odd_matrix or abs(mean) > MEAN:
-            raise InputError(
-                f"{tensor.path}: {name} has mean {mean:.3g} and spread {spread:.3g}, as no GPT-2; "
-                "fetch it again"
-            )
-    except InputError as error:
-        found["problem"] = str(error)
-    try:
-        tensor.verify()
-    except InputError as error:
-        found |= {"checksum": "wrong", "problem": str(error)}
-    return found
 
 
 # ---------------------------------------------------------------- OpenAI's 124M
@@ -218,6 +169,5 @@ def examine_logits(folder, load_model):
 
 def is_named_124M(folder):
     """Whether a folder claims to be OpenAI's 124M: by its name, or by where it came from."""
-    return folder.name == "124M" or bool(
-        re.search(r"(/124M|openai-community/gpt2(/resolve/main)?)$", origin(folder))
-    )
+    source = origin(folder).removesuffix("/resolve/main")
+    return folder.name == "124M" or source.endswith(("/124M", REPOSITORIES["124M"]))

@@ -13,11 +13,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from checkpoints.errors import InputError
-from checkpoints.files import read_json
+from checkpoints.files import read_json, sha256_of
 from checkpoints.folder import missing_files
 from checkpoints.formats import safetensors, tf_checkpoint
 from checkpoints.registry import REPOSITORIES, gigabytes, repository
-from checkpoints.transfer import Again, Refused, digest, fetch, read_record
+from checkpoints.transfer import Refused, fetch, read_record
 
 try:
     import fcntl
@@ -47,11 +47,11 @@ def fetch_if_wanted(size, models_dir, download):
     return fetch_model(size, models_dir) if download else None
 
 
-def fetch_model(size, models_dir, source="auto", **options):
+def fetch_model(size, models_dir, source="auto"):
     """Bring a model's folder to completion and return its path. Raises InputError with the reason
     of every source.
 
-    size is one of REPOSITORIES or an "owner/name" of Hugging Face; `options` go to fetch.
+    size is one of REPOSITORIES or an "owner/name" of Hugging Face.
     """
     names = list(SOURCES)
     if size not in REPOSITORIES or size == "82M":
@@ -69,7 +69,7 @@ def fetch_model(size, models_dir, source="auto", **options):
     try:
         with locked(folder), bar:
             if missing_files(folder):
-                from_any(names if source == "auto" else [source], size, folder, bar, options)
+                from_any(names if source == "auto" else [source], size, folder, bar)
     except BaseException:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only an empty one
@@ -77,7 +77,7 @@ def fetch_model(size, models_dir, source="auto", **options):
     return folder
 
 
-def from_any(sources, size, folder, bar, options):
+def from_any(sources, size, folder, bar):
     """Fetch what a folder lacks from the first source that has it all."""
     record = read_record(folder)
 
@@ -85,7 +85,7 @@ def from_any(sources, size, folder, bar, options):
         bar.set_description(f"{size} {name}")
         try:
             if not (folder / name).is_file():
-                fetch(url, folder / name, record, bar, check_content, **options)
+                fetch(url, folder / name, record, bar, what_is_wrong)
         except Refused as error:
             raise Refused(f"{name}: {error}", error.status) from None
         return folder / name
@@ -136,8 +136,8 @@ def from_hugging_face(size, get):
             get(f"{base}/{path.name}", path.name)
 
 
-def check_content(part, name):
-    """Raises Again for a file that is plainly not what its name says."""
+def what_is_wrong(part, name):
+    """In words, what makes a file plainly not what its name says; None if nothing does."""
     try:
         if name.endswith(".json"):
             read_json(part)
@@ -150,9 +150,10 @@ def check_content(part, name):
             for tensor in tf_checkpoint.read_table(index, data=part).values():
                 tensor.verify()
     except (InputError, ValueError, IndexError) as error:
-        raise Again(f"what came is damaged ({error})") from None
-    if name in TOKENIZER and digest(part, "sha256") != TOKENIZER[name]:
-        raise Again("what came is not GPT-2's")
+        return f"what came is damaged ({error})"
+    if name in TOKENIZER and sha256_of([part]) != TOKENIZER[name]:
+        return "what came is not GPT-2's"
+    return None
 
 
 @contextlib.contextmanager

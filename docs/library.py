@@ -3,14 +3,14 @@
 Run it from the root of the repository: python -m docs.library
 """
 
-from utils import MODELS_DIR, get_backend, load_pair  # sets up BLAS: import it first
+from utils import MODELS_DIR, get_backend, load_models  # sets up BLAS: import it first
 
 # isort: split
 import numpy as np
 
 from sampling import Filter, NeuralDrafter, one_hot, speculative
 
-target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR, get_backend())
+(target, draft), encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, get_backend())
 
 
 class Echo:

@@ -118,22 +118,14 @@ def read_block(raw, offset, size):
     return found
 
 
-def read_footer(raw):
-    """((offset, size) of the block of metadata, (offset, size) of the index block, where the
-    footer's padding begins). Raises ValueError.
-    """
-    start = len(raw) - FOOTER
-    if start < 0 or int.from_bytes(raw[-8:], "little") != MAGIC:
-        raise ValueError("no table, or a truncated one")
-    handles, end = varints(raw, start, 4)
-    return handles[:2], handles[2:], end
-
-
 def data_handles(raw):
     """[(offset, size)] of the data blocks, in their order. Raises ValueError where they overlap: so
     many handles to one block would be as many blocks to read.
     """
-    _, index, _ = read_footer(raw)
+    if len(raw) < FOOTER or int.from_bytes(raw[-8:], "little") != MAGIC:
+        raise ValueError("no table, or a truncated one")
+    # the handle of the metadata, which nobody reads, and of the index
+    (_, _, *index), _ = varints(raw, len(raw) - FOOTER, 4)
     handles, free = [], 0
     for _, value in read_block(raw, *index):
         (offset, size), _ = varints(value, 0, 2)
@@ -154,19 +146,6 @@ def read_entries(raw):
     if any(a >= b for (a, _), (b, _) in zip(found, found[1:])):
         raise ValueError("keys that are not in order")
     return dict(found)
-
-
-def stray_bytes(raw):
-    """How many bytes that are not zero belong to nothing in a sound table: they were padding."""
-    metadata, index, padding = read_footer(raw)
-    rest = bytearray(raw[:-8])
-    start = len(raw) - FOOTER
-    rest[start:padding] = bytes(padding - start)
-    for offset, size in (metadata, index, *data_handles(raw)):
-        end = offset + size + TRAILER
-        if end <= start:  # the block of metadata may lie anywhere, as nobody reads it
-            rest[offset:end] = bytes(end - offset)
-    return len(rest) - rest.count(0)
 
 
 def common_name(name):

@@ -13,8 +13,8 @@ def check(*size_or_path, models_dir=MODELS_DIR, against="", json=False):
     """Examine a checkpoint: its files, tensors, checksums, vocabulary, and for OpenAI's 124M what
     it predicts.
 
-    Give a size in models_dir, or a folder. The exit code is 0 when all is well, also with warnings,
-    and 1 when something is not.
+    Give a size in models_dir, or a folder. The exit code is 0 when all is well, and 1 when
+    something is not.
 
     Args:
         models_dir: where the folders of the sizes are
@@ -55,7 +55,7 @@ def show(report):
         known = f" (that of {report['size']})" if report["size"] else ""
         print(f"shape: {shape}{known}")
     if report["vocabulary"]:
-        print(f"vocabulary: {report['vocabulary']} tokens, gives texts back")
+        print(f"vocabulary: {report['vocabulary']} tokens")
     if report["tensors"]:
         print()
         print_row("tensor", "shape", "stored as", "checksum", "mean", "spread")
@@ -67,12 +67,13 @@ def show(report):
         show_golden(report["golden"], report["is_openai_124M"])
     if report.get("pairs"):
         print("\nThe two can pair: they have one vocabulary.")
-    if report["warnings"]:
-        print_list("warning", report["warnings"])
     if report["well"]:
         print("\nAll is well.")
-    else:
-        print_list("problem", report["problems"])
+        return
+    plural = "s" if len(report["problems"]) > 1 else ""
+    print(f"\n{len(report['problems'])} problem{plural}:")
+    for problem in report["problems"]:
+        print(f"  {printable(problem)}")
 
 
 def show_golden(rows, is_openai):
@@ -91,11 +92,3 @@ def print_row(name, shape, dtype, checksum, mean, spread):
 
 def figure(value):
     return "-" if value is None else f"{value:.4f}"
-
-
-def print_list(what, lines):
-    """Print a heading such as "2 problems:" and the lines below it."""
-    plural = "s" if len(lines) > 1 else ""
-    print(f"\n{len(lines)} {what}{plural}:")
-    for line in lines:
-        print(f"  {printable(line)}")

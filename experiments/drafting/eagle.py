@@ -84,6 +84,6 @@ class Eagle(Model):
         both = self.backend.xp.concatenate([before, super().embed(new, cache)], axis=1)
         return linear(both, **self.params["fc"])
 
-    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_hidden]
+    def blocks(self, x, past):  # [n_new, n_embd] -> [n_new, n_hidden]
         """One block, whose output is turned into a guess at the target's next hidden state."""
-        return linear(super().blocks(x, look_back), **self.params["proj"])
+        return linear(super().blocks(x, past), **self.params["proj"])

@@ -63,8 +63,8 @@ def toy_laws(setting, mistake=None, rule=None, prepared=lambda drafter: drafter)
     {text: probability}.
 
     rule: the setting's, unless one is given. prepared: makes the drafter what that rule needs. A
-    law is that of whole texts, so that a wrong length counts too. A text that an error ends
-    has its name, as in text_of.
+    law is that of whole texts, so that a wrong length counts too. A text that an error ends has its
+    name, as in text_of.
     """
     target, draft = toy_pair(setting.toy_room, setting.toy_draft)
     n_tokens, k = setting.toy

@@ -34,13 +34,13 @@ def choice(monkeypatch, seconds, shape=(64, 8192), exact=False, n_threads=2):
             pass
 
         def run(self, n_rows, candidates):
-            times = {}
-            for weight, found in candidates.items():
-                for layout, way in found:
-                    (width, by_column), (n_threads, together) = layout, way
-                    of_one = min(width, shape[1]), by_column, n_threads, n_rows, together
-                    times[weight, layout, way] = seconds(*of_one)
-            return times
+            return {
+                (weight, layout, way): seconds(
+                    min(layout[0], shape[1]), layout[1], way[0], n_rows, way[1]
+                )
+                for weight, found in candidates.items()
+                for layout, way in found
+            }
 
     monkeypatch.setattr(autotune, "Trials", Trials)
     monkeypatch.setattr(autotune, "N_THREADS", n_threads)
@@ -54,20 +54,12 @@ def test_plain_stays_where_plain_wins(monkeypatch):
     assert choice(monkeypatch, lambda width, *_: 0.98 if width < 512 else 1.0) != "plain"
 
 
-def test_tiles_win_where_a_few_rows_are_dear_in_one_piece(monkeypatch):
-    kernel = choice(
-        monkeypatch,
-        lambda width, by_column, n_threads, n_rows, together: 1 + (n_rows > 1) * width / 512,
-    )
-    assert kernel.width == 64 and kernel.threads == (1, 1, 1) and kernel.together[0] == 1
-
-
 def test_a_weight_stays_uncut_where_threads_read_it_fastest_so(monkeypatch):
     def seconds(width, by_column, n_threads, *rest):
         return 1 if width > 500 and n_threads > 1 else 2
 
     kernel = choice(monkeypatch, seconds)
-    assert str(kernel) == "uncut; for 1/few/many rows 2/2/2 threads"
+    assert kernel.width == tiles.ALL and kernel.threads == (2, 2, 2)
     # not where each thread would hold the interpreter, nor where rows are to be exact
     assert choice(monkeypatch, seconds, (4096, 500)) == "plain"
     assert choice(monkeypatch, seconds, exact=True).width == 64
@@ -88,74 +80,51 @@ def test_a_layout_counts_as_much_at_one_row_as_at_a_few(monkeypatch, one_row_of_
     assert choice(monkeypatch, lambda width, *rest: times[width][rest[2] > 1]).width == width
 
 
-def test_threads_are_used_only_at_the_row_counts_where_they_pay(monkeypatch):
-    def seconds(paying):
-        def of_one(width, by_column, n_threads, n_rows, together):
-            pays = n_threads > 1 and 1 < n_rows < 12
-            return width * (paying if pays else 3)
-
-        return of_one
-
-    assert choice(monkeypatch, seconds(paying=2)).threads == (1, 2, 1)
-    assert choice(monkeypatch, seconds(paying=4)).threads == (1, 1, 1)
+MEDIUM, SMALL, LARGE = (64, 8192), (64, 1024), (64, 8192 * 4)
 
 
-def test_some_of_many_threads_are_used_where_more_do_not_pay(monkeypatch):
-    """Memory has a speed, which a few cores reach, and each thread costs something."""
-
-    def seconds(width, by_column, n_threads, n_rows, together):
-        reading = max(1 / n_threads, 1 / 4 if n_rows < 12 else 0)
-        return width * (reading + 0.001 * n_threads)
-
-    assert choice(monkeypatch, seconds, n_threads=16).threads == (4, 4, 16)
-    assert choice(monkeypatch, seconds, n_threads=5).threads == (4, 4, 5)
+def at_a_few(cost):
+    return lambda n_threads, n_rows: cost if n_threads > 1 and 1 < n_rows < 12 else 3
 
 
-def test_a_small_weight_is_not_shared(monkeypatch):
-    """Whatever the clock said: the first thread would be done before the second begins."""
-    faster_on_two = lambda width, by_column, n_threads, *_: width / n_threads  # noqa: E731
-    assert choice(monkeypatch, faster_on_two, (64, 1024)).threads == (1, 1, 1)
-    assert choice(monkeypatch, faster_on_two, (64, 2048)).threads == (2, 2, 2)
+def on_two(cost):
+    return lambda n_threads, n_rows: cost if n_threads > 1 else 1
 
 
-def test_a_large_weight_is_shared_unless_one_thread_is_clearly_faster(monkeypatch):
-    """Another program may have had a core for as long as the trials took."""
-
-    def on_two(cost):
-        return lambda width, by_column, n_threads, *_: width * (cost if n_threads > 1 else 1)
-
-    large = (64, 8192 * 4)
-    assert choice(monkeypatch, on_two(1.05), large).threads == (2, 2, 2)
-    assert choice(monkeypatch, on_two(1.15), large).threads == (1, 1, 1)
+def memory(n_threads, n_rows):
+    """It has a speed, which a few cores reach, and each thread costs something."""
+    return max(1 / n_threads, 1 / 4 if n_rows < 12 else 0) + 0.001 * n_threads
 
 
-def test_a_smaller_weight_is_shared_where_that_is_clearly_faster(monkeypatch):
-    """There is little to gain, and much to lose whenever the other thread is late."""
-
-    def on_two(cost):
-        return lambda width, by_column, n_threads, *_: width * (cost if n_threads > 1 else 1)
-
-    assert choice(monkeypatch, on_two(0.95)).threads == (1, 1, 1)
-    assert choice(monkeypatch, on_two(0.85)).threads == (2, 2, 2)
+@pytest.mark.parametrize("cost, shape, n_threads, expected", [
+    (at_a_few(2), MEDIUM, 2, (1, 2, 1)),  # only at the row counts where they pay
+    (at_a_few(4), MEDIUM, 2, (1, 1, 1)),
+    (memory, MEDIUM, 16, (4, 4, 16)),  # some of many, where more do not pay
+    (memory, MEDIUM, 5, (4, 4, 5)),
+    (on_two(0.5), SMALL, 2, (1, 1, 1)),  # one would be done before the other begins
+    (on_two(0.95), MEDIUM, 2, (1, 1, 1)),  # little to gain, and much to lose where one is late
+    (on_two(0.85), MEDIUM, 2, (2, 2, 2)),
+    (on_two(1.05), LARGE, 2, (2, 2, 2)),  # another program may have had a core meanwhile
+    (on_two(1.15), LARGE, 2, (1, 1, 1)),
+])  # fmt: skip
+def test_how_many_threads(monkeypatch, cost, shape, n_threads, expected):
+    kernel = choice(
+        monkeypatch,
+        lambda width, by_column, n, n_rows, together: width * cost(n, n_rows),
+        shape,
+        n_threads=n_threads,
+    )
+    assert kernel.threads == expected and kernel.width == 64
 
 
 def test_rows_are_taken_together_as_is_fastest(monkeypatch):
     """One row is padded where two are faster; few go one by one where BLAS packs; many at once
     where packing pays.
     """
-
-    def together_of(seconds, exact=False):
-        def of_one(width, by_column, n_threads, n_rows, together):
-            return seconds(width, together)
-
-        return choice(monkeypatch, of_one, exact=exact).together
-
-    assert together_of(lambda width, together: width + together) == (1, 1, 8)
-    at_once = lambda width, together: width / min(together, 60)
-    assert together_of(at_once) == (2, 9, tiles.ALL)
-    assert together_of(at_once, exact=True) == (1, 1, 1)
-    hardly = lambda width, together: width - 0.01 * min(together, 60)
-    assert together_of(hardly) == (1, 9, tiles.ALL)
+    for sign, expected in ((1, (1, 1, 8)), (-1, (2, 9, tiles.ALL))):
+        seconds = lambda width, *rest: width + sign * min(rest[-1], 60)
+        assert choice(monkeypatch, seconds).together == expected
+        assert choice(monkeypatch, seconds, exact=True).together == (1, 1, 1)
 
 
 # ---------------------------------------------------------------- trials
@@ -214,7 +183,8 @@ def test_each_candidate_is_timed_at_each_weight_and_a_disturbance_does_not_decid
     candidates = {
         weight: [(PLAIN, (1, 1)), (IN_TILES, (1, 1)), (IN_TILES, (2, 1))] for weight in weights
     }
-    times = trials_of().run(5, candidates)
+    trials = trials_of()
+    times = trials.run(5, candidates)
     assert times == {
         (weight, layout, way): i + (layout == PLAIN)
         for i, weight in enumerate(weights)
@@ -223,14 +193,9 @@ def test_each_candidate_is_timed_at_each_weight_and_a_disturbance_does_not_decid
     assert min(calls.values()) >= autotune.SAMPLES
     # one number of threads after the other
     assert thread_counts == sorted(thread_counts) and {*thread_counts} == {1, 2}
-
-
-def test_no_time_of_one_run_is_left_for_the_next(monkeypatch):
-    clock_of(monkeypatch, lambda *candidate: 1)
-    trials = trials_of()
-    for layout in (PLAIN, IN_TILES):
-        times = trials.run(1, {weight: [(layout, (1, 1))] for weight in weights_of(CONFIG)})
-        assert {found for _, found, _ in times} == {layout}
+    # and no time of one run is left for the next
+    candidates = {weight: [(PLAIN, (1, 1))] for weight in weights}
+    assert trials.run(1, candidates).keys() == {(weight, PLAIN, (1, 1)) for weight in weights}
 
 
 def test_what_follows_a_product_counts_until_the_next_begins(monkeypatch):
@@ -276,7 +241,6 @@ def test_passes_go_through_as_much_memory_as_the_model_has_or_is_allowed(
     for block, _ in trials.blocks:
         for parts in (block["attn"], block["mlp"]):
             memory += [part["weight"].memory for part in parts.values()]
-    assert len(trials.blocks) == n_blocks and len(memory) == 5 * n_blocks
     n_params = 12 * 64 * 64 + 64 * 300
     assert sum(array.size for array in memory) == n_blocks * n_params
     assert not any(np.shares_memory(a, b) for i, a in enumerate(memory) for b in memory[i + 1 :])
@@ -327,5 +291,5 @@ def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, config):
     "kernels", ["fast", "64", "64x0", "1x2", "0x2", "64x", "x2", "-1x2", "64x2x2"]
 )
 def test_kernels_that_make_no_sense(kernels):
-    with pytest.raises(InputError, match="expected auto, plain, or WIDTHxTHREADS"):
+    with pytest.raises(InputError, match=kernels):
         utils.get_backend("numpy", kernels)

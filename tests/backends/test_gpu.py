@@ -7,7 +7,7 @@ import types
 
 import numpy as np
 import pytest
-from toys import NUMPY
+from toys import NUMPY, refusal
 
 import backends
 import utils
@@ -53,16 +53,14 @@ def test_float32_is_the_same_pass(cupy):
 
 def test_float16_weights_in_a_float32_pass(cupy):
     model = utils.random_model(CONFIG, utils.get_backend("cupy", dtype="float16"), scale=0.1)
-    weights = [part["weight"] for part in model.params["blocks"][0]["mlp"].values()] + [
-        model.params["head"]
-    ]
-    assert {weight.weight.dtype.name for weight in weights} == {"float16"}
-    found, expected = logits(model), logits(utils.random_model(CONFIG, NUMPY, scale=0.1))
+    weights = [part["weight"] for part in model.params["blocks"][0]["mlp"].values()]
+    for weight in (*weights, model.params["head"]):
+        assert weight.weight.dtype == np.float16
+    plain = utils.random_model(CONFIG, NUMPY, scale=0.1)
+    found, expected = logits(model), logits(plain)
     assert found.dtype == np.float32
     assert 0 < abs(found - expected).max() < 0.02 * expected.std()
-    assert (
-        utils.kernels_of(model).keys() == utils.kernels_of(utils.random_model(CONFIG, NUMPY)).keys()
-    )
+    assert utils.kernels_of(model).keys() == utils.kernels_of(plain).keys()
 
 
 def test_layer_norm_of_what_float16_cannot_square(cupy):
@@ -82,10 +80,7 @@ def test_too_little_memory_is_one_line_with_the_figures(cupy):
     cupy.cuda.runtime.memGetInfo = lambda: (10**8, 2 * 10**9)
     for dtype, needed in (("float32", "0.5 GB"), ("float16", "0.4 GB")):
         backend = utils.get_backend("cupy", dtype=dtype)
-        with pytest.raises(
-            InputError,
-            match=f"needs {needed} of GPU memory, 0.1 GB are free; choose a smaller model",
-        ):
+        with pytest.raises(InputError, match=f"{needed} .*0.1 GB"):
             utils.build_model(utils.SIZES["124M"], None, backend, np.float32)
 
 
@@ -94,10 +89,7 @@ def test_no_driver_is_one_line(cupy):
         raise Exception("cudaErrorInsufficientDriver: CUDA driver version\nis insufficient")
 
     cupy.cuda.runtime.getDeviceCount = fail
-    with pytest.raises(
-        InputError, match=r"no usable GPU \(cudaErrorInsufficientDriver: CUDA driver version\); use"
-    ):
-        utils.get_backend("cupy")
+    assert "cudaErrorInsufficientDriver" in refusal(utils.get_backend, "cupy")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from backends import threads
 
 ROOT = Path(__file__).resolve().parents[2]
-POOLS = {n: threads.Threads(n) for n in (3, 5)}
+POOLS = {n: threads.Threads(n) for n in (1, 2, 3, 5)}
 
 
 def test_an_error_in_a_thread_reaches_the_caller():
@@ -48,19 +48,10 @@ def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
     assert done == ([(2, 4)] if threads.N_THREADS > 1 else [])
 
 
-@given(n=st.integers(0, 40), n_threads=st.integers(1, 4), ahead=st.integers(0, 60))
-def test_threads_share_all_of_the_work_and_the_first_is_ahead(n, n_threads, ahead):
-    done = []
-    threads.THREADS.share(lambda a, b: done.append((a, b)), n, n_threads, ahead)
-    done.sort(key=lambda part: (part[1], part[0]))
-    assert [k for a, b in done for k in range(a, b)] == list(range(n))
-    assert done[0][1] - done[0][0] >= min(ahead, n)
-
-
-@pytest.mark.parametrize("n_threads", [3, 5])
+@pytest.mark.parametrize("n_threads", POOLS)
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(0, 40), ahead=st.integers(0, 60))
-def test_more_than_two_threads_have_equal_ranges_but_for_the_first(n_threads, n, ahead):
+def test_threads_have_equal_ranges_but_for_the_first_which_is_ahead(n_threads, n, ahead):
     done = []
     POOLS[n_threads].share(lambda a, b: done.append((a, b)), n, n_threads, ahead)
     done.sort(key=lambda part: (part[1], part[0]))

@@ -37,11 +37,7 @@ def test_weights_of_124Ms_shape_that_are_others(check, tmp_path, monkeypatch, na
     golden[0]["logits"] = model.read([1, 2], model.new_cache())[0][5:10].tolist()
     (tmp_path / "golden.json").write_text(json.dumps(golden))
     done = check(name)
-    assert (
-        done.code == 0
-        and "These are the weights of OpenAI's 124M" in done.out
-        and "goes on with" in done.out
-    )
+    assert done.code == 0 and "These are the weights of OpenAI's 124M" in done.out
 
 
 def test_the_golden_logits_kept_here_are_those_of_the_whole_file():
@@ -77,9 +73,4 @@ def test_the_greedy_text_of_124M(real):
     expected = [int(token) for token in expected.split()]
     rounds = autoregressive(real[0], expected[:2], 18, Filter(0.0), np.random.default_rng(0))
     assert expected[:2] + [int(token) for one in rounds for token in one.tokens] == expected
-
-
-@needs_124M
-def test_the_vocabulary_of_124M(real):
-    assert isinstance(real[2], Encoder) and real[2].n_vocab == 50257
-    assert real[2].encode("The dog") == [464, 3290]
+    assert isinstance(real[2], Encoder) and real[2].encode("The dog") == expected[:2]

@@ -12,15 +12,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from file_server import HTML, once
+from file_server import once
 from make_tf_fixture import FOLDER
 from toys import NUMPY, TINY, random_tensors, write_checkpoint, write_safetensors
 
 import main
 import utils
 from checkpoints import download, search, transfer
-from checkpoints.formats import tf_checkpoint
-from checkpoints.registry import gigabytes
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -28,44 +26,41 @@ pytestmark = pytest.mark.usefixtures("alone")
 # ---------------------------------------------------------------- whole models
 
 
-def openai_files(size="124M"):
-    names = [path.name for path in FOLDER.iterdir()]
-    return {f"/openai/{size}/{name}": (FOLDER / name).read_bytes() for name in names} | {
-        f"/openai/{size}/checkpoint": b'model_checkpoint_path: "model.ckpt"\n'
-    }
-
-
 @pytest.fixture
 def sources(server, monkeypatch, tmp_path):
     """Both sources have 124M, Hugging Face also somebody's model in one file, in several, and as a
     pickle.
     """
-    server.files |= openai_files()
+    files = server.files
+    files["/openai/124M/checkpoint"] = b'model_checkpoint_path: "model.ckpt"\n'
+    for path in FOLDER.iterdir():
+        files[f"/openai/124M/{path.name}"] = path.read_bytes()
+    whole, tensors = write_checkpoint(tmp_path / "theirs"), random_tensors(TINY)
+    where = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(tensors)}
+    for file in {*where.values()}:
+        some = {name: tensors[name] for name in tensors if where[name] == file}
+        write_safetensors(whole / file, some)
+    (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    side = {"config.json", "vocab.json", "merges.txt"}
+    has = {
+        **dict.fromkeys(("openai-community/gpt2", "distilbert/distilgpt2"), {"model.safetensors"}),
+        "some-body/tiny.gpt2": {"model.safetensors"},
+        "some-body/shards": {"model.safetensors.index.json", *where.values()},
+        "some-body/pickle": set(),
+    }
+    for repository, names in has.items():
+        for name in side | names:
+            files[f"/hf/{repository}/resolve/main/{name}"] = (whole / name).read_bytes()
     monkeypatch.setenv("GPT2_OPENAI_ENDPOINT", server.url + "/openai/")
     monkeypatch.setenv("HF_ENDPOINT", server.url + "/hf")
     monkeypatch.setattr(download, "TOKENIZER", {})
-    monkeypatch.setattr(transfer.fetch, "__defaults__", (lambda seconds: None, (5, 5)))
-    whole = write_checkpoint(tmp_path / "theirs")
-    for repository in ("openai-community/gpt2", "distilbert/distilgpt2", "some-body/tiny.gpt2"):
-        server.files |= {
-            f"/hf/{repository}/resolve/main/{path.name}": path.read_bytes()
-            for path in whole.iterdir()
-        }
-    base, tensors = "/hf/some-body/shards/resolve/main/", random_tensors(TINY)
-    for name in ("config.json", "vocab.json", "merges.txt"):
-        server.files[base + name] = server.files["/hf/some-body/pickle/resolve/main/" + name] = (
-            whole / name
-        ).read_bytes()
-    index = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(tensors)}
-    for file in set(index.values()):
-        write_safetensors(
-            whole / file, {name: tensors[name] for name in tensors if index[name] == file}
-        )
-        server.files[base + file] = (whole / file).read_bytes()
-    server.files[base + "model.safetensors.index.json"] = json.dumps(
-        {"metadata": {}, "weight_map": index}
-    ).encode()
+    monkeypatch.setattr(transfer, "sleep", lambda seconds: None)
     return server
+
+
+def behave(at, fault, first_only=False):
+    """A behaviour with this fault for the files whose path has `at` in it."""
+    return lambda path, first: fault if at in path and not (first and first_only) else {}
 
 
 def run(capsys, *words, models_dir):
@@ -83,19 +78,16 @@ def test_from_openai_first(sources, capsys, tmp_path):
     }
     utils.load_pair("124M", None, tmp_path / "m", NUMPY)
     sources.requests.clear()
-    assert (
-        run(capsys, "download", "124M", models_dir=tmp_path / "m").code == 0
-        and not sources.requests
-    )
+    assert run(capsys, "download", "124M", models_dir=tmp_path / "m").code == 0
+    assert not sources.requests
 
 
 @pytest.mark.parametrize(
-    "fault", [{"status": 404}, {"status": 403}, {"status": 500}, {"content": HTML}, {"cut": 0}]
+    "fault",
+    [{"status": 404}, {"status": 500}, {"headers": {"Content-Type": "text/html"}}, {"cut": 0}],
 )
 def test_hugging_face_where_openai_fails(sources, capsys, tmp_path, fault):
-    sources.behave = lambda path, first: (
-        fault if path.startswith("/openai") and "data" in path else {}
-    )
+    sources.behave = behave("data", fault)
     assert run(capsys, "download", "124M", models_dir=tmp_path).code == 0
     folder = tmp_path / "124M"
     assert (folder / "model.safetensors").is_file() and not list(folder.glob("*.part"))
@@ -112,11 +104,7 @@ def test_both_sources_fail(sources, capsys, tmp_path):
     sources.behave = lambda path, first: {"status": 403}
     done = run(capsys, "download", "124M", models_dir=tmp_path)
     assert done.code == 2 and done.out == "" and done.err.count("\n") == 1
-    assert (
-        "OpenAI: checkpoint: " in done.err
-        and "Hugging Face: config.json: " in done.err
-        and "403" in done.err
-    )
+    assert "OpenAI: checkpoint: " in done.err and "Hugging Face: config.json: " in done.err
 
 
 @pytest.mark.parametrize("size", ["some-body/tiny.gpt2", "some-body/shards", "82M"])
@@ -130,9 +118,7 @@ def test_hugging_face_only(sources, capsys, tmp_path, size):
 
 def test_a_pickle_is_not_fetched(sources, capsys, tmp_path):
     done = run(capsys, "download", "some-body/pickle", models_dir=tmp_path)
-    assert (
-        done.code == 2 and "no model.safetensors; a pickle" in done.err and "convert it" in done.err
-    )
+    assert done.code == 2 and "pickle" in done.err and done.err.count("\n") == 1
 
 
 def test_an_index_of_shards_that_leads_elsewhere(sources, capsys, tmp_path):
@@ -150,28 +136,23 @@ def test_a_model_that_no_source_has_leaves_no_folder(sources, capsys, tmp_path):
     assert not (tmp_path / "m" / "some-body" / "nothing").exists()
 
 
-def test_gpt2s_tokenizer_is_known(sources, capsys, tmp_path, monkeypatch):
+def test_gpt2s_tokenizer_is_known(tmp_path):
     """A vocabulary that was cut short parses as one, and would garble every text."""
-    monkeypatch.undo()
     assert download.TOKENIZER.keys() == {"encoder.json", "vocab.bpe"}
-    with pytest.raises(transfer.Again, match="not GPT-2's"):
-        (tmp_path / "vocab.bpe").write_bytes(b"#version: 0.2\n")
-        download.check_content(tmp_path / "vocab.bpe", "vocab.bpe")
+    (tmp_path / "vocab.bpe").write_bytes(b"#version: 0.2\n")
+    assert download.what_is_wrong(tmp_path / "vocab.bpe", "vocab.bpe")
 
 
-def test_a_mirror_is_a_mirror(sources, capsys, tmp_path):
+def test_a_mirror_is_a_mirror(sources, capsys, tmp_path, monkeypatch):
     """A download begun from one address does not go on from another."""
-    sources.behave = lambda path, first: (
-        {"cut": 2000} if "data" in path and not first else {"status": 403} if first else {}
-    )
+    sources.behave = lambda path, first: {"status": 403} if first else {"cut": 2000}
     run(capsys, "download", "124M", "--source=openai", models_dir=tmp_path)
-    assert (tmp_path / "124M" / (download.DATA + ".part")).stat().st_size > 0
-    sources.behave, other = lambda path, first: {}, dict(sources.files)
-    sources.files |= {
-        path.replace("/openai", "/mirror"): content for path, content in other.items()
-    }
-    os.environ["GPT2_OPENAI_ENDPOINT"] = sources.url + "/mirror"
+    assert list((tmp_path / "124M").glob("*.part"))
+    for path in [path for path in sources.files if path.startswith("/openai")]:
+        sources.files["/mirror" + path] = sources.files[path]
+    sources.behave = lambda path, first: {}
     sources.requests.clear()
+    monkeypatch.setenv("GPT2_OPENAI_ENDPOINT", sources.url + "/mirror/openai")
     assert run(capsys, "download", "124M", "--source=openai", models_dir=tmp_path).code == 0
     assert all(first == 0 for _, first in sources.requests)
 
@@ -218,25 +199,14 @@ def test_words_that_are_no_download(capsys, tmp_path, words, said):
     assert not list(tmp_path.glob("*/*"))
 
 
-def test_a_missing_size_says_how_to_get_it(capsys, tmp_path):
-    done = run(capsys, "generate", "--target_model_size=355M", models_dir=tmp_path)
-    assert (
-        done.code == 2 and "--download" in done.err and "python main.py download 355M" in done.err
-    )
-
-
 def test_a_half_downloaded_folder_is_not_a_model(sources, capsys, tmp_path):
-    sources.behave = lambda path, first: (
-        {"cut": 0} if path.endswith((download.DATA, "model.safetensors")) else {}
-    )
+    """Nor is one that is not there; both errors say how to get it."""
+    generate = ["generate", "--target_model_size=124M"]
+    assert "download 124M" in run(capsys, *generate, models_dir=tmp_path).err
+    sources.behave = lambda path, first: {"cut": 0} if "data" in path or "saf" in path else {}
     assert run(capsys, "download", "124M", models_dir=tmp_path).code == 2
-    done = run(capsys, "generate", "--target_model_size=124M", models_dir=tmp_path)
-    assert (
-        done.code == 2
-        and "incomplete" in done.err
-        and download.DATA in done.err
-        and "download 124M" in done.err
-    )
+    done = run(capsys, *generate, models_dir=tmp_path)
+    assert done.code == 2 and download.DATA in done.err and "download 124M" in done.err
     sources.behave, sources.requests[:] = lambda path, first: {}, []
     assert run(capsys, "download", "124M", models_dir=tmp_path).code == 0
     assert {path for path, _ in sources.requests} == {f"/openai/124M/{download.DATA}"}
@@ -249,9 +219,7 @@ def test_generate_downloads_when_asked_to(sources, capsys, tmp_path):
     assert run(capsys, "generate", *flags, "--download", models_dir=tmp_path).code == 0
 
 
-@pytest.mark.parametrize(
-    "answer, wanted", [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("", False)]
-)
+@pytest.mark.parametrize("answer, wanted", [("y\n", True), ("\n", False), ("", False)])
 def test_at_a_terminal_it_asks(sources, capsys, tmp_path, monkeypatch, answer, wanted):
     terminal = SimpleNamespace(isatty=lambda: True, readline=lambda: answer)
     monkeypatch.setattr(sys, "stdin", terminal)
@@ -261,43 +229,39 @@ def test_at_a_terminal_it_asks(sources, capsys, tmp_path, monkeypatch, answer, w
     except utils.InputError:
         assert not wanted
     out, err = capsys.readouterr()
-    assert "download 124M (0.5 GB)? [y/N]" in err and out == ""
-    assert gigabytes("355M") == "1.4 GB"
+    assert "download 124M (0.5 GB)?" in err and out == ""
 
 
-@pytest.mark.parametrize("name", ["models--openai-community--gpt2", "models--gpt2"])
-@pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"])
+CACHES = {  # of the variable that names it: where it then is
+    "HF_HOME": "x/hub/models--openai-community--gpt2",
+    "HF_HUB_CACHE": "x/models--gpt2",
+    "XDG_CACHE_HOME": "x/huggingface/hub/models--gpt2",
+}
+
+
+@pytest.mark.parametrize("variable", CACHES)
 @pytest.mark.parametrize("refs", [True, False])
-def test_the_cache_of_hugging_face(sources, capsys, tmp_path, monkeypatch, name, variable, refs):
-    cache = {"HF_HOME": "x/hub", "HF_HUB_CACHE": "x", "XDG_CACHE_HOME": "x/huggingface/hub"}[
-        variable
-    ]
+def test_the_cache_of_hugging_face(sources, capsys, tmp_path, monkeypatch, variable, refs):
     monkeypatch.delenv("HF_HOME")
     monkeypatch.setenv(variable, str(tmp_path / "x"))
-    folder = write_checkpoint(tmp_path / cache / name / "snapshots" / "abc")
+    model = tmp_path / CACHES[variable]
+    folder = write_checkpoint(model / "snapshots" / "abc")
     if refs:
-        (tmp_path / cache / name / "refs").mkdir()
-        (tmp_path / cache / name / "refs" / "main").write_text("abc\n")
+        commit(model, b"abc\n")
     assert utils.find_folder("124M", tmp_path / "m") == folder
     done = run(capsys, "download", "124M", models_dir=tmp_path / "m")
     assert done.code == 0 and str(folder) in done.out and not sources.requests
     (folder / "merges.txt").unlink()  # incomplete: as if it were not there
-    with pytest.raises(utils.InputError, match="no model"):
+    with pytest.raises(utils.InputError):
         utils.find_folder("124M", tmp_path / "m")
 
 
 DAMAGED_CACHES = {
     "no snapshots": lambda model: (model / "refs").mkdir(parents=True),
     "a commit that is not there": lambda model: commit(model, b"abc"),
-    "an empty commit": lambda model: commit(model, b""),
     "a commit of bytes": lambda model: commit(model, b"\xff\xfe"),
     "a commit of zeros": lambda model: commit(model, b"\0\0"),
-    "a very long commit": lambda model: commit(model, b"a" * 5000),
     "a file": lambda model: (model.parent.mkdir(parents=True), model.write_text("")),
-    "a file for snapshots": lambda model: (
-        model.mkdir(parents=True),
-        (model / "snapshots").touch(),
-    ),
     "a damaged index": lambda model: damaged_index(model / "snapshots" / "abc"),
 }
 
@@ -340,8 +304,7 @@ def test_no_home(sources, tmp_path, monkeypatch):
 SCRIPT = """
 import sys
 from checkpoints import download, search, transfer
-download.TOKENIZER, transfer.CHUNK = {}, 256
-download.fetch.__defaults__ = (lambda seconds: None, (5, 5))
+download.TOKENIZER, transfer.CHUNK, transfer.sleep = {}, 256, lambda seconds: None
 print(download.fetch_model("124M", sys.argv[1]))
 """
 
@@ -356,25 +319,19 @@ def start(tmp_path):
 
 @pytest.mark.skipif(download.fcntl is None, reason="no file locks on this system")
 def test_two_processes_fetch_a_file_once(sources, tmp_path):
-    sources.behave = lambda path, first: (
-        {"cut": 2000, "stall": 0.5} if "data" in path and not first else {}
-    )
+    sources.behave = behave("data", {"cut": 2000, "stall": 0.5}, first_only=True)
     processes = [start(tmp_path) for _ in range(2)]
     ends = [process.communicate(timeout=60) for process in processes]
     assert all(process.returncode == 0 for process in processes), ends
     assert len(sources.requests) == len(download.OPENAI_FILES) + 1  # the one that went on
-    assert tf_checkpoint.read_table(tmp_path / "m" / "124M" / "model.ckpt.index")
-    assert (tmp_path / "m" / "124M" / download.DATA).read_bytes() == (
-        FOLDER / download.DATA
-    ).read_bytes()
+    found = (tmp_path / "m" / "124M" / download.DATA).read_bytes()
+    assert found == (FOLDER / download.DATA).read_bytes()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no signals on this system")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_download_is_resumed(sources, tmp_path, how):
-    sources.behave = lambda path, first: (
-        {"cut": 3000, "stall": 30} if "data" in path and not first else {}
-    )
+    sources.behave = behave("data", {"cut": 3000, "stall": 30}, first_only=True)
     process, part = start(tmp_path), tmp_path / "m" / "124M" / (download.DATA + ".part")
     for _ in range(600):
         if part.is_file() and part.stat().st_size >= 2000:

@@ -23,56 +23,29 @@ def folder(tmp_path):
     return write_checkpoint(tmp_path / "model", SMALL)
 
 
-@pytest.mark.parametrize(
-    "files, missing, named",
-    [
-        (HUGGING_FACE, "model.safetensors", "model.safetensors"),
-        (HUGGING_FACE, "config.json", "config.json or hparams.json"),
-        (OPENAI, "hparams.json", "config.json or hparams.json"),
-        (HUGGING_FACE, "vocab.json", "vocab.json or encoder.json"),
-        (OPENAI, "encoder.json", "vocab.json or encoder.json"),
-        (HUGGING_FACE, "merges.txt", "merges.txt or vocab.bpe"),
-        (OPENAI, "vocab.bpe", "merges.txt or vocab.bpe"),
-    ],
-)
-def test_a_missing_file(tmp_path, files, missing, named):
-    folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS, files)
-    (folder / missing).unlink()
-    message = refusal(utils.load_pair, str(folder), None, tmp_path, NUMPY)
-    assert str(folder) in message and named in message
+@pytest.mark.parametrize("files", [HUGGING_FACE, OPENAI])
+def test_a_missing_file(tmp_path, files):
+    for missing in (*files, "model.safetensors"):
+        folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS, files)
+        (folder / missing).unlink()
+        message = refusal(utils.load_pair, str(folder), None, tmp_path, NUMPY)
+        assert str(folder) in message and missing in message
 
 
 NUMBERS = ["n_vocab", "n_ctx", "n_embd", "n_head", "n_layer"]
 
 
-@pytest.mark.parametrize("value", [None, 0, -1, 2.0, float("nan"), "2", False, [2], {}])
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_config_number_that_is_none(folder, name, value):
-    edit_json(folder / "config.json", lambda config: config | {name: value})
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert str(folder / "config.json") in message and f"{name} is {value!r}" in message
-
-
-@pytest.mark.parametrize("name", ["n_vocab", "n_embd"])
-def test_a_matrix_of_one_column_is_no_model(folder, name):
-    edit_json(folder / "config.json", lambda config: config | {name: 1, "n_head": 1})
-    assert f"{name} is 1; expected a whole number, at least 2" in refusal(
-        utils.load_model, folder, NUMPY
-    )
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_config_number_out_of_all_bounds(folder, name):
-    """A billion layers are not counted first."""
-    edit_json(folder / "config.json", lambda config: config | {name: 10**9})
-    assert f"{name} is 1000000000; that is no GPT-2" in refusal(utils.load_model, folder, NUMPY)
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_config_without_one_of_its_numbers(folder, name):
-    edit_json(folder / "config.json", without(name))
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert str(folder / "config.json") in message and name in message
+def test_a_config_number_that_is_none(folder, name):
+    path, least = folder / "config.json", 2 if name in ("n_vocab", "n_embd") else 1
+    config = json.loads(path.read_text())
+    # 10^9: a billion layers are not counted first
+    for value in (None, least - 1, -1, 2.0, float("nan"), "2", False, [2], {}, 10**9):
+        path.write_text(json.dumps(config | {name: value}))
+        message = refusal(utils.load_model, folder, NUMPY)
+        assert str(path) in message and f"{name} is {value!r}" in message
+    path.write_text(json.dumps(without(name)(config)))
+    assert name in refusal(utils.load_model, folder, NUMPY)
 
 
 @pytest.mark.parametrize(
@@ -93,21 +66,16 @@ def test_a_config_without_one_of_its_numbers(folder, name):
 def test_a_config_of_another_model(folder, name, value):
     edit_json(folder / "config.json", lambda config: config | {name: value})
     message = refusal(utils.load_model, folder, NUMPY)
-    assert (
-        str(folder / "config.json") in message
-        and name in message
-        and str(value).splitlines()[0] in message
-    )
+    assert str(folder / "config.json") in message and name in message
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[]", b"17", b"{\n'n_ctx': 6}", b"\xff\xfe\0", "very deep"]
+    "raw", [b"", b"[]", b"{\n'n_ctx': 6}", b"\xff\xfe\0", b"[" * 100_000, b'{"a": 1, "a": 2}']
 )
 @pytest.mark.parametrize("name", ["config.json", "vocab.json"])
 def test_json_that_is_none(folder, name, raw):
-    (folder / name).write_bytes(b"[" * 100_000 if raw == "very deep" else raw)
-    message = refusal(utils.load_pair, str(folder), None, folder, NUMPY)
-    assert str(folder / name) in message and "JSON" in message
+    (folder / name).write_bytes(raw)
+    assert str(folder / name) in refusal(utils.load_pair, str(folder), None, folder, NUMPY)
 
 
 CONFIG_JSON = {  # Hugging Face's for GPT-2, as far as it bears on the numbers
@@ -182,15 +150,14 @@ def test_tensors_that_do_not_match_the_config(tmp_path, named):
 
 
 @pytest.mark.parametrize("name", ["wte.weight", "h.1.ln_2.bias", "lm_head.weight"])
-@pytest.mark.parametrize("first", ["", "transformer."])
-def test_two_names_that_mean_one_tensor(tmp_path, name, first):
-    """With Hugging Face's prefix and without: the last one must not win in silence."""
+def test_two_names_that_mean_one_tensor(tmp_path, name):
+    """With Hugging Face's prefix and without, in either order: no last one wins in silence."""
     tensor = TENSORS.get(name, TENSORS["wte.weight"])
-    both = {f"{first}{name}": tensor, name: tensor, f"transformer.{name}": tensor + np.float32(1)}
-    others = {other: array for other, array in TENSORS.items() if other != name}
-    folder = write_checkpoint(tmp_path / "model", SMALL, others | both)
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert f"both '{name}' and 'transformer.{name}'" in message
+    both = {name: tensor, f"transformer.{name}": tensor + np.float32(1)}
+    for tensors in (TENSORS | both, dict(reversed(both.items())) | TENSORS | {name: tensor}):
+        folder = write_checkpoint(tmp_path / "model", SMALL, tensors)
+        message = refusal(utils.load_model, folder, NUMPY)
+        assert f"'{name}'" in message and f"'transformer.{name}'" in message
 
 
 @pytest.mark.parametrize("head", DTYPES)
@@ -212,23 +179,12 @@ def test_the_head_must_hold_the_same_numbers_however_it_is_stored(tmp_path, wte,
 
 def test_the_head_is_compared_in_every_block_of_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(tensor_module, "ROWS", 7)
-    for row in range(SMALL.n_vocab):
-        a, b = np.zeros((2, SMALL.n_vocab, 2), np.float32)
-        write_safetensors(tmp_path / "x", {"a": a, "b": b})
-        table = read_table(tmp_path / "x")
-        assert tensor_module.same_numbers(table["a"], table["b"])
+    for row in range(24):
+        b = np.zeros((24, 2), np.float32)
         b[row, 1] = 1
-        write_safetensors(tmp_path / "x", {"a": a, "b": b})
+        write_safetensors(tmp_path / "x", {"a": np.zeros_like(b), "b": b})
         table = read_table(tmp_path / "x")
         assert not tensor_module.same_numbers(table["a"], table["b"])
-
-
-@pytest.mark.parametrize("name", ["config.json", "vocab.json"])
-def test_json_with_a_name_twice(folder, name):
-    raw = (folder / name).read_bytes()
-    (folder / name).write_bytes(raw[:1] + b'"n_ctx": 1, "a": 1, "n_ctx": 2, "a": 2,' + raw[1:])
-    message = refusal(utils.load_pair, str(folder), None, folder, NUMPY)
-    assert str(folder / name) in message and "is in it twice" in message
 
 
 def test_control_characters_of_a_file_are_escaped(tmp_path):
@@ -280,36 +236,28 @@ def test_all_files_of_the_weights_are_known(sharded, tmp_path):
 def test_a_shard_that_is_missing(sharded):
     (sharded / "model-00002-of-00003.safetensors").unlink()
     assert checkpoints.missing_files(sharded) == ["model-00002-of-00003.safetensors"]
-    with pytest.raises(utils.InputError, match="model-00002-of-00003.safetensors: is missing"):
-        utils.load_model(sharded, NUMPY)
+    assert "model-00002-of-00003.safetensors" in refusal(utils.load_model, sharded, NUMPY)
 
 
 SHARD = "model-00001-of-00003.safetensors"
 
 
-@pytest.mark.parametrize("index, said", [
-    ({}, "expected a weight_map"),
-    ({"weight_map": ["a.safetensors"]}, "expected a weight_map"),
-    ({"weight_map": {"wte.weight": 3}}, "expected a weight_map"),
-    ({"weight_map": {"wte.weight": "pytorch_model.bin"}}, "expected a weight_map"),
-    ({"weight_map": {"wte.weight": "/etc/x.safetensors"}}, "expected a weight_map"),
-    ({"weight_map": {"wte.weight": "..\\x.safetensors"}}, "expected a weight_map"),
-    ({"weight_map": {"wte.weight": "x" * 300 + ".safetensors"}}, "expected a weight_map"),
-    ({"weight_map": {"wte.weight": SHARD}}, "does not hold the tensors"),
+@pytest.mark.parametrize("file", [
+    None, 3, "pytorch_model.bin", "/etc/x.safetensors", "..\\x.safetensors",
+    "x" * 300 + ".safetensors", SHARD,
 ])  # fmt: skip
-def test_an_index_of_shards_that_is_wrong(sharded, index, said):
+def test_an_index_of_shards_that_is_wrong(sharded, file):
+    index = {"weight_map": {"wte.weight": file}} if file else {}
     (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(utils.InputError, match=said):
-        utils.load_model(sharded, NUMPY)
+    assert str(sharded) in refusal(utils.load_model, sharded, NUMPY)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
 def test_a_pickle_is_never_opened(folder, name, monkeypatch):
     (folder / "model.safetensors").rename(folder / name)
     monkeypatch.setattr("pickle.load", None), monkeypatch.setattr("pickle.Unpickler", None)
-    with pytest.raises(utils.InputError, match="is a pickle, .*; convert it") as refused:
-        utils.load_model(folder, NUMPY)
-    assert "\n" not in str(refused.value) and str(folder / name) in str(refused.value)
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert "is a pickle" in message and str(folder / name) in message
 
 
 def test_a_folder_of_safetensors_comes_before_openais(folder):

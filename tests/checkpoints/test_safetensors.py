@@ -44,26 +44,21 @@ def folder(tmp_path):
     return write_checkpoint(tmp_path / "model", SMALL)
 
 
-@pytest.mark.parametrize("files", [HUGGING_FACE, OPENAI], ids=["hugging face", "openai"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("prefix", ["", "transformer."])
-@pytest.mark.parametrize("head", [False, True], ids=["", "lm_head"])
-@pytest.mark.parametrize("buffers", [False, True], ids=["", "attn.bias"])
-def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, head, buffers):
+@pytest.mark.parametrize("prefix, files", [("", OPENAI), ("transformer.", HUGGING_FACE)])
+@pytest.mark.parametrize("extra", [False, True], ids=["", "lm_head and attn.bias"])
+def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, extra):
     stored = {prefix + name: DTYPES[dtype](array) for name, array in TENSORS.items()}
-    if head:
+    if extra:  # a second copy of the embedding, and constants that Hugging Face once saved along
         stored["lm_head.weight"] = stored[prefix + "wte.weight"]
-    if buffers:  # constants that Hugging Face once saved along
         causal = np.tril(np.ones((1, 1, SMALL.n_ctx, SMALL.n_ctx), np.float32))
-        stored |= {f"{prefix}h.{i}.attn.bias": causal for i in range(SMALL.n_layer)}
-        stored |= {
-            f"{prefix}h.{i}.attn.masked_bias": np.float32(-1e4) for i in range(SMALL.n_layer)
-        }
+        for i in range(SMALL.n_layer):
+            stored[f"{prefix}h.{i}.attn.bias"] = causal
+            stored[f"{prefix}h.{i}.attn.masked_bias"] = np.float32(-1e4)
     folder = write_checkpoint(tmp_path / "model", SMALL, stored, files)
     model = utils.load_model(folder, NUMPY)
     assert model.config == SMALL
-    assert logits(model).dtype == np.float32
-    np.testing.assert_array_equal(logits(model), EXPECTED)
+    np.testing.assert_array_equal(logits(model), EXPECTED, strict=True)
     assert utils.load_encoder(folder) == Encoder(*tiny_vocabulary())
 
 
@@ -109,61 +104,52 @@ def test_the_safetensors_library_reads_and_writes_the_same(tmp_path, dtype):
 # ---------------------------------------------------------------- damaged headers
 
 
-DAMAGED_HEADERS = {  # what is wrong: (what the message names, how to get there)
-    "not JSON": ("header", lambda header: b"{'wte.weight': 1}"),
-    "not UTF-8": ("header", lambda header: b'{"\xff": 1}'),
-    "a list": ("header", lambda header: b"[]"),
-    "a list of entries": ("header", lambda header: list(header.values())),
-    "a string": ("header", lambda header: b'"wte.weight"'),
-    "null": ("header", lambda header: b"null"),
-    "a very deep list": ("header", lambda header: b"[" * 100_000),
-    "a very deep object": ("header", lambda header: b'{"wte.weight":' * 100_000),
-    "empty": ("bytes", lambda header: {}),
-    "an entry that is null": ("header", lambda header: header | {"wte.weight": None}),
-    "an entry that is a string": ("header", lambda header: header | {"wte.weight": "F32"}),
-    "an entry without offsets": (
-        "header",
-        with_new_entry("wte.weight", dtype="F32", shape=[259, 8]),
+N_BYTES = 259 * 8 * 4  # of wte.weight
+DAMAGED_HEADERS = {  # what is wrong: what is stored instead of the header, or how it is edited
+    "not JSON": b"{'wte.weight': 1}",
+    "not UTF-8": b'{"\xff": 1}',
+    "a list": b"[]",
+    "a string": b'"wte.weight"',
+    "null": b"null",
+    "a very deep list": b"[" * 100_000,
+    "a very deep object": b'{"wte.weight":' * 100_000,
+    "empty": b"{}",
+    "a list of entries": lambda header: list(header.values()),
+    "an entry that is null": lambda header: header | {"wte.weight": None},
+    "an entry that is a string": lambda header: header | {"wte.weight": "F32"},
+    "an entry without offsets": with_new_entry("wte.weight", dtype="F32", shape=[259, 8]),
+    "an entry without a shape": with_new_entry(
+        "wte.weight", dtype="F32", data_offsets=[0, N_BYTES]
     ),
-    "an entry without a shape": (
-        "header",
-        with_new_entry("wte.weight", dtype="F32", data_offsets=[0, 4]),
-    ),
-    "a shape of strings": ("header", with_entry("wte.weight", shape=["259", "8"])),
-    "a shape of lists": ("header", with_entry("wte.weight", shape=[[259], [8]])),
-    "a shape that is a number": ("header", with_entry("wte.weight", shape=2072)),
-    "a shape that overflows": ("wte.weight", with_entry("wte.weight", shape=[2**62, 2**62])),
-    "a negative shape": ("wte.weight", with_entry("wte.weight", shape=[-259, -8])),
-    "a dtype that is a list": ("header", with_entry("wte.weight", dtype=["F32"])),
-    "a dtype of another width": ("wte.weight", with_entry("wte.weight", dtype="F16")),
-    "an unread dtype": ("wte.weight is I32", with_entry("wte.weight", dtype="I32")),
-    "no dtype": ("'wte.weight' is None", with_entry("wte.weight", dtype=None)),
-    "offsets past the end": (
-        "wte.weight",
-        with_entry("wte.weight", data_offsets=[10**30, 10**30 + 259 * 8 * 4]),
-    ),
-    "offsets before the start": (
-        "wte.weight",
-        with_entry("wte.weight", data_offsets=[-4, 259 * 8 * 4 - 4]),
-    ),
-    "offsets of another size": ("wte.weight", with_entry("wte.weight", data_offsets=[0, 4])),
-    "offsets the wrong way round": (
-        "wte.weight",
-        with_entry("wte.weight", data_offsets=[259 * 8 * 4, 0]),
-    ),
-    "offsets that are no numbers": ("", with_entry("wte.weight", data_offsets=[float("nan")] * 2)),
-    "offsets that are strings": ("header", with_entry("wte.weight", data_offsets=["0", "8"])),
-    "three offsets": ("header", with_entry("wte.weight", data_offsets=[0, 4, 8])),
-    "bytes that no tensor owns": ("bytes", without("ln_f.bias")),
+    "a shape of strings": with_entry("wte.weight", shape=["259", "8"]),
+    "a shape of lists": with_entry("wte.weight", shape=[[259], [8]]),
+    "a shape that is a number": with_entry("wte.weight", shape=2072),
+    "a shape that overflows": with_entry("wte.weight", shape=[2**62, 2**62]),
+    "a shape whose product is huge": with_entry("wte.weight", shape=[2**60] * 100_000),
+    "a negative shape": with_entry("wte.weight", shape=[-259, -8]),
+    "a dtype that is a list": with_entry("wte.weight", dtype=["F32"]),
+    "a dtype of another width": with_entry("wte.weight", dtype="F16"),
+    "an unread dtype": with_entry("wte.weight", dtype="I32"),
+    "no dtype": with_entry("wte.weight", dtype=None),
+    "offsets past the end": with_entry("wte.weight", data_offsets=[10**30, 10**30 + N_BYTES]),
+    "offsets before the start": with_entry("wte.weight", data_offsets=[-4, N_BYTES - 4]),
+    "offsets of another size": with_entry("wte.weight", data_offsets=[0, 4]),
+    "offsets the wrong way round": with_entry("wte.weight", data_offsets=[N_BYTES, 0]),
+    "offsets that are no numbers": with_entry("wte.weight", data_offsets=[float("nan")] * 2),
+    "offsets that are strings": with_entry("wte.weight", data_offsets=["0", "8"]),
+    "three offsets": with_entry("wte.weight", data_offsets=[0, 4, 8]),
+    "bytes that no tensor owns": without("ln_f.bias"),
+    # which of the two counts would be up to the reader
+    "a name twice": lambda header: json.dumps(header).replace("wpe.we", "wte.we").encode(),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGED_HEADERS)
 def test_a_damaged_header(folder, damage):
-    named, edit = DAMAGED_HEADERS[damage]
-    edit_header(folder / "model.safetensors", edit)
+    edit = DAMAGED_HEADERS[damage]
+    edit_header(folder / "model.safetensors", edit if callable(edit) else lambda header: edit)
     message = refusal(utils.load_model, folder, NUMPY)
-    assert str(folder / "model.safetensors") in message and named in message
+    assert str(folder / "model.safetensors") in message and len(message) < 1000
 
 
 @pytest.mark.parametrize("length", [0, 1, 2**31, 2**63, 2**64 - 1, "one more than there is"])
@@ -172,8 +158,7 @@ def test_an_absurd_header_length(folder, length):
     raw = path.read_bytes()
     length = len(raw) - 7 if isinstance(length, str) else length
     path.write_bytes(length.to_bytes(8, "little") + raw[8:])
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert str(path) in message and "truncated" in message
+    assert str(path) in refusal(utils.load_model, folder, NUMPY)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +189,8 @@ def test_every_truncation_is_refused(smallest):
 # digits become other digits and names other names; a byte means something else to JSON, or is no
 # UTF-8
 CHANGES = {
-    **{f"bit {bit}": lambda byte, bit=bit: byte ^ 1 << bit for bit in (0, 1, 3, 5)},
-    **{f"to {to}": lambda byte, to=to: to for to in b'"\\-e0\xff'},
+    **{f"bit {bit}": lambda byte, bit=bit: byte ^ 1 << bit for bit in (0, 5)},
+    **{f"to {to}": lambda byte, to=to: to for to in b'"-0\xff'},
 }
 
 
@@ -229,7 +214,7 @@ def test_every_changed_byte_of_the_header_loads_or_is_refused(smallest, change):
 
 
 @pytest.mark.parametrize("shift", [0, 4])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "f32", "F32 ", "F128", "", 32])
+@pytest.mark.parametrize("dtype", ["float32", "f32", "F32 ", "", 32])
 def test_only_the_names_of_the_format(folder, dtype, shift):
     """NumPy's names would be read without their size being checked: shifted boundaries between two
     tensors would give wrong weights.
@@ -243,9 +228,7 @@ def test_only_the_names_of_the_format(folder, dtype, shift):
         return header
 
     edit_header(folder / "model.safetensors", edit)
-    assert f"is {dtype!r}; expected a dtype of safetensors" in refusal(
-        utils.load_model, folder, NUMPY
-    )
+    assert repr(dtype) in refusal(utils.load_model, folder, NUMPY)
 
 
 @pytest.mark.parametrize("dtype", BITS)
@@ -258,26 +241,9 @@ def test_every_dtype_must_fill_its_bytes(tmp_path, dtype):
         path = tmp_path / "x.safetensors"
         path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(n_bytes))
         if extra:
-            assert "impossible offsets" in refusal(read_table, path)
+            refusal(read_table, path)
         else:
             assert read_table(path)["x"].shape == (8,)
-
-
-def test_a_name_that_stands_twice_in_the_header(folder):
-    """Which of the two counts would be up to the reader."""
-
-    def edit(header):
-        text = json.dumps(header)
-        return text.replace('"wpe.weight"', '"wte.weight"').encode()
-
-    edit_header(folder / "model.safetensors", edit)
-    assert "damaged header" in refusal(utils.load_model, folder, NUMPY)
-
-
-def test_a_shape_whose_product_is_huge(folder):
-    edit_header(folder / "model.safetensors", with_entry("wte.weight", shape=[2**60] * 100_000))
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert "damaged header" in message and len(message) < 1000
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -285,5 +251,4 @@ def test_weights_that_are_no_numbers(tmp_path, bad):
     tensors = random_tensors(toys.TINY)
     tensors["h.1.mlp.c_fc.weight"][3, 4] = bad
     folder = write_checkpoint(tmp_path / "bad", tensors=tensors)
-    with pytest.raises(utils.InputError, match="h.1.mlp.c_fc.weight.*NaN or infinity"):
-        utils.load_model(folder, NUMPY)
+    assert "h.1.mlp.c_fc.weight" in refusal(utils.load_model, folder, NUMPY)

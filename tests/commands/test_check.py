@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from make_tf_fixture import FOLDER as TF
 from toys import TINY, random_tensors, renumbered, write_checkpoint
@@ -37,7 +38,7 @@ def test_a_folder_whose_vocabulary_lacks_bytes_is_well(check, tmp_path):
     (folder / "vocab.json").write_text(json.dumps(letters))
     (folder / "merges.txt").write_text("")
     done = check("model")
-    assert done.code == 0 and f"vocabulary: {len(letters)} tokens, gives texts back" in done.out
+    assert done.code == 0 and f"vocabulary: {len(letters)} tokens\n" in done.out
 
 
 def test_a_folder_of_openais(check):
@@ -50,19 +51,6 @@ def test_a_folder_of_openais(check):
         and len(report["tensors"]) == 16
     )
     assert {found["checksum"] for found in report["tensors"]} == {"right"}
-
-
-def test_padding_that_is_not_zero_is_a_warning(check, tmp_path):
-    folder = shutil.copytree(TF, tmp_path / "model")
-    assert "warning" not in check("model").out
-    raw = bytearray((folder / "model.ckpt.index").read_bytes())
-    raw[-9] = 1
-    (folder / "model.ckpt.index").write_bytes(raw)
-    done, report = check("model"), json.loads(check("model", "--json").out)
-    assert done.code == 0 and "\n1 warning:\n" in done.out and "All is well." in done.out
-    assert report["well"] and report["problems"] == []
-    (warning,) = report["warnings"]
-    assert str(folder / "model.ckpt.index") in warning and "1 bytes of its padding" in warning
 
 
 def damage_tensor(folder):
@@ -114,20 +102,18 @@ def test_the_name_of_a_folder_is_shown_escaped(check, folder, damaged):
     assert done.out.count("\\x1b[2J\\nevil") == 1 + 2 * damaged
 
 
-@pytest.mark.parametrize(
-    "change", [lambda array: 0 * array, lambda array: array + 9, lambda array: 1e4 * array]
-)
-def test_numbers_that_no_gpt2_has(check, tmp_path, change):
+@pytest.mark.parametrize("name, scale, shift", [
+    ("h.1.mlp.c_fc.weight", 0, 0),
+    ("h.1.mlp.c_fc.weight", 1, 9),
+    ("h.1.mlp.c_fc.weight", 1e4, 0),
+    ("ln_f.bias", 1, 200),
+])  # fmt: skip
+def test_numbers_that_no_gpt2_has(check, tmp_path, name, scale, shift):
     tensors = random_tensors(TINY)
-    write_checkpoint(
-        tmp_path / "model",
-        TINY,
-        tensors | {"h.1.mlp.c_fc.weight": change(tensors["h.1.mlp.c_fc.weight"])},
-    )
+    tensors[name] = np.float32(scale) * tensors[name] + np.float32(shift)
+    write_checkpoint(tmp_path / "model", TINY, tensors)
     done = check("model")
-    assert (
-        done.code == 1 and "h.1.mlp.c_fc.weight has mean" in done.out and "1 problem:" in done.out
-    )
+    assert done.code == 1 and f"{name} has mean" in done.out and "1 problem:" in done.out
 
 
 def test_a_file_that_is_not_what_was_downloaded(check, folder):

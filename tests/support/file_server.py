@@ -14,7 +14,6 @@ from checkpoints import transfer
 
 CONTENT = bytes(np.random.default_rng(0).integers(256, size=9000, dtype=np.uint8))
 OTHER = bytes(np.random.default_rng(1).integers(256, size=9000, dtype=np.uint8))
-HTML = b"<!DOCTYPE html>\n<title>Log in to the network</title>" + b" " * 2000
 
 
 def md5_of(content):

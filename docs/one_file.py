@@ -1,0 +1,150 @@
+"""Speculative decoding in one file: python docs/one_file.py "Once upon a time" 0.8
+
+A language model writes one token per pass, and each pass reads all of its weights from memory. That
+takes far longer than the arithmetic, so a pass over five tokens costs little more than a pass over
+one; and it gives the distribution of the next token after each of the five.
+
+In speculative decoding a small draft model guesses the next K tokens, and the large target model
+reads all of them in one pass. A rule accepts the first few and adds one of the target's own, such
+that the text has exactly the target's distribution. (No cache here: count passes, not seconds.)
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import regex
+
+MODELS = Path(__file__).resolve().parent.parent / "models"
+# A word includes the space before it, and no token spans two words.
+WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
+
+def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, back
+    ids = json.loads((folder / "vocab.json").read_text("utf-8"))
+    merges = [line.split() for line in (folder / "merges.txt").read_text("utf-8").splitlines()[1:]]
+    # The files spell a byte as one character: itself if it is printable, or one from 256 on.
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    spelling = dict(zip(printable + others, map(chr, [*printable, *range(256, 324)])))
+    byte_of = {character: byte for byte, character in spelling.items()}
+    tokens = {i: token for token, i in ids.items()}
+
+    def encode(text):
+        found = []
+        for word in WORD.findall(text):
+            # Byte-pair encoding: start from bytes, and apply each merge that training has learned.
+            parts = "".join(f" {spelling[byte]} " for byte in word.encode())
+            for left, right in merges:
+                parts = parts.replace(f" {left}  {right} ", f" {left}{right} ")
+            found += [ids[part] for part in parts.split()]
+        return found
+
+    def decode(found):
+        return bytes(byte_of[c] for i in found for c in tokens[i]).decode(errors="replace")
+
+    return encode, decode
+
+
+def softmax(x):
+    x = np.exp(x - x.max(axis=-1, keepdims=True))
+    return x / x.sum(axis=-1, keepdims=True)
+
+
+def layer_norm(x, w, name):
+    x = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
+    return x * w[name + ".weight"] + w[name + ".bias"]
+
+
+def linear(x, w, name):
+    return x @ w[name + ".weight"] + w[name + ".bias"]
+
+
+def attention(x, w, name, n_head):  # [n, n_embd] -> [n, n_embd]; q, k, v: [n_head, n, d_head]
+    q, k, v = linear(x, w, name + ".c_attn").reshape(len(x), 3, n_head, -1).transpose(1, 2, 0, 3)
+    scores = q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5
+    scores[:, ~np.tri(len(x), dtype=bool)] = -np.inf  # no token looks at a later one
+    heads = softmax(scores) @ v
+    return linear(heads.swapaxes(0, 1).reshape(x.shape), w, name + ".c_proj")
+
+
+def gpt2(ids, w, config):  # [n] -> [n, n_vocab]: row i scores the token that follows ids[i]
+    x = w["wte.weight"][ids] + w["wpe.weight"][: len(ids)]
+    for i in range(config["n_layer"]):
+        x = x + attention(layer_norm(x, w, f"h.{i}.ln_1"), w, f"h.{i}.attn", config["n_head"])
+        h = linear(layer_norm(x, w, f"h.{i}.ln_2"), w, f"h.{i}.mlp.c_fc")
+        gelu = 0.5 * h * (1 + np.tanh((2 / np.pi) ** 0.5 * (h + 0.044715 * h**3)))
+        x = x + linear(gelu, w, f"h.{i}.mlp.c_proj")
+    return layer_norm(x, w, "ln_f") @ w["wte.weight"].T
+
+
+def load_model(folder, temperature):  # -> a function from n tokens to n distributions
+    config = json.loads((folder / "config.json").read_text())
+    # A .safetensors file is the length of a header, the header in JSON, and the arrays' bytes.
+    data = (folder / "model.safetensors").read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    weights = {}
+    for name, entry in list(json.loads(data[8:start]).items())[1:]:  # the first is no array
+        begin, end = entry["data_offsets"]
+        values = np.frombuffer(data[start + begin : start + end], dtype=np.float16)
+        weights[name] = values.reshape(entry["shape"]).astype(np.float32)
+    temperature = max(temperature, 1e-6)  # towards 0 only the likeliest token is left: greedy
+    return lambda ids: softmax(gpt2(ids, weights, config).astype(float) / temperature)
+
+
+def sample(p, rng):
+    return int(rng.choice(len(p), p=p))
+
+
+def verify(draft, q, p, rng):  # k tokens, k rows, k + 1 rows -> 1 to k + 1 tokens
+    """Keep the draft up to the first rejection, then add one token of the target's own. draft[i]
+    was sampled from q[i]; p[i] is the target's distribution. A token x is drafted and accepted with
+    probability q(x) min(1, p(x) / q(x)) = min(p(x), q(x)). The residual, max(0, p - q) scaled to
+    sum to 1, replaces rejected tokens: it gives x the rest of p(x), which is max(0, p(x) - q(x)).
+    """
+    for i, x in enumerate(draft):
+        if not rng.random() < p[i][x] / q[i][x]:  # rejected
+            residual = np.maximum(p[i] - q[i], 0)
+            return draft[:i] + [sample(residual / residual.sum(), rng)]
+    # All are accepted, and the target's last row gives one more token for free.
+    return draft + [sample(p[len(draft)], rng)]
+
+
+def decode_plainly(target, ids, n_tokens, rng):  # -> the whole text, the passes of the target
+    for _ in range(n_tokens):
+        ids = ids + [sample(target(ids)[-1], rng)]
+    return ids, n_tokens
+
+
+def decode_speculatively(target, draft_model, ids, n_tokens, K, rng):  # -> the same
+    length, n_passes = len(ids) + n_tokens, 0
+    while len(ids) < length:
+        # 1. The draft model guesses, one small pass per token; q is what each was sampled from.
+        draft, q = [], []
+        for _ in range(min(K, length - len(ids) - 1)):  # leave a place for the target's own token
+            q.append(draft_model(ids + draft)[-1])
+            draft.append(sample(q[-1], rng))
+        # 2. The target reads all of them in one pass; its last row is for what follows the draft.
+        p = target(ids + draft)[len(ids) - 1 :]
+        n_passes += 1
+        # 3. The rule keeps some of them, and the text grows by one token or more.
+        ids = ids + verify(draft, q, p, rng)
+    return ids, n_passes
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Continue a prompt plainly and speculatively.")
+    parser.add_argument("prompt", nargs="?", default="Once upon a time there lived a king")
+    parser.add_argument("temperature", nargs="?", type=float, default=0.0)
+    prompt, temperature = vars(parser.parse_args()).values()
+    encode, decode = load_tokenizer(MODELS / "17M")
+    target, draft_model = (load_model(MODELS / size, temperature) for size in ("17M", "0.7M-17M"))
+    ids, n_tokens, rng = encode(prompt), 60, np.random.default_rng(0)
+    if not 0 < len(ids) <= 512 - n_tokens:  # these models read 512 tokens at most
+        parser.error(f"a prompt of {len(ids)} tokens: expected 1 to {512 - n_tokens}")
+    plain = decode_plainly(target, ids, n_tokens, rng)
+    fast = decode_speculatively(target, draft_model, ids, n_tokens, 4, rng)
+    for name, (text, n_passes) in {"Plain": plain, "Speculative": fast}.items():
+        print(f"{name}: {n_passes} target passes, {n_tokens / n_passes:.2f} tokens per pass")
+        print(decode(text), end="\n\n")

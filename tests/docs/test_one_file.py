@@ -1,0 +1,121 @@
+"""The whole algorithm in one file: it is short, stands alone, writes what the five files write, and
+its rule and its loop have exactly the target's law.
+"""
+
+import ast
+import itertools
+import sys
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from command_line import ROOT, embedded
+from toys import NUMPY
+
+from docs import one_file
+from experiments.proving.enumeration import every_branch, total_variation
+from sampling import Filter, autoregressive
+from utils import load_encoder, load_model
+
+SOURCE = (ROOT / "docs" / "one_file.py").read_text(encoding="utf-8")
+ODD = "It's  1999,\n\n\t'ünïcode' don't 日本 \U0001f600 \x00 fox's   "
+
+
+def test_it_is_short_and_imports_nothing_of_this_repository():
+    assert len(SOURCE.splitlines()) <= 150
+    nodes = list(ast.walk(ast.parse(SOURCE)))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert names - sys.stdlib_module_names == {"numpy", "regex"}
+
+
+@embedded
+@pytest.mark.parametrize(
+    "prompt, n_tokens", [("Once upon a time", 20), (ODD, 6)], ids=["plain", "odd"]
+)
+def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
+    folder = ROOT / "models" / "17M"
+    encode, decode = one_file.load_tokenizer(folder)
+    target = one_file.load_model(folder, 0.0)
+    draft = one_file.load_model(ROOT / "models" / "0.7M-17M", 0.0)
+    ids, rng = encode(prompt), np.random.default_rng(0)
+    assert ids == load_encoder(folder).encode(prompt) and decode(ids) == prompt
+
+    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, Filter(0.0), rng)
+    expected = ids + [token for one in rounds for token in one.tokens]
+    plain, n_plain = one_file.decode_plainly(target, ids, n_tokens, rng)
+    fast, n_fast = one_file.decode_speculatively(target, draft, ids, n_tokens, 4, rng)
+    assert plain == fast == expected
+    assert n_plain == n_tokens > n_fast
+
+
+# ---------------------------------------------------------------- the law
+
+
+class Coin:
+    """What rng.random() returns in an enumeration: `coin < p` takes both branches in turn."""
+
+    def __init__(self, branches):
+        self.branches = branches
+
+    def __lt__(self, probability):
+        return self.branches.toss(probability)
+
+
+def law(run):
+    """{outcome: probability} of run(rng) -> outcome, over every choice that it asks of rng."""
+
+    def one_branch(branches):
+        choice = lambda n, p: branches.sample(p)
+        return run(SimpleNamespace(choice=choice, random=lambda: Coin(branches)))
+
+    return every_branch(one_branch)
+
+
+def toy(seed):
+    """A model of three tokens: a random distribution for each prefix, some with a zero."""
+
+    @cache
+    def row(prefix):
+        rng = np.random.default_rng([seed, *prefix])
+        p = rng.dirichlet(np.ones(3)) * (np.arange(3) != rng.integers(6))
+        return p / p.sum()
+
+    return lambda ids: np.array([row(tuple(ids[: n + 1])) for n in range(len(ids))])
+
+
+def chain_rule(model, ids, n_tokens):
+    """{text: probability} of n_tokens more, without a loop that decodes."""
+    texts = {}
+    for tail in itertools.product(range(3), repeat=n_tokens):
+        rows = model([*ids, *tail])[len(ids) - 1 : -1]
+        texts[(*ids, *tail)] = np.prod([row[token] for row, token in zip(rows, tail)])
+    return {text: probability for text, probability in texts.items() if probability > 0}
+
+
+def test_the_rule_has_exactly_the_law_of_p():
+    """The tokens of one round, completed by samples from the rows that it did not reach."""
+    rng = np.random.default_rng(0)
+    for p, q in zip(rng.dirichlet(np.ones(4), (20, 3)), rng.dirichlet(np.ones(4), (20, 2))):
+
+        def one_round(rng):
+            draft = [one_file.sample(row, rng) for row in q]
+            tokens = one_file.verify(draft, q, p, rng)
+            return tuple(tokens + [one_file.sample(row, rng) for row in p[len(tokens) :]])
+
+        expected = dict(np.ndenumerate(np.einsum("i,j,k->ijk", *p)))
+        assert total_variation(law(one_round), expected) < 1e-12
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 5])
+def test_both_loops_have_exactly_the_law_of_the_target(K):
+    target, draft, n_tokens = toy(1), toy(2), 4
+    expected = chain_rule(target, [0], n_tokens)
+    plain = law(lambda rng: tuple(one_file.decode_plainly(target, [0], n_tokens, rng)[0]))
+    fast = law(
+        lambda rng: tuple(one_file.decode_speculatively(target, draft, [0], n_tokens, K, rng)[0])
+    )
+    for found in (plain, fast):
+        assert found.keys() == expected.keys()
+        assert total_variation(found, expected) < 1e-12
