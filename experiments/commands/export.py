@@ -1,8 +1,9 @@
 """python main.py export 17M --format gguf --out 17M.gguf: a model in the format of an engine."""
 
 from checkpoints.files import first_of
-from experiments.cli.validators import check_choice
+from experiments.data.engines import write_gguf, write_openvino
 from experiments.data.files import check_output, whole, whole_folder
+from experiments.data.values import check_choice
 from utils import (
     MODELS_DIR,
     InputError,
@@ -55,16 +56,12 @@ def check_model(folder):
 
 
 def export_gguf(folder, out):
-    from experiments.engines.gguf_file import write_gguf
-
     check_output("out", out, (".gguf",))
     with whole(out) as temporary:
         write_gguf(folder, temporary)
 
 
 def export_openvino(folder, out):
-    from experiments.engines.openvino_folder import write_openvino
-
     check_output("out", out, ("",))
     # the exporter knows Hugging Face's names alone
     for name in ("config.json", "vocab.json", "merges.txt"):

@@ -2,7 +2,7 @@
 pass spend its time?
 
 The speed at which this machine streams memory is measured in the same run. What other programs need
-for the same passes is in experiments/training/peers.py.
+for the same passes is in experiments/measuring/peers.py.
 """
 
 import json as json_format

@@ -28,7 +28,32 @@ COLUMNS_OF_BEST = {
     "tokens_per_target_pass": "tokens per pass",
     "speedup_time": "speedup in time",
 }
+COLUMNS_OF_BATCHES = {
+    "draft": "draft",
+    "target": "target",
+    "temperature": "T",
+    "K": "K",
+    "verification": "rule",
+    "batch_size": "texts",
+    "autoregressive": "plain tok/s",
+    "of_one": "of one",
+    "speculative": "tok/s",
+    "speedup": "speedup",
+}
+COLUMNS_OF_PROGRAMS = {
+    "program": "program",
+    "decoder": "decoder",
+    "tokens_per_second": "tok/s",
+    "against_ours": "against ours",
+    "tokens_per_target_pass": "per pass",
+    "same_texts": "same texts",
+    "milliseconds_of_1_row": "1 row ms",
+    "milliseconds_of_all_rows": "K + 1 rows ms",
+    "cost_of_all_rows": "ratio",
+}
 DIGITS = {
+    "autoregressive": 1,
+    "speculative": 1,
     "autoregressive_tokens_per_second": 1,
     "tokens_per_second": 1,
     "acceptance_rate": 3,
@@ -43,6 +68,10 @@ def format_cell(name, value):
         return MISSING
     if name == "temperature":
         return f"{value:g}"
+    if isinstance(value, dict):  # a median with its range
+        return "{value} [{low}, {high}]".format(
+            **{key: format_cell(name, one) for key, one in value.items()}
+        )
     if isinstance(value, list):
         return " ".join(format_cell(name, one) for one in value)
     if isinstance(value, float):
@@ -155,8 +184,45 @@ def markdown(result):
         parts.append("\n".join(aligned([[*COLUMNS_OF_BEST.values()], *cells])))
     if label(result["settings"]):
         parts.insert(0, f"**{label(result['settings'])}**")
+    for target, bits in result.get("bits_per_byte", {}).items():
+        parts.append(f"{target}: {format_cell('bits', bits)} bits per held-out byte.")
     if failed := result.get("failed"):
         parts.append("\n".join(f"Not measured: {name} ({why})." for name, why in failed.items()))
     if notes:
         parts.append("\n".join(f"{number}. {note}" for note, number in notes.items()))
     return "\n\n".join(parts) + "\n"
+
+
+# ---------------------------------------------------------------- batches, and other programs
+
+
+def plain(rows, columns):
+    """A table of these columns of the rows, {name: heading}."""
+    cells = [[format_cell(name, row[name]) for name in columns] for row in rows]
+    return "\n".join(aligned([[*columns.values()], *cells]))
+
+
+def of_batches(result):
+    """Tokens per second of several texts at once."""
+    settings = result["settings"]
+    notes = [
+        f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}, tokens "
+        f"per second of all texts together, prefill apart. {measured_on(result['machine'])}."
+    ]
+    if label(settings):
+        notes.insert(0, f"**{label(settings)}**")
+    return "\n\n".join([*notes[:-1], plain(result["rows"], COLUMNS_OF_BATCHES), notes[-1]]) + "\n"
+
+
+def of_programs(result):
+    """The speed of each program, and whether its texts are ours."""
+    settings, where = result["settings"], result["machine"]
+    notes = [
+        f"{settings['target_model_size']}, {settings['weights']} weights, float32, greedy, K = "
+        f"{settings['K']}, {result['prompts']} prompts, {settings['n_tokens_to_generate']} tokens "
+        f"each, median of {settings['repeats']} turns with their range, prefill included. "
+        f"{measured_on(where)}.",
+        f"Versions: {'; '.join(where['versions'].values())}.",
+    ]
+    notes += [f"{name}: not run, {why} is not installed." for name, why in where["missing"].items()]
+    return "\n\n".join([plain(result["rows"], COLUMNS_OF_PROGRAMS), *notes]) + "\n"

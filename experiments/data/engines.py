@@ -1,6 +1,10 @@
-"""GGUF, the file that llama.cpp reads: a header of named values, then the tensors."""
+"""A model in the formats of other engines, in float32: GGUF, llama.cpp's file, which is a header
+of named values and then the tensors; and OpenVINO's folder. A library that is missing raises
+ImportError.
+"""
 
 import json
+import warnings
 
 import numpy as np
 
@@ -8,6 +12,7 @@ from checkpoints.files import first_of
 from checkpoints.vocabulary import read_merges
 from utils import load_encoder, open_weights, read_config
 
+# llama.cpp's names of what the tensors belong to
 NAMES = {
     "wte": "token_embd",
     "wpe": "position_embd",
@@ -41,7 +46,7 @@ def turned(name, shape):
 
 def write_gguf(folder, path):
     """The model and tokenizer of a checkpoint folder as one file, in float32."""
-    import gguf  # here, as only this needs it
+    import gguf
 
     config = read_config(folder)
     file = gguf.GGUFWriter(path, "gpt2")
@@ -86,3 +91,17 @@ def add_tensors(file, tensors, shapes):
     for name, shape in shapes.items():
         array = tensors[name].read(np.float32)
         file.write_tensor_data(np.ascontiguousarray(array.T if turned(name, shape) else array))
+
+
+def write_openvino(folder, path):
+    """The model of a checkpoint folder in float32, and its tokenizer, in the folder `path`."""
+    import transformers
+    from optimum.exporters.openvino import main_export
+    from optimum.intel import OVConfig
+
+    # what tracing a model has to say is not for those who asked for the folder
+    transformers.utils.logging.set_verbosity_error()
+    warnings.simplefilter("ignore")
+    transformers.utils.logging.disable_progress_bar()
+    how = {"task": "text-generation-with-past", "ov_config": OVConfig(dtype="fp32")}
+    main_export(str(folder), path, convert_tokenizer=True, **how)

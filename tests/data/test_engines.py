@@ -1,4 +1,4 @@
-"""What is written for llama.cpp."""
+"""What is written for llama.cpp, with a stand-in for the library that writes it."""
 
 import json
 from types import SimpleNamespace
@@ -7,16 +7,10 @@ from unittest.mock import Mock
 import pytest
 from toys import tiny_vocabulary
 
-from experiments.engines.gguf_file import add_tokenizer
+from experiments.data.engines import add_tokenizer
 
 END = "<|endoftext|>"
-
-
-def written(folder):
-    """The calls that describe the vocabulary in a folder, {name: argument}."""
-    file, kinds = Mock(), SimpleNamespace(CONTROL="control", NORMAL="normal")
-    add_tokenizer(file, folder, kinds)
-    return {name: arguments[0] for name, arguments, _ in file.method_calls}
+KINDS = SimpleNamespace(CONTROL="control", NORMAL="normal")
 
 
 @pytest.mark.parametrize("where", [0, -1, None])
@@ -32,7 +26,9 @@ def test_the_token_that_ends_a_text(tmp_path, where):
     (tmp_path / "vocab.json").write_text(json.dumps(ids))
     lines = "".join(f"{a} {b}\n" for a, b in merges)
     (tmp_path / "merges.txt").write_text("#version: 0.2\n" + lines, encoding="utf-8")
-    file = written(tmp_path)
+    writer = Mock()
+    add_tokenizer(writer, tmp_path, KINDS)
+    file = {name: arguments[0] for name, arguments, _ in writer.method_calls}
     end = ids.get(END)
     assert (file.get("add_bos_token_id"), file.get("add_eos_token_id")) == (end, end)
     controls = [i for i, kind in enumerate(file["add_token_types"]) if kind == "control"]

@@ -19,9 +19,10 @@ import requests
 from command_line import ENVIRONMENT, ROOT
 
 import utils
-from experiments.decoding.decoders import decode
+from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import explain_difference
-from sampling import Filter, never
+from experiments.drafting.load import load
+from sampling import stop_condition
 
 pytestmark = pytest.mark.engines
 
@@ -82,31 +83,30 @@ def run(commands, folder):
 
 @pytest.fixture(scope="module")
 def pair():
-    return utils.load_pair("17M", "0.7M-17M", utils.MODELS_DIR, utils.get_backend())
+    pairs = load("17M", ["0.7M-17M"], utils.MODELS_DIR, utils.get_backend())
+    return pairs.pair("0.7M-17M")
 
 
 def rounds(pair, ids, n):
     """Our speculative decoding, the prefill apart; a text ends at <|endoftext|>."""
-    target, draft, encoder = pair
-    ended = (lambda text: text[-1] == encoder.end_of_text) if encoder.end_of_text else never
-    how = {"K": K, "filter": Filter(), "seed": 0, "ended": ended}
-    return list(decode("speculative", target, draft, ids, n, **how))[1:]
+    job = Job(ids, n, K, ended=stop_condition(pair.encoder))
+    return list(decode(pair.target, pair.draft, job))[1:]
 
 
 def check_text(pair, answer):
     """Token for token ours, and as many; the referee finds a tie where that is not so."""
-    target, _, encoder = pair
+    encoder = pair.encoder
     ids = encoder.encode(PROMPT)
     tokens = [token for one in rounds(pair, ids, N) for token in one.tokens]
     assert len(answer["tokens"]) == len(tokens) == N
     if answer["tokens"] != tokens:
-        assert explain_difference(target, ids, tokens, answer["tokens"])["verdict"] == "tie"
+        assert explain_difference(pair.target, ids, tokens, answer["tokens"])["verdict"] == "tie"
     assert answer["content"] == encoder.decode(answer["tokens"])
 
 
 def rounds_after_one(pair, answer):
     """Our rounds where the prefill has written the first token, as it does in most engines."""
-    return rounds(pair, pair[2].encode(PROMPT) + answer["tokens"][:1], N - 1)
+    return rounds(pair, pair.encoder.encode(PROMPT) + answer["tokens"][:1], N - 1)
 
 
 # ---------------------------------------------------------------- transformers
@@ -119,7 +119,7 @@ def test_transformers_cuts_texts_as_we_do(pair, size):
 
     theirs = AutoTokenizer.from_pretrained(ROOT / "models" / size)
     for text in TEXTS:
-        ids = pair[2].encode(text)
+        ids = pair.encoder.encode(text)
         assert theirs(text)["input_ids"] == ids and theirs.decode(ids) == text
 
 
@@ -129,7 +129,7 @@ def test_transformers(pair, desk):
     answer = run(commands, desk)
     check_text(pair, answer)
     # its first pass reads the prompt and the first drafts together, as ours does
-    assert answer["passes"] == len(rounds(pair, pair[2].encode(PROMPT), N))
+    assert answer["passes"] == len(rounds(pair, pair.encoder.encode(PROMPT), N))
 
 
 # ---------------------------------------------------------------- OpenVINO GenAI
@@ -146,7 +146,7 @@ def test_openvino(pair, desk):
 
     theirs = openvino_genai.Tokenizer(desk / "17M-openvino")
     for text in TEXTS:
-        ids = pair[2].encode(text)
+        ids = pair.encoder.encode(text)
         assert theirs.encode(text).input_ids.data[0].tolist() == ids and theirs.decode(ids) == text
 
 
@@ -212,7 +212,7 @@ def test_llama_cpp(pair, desk, llama):
 def test_llama_cpp_cuts_texts_as_we_do(pair, llama):
     address, _ = llama
     for text in TEXTS:
-        ids = pair[2].encode(text)
+        ids = pair.encoder.encode(text)
         found = requests.post(f"{address}/tokenize", json={"content": text}, timeout=60).json()
         assert found["tokens"] == ids
         found = requests.post(f"{address}/detokenize", json={"tokens": ids}, timeout=60).json()
