@@ -66,13 +66,17 @@ class Length(Group):
 
 
 @dataclass(frozen=True)
-class Target(Group):
+class Folder(Group):
     heading = "Models"
 
+    models_dir: str = flag(utils.MODELS_DIR, "the folder that holds a folder for each size")
+
+
+@dataclass(frozen=True)
+class Target(Folder):
     target_model_size: str = flag(
         "17M", "the model you want text from: a size in models_dir, or a folder"
     )
-    models_dir: str = flag(utils.MODELS_DIR, "the folder that holds a folder for each size")
 
     def targets(self):
         return parse_list("target_model_size", self.target_model_size)
