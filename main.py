@@ -35,7 +35,7 @@ except ModuleNotFoundError as missing:
 # the others are in experiments/commands, imported when asked for
 COMMANDS = (
     "generate chat play profile benchmark record replay advise throughput candidates mistakes "
-    "download check export gpu"
+    "download check export"
 ).split()
 
 
@@ -52,7 +52,7 @@ def generate(prompt: Texts, settings: Settings, output: Output):
 
     Other commands:
         chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
-        download, check, export, gpu; each has its own --help
+        download, check, export; each has its own --help
     """
     from experiments.cli import show
     from experiments.cli.start import session_of
