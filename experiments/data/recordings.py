@@ -150,10 +150,9 @@ def log_of(header, path):
     try:
         log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
         log.filter(np.zeros((1, 2)))  # raises for sampling parameters that are none
-        if not (type(log.n_vocab) is int and 0 < log.n_vocab <= MOST_TOKENS):
+        kinds = [type(value) for value in (log.target, log.n_vocab, log.settings["top_k"])]
+        if kinds != [str, int, int] or not 0 < log.n_vocab <= MOST_TOKENS:
             raise ValueError
-        if not isinstance(log.target, str):
-            raise TypeError
     except (LookupError, TypeError, ValueError, OverflowError):
         raise InputError(
             f"{path}: its first line lacks the tokenizer, the target, or settings that make sense; "
