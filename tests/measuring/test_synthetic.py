@@ -1,9 +1,11 @@
 """Synthetic acceptance: the coin decides, and all passes are run."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from laws import TableModel
-from toys import tiny_model
+from toys import TINY, tiny_model
 
 from experiments.decoding.clock import Clock
 from experiments.decoding.job import Job, decode
@@ -53,9 +55,3 @@ def test_the_coin_has_the_given_probability():
     done = list(decode(target, Same(), Job([1], 1100, filter=Filter(1.0)), tap))
     rate = sum(one.accepted for one in done) / sum(one.examined for one in done)
     assert abs(rate - 0.7) < 0.05
-
-
-def test_without_a_draft_no_coin_is_tossed():
-    plain = Contender()
-    race = Race(TableModel(1), {}, [plain], Job([1], 9), 0.7)
-    assert [len(one.tokens) for one in race.rounds(plain, [0])] == [0] + [1] * 9
