@@ -5,10 +5,10 @@
 prints the flags of generate as the tables of docs/usage.md.
 """
 
-import ast
-import inspect
 import re
 import textwrap
+
+from experiments.proving.patching import docstring
 
 WIDTH = 88
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
@@ -16,12 +16,6 @@ HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine
 
 
 # ---------------------------------------------------------------- docstrings
-
-
-def docstring(documented):
-    """The docstring in the source of a module, function or class: python -OO drops it elsewhere."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
-    return ast.get_docstring(tree if inspect.ismodule(documented) else tree.body[0])
 
 
 def sections(documented):
@@ -102,7 +96,9 @@ def tables(flags):
 
 
 if __name__ == "__main__":
-    from experiments.cli.flags import flags_of
-    from main import generate
+    from experiments.cli.flags import flags_in
+    from experiments.cli.texts import Output, Texts
+    from experiments.decoding.settings import Settings
 
-    print(tables(flags_of(generate)))
+    found = [flag for group in (Texts, Settings, Output) for flag in flags_in(group)]
+    print(tables({flag.name: flag for flag in found}))

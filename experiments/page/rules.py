@@ -13,13 +13,12 @@ from typing import Callable
 
 import numpy as np
 
-from experiments.cli.help import docstring
 from experiments.decoding import job
 from experiments.page.report import pieces
 from experiments.proving import inexact
 from experiments.proving.distance import compare, toy_laws
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
-from experiments.proving.patching import made
+from experiments.proving.patching import docstring, made
 from sampling import verify, verify_block
 
 DRAFTING, TOSSING = 0, 1  # what random numbers are for
