@@ -3,7 +3,7 @@ the loop.
 
 The loop is handed all that it uses: the models (their passes are timed), the filter (its results
 are p and q), the random numbers (the coins u of the rule). `Watch` listens to each of them and
-keeps one `Note` a round. The trace in the terminal (experiments/showing/trace.py) and the page in
+keeps one `Note` a round. The trace in the terminal (experiments/cli/trace.py) and the page in
 the browser (experiments/showing/page.py) show its notes.
 """
 

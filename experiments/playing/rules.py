@@ -163,7 +163,7 @@ def law_row(rule):
     law, right = toy_laws(rule.setting, rule.mistake, rule.decide, rule.prepared)
     if rule.kind == "noise":
         # no enumeration of a continuous noise: it is the target's law by the Gumbel-max theorem,
-        # which tests/decoding/test_gumbel.py holds the loop to
+        # which tests/decoding/test_coupled.py holds the loop to
         law = right
     texts = sorted(law.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     return {
