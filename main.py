@@ -34,8 +34,7 @@ except ModuleNotFoundError as missing:
 
 # the others are in experiments/commands, imported when asked for
 COMMANDS = (
-    "generate chat play profile benchmark record replay advise candidates mistakes "
-    "download check export gpu"
+    "generate chat play profile benchmark record replay advise mistakes download check export"
 ).split()
 
 
@@ -51,17 +50,18 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
     Other commands:
-        chat, play, profile, benchmark, record, replay, advise, candidates, mistakes,
-        download, check, export, gpu; each has its own --help
+        chat, play, profile, benchmark, record, replay, advise, mistakes, download, check, export;
+        each has its own --help
     """
     from experiments.cli import show
     from experiments.cli.start import session_of
 
-    # load the pair of models, and read the prompt
+    # read the prompt, and load the pair of models
     check_together(prompt, settings, output)
+    texts = prompt.read()
     session = session_of(settings, output)
-    prompts = prompt.read(session)
-    show.note_room(prompts, session)
+    prompts = prompt.for_session(session, texts)
+    show.note_room(prompts, settings.n_tokens_to_generate, session.pair.target.config.n_ctx)
     if prompt.prompts or output.out or len(prompts) > 1:
         return show.together(session, prompts, output)
 
@@ -80,12 +80,11 @@ def run(arguments):
     if arguments == ["--version"]:
         print(VERSION)
         return
-    name = "generate"
+    name, command = "generate", generate
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
     if name not in COMMANDS:
         raise InputError(unknown("command", name, COMMANDS) + ", or flags such as --prompt TEXT")
-    command = generate
     if name != "generate":
         command = getattr(importlib.import_module(f"experiments.commands.{name}"), name)
     call(command, arguments)

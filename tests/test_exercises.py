@@ -15,7 +15,7 @@ import pytest
 import sampling
 from exercises import mine
 from exercises.checks import CHECKS
-from experiments.candidates import k_seq
+from experiments.proving.candidates import best_rho, left_over
 from gpt2 import Config, Model
 from sampling import Filter, NeuralDrafter, never, residual, speculative
 
@@ -77,23 +77,23 @@ def below(target, draft_model, ids, sample, toss):
 
 
 def catch_up(ids, cache, n_last, forward):
-    """Model.read itself, around a cache that is a list."""
+    """Model.read itself, with the forward pass of the exercise in the place of GPT-2's."""
 
     class Cache:
-        k = np.empty(0)
+        """The list of the exercise, which its forward pass makes longer."""
+
         length = property(
             lambda self: len(cache.ids), lambda self, n: cache.ids.__delitem__(slice(n, None))
         )
+        advance = lambda self, rows: None
 
-    # the forward pass of the exercise in the place of GPT-2's
-    backend = SimpleNamespace(xp=np, asarray=np.array, to_host=np.asarray, exact=False)
-    model = Model(Config(10, 10, 1, 1, 1), {"wpe": np.empty(0)}, backend)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "gpt2.forward",
-            lambda new, positions, spans, wanted, *rest: forward(new.tolist(), cache)[wanted[0]],
-        )
-        return model.read(ids, Cache(), n_last)
+    class Forward(Model):
+        embed = lambda self, new, cache: new
+        past = lambda self, cache: None
+        blocks = lambda self, new, look_back: forward(list(new), cache)
+        logits = lambda self, rows: rows
+
+    return Forward(Config(10, 10, 1, 1, 1), {}, None).read(ids, Cache(), n_last)
 
 
 def loop(target, draft_model, ids, n_tokens, K, sample, toss, end):
@@ -246,12 +246,12 @@ def asks_again(target, draft_model, *rest):
 
 def k_sequential(p, q, sample, toss):
     """Another rule for two independent drafts, which keeps one of them more often."""
-    rho = k_seq.best_rho(p, q, 2)
+    rho = best_rho(p, q, 2)
     for _ in range(2):
         token = sample(q)
         if toss(p[token] / (rho * q[token])):
             return token, True
-    return sample(k_seq.left_over(p, q, 2, rho)), False
+    return sample(left_over(p, q, 2, rho)), False
 
 
 @pytest.mark.parametrize(

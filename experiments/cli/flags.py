@@ -1,10 +1,13 @@
 """From the words of a command line to the arguments of a function.
 
-A command is a function, its keyword parameters are its flags, and the default of each gives the
-type. A parameter annotated with a dataclass, `settings: Settings`, stands for all fields of that
-class. A flag whose default is a tuple may be given several times; `*names` takes words without a
-flag. Fire makes the call; what it would guess (123, None or [1, 2] as Python values, a prompt as
-several) is settled here before.
+A command is a function. A parameter annotated with a group of flags, `settings: Settings`, stands
+for all fields of that dataclass (experiments/decoding/settings.py); any other parameter is a flag
+itself. The default of a flag gives the type of its value; one whose default is a tuple may be given
+several times. `*names` takes words without a flag.
+
+Fire finds the flags and makes the call. What it would guess is settled before: where a value ends
+(a prompt may begin with --), that 123, None and [1, 2] are texts where a text is expected, and what
+a flag is that the command does not have.
 """
 
 import dataclasses
@@ -16,28 +19,32 @@ from typing import Any, Callable
 
 import fire
 
-from experiments.cli.help import usage
+from experiments.cli.help import OWN, meanings, usage
 from experiments.data.values import SettingError
 from utils import InputError
+
+EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of a command: its name, its default, and how to read its value if not by type."""
+    """A flag of a command, and how to read its value if its type does not say that."""
 
     name: str
     default: Any
+    meaning: str = ""
+    heading: str = OWN  # under which --help shows it
     reader: Callable = None
 
     def parse(self, text):
         """The value of a text. Raises SettingError, also for an empty one: a shell makes that of a
         variable that is not set. Only a flag that may be given several times takes it.
         """
+        kind = type(self.default)
         if not text:
             raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
         if self.reader:
             return self.reader(text)
-        kind = type(self.default)
         try:
             if kind is tuple:
                 return tuple(json.loads(text))
@@ -45,30 +52,43 @@ class Flag:
                 return {"True": True, "False": False}[text]
             return kind(text)
         except (ValueError, KeyError):
-            expected = {bool: "no value", int: "one whole number", float: "one number"}[kind]
-            raise SettingError(self.name, f"{text!r}: expected {expected}") from None
+            raise SettingError(self.name, f"{text!r}: expected {EXPECTED[kind]}") from None
 
 
 def parameters_of(command):
     return inspect.signature(command).parameters.values()
 
 
-def field_flags(kind):
-    """The Flags of a dataclass."""
-    return [
-        Flag(field.name, field.default, field.metadata.get("parse"))
-        for field in dataclasses.fields(kind)
-    ]
+def groups_of(command):
+    """{parameter: dataclass} of those that stand for several flags."""
+    kinds = {parameter.name: parameter.annotation for parameter in parameters_of(command)}
+    return {name: kind for name, kind in kinds.items() if dataclasses.is_dataclass(kind)}
+
+
+def flags_in(group):
+    """The Flags of a dataclass, each under the heading of the class that declares it first; what
+    a command declares itself, under a heading of its own.
+    """
+    flags = []
+    for field in dataclasses.fields(group):
+        classes = reversed(group.__mro__)
+        first = next(kind for kind in classes if field.name in inspect.get_annotations(kind))
+        own = first is group and "heading" not in vars(group)
+        heading = OWN if own else first.heading
+        meaning, reader = field.metadata["meaning"], field.metadata["parse"]
+        flags.append(Flag(field.name, field.default, meaning, heading, reader))
+    return flags
 
 
 def flags_of(command):
     """{name: Flag} of a function."""
-    flags = []
+    flags, groups, described = [], groups_of(command), meanings(command)
     for parameter in parameters_of(command):
-        if dataclasses.is_dataclass(parameter.annotation):
-            flags += field_flags(parameter.annotation)
+        name = parameter.name
+        if name in groups:
+            flags += flags_in(groups[name])
         elif parameter.kind != parameter.VAR_POSITIONAL:
-            flags.append(Flag(parameter.name, parameter.default))
+            flags.append(Flag(name, parameter.default, described.get(name, "")))
     return {flag.name: flag for flag in flags}
 
 
@@ -116,40 +136,23 @@ def joined(command, words):
     return plain + found + lists
 
 
-def flattened(command):
-    """The command as a function of its flags alone, which makes its dataclasses out of them."""
-    kinds = {
-        parameter.name: parameter.annotation
-        for parameter in parameters_of(command)
-        if dataclasses.is_dataclass(parameter.annotation)
-    }
-
-    def run(*words, **given):
-        for name, kind in kinds.items():
-            fields = [field.name for field in dataclasses.fields(kind) if field.name in given]
-            given[name] = kind(**{field: given.pop(field) for field in fields})
-        return command(*words, **given)
-
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=flag.default)
-        for name, flag in flags_of(command).items()
-    ]
-    if takes_words(command):
-        parameters.insert(0, inspect.Parameter("words", inspect.Parameter.VAR_POSITIONAL))
-    run.__signature__ = inspect.Signature(parameters)
-    return run
-
-
 def call(command, words):
     """Call the command as the words say, or print its help if they ask for that.
 
     Raises InputError for a flag it does not have or a value of another type.
     """
-    words = joined(command, words)
+    flags, words = flags_of(command), joined(command, words)
     if words is None:
-        print(usage(command, flags_of(command)))
+        print(usage(command, flags))
         return
-    run = fire.decorators.SetParseFn(str)(flattened(command))
-    for name, flag in flags_of(command).items():
+
+    def run(*words, **given):
+        for name, group in groups_of(command).items():
+            fields = [field.name for field in dataclasses.fields(group) if field.name in given]
+            given[name] = group(**{field: given.pop(field) for field in fields})
+        return command(*words, **given)
+
+    run = fire.decorators.SetParseFn(str)(run)
+    for name, flag in flags.items():
         run = fire.decorators.SetParseFn(flag.parse, name)(run)
     fire.Fire(run, words, name="main.py")

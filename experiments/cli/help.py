@@ -1,89 +1,104 @@
-"""The text of --help, from the docstrings of a command and of the dataclasses it takes.
+"""The text of --help, from the docstring of a command and from what its flags mean.
 
-A docstring is an introduction and sections: a line such as "Sampling:" begins one, and in it an
-indented "name: meaning" describes a flag. Sections of the same name are put together.
+    python -m experiments.cli.help
+
+prints the flags of generate as the tables of docs/usage.md.
 """
 
-import ast
-import dataclasses
-import inspect
 import re
 import textwrap
 
+from experiments.proving.patching import docstring
+
 WIDTH = 88
+OWN = "Flags"  # the heading of what a command declares itself: it comes first
+HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine")
 
 
-def docstring(documented):
-    """The docstring in the source of a module, function or class: python -OO drops it elsewhere."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
-    return ast.get_docstring(tree if inspect.ismodule(documented) else tree.body[0])
+# ---------------------------------------------------------------- docstrings
 
 
 def sections(documented):
-    """{heading: lines} of a docstring; the introduction under ""."""
-    found, heading = {"": []}, ""
-    for line in docstring(documented).splitlines():
-        if re.fullmatch(r"[A-Z][\w ]*:", line):
-            heading = line
-            found[heading] = []
-        else:
-            found[heading].append(line)
-    return found
+    """{heading: text} of a docstring: a line such as "Examples:" begins a section. The introduction
+    is under "".
+    """
+    introduction, *others = re.split(r"(?m)^([A-Z][\w ]*):\n", docstring(documented))
+    return {"": introduction} | dict(zip(others[::2], others[1::2]))
 
 
-def heading_of(group, name):
-    """Under which heading a field of a dataclass stands: that of the class it comes from."""
-    first = next(kind for kind in reversed(group.__mro__) if name in inspect.get_annotations(kind))
-    return f"{first.heading}:"
+def meanings(command):
+    """{parameter: meaning} of the lines "name: meaning" under "Args:"."""
+    described = re.findall(r"(?m)^    (\w+): (.*(?:\n {8}.*)*)", sections(command).get("Args", ""))
+    return {name: " ".join(meaning.split()) for name, meaning in described}
 
 
-def merged(command):
-    """The sections of a command, and the flags of the groups it takes."""
-    found = sections(command)
-    for parameter in inspect.signature(command).parameters.values():
-        if dataclasses.is_dataclass(parameter.annotation):
-            for field in dataclasses.fields(parameter.annotation):
-                lines = found.setdefault(heading_of(parameter.annotation, field.name), [])
-                lines.append(f"    {field.name}: {field.metadata['meaning']}")
-    return found
+# ---------------------------------------------------------------- flags
+
+
+def by_heading(flags):
+    """[(heading, its flags)], in one order for all commands."""
+    found = {heading: [] for heading in HEADINGS}
+    for flag in flags.values():
+        found.setdefault(flag.heading, []).append(flag)
+    return [(heading, some) for heading, some in found.items() if some]
+
+
+def default_of(flag):
+    """The default as text; "" where there is none."""
+    if isinstance(flag.default, bool):
+        return ""
+    return " ".join(flag.default) if isinstance(flag.default, tuple) else str(flag.default)
+
+
+def described(flag):
+    """The lines of a flag in --help."""
+    value = "" if isinstance(flag.default, bool) else " ..."
+    default = default_of(flag)
+    indent = " " * 6
+    meaning = textwrap.wrap(
+        flag.meaning,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
+    return [f"  --{flag.name}{f' (default {default})' if default else value}", *meaning]
 
 
 def usage(command, flags):
-    """The help text of a command. flags: {name: Flag}."""
-    found = merged(command)
-    blocks = ["\n".join(found.pop("")).strip()]
-    for heading, lines in found.items():
-        blocks.append("\n".join([heading, *described(lines, flags)]))
+    """The help text of a command: what it does, its flags, and what else its docstring says.
+
+    flags: {name: Flag}
+    """
+    texts = sections(command)
+    texts.pop("Args", None)
+    blocks = [texts.pop("").strip()]
+    for heading, some in by_heading(flags):
+        blocks.append(
+            "\n".join([f"{heading}:", *(line for one in some for line in described(one))])
+        )
+    blocks += [f"{heading}:\n{text.rstrip()}" for heading, text in texts.items()]
     return "\n\n".join(blocks)
 
 
-def described(lines, flags):
-    """The lines of a section; those that describe a flag anew, with its default."""
-    shown, meaning = [], []
-    for line in [*lines, ""]:
-        match = re.match(r"    (\w+): (.*)", line)
-        continues = meaning and line.startswith(" " * 8)
-        if continues:
-            meaning.append(line.strip())
-            continue
-        if meaning:
-            indent = " " * 6
-            text = " ".join(meaning)
-            shown += textwrap.wrap(
-                text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-            )
-            meaning = []
-        if match and match[1] in flags:
-            shown.append(f"  {synopsis(flags[match[1]])}")
-            meaning = [match[2]]
-        elif line.strip():
-            shown.append(line)
-    return shown
+def tables(flags):
+    """The same flags as tables of Markdown."""
+    blocks = []
+    for heading, some in by_heading(flags):
+        lines = [f"**{heading}**", "", "| flag | default | meaning |", "| --- | --- | --- |"]
+        for flag in some:
+            meaning = re.sub(r"--\w+( auto)?", r"`\g<0>`", flag.meaning).replace("|", r"\|")
+            # a path of this machine is shown as it is in the project
+            default = re.sub(r"^.*[/\\]models$", "models", default_of(flag))
+            lines.append(f"| `--{flag.name}` | {default} | {meaning} |")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
-def synopsis(flag):
-    """A flag and what stands for its value: the default, if there is one."""
-    if isinstance(flag.default, bool):
-        return f"--{flag.name}"
-    default = " ".join(flag.default) if isinstance(flag.default, tuple) else str(flag.default)
-    return f"--{flag.name} (default {default})" if default else f"--{flag.name} ..."
+if __name__ == "__main__":
+    from experiments.cli.flags import flags_in
+    from experiments.cli.texts import Output, Texts
+    from experiments.decoding.settings import Settings
+
+    found = [flag for group in (Texts, Settings, Output) for flag in flags_in(group)]
+    print(tables({flag.name: flag for flag in found}))

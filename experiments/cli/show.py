@@ -10,7 +10,7 @@ from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
 from experiments.decoding.coupled import WHY_LOWER
 from experiments.decoding.session import visible
-from experiments.showing.page import write_report
+from experiments.page.report import write_report
 
 
 def title(text):
@@ -22,9 +22,8 @@ def begin_of(run):
     return f"Text = {run.pair.encoder.decode(run.job.ids)}"
 
 
-def note_room(prompts, session):
+def note_room(prompts, n_tokens, n_ctx):
     """Say on stderr where the context ends a text early."""
-    n_tokens, n_ctx = session.settings.n_tokens_to_generate, session.pair.target.config.n_ctx
     for prompt in prompts:
         room = n_ctx - len(prompt.ids)
         if room < n_tokens:

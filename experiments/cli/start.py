@@ -2,10 +2,11 @@
 
 import sys
 
-from experiments.candidates.paths import along_paths
 from experiments.data.machine import kernels_of
+from experiments.decoding.batching import read_together
 from experiments.decoding.job import decode
 from experiments.decoding.session import Session, load_pair
+from experiments.drafting.paths import along_paths
 from experiments.proving.mistakes import committing, in_its_rule
 
 
@@ -15,7 +16,8 @@ def session_of(settings, output):
     if settings.mistake:
         settings, rounds = in_its_rule(settings), committing(settings.mistake, decode)
     if settings.paths > 1:
-        rounds = along_paths(settings.paths, decode)
+        paths = along_paths(settings.paths, read_together)
+        rounds = lambda target, draft, job, _: decode(target, draft, job, paths)
     if output.cluster:
         from experiments.cluster.texts import ClusterSession
 

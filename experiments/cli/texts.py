@@ -40,15 +40,19 @@ class Texts(Group):
         if self.prompt.count("-") > 1:
             raise SettingError("prompt", "- twice: standard input can be read once")
 
-    def read(self, session):
-        """The Prompts of a Session. Raises InputError."""
+    def read(self):
+        """The texts, from the command line, a file or standard input. Raises InputError."""
+        if not self.prompts:
+            return [read_prompt(text) for text in self.prompt]
+        texts, form = read_prompts(self.prompts)
+        note_form(self.prompts, texts, form)
+        return texts
+
+    def for_session(self, session, texts):
+        """The Prompts of a Session, of these texts or of token ids. Raises InputError."""
         if self.prompt_ids:
             return [session.prompt_of_ids(self.prompt_ids)]
-        if self.prompts:
-            texts, form = read_prompts(self.prompts)
-            note_form(self.prompts, texts, form)
-            return session.prompts_of_file(texts, self.prompts)
-        return session.prompts([read_prompt(text) for text in self.prompt])
+        return session.prompts(texts, self.prompts)
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Output(Json, Workers):
     out: str = flag(
         "",
         "write one JSON object per prompt to this file, a line each; an interrupted run continues "
-        "where it stopped",
+        "where it stopped, if settings, prompts and models are the same",
     )
     verbose: bool = flag(False, "print the chosen kernels on stderr; not with --cluster")
 

@@ -3,7 +3,6 @@
 import logging
 import re
 import signal
-import sys
 from contextlib import ExitStack, contextmanager
 from multiprocessing import resource_tracker
 
@@ -11,18 +10,15 @@ from utils import InputError
 
 TIMEOUT = 10  # seconds, for a scheduler to answer
 PATIENCE = 60  # seconds, for its first worker to come
-MOST_WORKERS = 256  # on one machine
-RETRIES = 2  # after a worker's death: a prompt has three workers to kill
-EXPECTED = "expected local:N, with 1 to 256 workers, or tcp://HOST:PORT"
 
 
 def check(address):
     """The number of workers to start here, or None for a scheduler. Raises InputError."""
-    match = re.fullmatch(r"local:(\d{1,4})", address)
-    if match and not 1 <= int(match[1]) <= MOST_WORKERS:
-        raise InputError(f"--cluster {address}: {EXPECTED}")
-    if not match and not re.fullmatch(r"(tcp|tls)://\S+:\d{1,5}", address):
-        raise InputError(f"--cluster {address!r}: {EXPECTED}")
+    match = re.fullmatch(r"local:([1-9]\d{0,2})|(tcp|tls)://\S+:\d{1,5}", address)
+    if not match:
+        raise InputError(
+            f"--cluster {address!r}: expected local:N, with 1 to 999 workers, or tcp://HOST:PORT"
+        )
     try:
         import distributed  # noqa: F401
     except ModuleNotFoundError as missing:
@@ -30,22 +26,55 @@ def check(address):
             f"--cluster: {missing.name} is not installed; "
             "use pip install -r requirements-cluster.txt"
         ) from None
-    return int(match[1]) if match else None
+    return match[1] and int(match[1])
 
 
 @contextmanager
 def connected(address):
     """A client of the cluster, which has at least one worker. Raises InputError."""
+    from distributed import Client, TimeoutError
+
     n_workers = check(address)
     # what goes wrong is said in one line, not in Dask's log
     for name in ("asyncio", "distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with started(n_workers) if n_workers else found(address) as client:
+    with ExitStack() as stack:
+        where = stack.enter_context(started(n_workers)) if n_workers else address
         try:
-            yield client
-        except KeyboardInterrupt:
-            print(f"note: --cluster {address}: interrupted", file=sys.stderr)
-            raise
+            client = stack.enter_context(Client(where, timeout=TIMEOUT))
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise InputError(
+                f"--cluster {address}: has no worker; use python -m experiments.cluster.worker "
+                f"{address} on each machine"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"--cluster {address}: no scheduler answers there ({type(error).__name__}); "
+                "give the address that dask scheduler prints when it starts"
+            ) from None
+        yield client
+
+
+@contextmanager
+def started(n_workers):
+    """The address of workers in processes of their own, one thread each, that end with the block.
+
+    A worker that dies fails its task: submit.py tries again.
+    """
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        with unheard():
+            cluster = LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=1,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster:
+            yield cluster.scheduler_address
 
 
 @contextmanager
@@ -62,45 +91,3 @@ def unheard():
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def started(n_workers):
-    """Workers in processes of their own, one thread each, that end with the block."""
-    import dask
-    from distributed import Client, LocalCluster
-
-    with ExitStack() as stack:
-        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": RETRIES}))
-        with unheard():
-            cluster = LocalCluster(
-                n_workers=n_workers,
-                threads_per_worker=1,
-                dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
-            )
-            stack.enter_context(cluster)
-        yield stack.enter_context(Client(cluster, set_as_default=False))
-
-
-@contextmanager
-def found(address):
-    """The workers of a scheduler."""
-    from distributed import Client
-
-    try:
-        client = Client(address, timeout=TIMEOUT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--cluster {address}: no scheduler answers there ({type(error).__name__}); "
-            "give the address that dask scheduler prints when it starts"
-        ) from None
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
-            raise InputError(
-                f"--cluster {address}: has no worker; use python -m experiments.cluster.worker "
-                f"{address} on each machine"
-            ) from None
-        yield client

@@ -1,8 +1,6 @@
 """Which models a run wants: what every process that takes part has to load, to the byte."""
 
-import dataclasses
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,15 +8,8 @@ import utils
 from backends import autotune
 from experiments.data.machine import kernels_of
 from experiments.drafting.load import CHECKPOINT, RANDOM, Pairs, fingerprints, is_size, load
-from gpt2 import Config
-from utils import MODELS_DIR, AnyTokens, config_of, get_backend
-
-
-@dataclass(frozen=True)
-class Outline:
-    """A model's shape without its weights: enough to prepare prompts for it."""
-
-    config: Config
+from gpt2 import Model
+from utils import MODELS_DIR, get_backend
 
 
 @dataclass(frozen=True)
@@ -34,59 +25,49 @@ class Wanted:
     exact: bool = False
     dtype: str = "float32"
 
+    def __getstate__(self):  # for pickle: another machine has the project's models elsewhere
+        default = self.models_dir == MODELS_DIR
+        return vars(self) | {"models_dir": None if default else self.models_dir}
+
+    def __setstate__(self, state):
+        vars(self).update(state, models_dir=state["models_dir"] or MODELS_DIR)
+
     def load(self, choices=None):
         """The Pairs, their weights held as {Config: kernels} says. Raises InputError."""
-        arrays = get_backend(self.backend, self.kernels, self.exact, self.dtype)
+        backend = get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
-            plan = partial(chosen_plan, choices, self.exact)
-            arrays = dataclasses.replace(arrays, plan=plan)
-        return load(self.target, [*self.drafts], self.models_dir, arrays, self.weights)
 
-    def elsewhere(self):
-        """The same on another machine, which has the project's own models in another place."""
-        default = self.models_dir == MODELS_DIR
-        return dataclasses.replace(self, models_dir="") if default else self
+            def plan(config, dtype):
+                return autotune.layout(config, dtype, choices[config], self.exact)
 
-    def here(self):
-        """The inverse of `elsewhere`, on the other machine."""
-        return dataclasses.replace(self, models_dir=self.models_dir or MODELS_DIR)
-
-    def outline(self, download=False):
-        """The Pairs without weights, and without drafts. Raises InputError."""
-        if self.weights == RANDOM:
-            config = config_of(self.target, self.models_dir)
-            return Pairs(Outline(config), {}, AnyTokens(config.n_vocab))
-        folders = [utils.find_folder(size, self.models_dir, download) for size in self.sizes()]
-        return Pairs(Outline(utils.read_config(folders[0])), {}, utils.load_encoder(folders[0]))
+            backend = replace(backend, plan=plan)
+        return load(self.target, self.drafts, self.models_dir, backend, self.weights)
 
     def sizes(self):
-        """The models that are no n-grams and no heads."""
+        """The models that have weights of their own."""
         return [self.target, *filter(is_size, self.drafts)]
 
-    def configs(self):
-        if self.weights == RANDOM:
-            return [config_of(size, self.models_dir) for size in self.sizes()]
-        return [
-            utils.read_config(utils.find_folder(size, self.models_dir)) for size in self.sizes()
-        ]
+    def shapes(self, download=False):
+        """({size: Config}, encoder), without any weights. Raises InputError."""
+        read = utils.random_shapes if self.weights == RANDOM else utils.stored_shapes
+        configs, _, encoder = read(self.sizes(), self.models_dir, download)
+        return dict(zip(self.sizes(), configs)), encoder
+
+    def outline(self, download=False):
+        """Pairs to prepare prompts with: no drafts, and a target without weights."""
+        configs, encoder = self.shapes(download)
+        return Pairs(Model(configs[self.target], {}, None), {}, encoder)
 
     def choices(self):
         """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
-        return {
-            config: autotune.choose(config, np.float32, exact=self.exact)
-            for config in self.configs()
-        }
+        configs, _ = self.shapes()
+        return {one: autotune.choose(one, np.float32, exact=self.exact) for one in configs.values()}
 
     def fingerprints(self):
         """{model: SHA-256 of its files}, for two machines to compare."""
         return fingerprints(self.target, self.drafts, self.models_dir, self.weights)
-
-
-def chosen_plan(choices, exact, config, dtype):
-    """A backend's plan that does not measure."""
-    return autotune.layout(config, dtype, choices[config], exact)
 
 
 def kernels_in(pairs, target):

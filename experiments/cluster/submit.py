@@ -1,9 +1,8 @@
 """Groups of prompts to the workers, and their results back in the order of the prompts.
 
 As many groups are on their way as there are workers, so that what a dying worker takes along is
-the group it works on. Dask tries a group again whose worker dies (allowed-failures). Of a group
-that fails for good each prompt is tried alone, with nothing else on its way, which shows whose
-fault it is.
+the group it works on. Of a group that fails each prompt is tried alone, with nothing else on its
+way, which shows whose fault it is.
 """
 
 import pickle
@@ -12,21 +11,19 @@ import time
 import uuid
 from collections import Counter, deque
 from contextlib import ExitStack, suppress
-from queue import Empty, SimpleQueue
 
 import cloudpickle
-from distributed import KilledWorker
+from distributed import CancelledError, KilledWorker, TimeoutError, wait
 
 from experiments.cluster import worker
 from experiments.cluster.connect import check, connected
 from experiments.data.lines import Failed, SomeFailed
 from utils import InputError
 
-FIRST_LIMIT = 3600  # seconds for a group, before any has been done
-LEAST_LIMIT = 300  # then so many, or TIMES as long as the slowest took
-TIMES = 20
+TRIES = 3  # of a prompt
+LIMIT = 3600  # seconds, after which a group counts as hanging
 GONE = 300  # seconds without any worker, after which none is expected to come back
-REFRESH = 1  # seconds that the number of workers is remembered
+UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
 class Call:
@@ -52,8 +49,6 @@ class Cluster:
         self.address, self.wanted = address, wanted
         self.pairs = wanted.outline(download)
         self.name = f"speculation-{uuid.uuid4().hex}"
-        self.seconds = 0.0  # of the slowest group
-        self.counted, self.last_seen = 0.0, time.monotonic()
 
     def __enter__(self):
         with ExitStack() as stack:
@@ -68,64 +63,37 @@ class Cluster:
 
     def load(self):
         """Let every worker load the models. Raises InputError if none can."""
-        wanted = self.wanted.elsewhere(), self.wanted.choices(), self.wanted.fingerprints()
+        wanted = self.wanted, self.wanted.choices(), self.wanted.fingerprints()
         cloudpickle.register_pickle_by_value(worker)
         loader = worker.Loader(self.name, worker.project_fingerprint(), pickle.dumps(wanted))
-        self.client.register_plugin(loader, name=self.name)
-        reports = self.client.run(worker.describe, self.name, on_error="return")
-        taken, refused = [], {}
-        for address, report in reports.items():
-            if isinstance(report, tuple) and report[0] is None:
-                taken.append(report)
-            else:
-                refused[address] = report[0] if isinstance(report, tuple) else str(report)
-        if not taken:
-            problems = "; ".join({*refused.values()})
-            raise InputError(f"--cluster {self.address}: no worker can take part: {problems}")
-        for address, problem in refused.items():
-            print(f"note: worker {address} is refused: it {problem}", file=sys.stderr)
-        self.machines = dict(Counter(machine for _, machine, _ in taken))
-        self.kernels = taken[0][2]
+        try:
+            self.client.register_plugin(loader, name=self.name)
+        except Exception as refusal:  # of the first worker that cannot take part
+            advice = "give all machines the same project, its requirements-cluster.txt and models"
+            if not self.workers():
+                raise InputError(
+                    f"--cluster {self.address}: no worker can take part: {refusal}; {advice}"
+                ) from None
+            print(f"note: {refusal}, and is refused; {advice}", file=sys.stderr)
+        reports = self.client.run(worker.describe, self.name, workers=self.workers())
+        self.machines = dict(Counter(machine for machine, _ in reports.values()))
+        self.kernels = next(iter(reports.values()))[1]
 
     def unload(self):
         """Let the workers forget the models."""
         with suppress(Exception):  # a scheduler that is gone has said so already
             self.client.unregister_worker_plugin(self.name)
 
-    def n_workers(self):
-        """How many workers have loaded the models. Raises InputError if none has for long."""
-        now = time.monotonic()
-        if now - self.counted > REFRESH:
-            try:
-                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-            except (OSError, RuntimeError):
-                raise InputError(self.lost("the scheduler does not answer any more")) from None
-            self.n = sum(self.name in one["resources"] for one in workers)
-            self.counted = now
-            if self.n:
-                self.last_seen = now
-            elif now - self.last_seen > GONE:
-                raise InputError(self.lost("no worker is left"))
-        return self.n
+    def workers(self):
+        """The addresses of those that have loaded the models."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return [address for address, one in workers.items() if self.name in one["resources"]]
 
-    def lost(self, problem):
-        return f"--cluster {self.address}: {problem}; give the same command again to go on"
-
-    def limit(self):
-        """Seconds after which a group counts as hanging."""
-        return max(LEAST_LIMIT, TIMES * self.seconds) if self.seconds else FIRST_LIMIT
-
-    def submit(self, function, items, retries):
-        """The Future of a group."""
-        job = cloudpickle.dumps((function, items))
-        call = Call(worker.work, self.name, job, self.limit())
-        return self.client.submit(
-            pickle.loads,
-            cloudpickle.dumps(call),
-            pure=False,
-            retries=retries,
-            resources={self.name: 1},
-        )
+    def submit(self, function, items):
+        """The Future of function(pairs, items), for a worker that has loaded the models."""
+        call = Call(worker.work, self.name, cloudpickle.dumps((function, items)), LIMIT)
+        job = cloudpickle.dumps(call)
+        return self.client.submit(pickle.loads, job, pure=False, resources={self.name: 1})
 
     def run(self, function, items, group=1, name=str, **watch):
         """Yield the result of each item, in their order, Failed for one that fails three times.
@@ -133,82 +101,77 @@ class Cluster:
         function(pairs, items) is called by a worker, with `group` items at a time. name(item) says
         what an item is called. Raises SomeFailed after the last, if any failed.
         """
-        begin, items = time.monotonic(), list(items)
-        run = Run(self, function, items, group)
-        yield from run
-        if run.failed:
-            raise SomeFailed({name(items[i]): why for i, why in sorted(run.failed.items())})
+        begin, items, failed = time.monotonic(), list(items), {}
+        results = in_order(self.results(function, items, group))
+        for item, result in zip(items, results, strict=True):
+            if isinstance(result, Failed):
+                failed[name(item)] = result.reason
+            yield result
+        if failed:
+            raise SomeFailed(failed)
         if items:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
             print(f"note: {len(items)} prompts in {took}, workers: {where}", file=sys.stderr)
 
-
-class Run:
-    """One run over some items; each is known by its place among them."""
-
-    def __init__(self, cluster, function, items, group):
-        self.cluster, self.function, self.items = cluster, function, items
-        n = len(items)
-        self.waiting = deque([*range(a, min(a + group, n))] for a in range(0, n, group))
-        self.suspects = deque()  # places to try alone
-        self.running = {}  # {Future's key: (Future, places, alone)}
-        self.done = SimpleQueue()  # Futures
-        self.found, self.failed = {}, {}
-
-    def __iter__(self):
+    def results(self, function, items, group):
+        """Yield (place, result) of the items, each known by its place among them, as groups are
+        done.
+        """
+        places = range(len(items))
+        groups = deque(places[i : i + group] for i in places[::group])
+        suspects, running, tries = deque(), {}, Counter()
         try:
-            for place in range(len(self.items)):
-                self.send()
-                while place not in self.found:
-                    self.receive()
-                    self.send()
-                yield self.found.pop(place)
+            while groups or suspects or running:
+                # give the workers what they can begin; a lost one may be on its way back
+                n_free = max(1, len(self.workers())) - len(running)
+                if suspects:
+                    begun = [] if running else [[suspects.popleft()]]
+                else:
+                    begun = [groups.popleft() for _ in range(min(n_free, len(groups)))]
+                for some in begun:
+                    tries.update(some)
+                    running[self.submit(function, [items[place] for place in some])] = some
+                for future in self.first_of([*running]):
+                    some = running.pop(future)
+                    if future.status == "finished":
+                        yield from zip(some, future.result(), strict=True)
+                        continue
+                    failed = [place for place in some if tries[place] == TRIES]
+                    yield from ((place, Failed(reason(future.exception()))) for place in failed)
+                    suspects += [place for place in some if place not in failed]
+        except UNREACHABLE:
+            raise InputError(self.lost("the scheduler is gone")) from None
         finally:
             with suppress(Exception):
-                self.cluster.client.cancel([future for future, *_ in self.running.values()])
+                self.client.cancel([*running])
 
-    def send(self):
-        """Give the workers what they can begin."""
-        if self.suspects:
-            if not self.running:
-                self.submit([self.suspects.popleft()], retries=1)
-            return
-        while self.waiting and len(self.running) < self.cluster.n_workers():
-            self.submit(self.waiting.popleft())
+    def first_of(self, futures):
+        """Those of some Futures that are done, as soon as one is. Raises InputError if no worker
+        has been there for long.
+        """
+        while True:
+            with suppress(TimeoutError):
+                return wait(futures, GONE, "FIRST_COMPLETED").done
+            if not self.workers():
+                raise InputError(self.lost("no worker is left"))
 
-    def submit(self, places, retries=0):
-        alone = retries > 0
-        items = [self.items[place] for place in places]
-        future = self.cluster.submit(self.function, items, retries)
-        self.running[future.key] = future, places, alone
-        future.add_done_callback(self.done.put)
+    def lost(self, problem):
+        return f"--cluster {self.address}: {problem}; give the same command again to go on"
 
-    def receive(self):
-        """Take a group that is done, if that is so within a second."""
-        try:
-            future = self.done.get(timeout=1)
-        except Empty:
-            self.cluster.n_workers()  # raises InputError when all are gone
-            return
-        _, places, alone = self.running.pop(future.key)
-        if future.status == "finished":
-            results, seconds = future.result()
-            self.cluster.seconds = max(self.cluster.seconds, seconds)
-            self.found |= dict(zip(places, results, strict=True))
-        elif future.status == "error":
-            self.failure(places, alone, future.exception())
-        else:
-            raise InputError(self.cluster.lost("the scheduler is gone"))
 
-    def failure(self, places, alone, error):
-        """Try the prompts of a group alone; one that was alone has failed."""
-        if not alone:
-            self.suspects.extend(places)
-            return
-        (place,) = places
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
-        if isinstance(error, KilledWorker):
-            why = "every worker that tried it died"
-        self.found[place] = Failed(why)
-        self.failed[place] = why
+def in_order(results):
+    """The results of (place, result) in the order of their places."""
+    found, n_given = {}, 0
+    for place, result in results:
+        found[place] = result
+        while n_given in found:
+            yield found.pop(n_given)
+            n_given += 1
+
+
+def reason(error):
+    """Why a prompt failed, in one line."""
+    if isinstance(error, KilledWorker):
+        return "every worker that tried it died"
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -4,13 +4,12 @@ from functools import partial
 
 from experiments.cluster.models import Wanted
 from experiments.cluster.submit import Cluster
-from experiments.decoding.session import Models, Session
+from experiments.decoding.session import Session
 
 
 def texts(settings, batch_size, pairs, prompts):
     """The JSON object of each Prompt, as on one machine."""
-    draft = pairs.drafts.get(settings.draft_model_size)
-    session = Session(settings, Models(pairs.target, draft, pairs.encoder))
+    session = Session(settings, pairs.pair(settings.draft_model_size))
     yield from session.run_together(prompts, batch_size)
 
 
@@ -34,8 +33,7 @@ class ClusterSession(Session):
             dtype=settings.dtype,
         )
         self.cluster = Cluster(cluster, wanted, download)
-        pairs = self.cluster.pairs
-        super().__init__(settings, Models(pairs.target, None, pairs.encoder))
+        super().__init__(settings, self.cluster.pairs.pair())
 
     def run_together(self, prompts, batch_size):
         """Yield the JSON object of each Prompt, in their order, Failed for one that failed."""

@@ -53,7 +53,7 @@ from experiments.decoding.settings import (
     flag,
 )
 from experiments.drafting.load import RANDOM
-from experiments.measuring import held_out, peers
+from experiments.measuring import held_out, peers, tables
 from experiments.measuring.referee import row_of
 from experiments.measuring.runner import (
     N_PROMPT,
@@ -63,7 +63,6 @@ from experiments.measuring.runner import (
     Run,
     batch_rows,
 )
-from experiments.showing import tables
 from utils import InputError
 
 
@@ -437,7 +436,7 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     """
     check_together(settings, output)
     if output.plot:
-        from experiments.showing import plots
+        from experiments.measuring import plots
 
         plots.check()
     show = tables.markdown

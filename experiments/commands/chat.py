@@ -8,45 +8,57 @@ session goes on.
 
 import shlex
 import sys
+import textwrap
+from dataclasses import dataclass, replace
 
-import utils
 from experiments.cli.exit_codes import UNUSABLE, print_error
-from experiments.cli.flags import field_flags
-from experiments.decoding.decoders import NGRAM
-from experiments.decoding.recorder import Watch
-from experiments.decoding.session import Prompt, Session, models_of
-from experiments.decoding.settings import SettingError, Settings
-from experiments.drafting.stored import is_head
-from experiments.showing.text import Stream, note_room
-from experiments.showing.trace import Trace
+from experiments.cli.flags import flags_in
+from experiments.cli.show import Stream, note_room
+from experiments.cli.trace import Trace
+from experiments.data.values import SettingError
+from experiments.decoding.session import Prompt, Session, load_pair
+from experiments.decoding.settings import Drafting, Ending, Machine, Sampling, Tracing, flag
+from experiments.drafting.drafts import NGrams
+from experiments.drafting.load import Pair
 from utils import InputError
 
-FLAGS = {flag.name: flag for flag in field_flags(Settings)}
 MOST_CHARACTERS = 1 << 20  # of a line that comes through a pipe
 
+
+@dataclass(frozen=True)
+class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
+    """What a session begins with."""
+
+    seed: int = flag(123, "of the random numbers, for each text anew")
+    trace: bool = flag(False, "print what speculates round by round, every token marked")
+    speculates = True
+
+    @property
+    def watched(self):
+        return self.trace or self.coupled
+
+
+FLAGS = {flag.name: flag for flag in flags_in(ChatSettings)}
 DECODERS = {
     "speculative": "the draft model proposes, the target checks",
     "target": "the target alone, a token a pass",
     "draft": "the draft model alone",
     "ngram": "n-grams looked up in the text propose, the target checks",
 }
-SWITCHES = {
-    **DECODERS,
-    "trace": "print what speculates round by round",
-    "coupled": "all decoders share the noise of each position",
-}
+SWITCHES = (*DECODERS, "trace", "coupled")
+# {what a command is called: its setting}
 VALUES = {
-    "K": "tokens drafted in a round",
-    "length": "tokens to generate",
-    "temperature": "0 is greedy",
-    "top_k": "sample from this many most likely tokens; 0 keeps all",
-    "top_p": "sample from the smallest set of most likely tokens with this total probability",
-    "seed": "of the random draws",
-    "stop": r"end with the token that completes this; \n is a line break, nothing turns it off",
+    "K": "K",
+    "length": "n_tokens_to_generate",
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "seed": "seed",
+    "stop": "stop",
+    "verification": "verification",
+    "draft_confidence": "draft_confidence",
 }
-# what the console calls a setting by a shorter name
-SETTINGS = {"length": "n_tokens_to_generate"}
-NAMES = {setting: name for name, setting in SETTINGS.items()}
+NAMES = {setting: name for name, setting in VALUES.items()}
 ACTIONS = {
     "settings": "show all of the above",
     "reload": "read the models again, or others: /reload TARGET DRAFT",
@@ -54,30 +66,45 @@ ACTIONS = {
     "help": "this",
     "quit": "end; so does Ctrl-D",
 }
-HELP = """Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.
+COMMANDS = (*SWITCHES, *VALUES, *ACTIONS)
+HELP = r"""Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.
 
 Decoders, each on or off; every prompt goes to all that are on:
 {decoders}
 Also on or off:
 {others}
-Values:
+Values (in /stop, \n is a line break, and nothing turns it off):
 {values}
 And:
 {actions}"""
 
 
 def help_text():
-    def lines(table, value=""):
-        return "".join(f"  /{name + value:<14} {meaning}\n" for name, meaning in table.items())
+    def lines(meanings, value=""):
+        return "".join(
+            textwrap.fill(f"  /{name + value:<18} {meaning}", 100, subsequent_indent=" " * 22)
+            + "\n"
+            for name, meaning in meanings.items()
+        )
 
-    others = {name: meaning for name, meaning in SWITCHES.items() if name not in DECODERS}
-    tables = {
-        "decoders": lines(DECODERS),
-        "others": lines(others),
-        "values": lines(VALUES, " X"),
-        "actions": lines(ACTIONS),
-    }
-    return HELP.format(**tables).rstrip()
+    others = {name: FLAGS[name].meaning for name in SWITCHES if name not in DECODERS}
+    values = {name: FLAGS[setting].meaning for name, setting in VALUES.items()}
+    return HELP.format(
+        decoders=lines(DECODERS),
+        others=lines(others),
+        values=lines(values, " X"),
+        actions=lines(ACTIONS),
+    ).rstrip()
+
+
+def pairs_of(pair):
+    """{decoder: the Pair it runs with}, of the decoders that these models allow."""
+    found = {"target": replace(pair, draft=None), "ngram": replace(pair, draft=NGrams())}
+    if not pair.draft.looks_up:
+        found["speculative"] = pair
+    if pair.draft.alone:
+        found["draft"] = Pair(pair.draft.alone, None, pair.encoder)
+    return found
 
 
 class Console:
@@ -89,51 +116,27 @@ class Console:
     def __init__(self, settings, answers):
         self.answers = answers
         self.switches = {decoder: decoder == "speculative" for decoder in DECODERS}
-        self.totals, self.running, self.session = {}, True, None
+        self.totals, self.running = {}, True
         self.load(settings)
 
     def load(self, settings):
-        """Read the models of these settings. Whatever it raises, all is then as it was."""
-        session = Session(settings, models_of(settings))
-        before = self.session, {**self.switches}
-        try:
-            self.use(session)
-        except BaseException:
-            self.session, self.switches = before
-            raise
+        """Read the models of these settings, and continue with them and whatever decoders they
+        allow. Where it raises InputError, all is as it was.
+        """
+        session = Session(settings, load_pair(settings))
+        pairs = pairs_of(session.pair)
+        prompt = Prompt(1, "", [session.encoder.end_of_text or 0], settings.seed)
+        for pair in pairs.values():
+            session.run(prompt, pair).warm_up()
+        self.session, self.pairs = session, pairs
+        lost = [name for name, on in self.switches.items() if on and name not in pairs]
+        if lost:
+            self.switches |= dict.fromkeys(lost, False)
+            self.switches["speculative" if "speculative" in pairs else "ngram"] = True
         target, draft = settings.target_model_size, settings.draft_model_size
         print(f"target {target}, draft {draft}", file=sys.stderr)
 
-    def use(self, session):
-        """Continue with these models, and whatever decoders they allow."""
-        self.session = session
-        lost = [name for name in DECODERS if self.switches[name] and not self.can(name)]
-        if lost:
-            self.switches |= dict.fromkeys(lost, False)
-            self.switches["speculative" if self.can("speculative") else "ngram"] = True
-        prompt = Prompt(1, "", [session.encoder.end_of_text or 0], session.settings.seed)
-        for decoder in filter(self.can, DECODERS):
-            loop, models = self.how(decoder)
-            session.warm_up(loop, prompt, **models)
-
-    def can(self, decoder):
-        """Whether the models are there for it. A head of the target cannot write alone."""
-        draft = self.session.draft
-        if decoder == "draft":
-            return draft != NGRAM and not is_head(draft)
-        return decoder != "speculative" or draft != NGRAM
-
     # ------------------------------------------------------------ prompts
-
-    def how(self, decoder):
-        """(which loop, with which models) a decoder of the console is."""
-        target, draft = self.session.target, self.session.draft
-        return {
-            "speculative": ("speculative", {"target": target, "draft": draft}),
-            "target": ("autoregressive", {"target": target}),
-            "draft": ("autoregressive", {"target": draft}),
-            "ngram": ("speculative", {"target": target, "draft": NGRAM}),
-        }[decoder]
 
     def prompt(self, text):
         """Continue a text with every decoder that is on."""
@@ -144,18 +147,17 @@ class Console:
             self.continue_with(decoder, text, with_title=len(on) > 1)
 
     def continue_with(self, decoder, text, with_title):
-        session, settings = self.session, self.session.settings
-        loop, models = self.how(decoder)
-        n_ctx = models["target"].config.n_ctx
+        session, settings, pair = self.session, self.session.settings, self.pairs[decoder]
+        n_ctx = pair.target.config.n_ctx
         prompt = session.prompt(text, n_ctx=n_ctx)
-        note_room(prompt, settings.n_tokens_to_generate, n_ctx)
+        note_room([prompt], settings.n_tokens_to_generate, n_ctx)
         if with_title:
             print(f"[{decoder}]")
-        watch = Watch(settings.coupled) if loop == "speculative" else None
-        traced = settings.trace and loop == "speculative"
+        run = session.run(prompt, pair)
         begin = session.encoder.decode(prompt.ids)
-        show = Trace(watch, session.encoder) if traced else Stream(session.encoder, begin)
-        result = session.run(loop, prompt, show, watch, **models)
+        traced = settings.trace and run.watch
+        show = Trace(run.watch, session.encoder) if traced else Stream(session.encoder, begin)
+        result = run.finish(show)
         if traced:
             print(begin + result["text"])
         self.count(decoder, result)
@@ -199,7 +201,7 @@ class Console:
         if not line.startswith("/") or line.startswith("//"):
             return self.prompt(line.removeprefix("/"))
         word, _, rest = line[1:].partition(" ")
-        name = {name.lower(): name for name in (*SWITCHES, *VALUES, *ACTIONS)}.get(word.lower())
+        name = {name.lower(): name for name in COMMANDS}.get(word.lower())
         if name in SWITCHES:
             self.switch(name, rest.strip())
         elif name in VALUES:
@@ -222,7 +224,7 @@ class Console:
                 f"{name} {word!r}: expected on or off, or nothing, which turns it over"
             )
         on = word == "on" or not word and not self.is_on(name)
-        if on and name in DECODERS and not self.can(name):
+        if on and name in DECODERS and name not in self.pairs:
             target = self.session.settings.target_model_size
             raise InputError(
                 f"{name}: there is no draft model; try /reload {target} and a draft's size"
@@ -237,14 +239,13 @@ class Console:
         return self.switches[name] if name in DECODERS else getattr(self.session.settings, name)
 
     def value(self, name):
-        return getattr(self.session.settings, SETTINGS.get(name, name))
+        return getattr(self.session.settings, VALUES[name])
 
     def change(self, name, word):
         if name == "stop":
             self.set("stop", word.replace(r"\n", "\n"))
         elif word:
-            setting = SETTINGS.get(name, name)
-            self.set(setting, FLAGS[setting].parse(word))
+            self.set(VALUES[name], FLAGS[VALUES[name]].parse(word))
         self.say(f"{name} {self.value(name)!r}")
 
     def set(self, setting, value):
@@ -301,50 +302,19 @@ def edit_lines():
         import readline
     except ImportError:
         return
-    names = [f"/{name}" for name in (*SWITCHES, *VALUES, *ACTIONS)]
-    readline.set_completer(
-        lambda text, n: dict(
-            enumerate(name for name in names if text and name.startswith(text))
-        ).get(n)
-    )
+
+    def completion(text, n):
+        fitting = [f"/{name}" for name in COMMANDS if text and f"/{name}".startswith(text)]
+        return fitting[n] if n < len(fitting) else None
+
+    readline.set_completer(completion)
     readline.set_completer_delims(" ")
     readline.parse_and_bind("tab: complete")
 
 
-def chat(
-    draft_model_size="0.7M-17M",
-    target_model_size="17M",
-    models_dir=utils.MODELS_DIR,
-    K=4,
-    n_tokens_to_generate=60,
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    seed=123,
-    stop="",
-    trace=False,
-    coupled=False,
-    backend="numpy",
-    kernels="auto",
-):
+def chat(settings: ChatSettings):
     """Continue prompts as you type them, or as they come through a pipe, one a line; /help lists
     what can be changed.
-
-    Args:
-        draft_model_size: a size in models_dir, a folder, or ngram
-        target_model_size: a size in models_dir, or a folder
-        models_dir: the folder that holds a folder for each size
-        K: how many tokens are drafted in a round
-        n_tokens_to_generate: how many tokens to write after each prompt
-        temperature: 0 is greedy decoding
-        top_k: sample from this many most likely tokens; 0 keeps all
-        top_p: sample from the smallest set of most likely tokens with this total probability
-        seed: of the random draws, for each text anew
-        stop: end with the token that completes this string
-        trace: print what speculates round by round
-        coupled: all decoders share the noise of each position
-        backend: what computes: numpy, or cupy on a GPU
-        kernels: auto, plain, or WIDTHxTHREADS
     """
     if sys.stdin is None:
         raise InputError("standard input is closed: give prompts through a pipe, or use a terminal")
@@ -352,22 +322,6 @@ def chat(
     # "sig": a byte-order mark is no text
     encoding = None if interactive else "utf-8-sig"
     sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
-    settings = Settings(
-        draft_model_size=draft_model_size,
-        target_model_size=target_model_size,
-        models_dir=models_dir,
-        K=K,
-        n_tokens_to_generate=n_tokens_to_generate,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        stop=stop,
-        trace=trace,
-        coupled=coupled,
-        backend=backend,
-        kernels=kernels,
-    )
     console = Console(settings, answers=sys.stdout if interactive else sys.stderr)
     if interactive:
         edit_lines()

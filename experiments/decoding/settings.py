@@ -7,6 +7,7 @@ sizes for one), it declares the field anew.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 
 import utils
@@ -57,8 +58,7 @@ class Length(Group):
 
     n_tokens_to_generate: int = flag(
         60,
-        "how many tokens to write; fewer if <|endoftext|>, the stop string or the end of the "
-        "context comes first",
+        "how many tokens to write; <|endoftext|>, --stop or the end of the context may come first",
     )
 
     def check(self):
@@ -66,13 +66,22 @@ class Length(Group):
 
 
 @dataclass(frozen=True)
-class Target(Group):
+class Ending(Length):
+    stop: str = flag("", "stop after the token that completes this string")
+
+
+@dataclass(frozen=True)
+class Folder(Group):
     heading = "Models"
 
+    models_dir: str = flag(utils.MODELS_DIR, "the folder that holds a folder for each size")
+
+
+@dataclass(frozen=True)
+class Target(Folder):
     target_model_size: str = flag(
         "17M", "the model you want text from: a size in models_dir, or a folder"
     )
-    models_dir: str = flag(utils.MODELS_DIR, "the folder that holds a folder for each size")
 
     def targets(self):
         return parse_list("target_model_size", self.target_model_size)
@@ -145,8 +154,8 @@ class Verification(Group):
 
     verification: str = flag(
         "token",
-        "the accept/reject rule: token decides on each drafted token in turn; block decides on all "
-        "of a round together, and on average accepts at least as many",
+        "the accept/reject rule: token decides on each drafted token in turn; block on all of a "
+        "round together, and on average accepts at least as many",
     )
 
     def check(self):
@@ -158,18 +167,14 @@ class Verification(Group):
 
 
 @dataclass(frozen=True)
-class Speculation(Verification):
+class Drafting(Verification, Models):
+    heading = "Speculation"
+
     K: int | str = flag(
         4,
-        "how many tokens to draft per round; auto chooses K for each round, from the acceptance "
-        "rate and the time that rounds take",
+        "how many tokens to draft per round; auto chooses for each round, from the acceptance rate "
+        "and the time that rounds take",
         parse_K,
-    )
-    paths: int = flag(
-        1,
-        "how many whole drafts to sample per round; the target scores all in one pass, and the "
-        "best is verified. For a draft model and a single prompt at a temperature above 0, without "
-        "--K auto, --draft_confidence, --coupled, --mistake, --trace or --report",
     )
     draft_confidence: float = flag(
         0.0,
@@ -181,20 +186,41 @@ class Speculation(Verification):
         "draft and target share the sampling noise of each position, so that the two texts are the "
         "same at any temperature",
     )
-    mistake: str = flag(
-        "",
-        "a known way to get speculative decoding wrong, for the speculative decoder to make; "
-        "python main.py mistakes lists them. A mistake in one accept/reject rule is made with it",
-    )
 
     def check(self):
         if self.K != AUTO:
-            check_numbers(1, K=self.K)
-        check_numbers(1, MOST_PATHS, paths=self.paths)
+            check_numbers(1, math.inf, K=self.K)
         if not 0 <= self.draft_confidence <= 1:
             problem = f"{self.draft_confidence}: expected a probability, 0 to 1"
             raise SettingError("draft_confidence", problem)
         check_choice("verification", self.verification, *VERIFICATIONS)
+        if self.draft_confidence and self.coupled:
+            problem = "with --coupled: expected one of the two, as noise hides what the draft knows"
+            raise SettingError("draft_confidence", problem)
+        if self.draft_confidence and self.draft_model_size == NGRAM:
+            problem = "with n-grams: expected a draft model, as n-grams give no probabilities"
+            raise SettingError("draft_confidence", problem)
+        if self.coupled and self.verification == "block":
+            problem = "with --coupled: expected token, as shared noise decides in place of a rule"
+            raise SettingError("verification", problem)
+
+
+@dataclass(frozen=True)
+class Speculation(Drafting):
+    paths: int = flag(
+        1,
+        "how many whole drafts to sample per round, of which the best is verified; for a draft "
+        "model and one prompt at a temperature above 0, without --K auto, --draft_confidence, "
+        "--coupled, --mistake, --trace or --report",
+    )
+    mistake: str = flag(
+        "",
+        "make a known mistake on purpose; python main.py mistakes lists them. A mistake in one "
+        "accept/reject rule is made with it",
+    )
+
+    def check(self):
+        check_numbers(1, MOST_PATHS, paths=self.paths)
 
 
 @dataclass(frozen=True)
@@ -248,15 +274,19 @@ class PromptFile(Group):
 
 
 @dataclass(frozen=True)
-class Showing(Group):
+class Tracing(Group):
     heading = "Output"
 
-    stream: bool = flag(False, "print the text while it is written")
     trace: bool = flag(
         False,
         "print the speculative text round by round, and mark where each token came from; not with "
         "--json",
     )
+
+
+@dataclass(frozen=True)
+class Showing(Tracing):
+    stream: bool = flag(False, "print the text while it is written")
     report: str = flag(
         "",
         "write a page to this .html file, with the numbers of every decision of the speculative "
@@ -272,13 +302,12 @@ class Json(Group):
 
 
 @dataclass(frozen=True)
-class Settings(Showing, Machine, Sampling, Speculation, Models, Length):
+class Settings(Showing, Machine, Sampling, Speculation, Ending):
     """Everything that decides what a run does, its prompt apart. The field names are the flags of
     `generate` and the keys of "settings" in its JSON object. Raises SettingError, one line, for a
     value that makes no sense.
     """
 
-    stop: str = flag("", "stop after the token that completes this string")
     mode: str = flag("both", "which decoders to run: both, autoregressive or speculative")
     heading = "Text"
 
@@ -286,20 +315,11 @@ class Settings(Showing, Machine, Sampling, Speculation, Models, Length):
         check_choice("mode", self.mode, *MODES)
         if self.paths > 1:
             self.check_paths()
-        if self.draft_confidence and self.coupled:
-            problem = "with --coupled: expected one of the two, as noise hides what the draft knows"
-            raise SettingError("draft_confidence", problem)
         if self.mistake and (self.trace or self.report or self.coupled):
             problem = (
                 "with --trace, --report or --coupled: expected it alone, they watch right code"
             )
             raise SettingError("mistake", problem)
-        if self.draft_confidence and self.draft_model_size == NGRAM:
-            problem = "with n-grams: expected a draft model, as n-grams give no probabilities"
-            raise SettingError("draft_confidence", problem)
-        if self.coupled and self.verification == "block":
-            problem = "with --coupled: expected token, as shared noise decides in place of a rule"
-            raise SettingError("verification", problem)
         for name in ("trace", "report", "mistake"):
             if getattr(self, name) and not self.speculates:
                 problem = "with --mode autoregressive: expected --mode both or speculative"

@@ -1,38 +1,41 @@
-"""From words to arguments: functions and dataclasses become flags."""
+"""From words to arguments: the groups of a command, and its own parameters, become flags."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
 from experiments.cli.flags import call, flags_of
+from experiments.cli.help import tables
+from experiments.decoding.settings import Group, flag
 from utils import InputError
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A shape.
+class Shape(Group):
+    heading = "Models"
 
-    Size:
-        width: how wide
-        height: how high
-
-    Look:
-        colour: which colour
-    """
-
-    width: int = 3
-    height: float = field(default=1.5, metadata={"parse": lambda text: float(text) * 2})
-    colour: str = "red"
+    width: int = flag(3, "how wide; see --height")
+    height: float = flag(1.5, "how high", lambda text: float(text) * 2)
+    colour: str = flag("red", "which colour")
 
 
-def paint(shape: Shape, name=("a", "b"), fast=False, n=4):
+@dataclass(frozen=True)
+class Painting(Shape):
+    colour: str = flag("blue", "which colour here | there")
+    layers: int = flag(1, "how many layers")
+
+
+def paint(shape: Painting, name=("a", "b"), fast=False, n=4):
     """Paint it.
 
-    Look:
-        name: may be given again
+    Args:
+        name: may be
+            given again
         fast: or not
-    Other:
         n: how often
+
+    Examples:
+        paint --fast
     """
     called.append((shape, name, fast, n))
 
@@ -47,6 +50,7 @@ def say(*words, loud=False):
 
 
 called = []
+DEFAULTS = (Painting(), ("a", "b"), False, 4)
 
 
 @pytest.fixture(autouse=True)
@@ -57,29 +61,30 @@ def nothing_called():
 @pytest.mark.parametrize(
     "words, expected",
     [
-        ([], (Shape(), ("a", "b"), False, 4)),
-        (["--width", "7", "--fast"], (Shape(width=7), ("a", "b"), True, 4)),
-        (["--height=2", "--n=-3"], (Shape(height=4.0), ("a", "b"), False, -3)),
-        (["--name", "x", "--name=--n"], (Shape(), ("x", "--n"), False, 4)),
-        (["--colour", "--fast", "--n", "1"], (Shape(colour="--fast"), ("a", "b"), False, 1)),
-        (["--name="], (Shape(), ("",), False, 4)),
-        (["--colour=[1, 2]"], (Shape(colour="[1, 2]"), ("a", "b"), False, 4)),
+        ([], DEFAULTS),
+        (["--width", "7", "--fast"], (Painting(width=7), ("a", "b"), True, 4)),
+        (["--height=2", "--n=-3"], (Painting(height=4.0), ("a", "b"), False, -3)),
+        (["--name", "x", "--name=--n"], (Painting(), ("x", "--n"), False, 4)),
+        (["--colour", "--fast", "--n", "1"], (Painting(colour="--fast"), ("a", "b"), False, 1)),
+        (["--name="], (Painting(), ("",), False, 4)),
+        (["--colour=[1, 2]"], (Painting(colour="[1, 2]"), ("a", "b"), False, 4)),
+        (["--colour", "None"], (Painting(colour="None"), ("a", "b"), False, 4)),
     ],
 )
-def test_a_parameter_that_is_a_dataclass_stands_for_its_fields(words, expected):
+def test_a_parameter_that_is_a_group_stands_for_its_fields(words, expected):
     call(paint, words)
     assert called == [expected]
 
 
 def test_words_without_a_flag_go_to_a_command_that_takes_them():
-    call(say, ["one", "--loud", "two=3"])
-    assert called == [(("one", "two=3"), True)]
+    call(say, ["one", "--loud", "two=3", "4"])
+    assert called == [(("one", "two=3", "4"), True)]
 
 
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--depth=1"], "unknown flag '--depth': expected --width, --height, --colour, --name"),
+        (["--depth=1"], "unknown flag '--depth': expected --width, --height, --colour, --layers"),
         (["word"], "unknown argument 'word'"),
         (["--shape=1"], "unknown flag '--shape'"),
         (["--colr=1"], "unknown flag '--colr', close to --colour: expected --width"),
@@ -95,30 +100,27 @@ def test_what_cannot_be_read_is_named(words, message):
     assert called == []
 
 
-def test_flags_know_their_defaults():
-    defaults = {name: flag.default for name, flag in flags_of(paint).items()}
-    assert defaults == {
-        "width": 3,
-        "height": 1.5,
-        "colour": "red",
-        "name": ("a", "b"),
-        "fast": False,
-        "n": 4,
-    }
-
-
-def test_help_puts_sections_of_one_name_together(capsys):
+def test_help_begins_with_the_command_and_its_own_flags(capsys):
     call(paint, ["--n=1", "--help"])
     assert called == []
     assert capsys.readouterr().out == (
         "Paint it.\n\n"
-        "Size:\n"
-        "  --width (default 3)\n      how wide\n"
-        "  --height (default 1.5)\n      how high\n\n"
-        "Look:\n"
+        "Flags:\n"
+        "  --layers (default 1)\n      how many layers\n"
         "  --name (default a b)\n      may be given again\n"
         "  --fast\n      or not\n"
-        "  --colour (default red)\n      which colour\n\n"
-        "Other:\n"
-        "  --n (default 4)\n      how often\n"
+        "  --n (default 4)\n      how often\n\n"
+        "Models:\n"
+        "  --width (default 3)\n      how wide; see --height\n"
+        "  --height (default 1.5)\n      how high\n"
+        "  --colour (default blue)\n      which colour here | there\n\n"
+        "Examples:\n    paint --fast\n"
     )
+
+
+def test_tables_of_markdown():
+    text = tables(flags_of(paint))
+    assert text.startswith("**Flags**\n\n| flag | default | meaning |\n| --- | --- | --- |\n")
+    assert "\n\n**Models**\n\n" in text
+    assert "\n| `--width` | 3 | how wide; see `--height` |\n" in text
+    assert text.endswith("\n| `--colour` | blue | which colour here \\| there |")

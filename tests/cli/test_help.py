@@ -1,4 +1,4 @@
-"""--help of the real commands, also where Python drops docstrings."""
+"""--help of the real commands, also where Python drops docstrings; the tables of docs/usage.md."""
 
 import importlib
 import os
@@ -7,13 +7,17 @@ import subprocess
 import sys
 
 import pytest
-from command_line import ENVIRONMENT, ROOT
+from command_line import ENVIRONMENT, ROOT, assert_refused
 
 import main
 from experiments.cli.flags import flags_of
-from utils import InputError
+from experiments.cli.help import HEADINGS, tables
 
-GROUPS = ["Text:", "Models:", "Speculation:", "Sampling:", "Output:", "Machine:"]
+
+def function_of(name):
+    if name == "generate":
+        return main.generate
+    return getattr(importlib.import_module(f"experiments.commands.{name}"), name)
 
 
 def help_of(*words, program="main.py", **environment):
@@ -27,23 +31,16 @@ def help_of(*words, program="main.py", **environment):
 
 def test_generate_groups_its_flags(cli):
     text = cli("--help").out
-    headings = re.findall(r"(?m)^[A-Z]\w*:$", text)
-    assert headings == [*GROUPS, "Examples:"]
-    described = re.findall(r"(?m)^  --(\w+)", text)
-    assert sorted(described) == sorted(flags_of(main.generate))
-    examples = text.partition("Examples:")[2].partition("Other commands:")[0]
-    assert examples.count("python main.py ") == 2
-    assert "known way to get speculative decoding wrong" in text
-    for name in main.COMMANDS.keys() - {"generate"}:
+    headings = re.findall(r"(?m)^([A-Z]\w*):$", text)
+    assert headings == [*HEADINGS[1:], "Examples"]
+    assert text.partition("Examples:")[2].count("python main.py ") == 2
+    for name in {*main.COMMANDS} - {"generate"}:
         assert re.search(rf"\b{name}\b", text.partition("Other commands:")[2])
-
-
-def test_no_line_of_help_is_long(cli):
-    lines = cli("--help").out.splitlines()
+    lines = text.splitlines()
     assert max(len(line) for line in lines if "--models_dir" not in line) <= 100
 
 
-@pytest.mark.parametrize("command", [[], ["chat"], ["mistakes"], ["play"]])
+@pytest.mark.parametrize("command", [[], ["download"]])
 def test_help_does_not_need_docstrings(command):
     assert help_of(*command, PYTHONOPTIMIZE="2") == help_of(*command)
 
@@ -56,22 +53,23 @@ def test_help_of_a_program_does_not_need_docstrings(words):
 
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))
-def test_every_command_has_help_for_every_flag(capsys, name):
-    module = main if name == "generate" else importlib.import_module(main.COMMANDS[name])
+def test_help_describes_every_flag_once_and_an_empty_value_is_refused(capsys, name):
+    """A shell makes an empty value of a variable that is not set."""
+    flags = flags_of(function_of(name))
     assert main.main([name, "--help"]) == 0
     text = capsys.readouterr().out
-    for flag in flags_of(getattr(module, name)):
-        assert re.search(rf"(?m)^  --{flag}\b.*\n      \S", text), flag
+    described = re.findall(r"(?m)^  --(\w+)\b.*\n      \S", text)
+    assert sorted(described) == sorted(flags)
+    for flag in flags.keys() - {"prompt"}:
+        assert main.main([name, f"--{flag}="]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and f"--{flag} ''" in err
 
 
-@pytest.mark.parametrize("name", list(main.COMMANDS))
-def test_every_flag_but_prompt_refuses_an_empty_value(name):
-    """A shell makes it of a variable that is not set."""
-    module = main if name == "generate" else importlib.import_module(main.COMMANDS[name])
-    for flag in flags_of(getattr(module, name)).values():
-        if flag.name != "prompt":
-            with pytest.raises(InputError, match=f"^--{flag.name} ''"):
-                flag.parse("")
+def test_the_tables_of_the_docs_are_those_that_are_printed(monkeypatch):
+    """Print them anew with python -m experiments.cli.help."""
+    text = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
+    assert f"\n\n{tables(flags_of(main.generate))}\n\n" in text
 
 
 @pytest.mark.parametrize("word, close", [("bogus", ""), ("benchmrk", "benchmark"), ("", "")])
@@ -83,11 +81,9 @@ def test_an_unknown_command_is_told_the_commands(capsys, word, close):
     assert f"close to {close}:" in err if close else "close to" not in err
 
 
-def test_version():
-    done = subprocess.run(
-        [sys.executable, "main.py", "--version"], cwd=ROOT, capture_output=True, timeout=120
-    )
-    assert (done.returncode, done.stdout.decode()) == (0, main.VERSION + "\n")
+def test_version(cli, capsys):
+    assert main.main(["--version"]) == 0 and capsys.readouterr().out == main.VERSION + "\n"
+    assert_refused(cli("--version"), "'--version'")
 
 
 def test_a_python_that_does_not_look_beside_main_py_is_told_in_one_line(tmp_path):

@@ -10,10 +10,10 @@ LONG = "x" * 300
 def no_work(monkeypatch):
     """Loading a model is work that must not have begun."""
 
-    def load(*arguments):
+    def load(*arguments, **named):
         raise AssertionError("the work has begun")
 
-    monkeypatch.setattr("experiments.decoding.session.load_pair_or_head", load)
+    monkeypatch.setattr("experiments.cli.start.load_pair", load)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def no_work(monkeypatch):
         (["--report", "nowhere/x.html"], ["--report 'nowhere/x.html'", "cannot be written"]),
         (["--prompts", LONG], [LONG, "expected"]),
         (["--trace", "--json"], ["--trace with --json"]),
-        (["--batch_size", 10**22], [f"--batch_size {10**22}: expected 1 to 1000"]),
+        (["--batch_size", 10**22], [f"--batch_size {10**22}: expected at most 1000"]),
         (["--prompt_ids=1", "--prompt=a"], ["--prompt_ids '1' with --prompt"]),
         (["--prompt_ids=1", "--prompts=a"], ["--prompts 'a' with --prompt_ids '1'"]),
     ],

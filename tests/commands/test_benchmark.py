@@ -13,7 +13,7 @@ from experiments.data.values import parse_Ks
 from experiments.decoding import adaptive_k, job
 from experiments.measuring import runner
 from experiments.measuring.runner import Race
-from experiments.showing.tables import markdown
+from experiments.measuring.tables import markdown
 from utils import InputError
 
 ASKED = """

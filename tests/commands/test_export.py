@@ -27,7 +27,7 @@ def test_words_that_cannot_be_used(export, tmp_path):
     out = tmp_path / "a.gguf"
     assert_refused(export("--out", out), "expected one size or folder, not 0")
     assert_refused(export("17M", "7M", "--out", out), "expected one size or folder, not 2")
-    assert_refused(export("17M"), "--out: expected")
+    assert_refused(export("17M"), "--out", "expected")
     assert_refused(export("17M", "--format", "onnx", "--out", out), "--format 'onnx'", "gguf")
     assert_refused(export("9M", "--out", out), "no model '9M'", "17M")
     (tmp_path / "17M" / "merges.txt").unlink()

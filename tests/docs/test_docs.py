@@ -101,7 +101,7 @@ def test_code_that_is_quoted_stands_in_the_five_files(page):
 def test_the_script_of_the_block_rule_prints_a_row_for_each_K():
     """With fewer and shorter texts; the gain of the longest draft is positive all the same."""
     (script,) = code_of(ROOT / "docs" / "rule.md")[1]
-    for whole, short in (('"", 12, encoder', '"", 2, encoder'), ("prompts, 60", "prompts, 12")):
+    for whole, short in (('"", 12, pair', '"", 2, pair'), ("prompt, 60", "prompt, 12")):
         assert whole in script
         script = script.replace(whole, short)
     done = subprocess.run(

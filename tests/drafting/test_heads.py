@@ -5,24 +5,17 @@ import pytest
 from heads import EAGLE, MEDUSA, toy_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import FILTERS, assert_same_law, at_eos
 from toys import TINY, tiny_model
 
-from experiments.drafting.heads import HeadDrafter, SeenTarget
-from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
+from experiments.drafting.drafts import HeadDrafter, SeenTarget
+from experiments.proving.enumeration import chain_rule, law, tokens_of
 from gpt2 import Config, gelu, layer_norm
 from sampling import Filter, never, speculative, verify, verify_block
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
-FILTERS = {
-    "T=1": Filter(1.0),
-    "greedy": Filter(0.0),
-    "all": Filter(1.3, top_k=2, top_p=0.7),
-}
-
-
-def at_2(generated):
-    return generated[-1] == 2
+KINDS = pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
 
 
 def rounds(
@@ -38,20 +31,26 @@ def assert_exact(target, head, ids, n_tokens, K, filter, ended=never, confidence
     how = target, head, ids, n_tokens, K, filter, None, ended, confidence
     expected = chain_rule(target, ids, n_tokens, filter, ended)
     for rule in (verify, verify_block):
-        found = law(lambda: tokens_of(rounds(*how, rule)))
-        assert found.keys() == expected.keys()
-        assert total_variation(found, expected) < 1e-12
+        assert_same_law(law(lambda: tokens_of(rounds(*how, rule))), expected)
 
 
-@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
-@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
-@pytest.mark.parametrize("K, ended", [(1, never), (2, at_2), (3, at_2)])
-def test_the_law_of_the_text_is_the_targets(kind, filter, K, ended):
-    n_tokens = 3 if K == 3 else 4
-    assert_exact(TARGET, toy_head(kind, TARGET), [1, 0], n_tokens, K, filter, ended)
+@KINDS
+@pytest.mark.parametrize(
+    "filter, n_tokens, K, ended",
+    [
+        ("T=1", 4, 1, never),
+        ("T=1", 3, 3, at_eos),
+        ("greedy", 4, 2, at_eos),
+        ("all", 4, 2, at_eos),
+        ("all", 4, 3, never),
+    ],
+)
+def test_the_law_of_the_text_is_the_targets(kind, filter, n_tokens, K, ended):
+    head = toy_head(kind, TARGET)
+    assert_exact(TARGET, head, [1, 0], n_tokens, K, FILTERS[filter], ended)
 
 
-@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+@KINDS
 def test_the_law_from_one_token_to_the_end_of_the_context(kind):
     """Before the second token there is no hidden state to read, and after the last no room."""
     config = Config(n_vocab=3, n_ctx=4, n_embd=4, n_head=2, n_layer=1)
@@ -59,7 +58,7 @@ def test_the_law_from_one_token_to_the_end_of_the_context(kind):
     assert_exact(target, toy_head(kind, target), [1], 9, 3, Filter(1.0))
 
 
-@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+@KINDS
 @pytest.mark.parametrize("confidence", [0.4, 0.5])
 def test_the_law_of_drafts_that_end_where_the_head_is_unsure(kind, confidence):
     head = toy_head(kind, TARGET)
@@ -73,7 +72,7 @@ def test_the_law_of_drafts_that_end_where_the_head_is_unsure(kind, confidence):
     assert_exact(TARGET, head, [1, 0], 3, 2, Filter(1.0), confidence=confidence)
 
 
-@pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+@KINDS
 def test_a_k_that_varies_keeps_the_law(kind):
     """Also 0, after which the head has missed what the target read."""
     ks = lambda: iter([2, 0, 1, 0]).__next__
@@ -84,7 +83,7 @@ def test_a_k_that_varies_keeps_the_law(kind):
         return tokens_of(rounds(TARGET, head, [1, 0], 4, lambda last: k(), Filter(1.0)))
 
     expected = chain_rule(TARGET, [1, 0], 4, Filter(1.0), never)
-    assert total_variation(law(run), expected) < 1e-12
+    assert_same_law(law(run), expected)
 
 
 # ---------------------------------------------------------------- what a head reads
