@@ -48,16 +48,15 @@ def versions(*packages):
 
 
 class Program:
-    """A subclass has `plain(ids, n) -> Answer`, and `speculative` likewise, for its `draft` if that
-    is not None.
-    """
+    """A subclass has `plain(ids, n) -> Answer`, and `speculative` likewise if it has a `draft`."""
 
+    draft = speculative = None
     row_seconds = None  # (past, ids) -> seconds of a pass over ids after the past, where it has one
 
     def ways(self):
         """{decoder: function}"""
         ways = {"plain": self.plain, "speculative": self.speculative}
-        return ways if self.draft else {"plain": self.plain}
+        return {"plain": self.plain} if self.draft is None else ways
 
 
 class Ours(Program):
@@ -139,7 +138,7 @@ class OpenVINO(Program):
         import openvino
         import openvino_genai
 
-        self.openvino, self.genai, self.K, self.draft = openvino, openvino_genai, K, None
+        self.openvino, self.genai, self.K = openvino, openvino_genai, K
         self.version = versions("openvino-genai")
         exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
         options = exact | {"INFERENCE_NUM_THREADS": N_THREADS}
@@ -177,7 +176,7 @@ class LlamaServer(Program):
     def __init__(self, target, draft, K):
         import xllamacpp
 
-        self.llama, self.K, self.draft = xllamacpp, K, None
+        self.llama, self.K = xllamacpp, K
         # a wheel is compiled for many machines: say which instructions it uses on this one
         system = xllamacpp.get_system_info().replace(" = 1", "").strip("CPU :|")
         self.version = f"{versions('xllamacpp')} ({system})"

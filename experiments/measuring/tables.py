@@ -58,6 +58,7 @@ DIGITS = {
     "tokens_per_second": 1,
     "acceptance_rate": 3,
     "draft_cost": 3,
+    "bits_per_byte": 3,
 }
 MISSING = "–"
 
@@ -185,7 +186,7 @@ def markdown(result):
     if label(result["settings"]):
         parts.insert(0, f"**{label(result['settings'])}**")
     for target, bits in result.get("bits_per_byte", {}).items():
-        parts.append(f"{target}: {format_cell('bits', bits)} bits per held-out byte.")
+        parts.append(f"{target}: {format_cell('bits_per_byte', bits)} bits per held-out byte.")
     if failed := result.get("failed"):
         parts.append("\n".join(f"Not measured: {name} ({why})." for name, why in failed.items()))
     if notes:

@@ -391,7 +391,7 @@ def test_bad_input_is_refused_before_anything_is_measured(cli, prompts, nothing_
     "flags, shown",
     [
         (["--draft_model_size=other words"], "cannot pair"),
-        (["--n_tokens_to_generate=60"], "all 6 prompts are longer"),
+        (["--n_tokens_to_generate=60"], "all 6 prompts"),
         ([*BATCHES, "--out=r.json"], "--out"),
         ([*BATCHES, "--programs=ours"], "--programs with --batch_size"),
         (["--programs=ours", "--K=2", "--temperature=1"], "--temperature"),
