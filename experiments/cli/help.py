@@ -1,8 +1,5 @@
-"""The text of --help, from the docstring of a command and from what its flags mean.
-
-    python -m experiments.cli.help
-
-prints the flags of generate as the tables of docs/usage.md.
+"""The text of --help, from the docstring of a command and from what its flags mean; and the tables
+of docs/usage.md.
 """
 
 import ast
@@ -88,7 +85,7 @@ def usage(command, flags):
 
 
 def tables(flags):
-    """The same flags as tables of Markdown."""
+    """The same flags as tables of Markdown: what --help=markdown prints."""
     blocks = []
     for heading, some in by_heading(flags):
         lines = [f"**{heading}**", "", "| flag | default | meaning |", "| --- | --- | --- |"]
@@ -99,10 +96,3 @@ def tables(flags):
             lines.append(f"| `--{flag.name}` | {default} | {meaning} |")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
-
-
-if __name__ == "__main__":
-    from experiments.cli.flags import flags_of
-    from main import generate
-
-    print(tables(flags_of(generate)))
