@@ -44,9 +44,10 @@ def effect_of(mistake):
     far, errors = compare(*toy_laws(mistake.setting, mistake))
     if far is None:
         return "Always ends in an error."
+    if mistake.cost:
+        return f"Distance 0: {mistake.cost}."
     failing = f"; {errors:.0%} end in an error" if errors else ""
-    costing = f": {mistake.cost}" if mistake.cost else ""
-    return f"Distance {far:.4f}{failing}{costing}."
+    return f"Distance {far:.4f}{failing}."
 
 
 def gallery():

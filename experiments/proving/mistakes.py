@@ -91,7 +91,8 @@ MISTAKES = {
     ),
     "greedy-draft": Mistake(
         what=(
-            "the draft proposes its likeliest token, and calls the softmax it did not draw from q"
+            "the draft model proposes its likeliest token, and hands over its softmax as q, "
+            "from which nothing was drawn"
         ),
         seen_in="huggingface/transformers#32867",
         caught_by=LAW,
@@ -105,27 +106,27 @@ MISTAKES = {
         changes={verify: {"sample(residual(p[i], q[i]), rng)": "sample(p[i], rng)"}},
     ),
     "filter-on-draft-only": Mistake(
-        what="the draft's temperature, top-k and top-p never reach the target",
+        what="temperature, top-k and top-p reach the draft model, and never the target",
         seen_in="vllm-project/vllm#9834, vllm-project/vllm#10198",
         caught_by=LAW,
         changes={loop: {"p = filter(target": "p = Filter(1.0)(target"}},
         setting=Setting(Filter(0.7)),
     ),
     "filter-on-target-only": Mistake(
-        what="the target's temperature, top-k and top-p never reach the draft",
+        what="temperature, top-k and top-p reach the target, and never the draft model",
         seen_in="OptimalScale/LMFlow",
         caught_by=PERFECT,
         changes={propose: {"self.filter(": "Filter(1.0)("}},
         setting=Setting(Filter(0.7, top_k=2)),
         cost=(
-            "the distribution is right, as q is what was drawn from, but the draft "
+            "the distribution is right, as q is what was drawn from, but the draft model "
             "proposes what the target has ruled out"
         ),
         not_by=("ngram",),
     ),
     "ratio-of-raw-q": Mistake(
         what=(
-            "the draft draws from its filtered distribution, and the "
+            "the draft model draws from its filtered distribution, and the "
             "ratio is taken with the unfiltered one"
         ),
         seen_in="huggingface/transformers#47932, deepseek-ai/DeepSpec#31",
@@ -141,8 +142,8 @@ MISTAKES = {
     ),
     "top-p-argsort": Mistake(
         what=(
-            "top-p zeroes the places an argsort of the already sorted "
-            "probabilities names: other tokens' places"
+            "top-p zeroes the positions that an argsort of the already sorted "
+            "probabilities names: those of other tokens"
         ),
         seen_in="OptimalScale/LMFlow",
         caught_by="tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
@@ -179,7 +180,7 @@ MISTAKES = {
     ),
     "stale-cache": Mistake(
         what=(
-            "the keys and values of rejected drafts stay in the cache, "
+            "the keys and values of rejected tokens stay in the cache, "
             "and what follows is appended after them"
         ),
         seen_in="romsto/Speculative-Decoding#1, ml-explore/mlx-lm#1109",
@@ -188,7 +189,7 @@ MISTAKES = {
         setting=Setting(toy_room=20),  # for all that is never forgotten
     ),
     "rollback-off-by-one": Mistake(
-        what="rolling back forgets one position too few: one rejected draft stays in the cache",
+        what="rolling back forgets one position too few: one rejected token stays in the cache",
         seen_in=(
             "ml-explore/mlx-examples#149, huggingface/transformers#30042, "
             "huggingface/transformers#30413"
@@ -212,7 +213,10 @@ MISTAKES = {
         setting=Setting(toy_room=20),
     ),
     "draft-one-behind": Mistake(
-        what="the draft reads the newest token only; after a full accept it lacks the one before",
+        what=(
+            "the draft model reads the newest token only; after a full accept it lacks the one "
+            "before"
+        ),
         seen_in="not seen; gpt-fast, mlx-lm and lucidrains have a line of code against it",
         caught_by=PERFECT,
         changes={unread: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
@@ -220,7 +224,7 @@ MISTAKES = {
         setting=Setting(toy=(4, 1)),
         cost=(
             "the distribution is right, as q is what was drawn from, but the "
-            "draft guesses from a text with holes"
+            "draft model guesses from a text with holes"
         ),
         not_by=("ngram", "medusa"),
     ),
@@ -234,13 +238,13 @@ MISTAKES = {
         cost="the distribution is right, but a full accept gives K tokens instead of K + 1",
     ),
     "bonus-from-wrong-row": Mistake(
-        what="after a full accept the bonus token comes from the row of the last draft",
+        what="after a full accept the bonus token comes from the row of the last drafted token",
         seen_in="not seen; easy to make",
         caught_by=LAW,
         changes={verify: {"sample(p[len(draft)], rng)": "sample(p[len(draft) - 1], rng)"}},
     ),
     "first-draft-unverified": Mistake(
-        what="verification begins with the second draft",
+        what="verification begins with the second drafted token",
         seen_in="ohdearquant/lattice#243",
         caught_by=LAW,
         changes={verify: {"if not toss": "if i > 0 and not toss"}},
@@ -290,7 +294,7 @@ MISTAKES = {
         ),
     ),
     "block-whole-or-none": Mistake(
-        what="the coins are tossed for the whole block only: if that fails, no draft is accepted",
+        what="the coins are tossed for the whole block only: if that fails, no token is accepted",
         seen_in="a reading of Sun et al. 2024 that skips its loop",
         caught_by=LAW,
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
