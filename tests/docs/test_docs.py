@@ -96,6 +96,8 @@ def commands():
     """{command of main.py: the flags that the pages give it}; the command "" decodes."""
     found = defaultdict(set)
     for page in PAGES:
+        if page.name == "CHANGELOG.md":
+            continue  # names commands that are gone
         text = text_of(page).replace("\\\n", " ")
         for line in re.findall(r"python main\.py([^\n`#|>]*)", text):
             first = re.match(r" ([a-z]+)(?= |$)", line)
@@ -181,6 +183,15 @@ def test_shared_noise_agrees_less_than_the_rule_and_not_less_than_its_bound():
         assert (1 - d) / (1 + d) - 1e-12 <= agreement(p, q) <= 1 - d + 1e-12
     says("coupling.md", f"the rule accepts 0.4, and shared noise {agreement(P, Q):.3f}")
     says("coupling.md", f"at least {(1 - 0.47) / (1 + 0.47):.2f} of")
+
+
+def test_shared_noise_never_shows_a_wrong_residual():
+    """Under the noise p and q are one-hot: what replaces a rejected token is p, either way."""
+    for x, y in ((0, 1), (1, 2), (2, 0)):
+        p, q = np.eye(3)[[x, y]]
+        assert one_token(p, q) == {x: 1}
+        with made(MISTAKES["resample-from-p"]):
+            assert one_token(p, q) == {x: 1}
 
 
 class Constant:
