@@ -43,10 +43,10 @@ def tokens_per_pass(target, draft, prompts, filter=Filter()):
 
 def score(module="exercises.mine"):
     """Print the table."""
-    make = importlib.import_module(module).drafter_13
     try:
+        make = importlib.import_module(module).drafter_13
         check_drafter_13(make)
-    except NotImplementedError:
+    except (ImportError, AttributeError, NotImplementedError):
         problem = f"{module}: drafter_13 is still to be written; see docs/exercises.md"
         raise InputError(problem) from None
     except AssertionError as wrong:
