@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from command_line import ENVIRONMENT, ROOT, embedded
+from experiments.candidates import k_seq
 
 from exercises import mine, solutions
 from exercises.checks import CHECKS
@@ -24,7 +25,6 @@ from exercises.solutions import (
     two_drafts_10,
     verify_7,
 )
-from experiments.candidates import k_seq
 
 
 def replaced(answer, **others):
