@@ -14,3 +14,23 @@ from command_line import as_json, cli, pair  # noqa: E402, F401
 from edits import check  # noqa: E402, F401
 from file_server import alone, server  # noqa: E402, F401
 from live import serve  # noqa: E402, F401
+
+
+def unexpected_skips(config):
+    """The skipped tests that are not marked `elsewhere`."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    return [report for report in skipped if "elsewhere" not in report.keywords]
+
+
+def pytest_sessionfinish(session):
+    if os.environ.get("CI") and unexpected_skips(session.config):
+        session.exitstatus = 1  # in continuous integration, a skip is not a pass
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if os.environ.get("CI"):
+        for report in unexpected_skips(config):
+            terminalreporter.write_line(f"must not be skipped: {report.nodeid} {report.longrepr}")
+    if "not slow" in config.option.markexpr:
+        terminalreporter.write_line("left out: slow tests. All: python -m pytest -m 'not engines'")

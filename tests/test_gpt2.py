@@ -179,6 +179,7 @@ def test_every_parameter_matters(name, golden):
     )
 
 
+@pytest.mark.elsewhere
 def test_logits_of_the_trained_124M():
     folder = Path(utils.MODELS_DIR) / "124M"
     if checkpoints.missing_files(folder) or not TRAINED_GOLDEN.is_file():

@@ -40,6 +40,7 @@ def test_weights_of_124Ms_shape_that_are_others(check, tmp_path, monkeypatch, na
     assert done.code == 0 and "These are the weights of OpenAI's 124M" in done.out
 
 
+@pytest.mark.elsewhere
 def test_the_golden_logits_kept_here_are_those_of_the_whole_file():
     if not GOLDEN.is_file():
         pytest.skip("the golden logits of models/124M are not beside the repository")
@@ -58,12 +59,14 @@ def real():
     return utils.load_pair("124M", None, utils.MODELS_DIR, NUMPY)
 
 
+@pytest.mark.elsewhere
 @needs_124M
 def test_124M_is_well(capsys):
     assert main.main(["check", "124M"]) == 0
     assert "These are the weights of OpenAI's 124M." in capsys.readouterr().out
 
 
+@pytest.mark.elsewhere
 @needs_124M
 def test_the_greedy_text_of_124M(real):
     """What transformers' own tests expect after "The dog"."""

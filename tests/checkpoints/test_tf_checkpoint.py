@@ -291,6 +291,7 @@ def test_a_shape_whose_product_is_huge(folder):
 # ---------------------------------------------------------------- the real thing
 
 
+@pytest.mark.elsewhere
 @pytest.mark.skipif(
     not REAL_INDEX.is_dir(), reason="the index of models/124M is not beside the repository"
 )
@@ -327,6 +328,7 @@ def write_with_tensorflow(folder, tensors):
 
 
 @pytest.mark.oracle
+@pytest.mark.elsewhere
 @needs_tensorflow
 def test_tensorflow_writes_the_fixture_again(tmp_path):
     write_with_tensorflow(tmp_path / "again", TENSORS)
@@ -336,7 +338,7 @@ def test_tensorflow_writes_the_fixture_again(tmp_path):
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("writer", [
-    pytest.param("tensorflow", marks=needs_tensorflow), "transformers", "transformers, in shards",
+    pytest.param("tensorflow", marks=[needs_tensorflow, pytest.mark.elsewhere]), "transformers", "transformers, in shards",
 ])  # fmt: skip
 def test_what_others_write_is_what_transformers_computes(tmp_path, writer):
     """124M's heads of 64 and vocabulary, with fewer and narrower blocks."""

@@ -129,6 +129,7 @@ def test_a_file_that_is_not_there(tmp_path, name):
         ("hellaswag_val_full.txt.bz2", 10042, "Roof shingle removal"),
     ],
 )
+@pytest.mark.elsewhere
 def test_published_sets(name, count, begin):
     if not (SHARED / name).is_file():
         pytest.skip(f"{name} lies beside the repository only on some machines")
