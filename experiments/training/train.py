@@ -28,7 +28,7 @@ from checkpoints.files import sha256_of  # noqa: E402
 from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call, unknown  # noqa: E402
 from experiments.cli.help import docstring  # noqa: E402
-from experiments.cli.validators import check_numbers, check_seed  # noqa: E402
+from experiments.data.values import check_numbers, check_seed  # noqa: E402
 from experiments.drafting.stored import fingerprint  # noqa: E402
 from gpt2 import Config  # noqa: E402
 from utils import InputError  # noqa: E402
