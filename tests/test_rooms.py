@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_MODULES = 12  # in a folder; commands/ has a file for each command
+MOST_MODULES = 14  # in a folder; commands/ has a file for each command
 
 
 def floors():

@@ -19,7 +19,7 @@ from typing import Any, Callable
 
 import fire
 
-from experiments.cli.help import OWN, meanings, usage
+from experiments.cli.help import OWN, meanings, tables, usage
 from experiments.data.values import SettingError
 from utils import InputError
 
@@ -141,7 +141,11 @@ def call(command, words):
 
     Raises InputError for a flag it does not have or a value of another type.
     """
-    flags, words = flags_of(command), joined(command, words)
+    flags = flags_of(command)
+    if words == ["--help=markdown"]:
+        print(tables(flags))
+        return
+    words = joined(command, words)
     if words is None:
         print(usage(command, flags))
         return

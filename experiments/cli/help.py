@@ -1,8 +1,5 @@
-"""The text of --help, from the docstring of a command and from what its flags mean.
-
-    python -m experiments.cli.help
-
-prints the flags of generate as the tables of docs/usage.md.
+"""The text of --help, from the docstring of a command and from what its flags mean; and the tables
+of docs/usage.md.
 """
 
 import re
@@ -82,7 +79,7 @@ def usage(command, flags):
 
 
 def tables(flags):
-    """The same flags as tables of Markdown."""
+    """The same flags as tables of Markdown: what --help=markdown prints."""
     blocks = []
     for heading, some in by_heading(flags):
         lines = [f"**{heading}**", "", "| flag | default | meaning |", "| --- | --- | --- |"]
@@ -93,12 +90,3 @@ def tables(flags):
             lines.append(f"| `--{flag.name}` | {default} | {meaning} |")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
-
-
-if __name__ == "__main__":
-    from experiments.cli.flags import flags_in
-    from experiments.cli.texts import Output, Texts
-    from experiments.decoding.settings import Settings
-
-    found = [flag for group in (Texts, Settings, Output) for flag in flags_in(group)]
-    print(tables({flag.name: flag for flag in found}))

@@ -8,6 +8,7 @@ from experiments.decoding.job import decode
 from experiments.decoding.session import Session, load_pair
 from experiments.drafting.paths import along_paths
 from experiments.proving.mistakes import committing, in_its_rule
+from experiments.proving.own import OwnSession
 
 
 def session_of(settings, output):
@@ -22,7 +23,10 @@ def session_of(settings, output):
         from experiments.cluster.texts import ClusterSession
 
         return ClusterSession(settings, output.cluster, output.download)
-    session = Session(settings, load_pair(settings, output.download), rounds)
+    if settings.rule:
+        session = OwnSession(settings, output.download)
+    else:
+        session = Session(settings, load_pair(settings, output.download), rounds)
     if output.verbose:
         note_kernels(session.pair)
     return session

@@ -9,7 +9,7 @@ session goes on.
 import shlex
 import sys
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from experiments.cli.exit_codes import UNUSABLE, print_error
 from experiments.cli.flags import flags_in
@@ -17,12 +17,13 @@ from experiments.cli.show import Stream, note_room
 from experiments.cli.trace import Trace
 from experiments.data.values import SettingError
 from experiments.decoding.session import Prompt, Session, load_pair
-from experiments.decoding.settings import Drafting, Ending, Machine, Sampling, Tracing, flag
+from experiments.decoding.settings import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
 from experiments.drafting.drafts import NGrams
 from experiments.drafting.load import Pair
 from utils import InputError
 
 MOST_CHARACTERS = 1 << 20  # of a line that comes through a pipe
+ON_OFF = {True: "on", False: "off"}
 
 
 @dataclass(frozen=True)
@@ -38,27 +39,19 @@ class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
         return self.trace or self.coupled
 
 
-FLAGS = {flag.name: flag for flag in flags_in(ChatSettings)}
 DECODERS = {
     "speculative": "the draft model proposes, the target checks",
     "target": "the target alone, a token a pass",
     "draft": "the draft model alone",
     "ngram": "n-grams looked up in the text propose, the target checks",
 }
-SWITCHES = (*DECODERS, "trace", "coupled")
-# {what a command is called: its setting}
-VALUES = {
-    "K": "K",
-    "length": "n_tokens_to_generate",
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "seed": "seed",
-    "stop": "stop",
-    "verification": "verification",
-    "draft_confidence": "draft_confidence",
+LOADED = {field.name for group in (Models, Machine) for field in fields(group)}
+NAMES = {"n_tokens_to_generate": "length"}  # where a command is not called as its flag
+SETTINGS = {
+    NAMES.get(flag.name, flag.name): flag
+    for flag in flags_in(ChatSettings)
+    if flag.name not in LOADED
 }
-NAMES = {setting: name for name, setting in VALUES.items()}
 ACTIONS = {
     "settings": "show all of the above",
     "reload": "read the models again, or others: /reload TARGET DRAFT",
@@ -66,35 +59,34 @@ ACTIONS = {
     "help": "this",
     "quit": "end; so does Ctrl-D",
 }
-COMMANDS = (*SWITCHES, *VALUES, *ACTIONS)
+COMMANDS = (*DECODERS, *SETTINGS, *ACTIONS)
 HELP = r"""Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.
 
 Decoders, each on or off; every prompt goes to all that are on:
 {decoders}
-Also on or off:
-{others}
-Values (in /stop, \n is a line break, and nothing turns it off):
-{values}
+
+Settings (in /stop, \n is a line break, and nothing turns it off):
+{settings}
+
 And:
 {actions}"""
 
 
-def help_text():
-    def lines(meanings, value=""):
-        return "".join(
-            textwrap.fill(f"  /{name + value:<18} {meaning}", 100, subsequent_indent=" " * 22)
-            + "\n"
-            for name, meaning in meanings.items()
-        )
+def lines_of(meanings):
+    """A line for each command, or more where its meaning is long."""
+    indent = " " * 21
+    lines = [
+        textwrap.fill(f"  /{name:<17} {meaning}", 100, subsequent_indent=indent)
+        for name, meaning in meanings.items()
+    ]
+    return "\n".join(lines)
 
-    others = {name: FLAGS[name].meaning for name in SWITCHES if name not in DECODERS}
-    values = {name: FLAGS[setting].meaning for name, setting in VALUES.items()}
+
+def help_text():
+    settings = {name: flag.meaning for name, flag in SETTINGS.items()}
     return HELP.format(
-        decoders=lines(DECODERS),
-        others=lines(others),
-        values=lines(values, " X"),
-        actions=lines(ACTIONS),
-    ).rstrip()
+        decoders=lines_of(DECODERS), settings=lines_of(settings), actions=lines_of(ACTIONS)
+    )
 
 
 def pairs_of(pair):
@@ -202,10 +194,8 @@ class Console:
             return self.prompt(line.removeprefix("/"))
         word, _, rest = line[1:].partition(" ")
         name = {name.lower(): name for name in COMMANDS}.get(word.lower())
-        if name in SWITCHES:
-            self.switch(name, rest.strip())
-        elif name in VALUES:
-            self.change(name, rest if name == "stop" else rest.strip())
+        if name in DECODERS or name in SETTINGS:
+            self.change(name, rest)
         elif name == "reload":
             self.reload(rest)
         elif name:
@@ -218,39 +208,28 @@ class Console:
     def say(self, line):
         print(line, file=self.answers)
 
-    def switch(self, name, word):
-        if word not in ("", "on", "off"):
-            raise InputError(
-                f"{name} {word!r}: expected on or off, or nothing, which turns it over"
-            )
-        on = word == "on" or not word and not self.is_on(name)
-        if on and name in DECODERS and name not in self.pairs:
+    def value(self, name):
+        if name in DECODERS:
+            return self.switches[name]
+        return getattr(self.session.settings, SETTINGS[name].name)
+
+    def show(self, name):
+        value = self.value(name)
+        self.say(f"{name} {ON_OFF[value] if isinstance(value, bool) else repr(value)}")
+
+    def change(self, name, text):
+        """Change a decoder or a setting. Raises InputError, and then all is as it was."""
+        value = parsed(name, text, self.value(name))
+        if name in SETTINGS:
+            self.session = self.session.changed(**{SETTINGS[name].name: value})
+        elif value and name not in self.pairs:
             target = self.session.settings.target_model_size
             raise InputError(
                 f"{name}: there is no draft model; try /reload {target} and a draft's size"
             )
-        if name in DECODERS:
-            self.switches[name] = on
         else:
-            self.set(name, on)
-        self.say(f"{name} {'on' if on else 'off'}")
-
-    def is_on(self, name):
-        return self.switches[name] if name in DECODERS else getattr(self.session.settings, name)
-
-    def value(self, name):
-        return getattr(self.session.settings, VALUES[name])
-
-    def change(self, name, word):
-        if name == "stop":
-            self.set("stop", word.replace(r"\n", "\n"))
-        elif word:
-            self.set(VALUES[name], FLAGS[VALUES[name]].parse(word))
-        self.say(f"{name} {self.value(name)!r}")
-
-    def set(self, setting, value):
-        """Change one setting. Raises InputError, and then all is as it was."""
-        self.session = self.session.changed(**{setting: value})
+            self.switches[name] = value
+        self.show(name)
 
     def reload(self, words):
         try:
@@ -260,10 +239,8 @@ class Console:
         self.load(self.session.settings.replace(**sizes))
 
     def settings(self):
-        for name in SWITCHES:
-            self.say(f"{name} {'on' if self.is_on(name) else 'off'}")
-        for name in VALUES:
-            self.say(f"{name} {self.value(name)!r}")
+        for name in (*DECODERS, *SETTINGS):
+            self.show(name)
 
     def stats(self):
         self.say(
@@ -280,6 +257,18 @@ class Console:
 
     def quit(self):
         self.running = False
+
+
+def parsed(name, text, value):
+    """The new value of a decoder or a setting; without a text, the other one of on and off."""
+    if name == "stop":
+        return text.replace(r"\n", "\n")
+    word = text.strip()
+    if not isinstance(value, bool):
+        return SETTINGS[name].parse(word) if word else value
+    if word not in ("", "on", "off"):
+        raise InputError(f"{name} {word!r}: expected on or off, or nothing, which turns it over")
+    return word == "on" or not word and not value
 
 
 def piped_line():

@@ -141,8 +141,8 @@ def fitting(name, texts, encode, longest, enough=0):
             skipped.append(number)
     if not found:
         raise InputError(
-            f"{name}: all {len(skipped)} prompts have more than the {longest} tokens that the "
-            "context leaves; shorten them, or --n_tokens_to_generate"
+            f"{name}: all {len(skipped)} prompts have more than {longest} tokens, all that "
+            "the context leaves; shorten them, or --n_tokens_to_generate"
         )
     return found, skipped
 

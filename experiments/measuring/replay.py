@@ -161,13 +161,13 @@ def expected_acceptance(found):
 
 
 class Drafting:
-    """Makes a draft's drafters for the texts of a log. rule: "token" or "block"
+    """A draft on the texts of a log. rule: "token" or "block"
 
     expected_acceptance: bounds of it, None where the draft does not sample
     """
 
     def __init__(self, draft, log, seed, rule="token"):
-        self.draft, self.log, self.seed, self.coins = draft, log, seed, COINS[rule]
+        self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
         self.expected_acceptance = None
         self.samples = draft.alone is not None and not log.filter.greedy
         if self.samples:
@@ -180,11 +180,13 @@ class Drafting:
         ids, n_vocab = self.log.texts[i]["prompt"] + self.log.texts[i]["tokens"], self.log.n_vocab
         if not self.samples:
             return self.draft.drafter(RecordedTarget(ids, n_vocab), self.log.filter, None)
-        accepts = self.coins(self.found[i].ratios, np.random.default_rng([self.seed, i]))
+        accepts = COINS[self.rule](self.found[i].ratios, np.random.default_rng([self.seed, i]))
         return CoinDrafter(ids, accepts, n_vocab, self.draft.n_ctx)
 
-
-# ---------------------------------------------------------------- rounds and rows
+    def rounds(self, K):
+        """For each text, the rounds in which this draft and K would have written it."""
+        texts = enumerate(self.log.texts)
+        return [replay_text(text, self.drafter_of(i), K) for i, text in texts]
 
 
 def replay_text(text, drafter, K):
@@ -197,8 +199,25 @@ def replay_text(text, drafter, K):
     return list(rounds)
 
 
-def row_of(draft, target, K, temperature, verification, runs, expected, latency):
-    """One row, from the rounds of each text."""
+# ---------------------------------------------------------------- rows
+
+
+def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
+    """The rows of one draft, for every K."""
+    drafting = Drafting(draft, log, seed, rule)
+    what = {
+        "draft": name,
+        "target": log.target,
+        "temperature": None if log.foreign else log.settings["temperature"],
+        "verification": rule,
+        "expected_acceptance": drafting.expected_acceptance,
+    }
+    progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
+    return [what | figures(drafting.rounds(K), name, K, latency) for K in progress]
+
+
+def figures(runs, name, K, latency):
+    """What a row says of the rounds of each text."""
     rounds = [(one.drafted, one.examined, one.accepted) for run in runs for one in run]
     examined = [sum(one.examined for one in run) for run in runs]
     accepted = [sum(one.accepted for one in run) for run in runs]
@@ -208,23 +227,18 @@ def row_of(draft, target, K, temperature, verification, runs, expected, latency)
     examined_at, by_position, histogram = counts_by_position(rounds, K)
 
     # project the speedup where the costs of a round are known
-    reason = latency.missing(draft, K)
-    costs = None if reason else latency.costs[draft, K]
+    reason = latency.missing(name, K)
+    costs = None if reason else latency.costs[name, K]
     projected = projected_interval = None
     if costs:
         seconds = [sum(costs.of_round(one.drafted) for one in run) for run in runs]
         projected, projected_interval = ratio(tokens, seconds), interval(tokens, seconds)
 
     return {
-        "draft": draft,
-        "target": target,
         "K": K,
-        "temperature": temperature,
-        "verification": verification,
         "prompts": len(runs),
         "tokens": sum(tokens),
         "acceptance_rate": ratio(accepted, examined),
-        "expected_acceptance": expected,
         "tokens_per_target_pass": ratio(tokens, passes),
         "projected_speedup": projected,
         "intervals": {
@@ -241,19 +255,6 @@ def row_of(draft, target, K, temperature, verification, runs, expected, latency)
         "wasted_drafts": n_drafted - sum(accepted),
         "withheld": {"projected_speedup": reason} if reason else {},
     }
-
-
-def replay_draft(size, draft, log, Ks, seed, latency, rule="token"):
-    """The rows of one draft, for every K."""
-    drafting = Drafting(draft, log, seed, rule)
-    temperature = None if log.foreign else log.settings["temperature"]
-    rows = []
-    for K in tqdm(Ks, desc=size, unit=" K", leave=False, disable=None):
-        runs = [replay_text(text, drafting.drafter_of(i), K) for i, text in enumerate(log.texts)]
-        expected = drafting.expected_acceptance
-        what = (size, log.target, K, temperature, rule)
-        rows.append(row_of(*what, runs, expected, latency))
-    return rows
 
 
 def certainty(log, drafts):

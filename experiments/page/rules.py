@@ -21,8 +21,6 @@ from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.patching import docstring, made
 from sampling import verify, verify_block
 
-DRAFTING, TOSSING = 0, 1  # what random numbers are for
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -70,42 +68,30 @@ RULES = {rule.name: rule for rule in all_rules()}
 # ---------------------------------------------------------------- the text of a rule
 
 
-class PlacedNumbers:
-    """Random numbers that begin anew at each place of the text."""
-
-    def __init__(self, seed, purpose):
-        self.seed, self.purpose = seed, purpose
-
-    def move_to(self, place):
-        self.rng = np.random.default_rng([self.purpose, place, self.seed])
-
-    def random(self):
-        return self.rng.random()
-
-
 class PlacedDrafter:
-    """A drafter that moves the numbers to the place where its round begins."""
+    """A drafter that begins the numbers anew at the place of the text where its round begins."""
 
-    def __init__(self, drafter, *numbers):
-        self.drafter, self.numbers = drafter, numbers
+    def __init__(self, drafter, seed, *generators):
+        self.drafter, self.seed, self.generators = drafter, seed, generators
         self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
 
     def propose(self, ids, k):
-        for numbers in self.numbers:
-            numbers.move_to(len(ids))
+        for purpose, generator in enumerate(self.generators):
+            fresh = np.random.default_rng([purpose, len(ids), self.seed])
+            generator.bit_generator.state = fresh.bit_generator.state
         return self.drafter.propose(ids, k)
 
 
 def placed(rule, seed):
     """A tap (see decoding/job.py): this rule, and numbers that depend on the place."""
-    drafted, coins = PlacedNumbers(seed, DRAFTING), PlacedNumbers(seed, TOSSING)
+    rng, coins = np.random.default_rng(), np.random.default_rng()
 
     def wrap(drafter):
-        return PlacedDrafter(rule.prepared(drafter), drafted, coins)
+        return PlacedDrafter(rule.prepared(drafter), seed, rng, coins)
 
     def tap(parts):
         draft = parts.draft.wrapped(wrap)
-        return replace(parts, draft=draft, rng=drafted, coins=coins, rule=rule.decide)
+        return replace(parts, draft=draft, rng=rng, coins=coins, rule=rule.decide)
 
     return tap
 

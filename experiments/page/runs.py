@@ -12,7 +12,7 @@ from experiments.page.report import report_data
 from sampling import Filter, verify
 
 MOST_K = 8  # of the rounds whose costs are measured
-TURNS, ROUNDS = 4, 3  # in each turn, so many rounds of every K
+TURNS, ROUNDS = 8, 2  # in each turn, so many rounds of every K
 GREEDY = Filter(0.0)  # drafts without random numbers
 
 

@@ -29,6 +29,7 @@ from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call, unknown  # noqa: E402
 from experiments.cli.help import docstring  # noqa: E402
 from experiments.data.values import check_numbers, check_seed  # noqa: E402
+from experiments.decoding.settings import Group, flag  # noqa: E402
 from experiments.drafting.stored import fingerprint  # noqa: E402
 from gpt2 import Config  # noqa: E402
 from utils import InputError  # noqa: E402
@@ -42,22 +43,17 @@ EAGLE_HEADS = 4  # of the attention in its block
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where things are, and what makes a run repeatable.
+class Places(Group):
+    """Where things are, and what makes a run repeatable."""
 
-    Places:
-        corpus: the folder of *_train.txt and *_valid.txt
-        models_dir: where models are read and written
-        cache_dir: where checkpoints and token ids are kept
-        seed: of weights, batches and samples
-    """
+    heading = "Places"
 
-    corpus: str = ""
-    models_dir: str = utils.MODELS_DIR
-    cache_dir: str = "training"
-    seed: int = 1
+    corpus: str = flag("", "the folder of *_train.txt and *_valid.txt")
+    models_dir: str = flag(utils.MODELS_DIR, "where models are read and written")
+    cache_dir: str = flag("training", "where checkpoints and token ids are kept")
+    seed: int = flag(1, "of weights, batches and samples")
 
-    def __post_init__(self):
+    def check(self):
         check_seed(self.seed)
 
     def folder(self, size):
@@ -158,7 +154,7 @@ def target(
 ):
     """Train a target on text, from nothing or from a model that is there.
 
-    Run:
+    Args:
         target_model_size: the folder in models_dir that it is written to
         start: a model to start from; without it, a shape of that size and random weights
         steps: how many, of 4,096 tokens
@@ -201,7 +197,7 @@ def grow(
 ):
     """Train a target twice as wide as a smaller one, which it grows from.
 
-    Run:
+    Args:
         start: the smaller model: a size in models_dir, or a folder
         target_model_size: the folder in models_dir that the larger one is written to
         layers: those of the smaller model to keep, in order
@@ -249,7 +245,7 @@ def samples(places: Places, target_model_size="7M", n_batches=80, batch_size=64)
     """Let a target continue passages of the training text, for drafts to learn from. Goes on where
     it was interrupted.
 
-    Run:
+    Args:
         target_model_size: a size in models_dir, or a folder
         n_batches: how many batches of texts; every third is greedy, the rest sampled
         batch_size: how many texts are written together
@@ -284,7 +280,7 @@ def draft(
 
     By total variation, after a first half by Kullback-Leibler where it starts from nothing.
 
-    Run:
+    Args:
         draft_model_size: the folder in models_dir that it is written to
         target_model_size: the teacher, a size in models_dir, or a folder
         start: a draft model to start from; without it, the shape of 0.7M and random weights
@@ -319,7 +315,7 @@ def draft(
 def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learning_rate=3e-3):
     """Train EAGLE's head for a target (train.py samples first).
 
-    Run:
+    Args:
         target_model_size: a size in models_dir, or a folder; eagle.safetensors is written there
         width: of the block
         steps: how many, of 4,096 tokens
@@ -340,7 +336,7 @@ def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learnin
 def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learning_rate=1e-2):
     """Train Medusa's heads for a target (train.py samples first).
 
-    Run:
+    Args:
         target_model_size: a size in models_dir, or a folder; medusa.safetensors is written there
         n_heads: how many, one for each position of a draft
         steps: how many, of 1,024 tokens

@@ -202,7 +202,7 @@ def test_help_knows_every_command(chat):
     for name in console.COMMANDS:
         assert re.search(rf"(?m)^  /{name}\b", help)
     listed = chat("/settings")[2].splitlines()[1:]  # the first names the models
-    assert [line.split()[0] for line in listed] == [*console.SWITCHES, *console.VALUES]
+    assert [line.split()[0] for line in listed] == [*console.DECODERS, *console.SETTINGS]
 
 
 # ---------------------------------------------------------------- in a terminal

@@ -42,7 +42,7 @@ def both_texts(target, draft, job):
 # ---------------------------------------------------------------- the text is not the draft's
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     tables=st.tuples(st.integers(0, 99), st.integers(0, 99) | st.none()),
     zeros=st.booleans(),
@@ -131,7 +131,7 @@ def winner(p, g):
         return int(GREEDY(model.read([0], model.new_cache())).argmax())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(p=distribution, g=st.lists(st.floats(-5, 5), min_size=4, max_size=4), data=st.data())
 def test_a_token_wins_where_every_other_is_below_its_threshold(p, g, data):
     """x wins if g(y) < g(x) + log p(x) - log p(y) for all other y that p leaves possible, and only

@@ -160,17 +160,23 @@ def test_the_law_where_a_context_ends(n_ctx_target, n_ctx_draft):
 def test_a_k_that_varies_keeps_the_law():
     """Also 0, after which all caches but the loop's have missed what the target read."""
     K = lambda last: 0 if last.accepted else 2
-    assert_exact(2, TARGET, DRAFT, Job([1, 0], 4, K, FILTERS["top_k"]))
+    assert_exact(2, TARGET, DRAFT, Job([1, 0], 4, K, FILTERS["all"]))
 
 
-def test_the_target_reads_once_a_round(monkeypatch):
-    passes, blocks = [], type(TARGET).blocks
+def test_the_target_reads_all_paths_once_a_round(monkeypatch):
+    passes, n_texts, blocks = [], set(), type(TARGET).blocks
     counted = lambda model, *rest: passes.append(model) or blocks(model, *rest)
     monkeypatch.setattr(type(TARGET), "blocks", counted)
+
+    def together(model, texts, *rest):
+        n_texts.add(len(texts))
+        return read_together(model, texts, *rest)
+
     job = Job([1, 2], 12, 3, Filter(1.0))
-    done = list(decode(TARGET, ModelDraft(DRAFT), job, along_paths(3, read_together)))
+    done = list(decode(TARGET, ModelDraft(DRAFT), job, along_paths(3, together)))
     # the first round is the prefill
     assert sum(model is TARGET for model in passes) == len(done)
+    assert n_texts == {3}
 
 
 def test_only_speculative_rounds_have_paths():

@@ -39,8 +39,10 @@ def few_rules(monkeypatch):
 
 
 @pytest.fixture
-def live(new_page, serve, pair):
+def live(new_page, serve, pair, monkeypatch):
     """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
+
+    monkeypatch.setattr("experiments.decoding.clock.SETTLING", 0.0)
 
     def call(view="race", session=None, **options):
         served = serve(answers_of(session or session_of(pair)))
