@@ -24,7 +24,7 @@ def check(address):
     except ModuleNotFoundError as missing:
         raise InputError(
             f"--cluster: {missing.name} is not installed; "
-            "use pip install -r requirements-cluster.txt"
+            "use pip install distributed"
         ) from None
     return match[1] and int(match[1])
 

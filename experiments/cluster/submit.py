@@ -69,7 +69,7 @@ class Cluster:
         try:
             self.client.register_plugin(loader, name=self.name)
         except Exception as refusal:  # of the first worker that cannot take part
-            advice = "give all machines the same project, its requirements-cluster.txt and models"
+            advice = "give all machines the same project, packages and models"
             if not self.workers():
                 raise InputError(
                     f"--cluster {self.address}: no worker can take part: {refusal}; {advice}"

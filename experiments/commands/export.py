@@ -16,7 +16,7 @@ from utils import (
     require_vocabulary,
 )
 
-INSTALL = "pip install -r requirements-engines.txt"
+INSTALL = "pip install --group engines"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def export(*size_or_path, settings: ExportSettings):
 
     Name a size in models_dir, or a folder. docs/engines.md shows how to run each engine on the
     result. transformers and vLLM read the model folders as they are. Exporting needs
-    pip install -r requirements-engines.txt.
+    pip install --group engines.
 
     Examples:
         python main.py export 17M --out 17M.gguf

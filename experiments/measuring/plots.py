@@ -33,7 +33,7 @@ def check():
     except ImportError:
         raise InputError(
             "--plot: matplotlib is not installed; "
-            "try pip install -r experiments/measuring/requirements-plots.txt"
+            "try pip install matplotlib"
         ) from None
     matplotlib.use("Agg")
 

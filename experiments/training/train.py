@@ -1,6 +1,6 @@
 """Make the models in models/: vocabulary, targets, drafts distilled from them, and heads on them.
 
-    pip install -r experiments/training/requirements-train.txt
+    pip install --group train
     python experiments/training/train.py COMMAND --corpus DIR
 
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
@@ -404,7 +404,7 @@ def main(words):
     except ModuleNotFoundError as missing:
         raise InputError(
             f"training needs {missing.name}: "
-            "pip install -r experiments/training/requirements-train.txt"
+            "pip install --group train"
         ) from None
 
 

@@ -511,7 +511,7 @@ def test_nobody_is_there(cli, file, monkeypatch, tmp_path, there, what):
 def test_the_extra_is_not_installed(cli, file, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     done = cli(f"--prompts={file}", "--cluster=local:2")
-    assert_refused(done, "distributed is not installed", "requirements-cluster.txt")
+    assert_refused(done, "distributed is not installed", "pip install distributed")
 
 
 def test_what_does_not_go_with_a_cluster(cli, file):

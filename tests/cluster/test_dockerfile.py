@@ -28,7 +28,7 @@ def is_ignored(path):
 
 def test_what_is_copied_is_there():
     copied = [line.split()[1:-1] for line in re.findall(r"(?m)^COPY .*", DOCKERFILE)]
-    assert copied == [["requirements.txt", "requirements-cluster.txt"], ["."]]
+    assert copied == [["requirements.txt"], ["."]]
     for name in copied[0]:
         assert (ROOT / name).is_file() and not is_ignored(name)
 

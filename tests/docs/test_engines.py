@@ -1,6 +1,6 @@
 """The commands of docs/engines.md, as they stand there: the greedy text of each engine is ours.
 
-pip install -r requirements-engines.txt, then python -m pytest -m engines
+pip install --group engines, then python -m pytest -m engines
 """
 
 import importlib
@@ -44,7 +44,7 @@ def needs(*modules):
         try:
             importlib.import_module(name)
         except ImportError:
-            pytest.skip(f"{name} is not installed (requirements-engines.txt)")
+            pytest.skip(f"{name} is not installed")
 
 
 def blocks(engine):

@@ -1,7 +1,7 @@
 """docs/walkthrough.ipynb: its outputs are those of one run from top to bottom, and it uses the
 project's code, not a copy.
 
-Executing it again needs nbclient and ipykernel (requirements-oracle.txt).
+Executing it again needs nbclient and ipykernel (pip install --group oracle).
 """
 
 import ast

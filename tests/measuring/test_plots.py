@@ -4,7 +4,7 @@ import pytest
 
 from experiments.measuring import plots
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed (requirements-plots.txt)")
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def row(draft="0.7M-17M", target="17M", temperature=0.0, K=1, speedup=1.5):

@@ -23,7 +23,7 @@ def browser():
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
-        pytest.skip("no browser: Playwright is not installed (requirements-browser.txt)")
+        pytest.skip("no browser: Playwright is not installed")
     found = next(filter(None, map(shutil.which, NAMES)), None)
     arguments = list(ARGUMENTS)
     if hasattr(os, "geteuid") and os.geteuid() == 0:

@@ -1,7 +1,7 @@
 """Write a GPT-2 as OpenAI stores it, with TensorFlow itself: model.ckpt.index and
 model.ckpt.data-00000-of-00001.
 
-pip install -r requirements-tensorflow.txt
+pip install --group tensorflow
 python tests/support/make_tf_fixture.py  # makes tests/support/tf_checkpoint again
 python tests/support/make_tf_fixture.py weights.npz FOLDER  # into FOLDER
 """

@@ -54,7 +54,7 @@ def test_help_of_a_command_without_torch(command):
         (("medusa", "--n_heads", "0"), "--n_heads 0"),
         (("draft", "--start", "none"), "'none'"),
         (("target", "--target_model_size", "9M", "--start", "none"), "'none'"),
-        (("draft",), "requirements-train.txt"),
+        (("draft",), "pip install --group train"),
     ],
 )
 def test_one_line_for_what_cannot_be_done(words, problem):
