@@ -22,6 +22,7 @@ from tqdm import tqdm
 import utils
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
+from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared
 from experiments.data.machine import machine
@@ -53,7 +54,7 @@ from experiments.decoding.settings import (
     flag,
 )
 from experiments.drafting.load import RANDOM
-from experiments.measuring import held_out, peers, tables
+from experiments.measuring import peers, tables
 from experiments.measuring.referee import row_of
 from experiments.measuring.runner import (
     N_PROMPT,
@@ -330,7 +331,7 @@ def prompts_of(settings, pairs):
     longest = longest_prompt(pairs.target.config.n_ctx, settings.n_tokens_to_generate)
     encoder, n_prompts = pairs.encoder, settings.n_prompts
     if settings.corpus:
-        return held_out.openings(settings.corpus, encoder, n_prompts, longest), 0
+        return openings(settings.corpus, encoder, n_prompts, longest), 0
     return choose_prompts(settings.prompts, n_prompts, encoder, longest)
 
 
@@ -346,7 +347,7 @@ def run_all(settings, stored, cluster=""):
             prompts, n_skipped = prompts_of(settings, where.pairs)
             measure_target(settings, where, size, prompts, stored, failed)
             if settings.corpus and not settings.skip_bits:
-                bits[size] = held_out.bits_per_byte(where, settings.corpus, failed)
+                bits[size] = bits_per_byte(where, settings.corpus, failed)
         rows += rows_of(settings, size, len(prompts), n_skipped, stored)
     result = {"machine": about, "settings": settings.as_dict(), "rows": rows}
     more = {"bits_per_byte": bits, "failed": failed}

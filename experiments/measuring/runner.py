@@ -22,8 +22,8 @@ from experiments.decoding.batching import decode_together
 from experiments.decoding.clock import Clock, clocked
 from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import explain_difference
+from experiments.decoding.synthetic import accept_by_coin
 from experiments.measuring.statistics import repeated
-from experiments.measuring.synthetic import accept_by_coin
 
 WARM_UP = 6  # tokens
 N_PROMPT = 13  # tokens of a random prompt

@@ -15,10 +15,10 @@ import numpy as np
 from experiments.data.machine import machine
 from experiments.decoding.clock import clocked
 from experiments.decoding.job import Job, decode
+from experiments.decoding.synthetic import accept_by_coin
 from experiments.drafting.drafts import ModelDraft
 from experiments.drafting.load import load
 from experiments.measuring.passes import medians, passes, seldom
-from experiments.measuring.synthetic import accept_by_coin
 from sampling import Filter
 from utils import SIZES, get_backend, random_model
 

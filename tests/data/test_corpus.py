@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments.data import corpus
 from experiments.drafting.load import Pairs
-from experiments.measuring import held_out
 from gpt2 import Config
 
 
@@ -30,5 +30,5 @@ class Bytes:
 
 @pytest.mark.parametrize("length", [1, 5, 6, 7, 11, 12, 13, 40])
 def test_every_token_is_scored_once(length):
-    bits = [*held_out.bits_in(Pairs(Uniform(), {}, Bytes()), ["x" * length, "y"])]
+    bits = [*corpus.bits_in(Pairs(Uniform(), {}, Bytes()), ["x" * length, "y"])]
     assert bits == pytest.approx([length * np.log2(259), np.log2(259)])

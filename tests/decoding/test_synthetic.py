@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from toys import TINY, tiny_model
 
+from experiments.decoding import synthetic
 from experiments.decoding.clock import Clock
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import Draft, ModelDraft
-from experiments.measuring import synthetic
 from experiments.measuring.runner import PLAIN, Contender, Race
 from sampling import Filter
 
