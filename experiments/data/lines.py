@@ -93,8 +93,7 @@ class Lines:
             self.file.close()
             raise
         self.file.truncate(end)  # the last line may be cut
-        if end == 0 and self.first:
-            self.write(*self.first)
+        self.file.seek(end)
 
     def open(self):
         """The partial file, open and locked."""
@@ -163,7 +162,9 @@ class Lines:
         self.done.append(line)
 
     def write(self, value):
-        self.file.write(encoded(value))
+        """Append a line, the first after the header."""
+        lines = [value] if self.file.tell() else [*self.first, value]
+        self.file.writelines(map(encoded, lines))
         self.file.flush()
 
     def results(self):

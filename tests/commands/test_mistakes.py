@@ -27,6 +27,7 @@ def cli(capsys):
 
 
 @embedded
+@pytest.mark.slow
 def test_the_table_and_its_json(cli):
     code, out, err = cli("mistakes", "--json")
     rows = json.loads(out, parse_constant=pytest.fail)["mistakes"]
