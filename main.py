@@ -34,8 +34,7 @@ except ModuleNotFoundError as missing:
 
 # the others are in experiments/commands, imported when asked for
 COMMANDS = (
-    "generate chat play profile benchmark record replay advise throughput candidates mistakes "
-    "download check export gpu"
+    "generate chat play profile benchmark record replay advise mistakes download check export"
 ).split()
 
 
@@ -51,8 +50,8 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
     Other commands:
-        chat, play, profile, benchmark, record, replay, advise, throughput, candidates, mistakes,
-        download, check, export, gpu; each has its own --help
+        chat, play, profile, benchmark, record, replay, advise, mistakes, download, check, export;
+        each has its own --help
     """
     from experiments.cli import show
     from experiments.cli.start import session_of

@@ -5,6 +5,7 @@ No check is statistical: a function that makes random choices is run through eve
 """
 
 import itertools
+from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,21 +37,29 @@ def same_law(found, expected, what):
     )
 
 
-def as_law(p):
-    return {token: mass for token, mass in enumerate(p) if mass > 0}
-
-
-def marginal(outcomes, of):
-    """{of(outcome): probability} from {outcome: probability}."""
-    found = {}
-    for outcome, probability in outcomes.items():
-        found[of(outcome)] = found.get(of(outcome), 0.0) + probability
-    return found
-
-
 def outcomes_of(answer, *arguments):
     """{what the answer returns, as a tuple: probability}, by every branch of its choices."""
     return every_branch(lambda choices: tuple(answer(*arguments, choices.sample, choices.toss)))
+
+
+def completed(texts, target, n_tokens, end=None):
+    """{text: probability} of texts that the target goes on with, up to n_tokens or the end token.
+
+    texts: {text: probability}. target(text): the distribution of the token after it
+    """
+    found, todo = defaultdict(float), list(texts.items())
+    while todo:
+        text, mass = todo.pop()
+        if len(text) == n_tokens or end in text:
+            found[text] += mass
+        else:
+            todo += [((*text, token), mass * p) for token, p in enumerate(target(text))]
+    return found
+
+
+def right_texts(target, n_tokens, end=None):
+    """The law of the target alone, by the chain rule."""
+    return completed({(): 1.0}, target, n_tokens, end)
 
 
 def check_acceptance_1(answer):
@@ -98,35 +107,20 @@ def check_speedup_5(answer):
         )
 
 
+def often_kept(answer, p, q):
+    """How often a draft is kept, after a check of the law of the token."""
+    token_law, kept = defaultdict(float), 0.0
+    for (token, is_draft), probability in outcomes_of(answer, p, q).items():
+        token_law[token] += probability
+        kept += probability * bool(is_draft)
+    same_law(token_law, dict(enumerate(p)), f"the token of p = {p}, q = {q}")
+    return kept
+
+
 def check_one_token_6(answer):
     for p, q in PAIRS:
-        outcomes = outcomes_of(answer, p, q)
-        same_law(
-            marginal(outcomes, lambda outcome: outcome[0]),
-            as_law(p),
-            f"the token of p = {p}, q = {q}",
-        )
-        kept = marginal(outcomes, lambda outcome: bool(outcome[1])).get(True, 0.0)
-        close(kept, np.minimum(p, q).sum(), f"how often the draft is kept for p = {p}, q = {q}")
-
-
-def text_law(answer, q, p):
-    """({text: probability}, mean number kept) of verifying two drafts, sampled from the rows of q.
-
-    Rows of p that an outcome does not reach are sampled from by a later round.
-    """
-    found, n_kept = {}, 0.0
-    drafts = itertools.product(np.flatnonzero(q[0]).tolist(), np.flatnonzero(q[1]).tolist())
-    for draft in drafts:
-        drafted = q[0, draft[0]] * q[1, draft[1]]
-        for (n, token), probability in outcomes_of(answer, list(draft), q, p).items():
-            n_kept += drafted * probability * n
-            text = [*draft[:n], token]
-            for rest in itertools.product(range(3), repeat=3 - len(text)):
-                later = np.prod([p[len(text) + i, t] for i, t in enumerate(rest)])
-                whole = (*text, *rest)
-                found[whole] = found.get(whole, 0.0) + drafted * probability * later
-    return found, n_kept
+        expected = np.minimum(p, q).sum()
+        close(often_kept(answer, p, q), expected, f"how often the draft is kept, {p = }, {q = }")
 
 
 def two_drafts_of_three_tokens():
@@ -143,12 +137,20 @@ def two_drafts_of_three_tokens():
     yield q, np.array([[0.5, 0.3, 0.2], [0.5, 0.4, 0.1], [0.2, 0.3, 0.5]])
 
 
-def mean_kept_of_right_law(answer, q, p):
-    """The mean number kept, after a check of the law."""
-    found, n_kept = text_law(answer, q, p)
-    texts = itertools.product(range(3), repeat=3)
-    expected = {text: p[0, text[0]] * p[1, text[1]] * p[2, text[2]] for text in texts}
-    same_law(found, expected, "two drafts and the token after them")
+def mean_kept(answer, q, p):
+    """The mean number kept of two drafts, sampled from the rows of q, after a check of the law.
+
+    Rows of p that an outcome does not reach are sampled from by a later round.
+    """
+    texts, n_kept = defaultdict(float), 0.0
+    for draft in itertools.product(np.flatnonzero(q[0]).tolist(), np.flatnonzero(q[1]).tolist()):
+        drafted = q[0, draft[0]] * q[1, draft[1]]
+        for (n, token), probability in outcomes_of(answer, list(draft), q, p).items():
+            n_kept += drafted * probability * n
+            texts[(*draft[:n], token)] += drafted * probability
+    row = lambda text: p[len(text)]
+    what = "two drafts and the token after them"
+    same_law(completed(texts, row, 3), right_texts(row, 3), what)
     return n_kept
 
 
@@ -165,7 +167,7 @@ def at_the_edges(answer):
 
 def check_verify_7(answer):
     for q, p in two_drafts_of_three_tokens():
-        mean_kept_of_right_law(answer, q, p)
+        mean_kept(answer, q, p)
     at_the_edges(answer)
 
 
@@ -207,23 +209,10 @@ def table(seed):
     return lambda ids: np.random.default_rng([seed, *ids]).dirichlet(np.ones(3))
 
 
-def chain_rule(target, prompt, n_tokens, end=None):
-    """{text: probability} of n_tokens after the prompt, fewer where the end comes first."""
-    texts, done = {(): 1.0}, {}
-    for _ in range(n_tokens):
-        longer = {}
-        for text, mass in texts.items():
-            for token, probability in enumerate(target([*prompt, *text])):
-                into = done if token == end else longer
-                into[(*text, token)] = mass * probability
-        texts = longer
-    return texts | done
-
-
 def check_speculative_9(answer):
     target, draft, prompt = table(1), table(2), [0]
     for n_tokens, K, end in ((1, 2, None), (3, 1, None), (3, 2, None), (3, 4, 2), (4, 2, 2)):
-        expected = chain_rule(target, prompt, n_tokens, end)
+        expected = right_texts(lambda text: target([*prompt, *text]), n_tokens, end)
 
         def run(choices):
             return tuple(
@@ -259,19 +248,13 @@ def check_speculative_9(answer):
 
 def check_two_drafts_10(answer):
     for p, q in PAIRS:
-        outcomes = outcomes_of(answer, p, q)
-        same_law(
-            marginal(outcomes, lambda outcome: outcome[0]),
-            as_law(p),
-            f"the token of p = {p}, q = {q}",
-        )
-        kept = marginal(outcomes, lambda outcome: bool(outcome[1])).get(True, 0.0)
         once = np.minimum(p, q).sum()
         rest = np.maximum(p - q, 0)
         second = np.minimum(rest / rest.sum(), q).sum() if once < 1 else 0.0
         least = once + (1 - once) * second
+        kept = often_kept(answer, p, q)
         assert kept >= least - 1e-9, (
-            f"a draft is kept for p = {p}, q = {q}: {kept}, expected at least {least}"
+            f"a draft is kept for {p = }, {q = }: {kept}, expected at least {least}"
         )
 
 
@@ -288,7 +271,7 @@ def expected_block(q, p):
 
 def check_block_11(answer):
     for q, p in two_drafts_of_three_tokens():
-        n_kept = mean_kept_of_right_law(answer, q, p)
+        n_kept = mean_kept(answer, q, p)
         close(n_kept, expected_block(q, p), "the mean number of drafts kept")
     at_the_edges(answer)
 
@@ -309,21 +292,44 @@ def expected_tree(target, draft_model):
 def check_siblings_12(answer):
     for seed in (1, 2, 3):
         target, draft_model = table(seed), table(seed + 10)
-        found, n_tokens = {}, 0.0
-        for text, mass in outcomes_of(answer, target, draft_model, [0]).items():
+        texts = outcomes_of(answer, target, draft_model, [0])
+        for text in texts:
             assert 1 <= len(text) <= 3, f"expected one to three tokens, not {text}"
-            n_tokens += mass * len(text)
-            texts = {text: mass}
-            while len(min(texts, key=len)) < 3:  # a later round goes on
-                texts = {
-                    (*one, token): part * probability
-                    for one, part in texts.items()
-                    for token, probability in enumerate(target([0, *one]))
-                }
-            for one, part in texts.items():
-                found[one] = found.get(one, 0.0) + part
-        same_law(found, chain_rule(target, [0], 3), "the text of a round and after it")
+        after = lambda text: target([0, *text])
+        same_law(completed(texts, after, 3), right_texts(after, 3), "a round and what follows")
+        n_tokens = sum(mass * len(text) for text, mass in texts.items())
         close(n_tokens, expected_tree(target, draft_model), "the mean number of tokens")
+
+
+def check_drafter_13(answer):
+    n_vocab = 4
+    for ids, k in (([0], 2), ([1, 2, 1], 1), ([0, 1, 2, 0, 3, 0], 3), ([3, 3, 3], 0), ([2, 2], 3)):
+
+        def run(choices):
+            drafter = answer(n_vocab, choices.sample)
+            assert drafter.n_vocab == n_vocab, f"expected n_vocab = {n_vocab}"
+            drafter.prefill(ids[:-1])
+            text = list(ids)
+            draft, q = drafter.propose(text, k)
+            assert text == ids, f"propose changed its ids: {text}, expected {ids}"
+            shape = (len(draft), n_vocab)
+            assert np.shape(q) == shape, f"q of shape {np.shape(q)}, expected {shape}"
+            return tuple(draft), tuple(map(tuple, np.asarray(q).tolist()))
+
+        for (draft, q), probability in every_branch(run).items():
+            what = f"drafting {draft} after {ids} with k = {k}"
+            assert len(draft) <= k, f"{what}: expected at most k tokens"
+            for token, row in zip(draft, q):
+                assert min(row) >= 0 and abs(sum(row) - 1) < 1e-9, (
+                    f"{what}: a row of q is {row}, expected probabilities that sum to 1"
+                )
+                assert row[token] > 0, f"{what}: expected q > 0 for the drafted token, not {row}"
+            # q has to be what the tokens were sampled from: one-hot where nothing was
+            drafted = np.prod([row[token] for token, row in zip(draft, q)])
+            assert abs(probability - drafted) < 1e-9, (
+                f"{what}: that happens with probability {probability:.3g}, expected {drafted:.3g}, "
+                "which is what q says"
+            )
 
 
 CHECKS = {

@@ -1,8 +1,9 @@
-"""Twelve exercises, from easy to hard. Your answers go here; docs/exercises.md says how to begin,
+"""Thirteen exercises, from easy to hard. Your answers go here; docs/exercises.md says how to begin,
 and gives hints.
 
     python -m pytest exercises                  # all
     python -m pytest exercises -k residual_3    # one
+    python main.py --rule exercises.mine        # your rule at work, on real models
 
 p is the target's distribution and q the draft's, both arrays [n_vocab] that sum to 1. Make every
 random choice with `sample(p)`, which returns a token sampled from p, or `toss(r)`, which is True
@@ -116,5 +117,16 @@ def siblings_12(target, draft_model, ids, sample, toss):
     are different tokens: the second is sampled from the draft's distribution without the first.
     Return a list: the accepted tokens of the tree, two at most, then one more token of the target's
     own. The law of the text is the target's, and the siblings are verified in turn.
+    """
+    raise NotImplementedError
+
+
+def drafter_13(n_vocab, sample):
+    """A drafter of your own design: an object with n_vocab, prefill(ids) and propose(ids, k).
+
+    It guesses how a text goes on, from the text alone. prefill is called once, with all of the
+    prompt but its last token. propose gets the whole text each time, ids, and returns up to k
+    tokens and q, an array [number of tokens, n_vocab]: row i is the distribution that token i was
+    sampled from. A guess without chance has a one-hot row. `python -m exercises.score` measures it.
     """
     raise NotImplementedError

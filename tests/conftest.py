@@ -13,4 +13,4 @@ from browsers import browser, new_page  # noqa: E402, F401
 from command_line import as_json, cli, pair  # noqa: E402, F401
 from edits import check  # noqa: E402, F401
 from file_server import alone, server  # noqa: E402, F401
-from playing import serve  # noqa: E402, F401
+from live import serve  # noqa: E402, F401

@@ -6,12 +6,12 @@ computed by the chain rule: no sampling, no statistics, 1e-12.
 """
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import FILTERS, TableModel, assert_same_law, at_eos, rules
 from toys import tiny_model
 
 from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
@@ -27,71 +27,23 @@ from sampling import (
     verify_block,
 )
 
-EOS = 2
-rules = pytest.mark.parametrize("rule", [verify, verify_block], ids=["token", "block"])
-
-
-class TableModel:
-    """Logits looked up by prefix, from log probabilities a test chooses; reads and forgets through
-    a cache as GPT-2 does.
-    """
-
-    def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
-        self.config, self.seed, self.zeros = (
-            SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx),
-            seed,
-            zeros,
-        )
-
-    def new_cache(self, n_positions=None):
-        return SimpleNamespace(length=0, ids=[None] * self.config.n_ctx)
-
-    def row(self, prefix):
-        rng = np.random.default_rng([self.seed, *prefix])
-        p = rng.dirichlet(np.ones(self.config.n_vocab))
-        if self.zeros:
-            p[rng.integers(self.config.n_vocab)] = 0
-        with np.errstate(divide="ignore"):
-            return np.log(p)
-
-    def read(self, ids, cache, n_last=1):
-        assert n_last <= len(ids) <= self.config.n_ctx
-        cache.length = min(cache.length, len(ids) - n_last)
-        cache.ids[cache.length : len(ids)] = ids[cache.length :]
-        cache.length = len(ids)
-        rows = [self.row(cache.ids[:end]) for end in range(len(ids) - n_last + 1, len(ids) + 1)]
-        return np.array(rows).reshape(n_last, self.config.n_vocab)
-
-
-def assert_same_law(found, expected):
-    assert found.keys() == expected.keys()
-    assert total_variation(found, expected) < 1e-12
-    assert abs(sum(found.values()) - 1) < 1e-12
-
-
-FILTERS = {
-    "T=1": Filter(1.0),
-    "T=0.7": Filter(0.7),
-    "T=2": Filter(2.0),
-    "greedy": Filter(0.0),
-    "top_k": Filter(1.0, top_k=2),
-    "top_p": Filter(1.0, top_p=0.8),
-    "all": Filter(1.3, top_k=2, top_p=0.7),
-}
-
-
-def at_eos(generated):
-    return generated[-1] == EOS
+LOOPS = [
+    *[(name, zeros, 4, 2, at_eos) for name in FILTERS for zeros in ("", "p", "q", "pq")],
+    *[
+        (name, zeros, *size)
+        for name in ("T=1", "all")
+        for zeros in ("", "pq")
+        for size in ((4, 1, never), (4, 3, never), (3, 5, at_eos))
+    ],
+]
 
 
 @rules
-@pytest.mark.parametrize("zeros", ["", "p", "q", "pq"])
-@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
-@pytest.mark.parametrize(
-    "n_tokens, K, ended", [(4, 1, never), (4, 2, at_eos), (4, 3, never), (3, 5, at_eos)]
-)
-def test_law_of_the_loop_with_tables(zeros, filter, n_tokens, K, ended, rule):
+@pytest.mark.parametrize("filter, zeros, n_tokens, K, ended", LOOPS)
+def test_law_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended, rule):
+    """zeros: which of p and q have tokens of probability 0."""
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
+    filter = FILTERS[filter]
     expected = chain_rule(target, [0], n_tokens, filter, ended)
 
     def run():
@@ -105,15 +57,23 @@ def test_law_of_the_loop_with_tables(zeros, filter, n_tokens, K, ended, rule):
 
 @rules
 @pytest.mark.parametrize(
-    "filter", [FILTERS["T=1"], FILTERS["greedy"], FILTERS["all"]], ids=["T=1", "greedy", "all"]
+    "filter, K, ended",
+    [
+        ("T=1", 1, never),
+        ("T=1", 2, at_eos),
+        ("greedy", 3, never),
+        ("all", 1, never),
+        ("all", 2, at_eos),
+        ("all", 3, never),
+    ],
 )
-@pytest.mark.parametrize("K, ended", [(1, never), (2, at_eos), (3, never)])
 def test_law_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
     """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows
     here.
     """
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
+    filter = FILTERS[filter]
     expected = chain_rule(target, [1, 0], 4, filter, ended)
 
     def run():
@@ -176,7 +136,7 @@ rows_of_q = st.lists(distribution, min_size=2, max_size=2)
 
 
 @rules
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(p=rows_of_p, q=rows_of_q)
 def test_verify_gives_p_for_any_q(rule, p, q):
     """One round on independent rows: the law of what it yields is the law of drawing from p row

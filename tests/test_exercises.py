@@ -1,178 +1,74 @@
-"""The checks of the exercises: they accept right answers, most of them the project's own code, and
-refuse wrong ones.
-"""
+"""The exercises: their checks accept the solutions and refuse wrong answers."""
 
 import inspect
 import re
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-import sampling
-from exercises import mine
-from exercises.checks import CHECKS
+from command_line import ENVIRONMENT, ROOT, embedded
 from experiments.candidates import k_seq
-from gpt2 import Config, Model
-from sampling import Filter, NeuralDrafter, never, residual, speculative
 
-ROOT = Path(sampling.__file__).resolve().parent
+from exercises import mine, solutions
+from exercises.checks import CHECKS
+from exercises.solutions import (
+    block_11,
+    nucleus_4,
+    one_token_6,
+    residual_3,
+    siblings_12,
+    speculative_9,
+    speedup_5,
+    temperature_2,
+    two_drafts_10,
+    verify_7,
+)
 
 
-def with_choices(function):
-    """The function, with the chance of the exercise (sample, toss) in place of the project's."""
+def replaced(answer, **others):
+    """The answer, but where it calls another solution by name, it calls these."""
 
-    def call(*arguments, sample, toss, **named):
+    def wrong(*arguments):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sampling, "sample", lambda p, rng: sample(p))
-            patch.setattr(sampling, "toss", lambda r, rng: toss(r))
-            return function(*arguments, **named)
+            for name, other in others.items():
+                patch.setattr(solutions, name, other)
+            return answer(*arguments)
 
-    return call
-
-
-def verify(draft, q, p, sample, toss):
-    return with_choices(sampling.verify)(draft, q, p, None, sample=sample, toss=toss)
+    return wrong
 
 
-def one_token(p, q, sample, toss):
-    token = sample(q)
-    n, last = verify([token], q[None], np.stack([p, p]), sample, toss)
-    return (token, True) if n else (last, False)
+def softmax_that_overflows(logits, temperature):
+    weights = np.exp(logits / (temperature or 1))
+    return weights / weights.sum()
 
 
-def two_drafts(p, q, sample, toss, second=residual):
-    for row in (p, second(p, q)):
-        token = sample(q)
-        if toss(row[token] / q[token]):
-            return token, True
-    return sample(residual(row, q)), False
+def wrong_row(draft, q, p, sample, toss):
+    n, token = verify_7(draft, q, p, sample, toss)
+    return n, token if n < len(draft) else sample(p[-2])
 
 
-def block(draft, q, p, sample, toss):
-    return with_choices(sampling.verify_block)(draft, q, p, None, sample=sample, toss=toss)
+def replaced_from_p(draft, q, p, sample, toss):
+    n, _ = verify_7(draft, q, p, sample, toss)
+    return n, sample(p[n])
 
 
-def siblings(target, draft_model, ids, sample, toss, without=True):
-    p, q = target(ids), draft_model(ids)
-    for _ in range(2):
-        token = sample(q)
-        if toss(p[token] / q[token]):
-            child, last = below(target, draft_model, [*ids, token], sample, toss)
-            return [token, child, *last]
-        p = residual(p, q)
-        if without:
-            q = np.where(np.arange(len(q)) == token, 0, q)
-            q = q / q.sum()
-    return [sample(p)]
-
-
-def below(target, draft_model, ids, sample, toss):
-    """The token below an accepted sibling, and the bonus if it is the draft's."""
-    child, accepted = one_token(target(ids), draft_model(ids), sample, toss)
-    return child, [sample(target([*ids, child]))] if accepted else []
-
-
-def catch_up(ids, cache, n_last, forward):
-    """Model.read itself, around a cache that is a list."""
-
-    class Cache:
-        k = np.empty(0)
-        length = property(
-            lambda self: len(cache.ids), lambda self, n: cache.ids.__delitem__(slice(n, None))
-        )
-
-    # the forward pass of the exercise in the place of GPT-2's
-    backend = SimpleNamespace(xp=np, asarray=np.array, to_host=np.asarray, exact=False)
-    model = Model(Config(10, 10, 1, 1, 1), {"wpe": np.empty(0)}, backend)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "gpt2.forward",
-            lambda new, positions, spans, wanted, *rest: forward(new.tolist(), cache)[wanted[0]],
-        )
-        return model.read(ids, Cache(), n_last)
-
-
-def loop(target, draft_model, ids, n_tokens, K, sample, toss, end):
-    """speculative and NeuralDrafter themselves, around models without caches."""
-
-    def model(distribution):
-        def read(text, cache, n_last=1):
-            rows = [distribution(text[: len(text) - n_last + 1 + i]) for i in range(n_last)]
-            with np.errstate(divide="ignore"):
-                return np.log(np.array(rows).reshape(n_last, 3))
-
-        return SimpleNamespace(
-            config=SimpleNamespace(n_vocab=3, n_ctx=99),
-            new_cache=lambda *n_positions: SimpleNamespace(length=0),
-            read=read,
-        )
-
-    ended = never if end is None else lambda generated: generated[-1] == end
-    filter = Filter(1.0)
-
-    def run():
-        drafter = NeuralDrafter(model(draft_model), filter, None)
-        rounds = speculative(model(target), drafter, ids, n_tokens, K, filter, None, ended)
-        return [token for one in rounds for token in one.tokens]
-
-    return with_choices(run)(sample=sample, toss=toss)
-
-
-def speedup(a, K, c, v):
-    return sum(a**n for n in range(K + 1)) / (K * c + v)
-
-
-def nucleus(p, top_p):
-    return Filter(1.0, top_p=top_p)(np.log(p)[None])[0]
-
-
-def temperature(logits, temperature):
-    return Filter(temperature)(logits[None])[0]
-
-
-RIGHT = {
-    "acceptance_1": lambda p, q: np.minimum(p, q).sum(),
-    "temperature_2": temperature,
-    "residual_3": residual,
-    "nucleus_4": nucleus,
-    "speedup_5": speedup,
-    "one_token_6": one_token,
-    "verify_7": verify,
-    "catch_up_8": catch_up,
-    "speculative_9": loop,
-    "two_drafts_10": two_drafts,
-    "block_11": block,
-    "siblings_12": siblings,
-}
-
-
-def changed_verify(change):
-    def answer(draft, q, p, sample, toss):
-        n, token = verify(draft, q, p, sample, toss)
-        return change(draft, n, token, q, p, sample)
-
-    return answer
-
-
-def with_the_residual_of_verify(draft, q, p, sample, toss):
-    n, token = block(draft, q, p, sample, toss)
-    return n, sample(residual(p[n], q[n])) if n < len(draft) else token
+def block_with_the_residual_of_tokens(draft, q, p, sample, toss):
+    n, token = block_11(draft, q, p, sample, toss)
+    return n, sample(residual_3(p[n], q[n])) if n < len(draft) else token
 
 
 def one_more_than_it_kept(draft, q, p, sample, toss):
-    n, token = block(draft, q, p, sample, toss)
+    n, token = block_11(draft, q, p, sample, toss)
     return min(n + 1, len(draft)), token
 
 
 def no_drafting(target, draft_model, ids, n_tokens, K, sample, toss, end):
-    text = list(ids)
-    while len(text) < len(ids) + n_tokens and (len(text) == len(ids) or text[-1] != end):
-        text.append(sample(target(text)))
-    return text[len(ids) :]
+    text = []
+    while len(text) < n_tokens and end not in text:
+        text.append(sample(target(ids + text)))
+    return text
 
 
 def whole_text(ids, cache, n_last, forward):
@@ -184,64 +80,85 @@ def nothing_forgotten(ids, cache, n_last, forward):
     return forward(ids[-n_last:], cache)
 
 
+def drafter(propose):
+    """An answer to 13: a drafter with this propose(n_vocab, sample, ids, k)."""
+
+    def answer(n_vocab, sample):
+        return SimpleNamespace(
+            n_vocab=n_vocab,
+            prefill=lambda ids: None,
+            propose=lambda ids, k: propose(n_vocab, sample, ids, k),
+        )
+
+    return answer
+
+
+def uniform(n_vocab, n):
+    return np.full((n, n_vocab), 1 / n_vocab)
+
+
+def discards_after_sampling(n_vocab, sample, ids, k):
+    draft = [token for token in (sample(row) for row in uniform(n_vocab, k)) if token]
+    return draft, uniform(n_vocab, len(draft))
+
+
+def changes_its_ids(n_vocab, sample, ids, k):
+    ids += [0] * k
+    return ids[-k:] if k else [], np.eye(n_vocab)[[0] * k]
+
+
 WRONG = [
     ("acceptance_1", lambda p, q: (p * q).sum()),
     ("acceptance_1", lambda p, q: abs(p - q).sum() / 2),
-    (
-        "temperature_2",
-        lambda logits, t: np.exp(logits / (t or 1)) / np.exp(logits / (t or 1)).sum(),
-    ),
-    ("temperature_2", lambda logits, t: temperature(logits, 1.0)),
+    ("temperature_2", softmax_that_overflows),
+    ("temperature_2", lambda logits, t: temperature_2(logits, 1.0)),
     ("residual_3", lambda p, q: np.maximum(p - q, 0)),
     ("residual_3", lambda p, q: abs(p - q) / abs(p - q).sum()),
     ("residual_3", lambda p, q: np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()),
     ("nucleus_4", lambda p, top_p: np.where(p >= 1 - top_p, p, 0)),
-    ("nucleus_4", lambda p, top_p: nucleus(np.sort(p)[::-1], top_p)),
+    ("nucleus_4", lambda p, top_p: nucleus_4(np.sort(p)[::-1], top_p)),
     ("speedup_5", lambda a, K, c, v: (1 - a ** (K + 1)) / (1 - a) / (K * c + v) if a < 1 else 0.0),
     ("speedup_5", lambda a, K, c, v: (1 + a * K) / (K * c + v)),
-    ("speedup_5", lambda a, K, c, v: speedup(a, K, c, 1)),
+    ("speedup_5", lambda a, K, c, v: speedup_5(a, K, c, 1)),
     ("one_token_6", lambda p, q, sample, toss: (sample(p), True)),
     ("one_token_6", lambda p, q, sample, toss: (sample(q), True)),
-    (
-        "one_token_6",
-        lambda p, q, sample, toss: (
-            (x, True) if toss(p[x := sample(q)] / q[x]) else (sample(p), False)
-        ),
-    ),
+    ("one_token_6", replaced(one_token_6, residual_3=lambda p, q: p)),
     ("verify_7", lambda draft, q, p, sample, toss: (0, sample(p[0]))),
-    (
-        "verify_7",
-        changed_verify(
-            lambda draft, n, token, q, p, sample: (n, token if n < len(draft) else sample(p[-2]))
-        ),
-    ),
-    ("verify_7", changed_verify(lambda draft, n, token, q, p, sample: (n, sample(p[n])))),
+    ("verify_7", wrong_row),
+    ("verify_7", replaced_from_p),
     ("catch_up_8", whole_text),
     ("catch_up_8", nothing_forgotten),
     ("speculative_9", no_drafting),
-    ("speculative_9", lambda *arguments: loop(*arguments[:-1], None)),
-    ("speculative_9", lambda target, draft, ids, n, *rest: loop(target, draft, ids, n + 1, *rest)),
-    ("two_drafts_10", one_token),
-    (
-        "two_drafts_10",
-        lambda p, q, sample, toss: two_drafts(p, q, sample, toss, second=lambda p, q: p),
-    ),
-    ("block_11", verify),
-    ("block_11", with_the_residual_of_verify),
+    ("speculative_9", lambda *arguments: speculative_9(*arguments[:-1], None)),
+    ("speculative_9", lambda t, d, ids, n, *rest: speculative_9(t, d, ids, n + 1, *rest)),
+    ("speculative_9", replaced(speculative_9, verify_7=replaced_from_p)),
+    ("two_drafts_10", one_token_6),
+    ("two_drafts_10", replaced(two_drafts_10, residual_3=lambda p, q: p)),
+    ("block_11", verify_7),
+    ("block_11", block_with_the_residual_of_tokens),
     ("block_11", one_more_than_it_kept),
-    ("siblings_12", lambda *arguments: siblings(*arguments, without=False)),
+    ("siblings_12", replaced(siblings_12, residual_3=lambda p, q: p)),
     ("siblings_12", lambda target, draft, ids, sample, toss: [sample(target(ids))]),
+    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, uniform(n, k)))),
+    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.ones((k, n))))),
+    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[2] * k]))),
+    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * 4, np.eye(n)[[1] * 4]))),
+    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n + 1)[[1] * k]))),
+    ("drafter_13", drafter(discards_after_sampling)),
+    ("drafter_13", drafter(changes_its_ids)),
 ]
 
 
-def test_there_are_twelve_with_a_stub_a_check_and_an_answer_each():
-    assert list(CHECKS) == list(RIGHT) and all(callable(getattr(mine, name)) for name in CHECKS)
-    assert [int(name.rsplit("_", 1)[1]) for name in CHECKS] == list(range(1, 13))
+def test_each_has_a_number_a_stub_a_check_and_a_solution():
+    assert [int(name.rsplit("_", 1)[1]) for name in CHECKS] == list(range(1, 14))
+    for name in CHECKS:
+        signatures = [inspect.signature(getattr(one, name)) for one in (mine, solutions)]
+        assert signatures[0] == signatures[1]
 
 
 def asks_again(target, draft_model, *rest):
     """A loop that keeps no distribution of the draft model."""
-    return loop(target, lambda ids: (draft_model(ids), draft_model(ids))[0], *rest)
+    return speculative_9(target, lambda ids: (draft_model(ids), draft_model(ids))[0], *rest)
 
 
 def k_sequential(p, q, sample, toss):
@@ -256,7 +173,12 @@ def k_sequential(p, q, sample, toss):
 
 @pytest.mark.parametrize(
     "name, answer",
-    [*RIGHT.items(), ("speculative_9", asks_again), ("two_drafts_10", k_sequential)],
+    [
+        *((name, getattr(solutions, name)) for name in CHECKS),
+        ("speculative_9", asks_again),
+        ("two_drafts_10", k_sequential),
+        ("drafter_13", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
+    ],
 )
 def test_a_right_answer_is_accepted(name, answer):
     CHECKS[name](answer)
@@ -272,23 +194,31 @@ def test_a_wrong_answer_is_refused(name, wrong):
     assert "expected" in str(refused.value) or "right law" in str(refused.value)
 
 
+def run(*words):
+    command = [sys.executable, "-m", *words]
+    options = {"capture_output": True, "text": True, "timeout": 120, "env": ENVIRONMENT}
+    return subprocess.run(command, cwd=ROOT, **options)
+
+
 def test_what_a_reader_sees():
     """Each exercise that is still to be written is one line that says so; a reader's own answers
     stay out of this.
     """
-    open_ones = [
-        name
-        for name in CHECKS
-        if "raise NotImplementedError" in inspect.getsource(getattr(mine, name))
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "exercises"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (
-        re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout)
-        == open_ones
-    )
+    sources = {name: inspect.getsource(getattr(mine, name)) for name in CHECKS}
+    open_ones = [name for name in CHECKS if "raise NotImplementedError" in sources[name]]
+    done = run("pytest", "exercises")
+    said = re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout)
+    assert said == open_ones
+
+
+@embedded
+def test_a_drafter_is_scored_beside_the_others():
+    done = run("exercises.score", "exercises.solutions")
+    scores = dict(re.findall(r"(?m)^(\S+) +([\d.]+)$", done.stdout))
+    assert (done.returncode, done.stderr, [*scores]) == (0, "", ["yours", "ngram", "0.7M-17M"])
+    assert 1 < float(scores["yours"]) < float(scores["0.7M-17M"])
+
+
+def test_a_drafter_that_is_not_written_is_one_line():
+    done = run("exercises.score", "sampling")
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1

@@ -1,35 +1,28 @@
 """The rooms: imports between them go one way, lazy imports included, and never in a circle."""
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# from the ground up: a module may import from its own room and from the floors below
-FLOORS = [
-    ["gpt2", "encoder", "sampling"],
-    ["backends"],
-    ["checkpoints"],
-    ["utils"],
-    ["experiments.data", "experiments.drafting"],
-    ["experiments.decoding"],
-    [
-        "experiments.cli",
-        "experiments.showing",
-        "experiments.measuring",
-        "experiments.proving",
-        "experiments.candidates",
-        "experiments.engines",
-    ],
-    ["experiments.cluster"],
-    ["experiments.playing"],
-    ["experiments.commands", "experiments.training", "exercises", "docs"],
-    ["main"],
-]
+MOST_MODULES = 14  # in a folder; commands/ has a file for each command
+
+
+def floors():
+    """The rooms as CONTRIBUTING.md draws them, from the ground up: a module may import from its own
+    room and from the floors below.
+    """
+    (drawing,) = re.findall(r"(?m)^    (main -> .*)$", (ROOT / "CONTRIBUTING.md").read_text())
+    inside = {path.name for path in (ROOT / "experiments").iterdir()}
+    full = lambda room: f"experiments.{room}" if room in inside else room
+    return [[full(room) for room in floor.split(", ")] for floor in drawing.split(" -> ")][::-1]
+
+
+FLOORS = floors()
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-MOST_MODULES = 9  # in a folder; commands/ has a file for each command
 
 
 def modules():
@@ -53,7 +46,7 @@ def imports(name):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            # from experiments.showing import plots: a name may be a module itself
+            # from experiments.measuring import plots: a name may be a module itself
             submodules = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (submodules & MODULES.keys()) or {node.module}
     return found & MODULES.keys() - {name}
@@ -69,8 +62,9 @@ IMPORTS = {name: imports(name) for name in MODULES}
 EDGES = [(name, other) for name, others in IMPORTS.items() for other in sorted(others)]
 
 
-def test_every_module_is_in_a_room():
+def test_every_module_is_in_a_room_and_every_room_is_there():
     assert [name for name in MODULES if not room(name) and name != "experiments"] == []
+    assert {room(name) for name in MODULES} - {None} == FLOOR.keys()
 
 
 def test_imports_go_down():

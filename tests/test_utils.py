@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edits import EXPECTED, OPENAI, SMALL, TENSORS, edit_json, logits
-from toys import NUMPY, TINY, random_tensors, refusal, tiny_vocabulary, write_checkpoint
+from edits import SMALL, logits
+from toys import NUMPY, TINY, refusal, write_checkpoint
 
 import utils
 from backends import memory, tiles
-from encoder import Encoder
 from gpt2 import Config
 
 
@@ -69,62 +68,21 @@ def test_random_layer_norms_scale_by_about_one():
     )
 
 
-# ---------------------------------------------------------------- pairs
-
-
-def test_a_vocabulary_of_another_size_than_the_model(tmp_path):
-    folder = write_checkpoint(tmp_path / "model", Config(260, 6, 8, 2, 1))
-    message = refusal(utils.load_pair, str(folder), None, tmp_path, NUMPY)
-    assert str(folder) in message and "260" in message and "259" in message
-
-
-def test_a_pair_that_fits(tmp_path):
-    write_checkpoint(tmp_path / "large", SMALL, TENSORS)
-    write_checkpoint(tmp_path / "little", Config(259, 4, 4, 1, 1), names=OPENAI)
-    target, draft, encoder = utils.load_pair("large", str(tmp_path / "little"), tmp_path, NUMPY)
-    assert (target.config, draft.config) == (SMALL, Config(259, 4, 4, 1, 1))
-    assert encoder == Encoder(*tiny_vocabulary())
-    np.testing.assert_array_equal(logits(target), EXPECTED)
-
-
-@pytest.mark.parametrize("draft_size", [None, "ngram"])
-def test_no_draft_model(folder, draft_size):
-    target, draft, encoder = utils.load_pair(str(folder), draft_size, folder, NUMPY)
-    assert target.config == SMALL and draft is None and encoder.n_vocab == 259
-
-
-def swapped(vocabulary):
-    return vocabulary | {"a": vocabulary["b"], "b": vocabulary["a"]}
-
-
-@pytest.mark.parametrize(
-    "name, edit",
-    [
-        ("vocab.json", lambda path: edit_json(path, swapped)),
-        ("merges.txt", lambda path: path.write_text("t h\n")),
-    ],
-    ids=["ids", "merges"],
-)
-def test_draft_and_target_must_share_a_vocabulary(tmp_path, name, edit):
-    """Of the same size, so that nothing else would notice: the text would merely be garbage."""
-    write_checkpoint(tmp_path / "target", SMALL)
-    edit(write_checkpoint(tmp_path / "draft", SMALL) / name)
-    message = refusal(utils.load_pair, "target", "draft", tmp_path, NUMPY)
-    assert "draft" in message and "target" in message and "vocabular" in message
-
-
 # ---------------------------------------------------------------- memory
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc on this system")
-@pytest.mark.parametrize("kernels", ["plain", "64x2", "auto"])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    "kernels, dtype",
+    [("plain", "float32"), ("64x2", "float32"), ("auto", "float32"), ("auto", "float16")],
+)
 def test_loading_takes_little_more_memory_than_the_weights(tmp_path, kernels, dtype):
     """At its peak, 1.25 times: one tensor at a time is there twice, and its pages in the file count
     as well.
     """
     config = Config(6000, 64, 512, 8, 6)
-    write_checkpoint(tmp_path / "m", config, random_tensors(config, dtype=dtype))
+    tensors = {name: np.full(shape, 0.1, dtype) for name, shape in config.shapes().items()}
+    write_checkpoint(tmp_path / "m", config, tensors)
     script = f"""
 import backends.blas, math, pathlib, utils
 
@@ -160,14 +118,14 @@ def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("n_texts", [3000, 10**22, 10**400])
 def test_texts_together_are_weighed_by_their_caches(monkeypatch, n_texts):
-    config = utils.SIZES["124M"]  # a cache of 75 MB
+    config = utils.SIZES["124M"]  # a cache of 79 MB
     monkeypatch.setattr(memory, "available", lambda: 7e9)
-    utils.require_caches([config], NUMPY, 90)
+    utils.require_memory([config], NUMPY, n_texts=85, loaded=True)
     utils.require_memory([config], NUMPY, n_texts=80)
     with pytest.raises(utils.InputError, match="7.0 GB are available; use a smaller --batch_size"):
-        utils.require_caches([config], NUMPY, n_texts)
+        utils.require_memory([config], NUMPY, n_texts, loaded=True)
     with pytest.raises(utils.InputError, match="7.0 GB are available; use a smaller model"):
-        utils.require_memory([config], NUMPY, n_texts=n_texts)
+        utils.require_memory([config], NUMPY, n_texts)
 
 
 def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
@@ -175,18 +133,6 @@ def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
     monkeypatch.setattr(np.random, "default_rng", None)
     with pytest.raises(utils.InputError, match=r"need 6\.\d GB of memory, 6\.0 GB are available"):
         utils.random_model(utils.SIZES["1558M"], NUMPY)
-
-
-def test_a_pair_is_weighed_together(folder, tmp_path, monkeypatch):
-    one = (
-        4 * sum(int(np.prod(shape)) for shape in SMALL.shapes().values())
-        + 8 * SMALL.n_layer * SMALL.n_ctx * SMALL.n_embd
-    )
-    monkeypatch.setattr(memory, "available", lambda: 1.9 * one)
-    utils.load_pair("model", None, tmp_path, NUMPY)
-    monkeypatch.setattr(utils, "build_model", None)  # nothing is read
-    with pytest.raises(utils.InputError, match="smaller model"):
-        utils.load_pair("model", "model", tmp_path, NUMPY)
 
 
 # ---------------------------------------------------------------- backends

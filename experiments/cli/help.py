@@ -2,10 +2,10 @@
 of docs/usage.md.
 """
 
-import ast
-import inspect
 import re
 import textwrap
+
+from experiments.proving.patching import docstring
 
 WIDTH = 88
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
@@ -13,12 +13,6 @@ HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine
 
 
 # ---------------------------------------------------------------- docstrings
-
-
-def docstring(documented):
-    """The docstring in the source of a module, function or class: python -OO drops it elsewhere."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
-    return ast.get_docstring(tree if inspect.ismodule(documented) else tree.body[0])
 
 
 def sections(documented):

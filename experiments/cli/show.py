@@ -10,7 +10,7 @@ from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
 from experiments.decoding.coupled import WHY_LOWER
 from experiments.decoding.session import visible
-from experiments.showing.page import write_report
+from experiments.page.report import write_report
 
 
 def title(text):
@@ -95,6 +95,8 @@ def show_comparison(results):
         print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
     if results["speedup"]:
         print(f"Speedup = {results['speedup']:.2f}")
+    if "rule_distance" in results:
+        show_own(results)
     if results["identical"]:
         print("The two texts are identical.")
     elif difference:
@@ -107,6 +109,16 @@ def show_comparison(results):
             "The two texts differ, as two samples from one distribution do at temperature "
             f"{temperature}."
         )
+
+
+def show_own(results):
+    """How far the distributions of a reader's rule and loop are from the target's."""
+    far = "{}: total variation distance from the target = {:.4f}, exact, on a toy pair"
+    print(far.format("Your rule", results["rule_distance"]))
+    loop = results["own_loop"]
+    if loop:
+        print(far.format("Your loop", loop["distance"]))
+        print(f"Its first {len(loop['token_ids'])} tokens: {loop['text']!r}")
 
 
 def show_one_of_many(session, prompt, results):

@@ -2,11 +2,13 @@
 
 import sys
 
-from experiments.candidates.paths import along_paths
 from experiments.data.machine import kernels_of
+from experiments.decoding.batching import read_together
 from experiments.decoding.job import decode
 from experiments.decoding.session import Session, load_pair
+from experiments.drafting.paths import along_paths
 from experiments.proving.mistakes import committing, in_its_rule
+from experiments.proving.own import OwnSession
 
 
 def session_of(settings, output):
@@ -15,12 +17,16 @@ def session_of(settings, output):
     if settings.mistake:
         settings, rounds = in_its_rule(settings), committing(settings.mistake, decode)
     if settings.paths > 1:
-        rounds = along_paths(settings.paths, decode)
+        paths = along_paths(settings.paths, read_together)
+        rounds = lambda target, draft, job, _: decode(target, draft, job, paths)
     if output.cluster:
         from experiments.cluster.texts import ClusterSession
 
         return ClusterSession(settings, output.cluster, output.download)
-    session = Session(settings, load_pair(settings, output.download), rounds)
+    if settings.rule:
+        session = OwnSession(settings, output.download)
+    else:
+        session = Session(settings, load_pair(settings, output.download), rounds)
     if output.verbose:
         note_kernels(session.pair)
     return session

@@ -12,7 +12,7 @@ from experiments.decoding.settings import FORMS, Group, Json, Workers, flag
 from utils import InputError
 
 DEFAULT = ("Once upon a time there lived a king",)
-ALONE = ("stream", "trace", "report", "mistake")  # what goes with a single prompt only
+ALONE = ("stream", "trace", "report", "mistake", "rule")  # what goes with a single prompt only
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def in_colour(stream):
 class Trace:
     """A `show` of timed_run that prints each round of a watched run as it comes.
 
-    watch: the recorder.Watch whose newest note belongs to the round that is shown
+    watch: the Watch whose newest note belongs to the round that is shown
     """
 
     def __init__(self, watch, encoder, out=None):

@@ -2,93 +2,67 @@
 and what would help most. How that is found is in experiments/measuring/advice.py.
 """
 
-import dataclasses
-import json as json_format
+import json
 import os
+from dataclasses import dataclass
 
-from experiments.cli.validators import (
-    check_choice,
-    check_numbers,
-    check_seed,
-    longest_prompt,
-    parse_filters,
-    parse_K,
-    parse_list,
-    parse_probability,
-)
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
-from experiments.decoding.decoders import NGRAM, longest_draft
-from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
-from experiments.drafting.stored import is_head
+from experiments.data.values import (
+    SettingError,
+    check_numbers,
+    longest_prompt,
+    parse_Ks,
+    parse_probability,
+)
+from experiments.decoding.settings import (
+    Json,
+    Kernels,
+    Length,
+    Models,
+    PromptFile,
+    Sampling,
+    Weights,
+    flag,
+)
+from experiments.drafting.load import RANDOM, load
 from experiments.measuring import advice
-from gpt2 import Model
-from utils import MODELS_DIR, InputError, get_backend
+from utils import InputError
 
 MOST_K = 512
 
 
-@dataclasses.dataclass(frozen=True)
-class AdviseSettings:
-    """What decides an advice. Raises InputError.
+@dataclass(frozen=True)
+class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Length, Models):
+    """What decides an advice."""
 
-    What to measure:
-        draft_model_size: sizes in models_dir, folders, ngram, eagle or medusa, separated by commas
-        target_model_size: a size in models_dir, or a folder
-        models_dir: the folder that holds a folder for each size
-        K: the values of K, drafted tokens per round, to choose from, such as 1..10 or 1,2,4
-        temperature: 0 is greedy decoding
-        top_k: sample from this many most likely tokens; 0 keeps all
-        top_p: sample from the smallest set of most likely tokens with this total probability
-        acceptance: the acceptance rate, a number from 0 to 1, or a results file of benchmark or
-            replay with rows of the token rule and this sampling; by default it is measured
-        prompts: a file of prompts for that run (see benchmark); by default built-in stories
-        n_prompts: how many prompts to use; 0 is all
-        n_tokens_to_generate: how many tokens to write after each prompt
-        repeats: how often to measure each time in each of nine turns
-        seed: of the random numbers
-        backend: what computes: numpy, or cupy on a GPU
-        kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
-        weights: checkpoint, or random, which needs --acceptance; then sizes 82M to 1558M need no
-            files, and a folder only its config.json
-    """
+    draft_model_size: str = flag(
+        "0.7M-17M,ngram",
+        "sizes in models_dir, folders, ngram, eagle or medusa, separated by commas",
+    )
+    K: str = flag(
+        "1..10",
+        "the values of K, drafted tokens per round, to choose from, such as 1..10 or 1,2,4",
+    )
+    acceptance: str = flag(
+        "",
+        "the acceptance rate, a number from 0 to 1, or a results file of benchmark or replay with "
+        "rows of the token rule and this sampling; by default it is measured",
+    )
+    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
+    repeats: int = flag(9, "how often to measure each time in each of nine turns")
+    seed: int = flag(123, "of the random numbers")
 
-    draft_model_size: str = "0.7M-17M,ngram"
-    target_model_size: str = "17M"
-    models_dir: str = MODELS_DIR
-    K: str = "1..10"
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    acceptance: str = ""
-    prompts: str = ""
-    n_prompts: int = 12
-    n_tokens_to_generate: int = 60
-    repeats: int = 9
-    seed: int = 123
-    backend: str = "numpy"
-    kernels: str = "auto"
-    weights: str = "checkpoint"
-
-    def __post_init__(self):
-        check_seed(self.seed)
-        check_numbers(0, n_prompts=self.n_prompts)
-        check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, repeats=self.repeats)
-        check_choice("weights", self.weights, CHECKPOINT, RANDOM)
+    def check(self):
+        check_numbers(1, repeats=self.repeats)
+        self.Ks()
+        self.given()
         if self.weights == RANDOM and not self.acceptance:
-            raise InputError(
-                "--weights random: random models agree on nothing; give an --acceptance from 0 to 1"
-            )
-
-    def filter(self):
-        (filter,) = parse_filters(str(self.temperature), self.top_k, self.top_p).values()
-        return filter
-
-    def drafts(self):
-        return parse_list("draft_model_size", self.draft_model_size)
+            problem = "random: random models agree on nothing; give an --acceptance from 0 to 1"
+            raise SettingError("weights", problem)
 
     def Ks(self):
-        return parse_K(self.K, MOST_K)
+        return parse_Ks(self.K, MOST_K)
 
     def stored(self):
         """Whether the acceptance comes from a results file."""
@@ -100,34 +74,40 @@ class AdviseSettings:
             return None
         try:
             return parse_probability("acceptance", self.acceptance)
-        except InputError as error:
-            raise InputError(f"{error}, or a results file that is there") from None
+        except SettingError as error:
+            problem = f"{error.problem}, or a results file that is there"
+            raise SettingError("acceptance", problem) from None
 
 
-def acceptances(settings, pairs, Ks, filter):
+def acceptances(settings, pairs):
     """{draft: its acceptance}, from where the settings say."""
-    if settings.given() is not None:
-        given = advice.acceptance_of(settings.given(), None, 1, "as given")
-        look_up = given | {"source": "as given; taken to draft in every round"}
-        return {name: look_up if name == NGRAM else given for name in pairs.drafts}
+    filter, target = settings.sampling, settings.target_model_size
+    given, drafts = settings.given(), pairs.drafts
+    if given is not None:
+        sources = {False: "as given", True: "as given; taken to draft in every round"}
+        return {
+            name: advice.acceptance_of(given, None, 1, sources[draft.looks_up])
+            for name, draft in drafts.items()
+        }
     if settings.stored():
-        path, target = settings.acceptance, settings.target_model_size
-        return {name: advice.stored_acceptance(path, name, target, filter) for name in pairs.drafts}
+        where = settings.acceptance
+        return {
+            name: advice.stored_acceptance(where, name, draft.looks_up, target, filter)
+            for name, draft in drafts.items()
+        }
     n_tokens = settings.n_tokens_to_generate
     longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
     texts, _ = choose_prompts(settings.prompts, settings.n_prompts, pairs.encoder, longest)
-    K = min(advice.LIVE_K, max(Ks))
+    how = min(advice.LIVE_K, max(settings.Ks())), texts, n_tokens, filter, settings.seed
     return {
-        name: advice.live_acceptance(
-            pairs.target, draft, name, K, texts, n_tokens, filter, settings.seed
-        )
-        for name, draft in pairs.drafts.items()
+        name: advice.live_acceptance(pairs.target, draft, name, *how)
+        for name, draft in drafts.items()
     }
 
 
 def possible_Ks(name, target, draft, Ks):
     """Those K that a draft can fill. Raises InputError for none."""
-    most = longest_draft(target, draft)
+    most = draft.longest(target)
     if most < 1:
         raise InputError(f"draft {name}: the context has no room for it; expected a longer one")
     if min(Ks) > most:
@@ -184,37 +164,34 @@ def show_advice(name, target, found):
     print()
 
 
-def advise(settings: AdviseSettings, json=False):
+def advise(settings: AdviseSettings, output: Json):
     """Say which K to use, what speedup to expect, whether speculative decoding pays on this
     machine, and what would help most.
 
     The draft and verify costs are measured, and so is the acceptance rate unless it is given. The
     speedup is predicted from them.
-
-    Run:
-        json: print one JSON object and nothing else
     """
-    filter, drafts, Ks = settings.filter(), settings.drafts(), settings.Ks()
-    settings.given()  # refused before models are loaded
-    arrays = get_backend(settings.backend, settings.kernels)
-    target = settings.target_model_size
-    pairs = load_pairs(target, drafts, settings.models_dir, settings.weights, arrays)
-    Ks_of = {
-        name: possible_Ks(name, pairs.target, draft, Ks) for name, draft in pairs.drafts.items()
+    size, filter, repeats = settings.target_model_size, settings.sampling, settings.repeats
+    backend, drafts = settings.get_backend(), settings.drafts()
+    pairs = load(size, drafts, settings.models_dir, backend, settings.weights)
+    target = pairs.target
+    Ks = {
+        name: possible_Ks(name, target, draft, settings.Ks())
+        for name, draft in pairs.drafts.items()
     }
-    found = acceptances(settings, pairs, Ks, filter)
-    result = {"machine": machine(), "settings": dataclasses.asdict(settings), "advice": {}}
+    found = acceptances(settings, pairs)
+    result = {"machine": machine(), "settings": settings.as_dict(), "advice": {}}
     for name, draft in pairs.drafts.items():
-        costs = advice.measure_costs(pairs.target, draft, filter, Ks_of[name], settings.repeats)
+        costs = advice.measure_costs(target, draft, filter, Ks[name], repeats)
         of_draft = advice.advice_of(found[name], costs)
         of_draft["shapes"] = []
-        if isinstance(draft, Model) and not is_head(draft):
+        if draft.alone:
             expected = of_draft["speedup"]["speedup"]
             of_draft["shapes"] = advice.weigh_shapes(
-                pairs.target, draft, arrays, filter, expected, costs, settings.repeats
+                target, draft.alone, filter, expected, costs, repeats
             )
         result["advice"][name] = of_draft
-        if not json:
-            show_advice(name, target, of_draft)
-    if json:
-        print(json_format.dumps(result))
+        if not output.json:
+            show_advice(name, size, of_draft)
+    if output.json:
+        print(json.dumps(result))

@@ -1,36 +1,39 @@
 """python main.py check SIZE_OR_PATH: what is in a checkpoint folder, and whether it is well."""
 
-import json as json_format
+import json
 import sys
+from dataclasses import dataclass
 
 from checkpoints.doctor import examine
 from checkpoints.errors import printable
 from checkpoints.search import find_folder, locate
-from utils import MODELS_DIR, InputError, get_backend, load_model
+from experiments.decoding.settings import Folder, Json, flag
+from utils import InputError, get_backend, load_model
 
 
-def check(*size_or_path, models_dir=MODELS_DIR, against="", json=False):
+@dataclass(frozen=True)
+class CheckSettings(Json, Folder):
+    against: str = flag("", "another size or folder: could the two be draft and target?")
+
+
+def check(*size_or_path, settings: CheckSettings):
     """Examine a checkpoint: its files, tensors, checksums, vocabulary, and for OpenAI's 124M what
     it predicts.
 
     Give a size in models_dir, or a folder. The exit code is 0 when all is well, and 1 when
     something is not.
-
-    Args:
-        models_dir: where the folders of the sizes are
-        against: another size or folder: could the two be draft and target?
-        json: print one JSON object and nothing else
     """
     if len(size_or_path) != 1:
         raise InputError(
             f"check: expected one size or folder, not {len(size_or_path)}; "
             "for a pair, use check A --against B"
         )
+    models_dir, against = settings.models_dir, settings.against
     folder = folder_of(size_or_path[0], models_dir)
     other = folder_of(against, models_dir) if against else None
     report = examine(folder, load_plain, other)
-    if json:
-        print(json_format.dumps(report))
+    if settings.json:
+        print(json.dumps(report))
     else:
         show(report)
     if not report["well"]:

@@ -1,38 +1,46 @@
 """python main.py download 124M 355M: fetch models from OpenAI or Hugging Face."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.download import SOURCES, fetch_model
 from checkpoints.folder import missing_files
 from checkpoints.registry import REPOSITORIES, repository
 from checkpoints.search import cached
-from utils import MODELS_DIR, InputError
+from experiments.data.values import check_choice
+from experiments.decoding.settings import Folder, flag
+from utils import InputError
 
 
-def download(*sizes, models_dir=MODELS_DIR, source="auto"):
+@dataclass(frozen=True)
+class DownloadSettings(Folder):
+    source: str = flag(
+        "auto", "auto, which is OpenAI and then Hugging Face, or openai, or huggingface"
+    )
+
+    def check(self):
+        check_choice("source", self.source, "auto", *SOURCES)
+
+
+def download(*sizes, settings: DownloadSettings):
     """Fetch models: from OpenAI or Hugging Face, or not at all where Hugging Face's cache on this
     machine has them.
 
     Give sizes (82M, 124M, 355M, 774M, 1558M) or Hugging Face repositories of GPT-2s (owner/name).
     An interrupted download continues where it stopped; the environment variables
     GPT2_OPENAI_ENDPOINT and HF_ENDPOINT set a mirror.
-
-    Args:
-        models_dir: where the folders of the sizes are
-        source: auto, which is OpenAI and then Hugging Face, or openai, or huggingface
     """
     known = ", ".join(REPOSITORIES)
     if not sizes:
         raise InputError(
             f"download: expected sizes, of {known}, or Hugging Face repositories as owner/name"
         )
-    if source not in ("auto", *SOURCES):
-        raise InputError(f"--source {source!r}: expected auto, {' or '.join(SOURCES)}")
     for size in sizes:
         if not repository(size):
             raise InputError(
                 f"download {size!r}: expected one of {known}, or a repository as owner/name"
             )
+    models_dir, source = settings.models_dir, settings.source
     for size in sizes:
         wanted = missing_files(Path(models_dir) / size) and source == "auto"
         if wanted and (found := cached(size)):

@@ -1,10 +1,13 @@
 """python main.py export 17M --format gguf --out 17M.gguf: a model in the format of an engine."""
 
+from dataclasses import dataclass
+
 from checkpoints.files import first_of
-from experiments.cli.validators import check_choice
+from experiments.data.engines import write_gguf, write_openvino
 from experiments.data.files import check_output, whole, whole_folder
+from experiments.data.values import SettingError, check_choice
+from experiments.decoding.settings import Folder, flag
 from utils import (
-    MODELS_DIR,
     InputError,
     find_folder,
     load_encoder,
@@ -16,17 +19,25 @@ from utils import (
 INSTALL = "pip install -r requirements-engines.txt"
 
 
-def export(*size_or_path, models_dir=MODELS_DIR, format="gguf", out=""):
+@dataclass(frozen=True)
+class ExportSettings(Folder):
+    format: str = flag(
+        "gguf", "gguf, one file for llama.cpp, or openvino, a folder for OpenVINO GenAI"
+    )
+    out: str = flag("", "the new .gguf file, or the new folder")
+
+    def check(self):
+        check_choice("format", self.format, *FORMATS)
+        if not self.out:
+            raise SettingError("out", "'': expected the name of what to write")
+
+
+def export(*size_or_path, settings: ExportSettings):
     """Write a model and its tokenizer in the format of another inference engine, in float32.
 
     Name a size in models_dir, or a folder. docs/engines.md shows how to run each engine on the
     result. transformers and vLLM read the model folders as they are. Exporting needs
     pip install -r requirements-engines.txt.
-
-    Args:
-        models_dir: the folder that holds a folder for each size
-        format: gguf, one file for llama.cpp, or openvino, a folder for OpenVINO GenAI
-        out: the new .gguf file, or the new folder
 
     Examples:
         python main.py export 17M --out 17M.gguf
@@ -34,17 +45,14 @@ def export(*size_or_path, models_dir=MODELS_DIR, format="gguf", out=""):
     """
     if len(size_or_path) != 1:
         raise InputError(f"export: expected one size or folder, not {len(size_or_path)}")
-    check_choice("format", format, *FORMATS)
-    if not out:
-        raise InputError("--out: expected the name of what to write")
-    folder = find_folder(size_or_path[0], models_dir)
+    folder = find_folder(size_or_path[0], settings.models_dir)
     check_model(folder)
     try:
-        FORMATS[format](folder, out)
+        FORMATS[settings.format](folder, settings.out)
     except ModuleNotFoundError as missing:
         name = missing.name.partition(".")[0]
         raise InputError(f"{name} is not installed: {INSTALL}") from None
-    print(f"{size_or_path[0]}: {out}")
+    print(f"{size_or_path[0]}: {settings.out}")
 
 
 def check_model(folder):
@@ -55,16 +63,12 @@ def check_model(folder):
 
 
 def export_gguf(folder, out):
-    from experiments.engines.gguf_file import write_gguf
-
     check_output("out", out, (".gguf",))
     with whole(out) as temporary:
         write_gguf(folder, temporary)
 
 
 def export_openvino(folder, out):
-    from experiments.engines.openvino_folder import write_openvino
-
     check_output("out", out, ("",))
     # the exporter knows Hugging Face's names alone
     for name in ("config.json", "vocab.json", "merges.txt"):

@@ -3,15 +3,34 @@ is.
 """
 
 import difflib
-import json as json_format
+import json
 import textwrap
+from dataclasses import dataclass
 
 from tqdm import tqdm
 
+from experiments.data.values import SettingError
+from experiments.decoding.settings import Json, Models, flag
+from experiments.drafting.load import is_size, load
 from experiments.proving.distance import Pair, compare, toy_laws
 from experiments.proving.mistakes import MISTAKES, find
 from experiments.proving.patching import changed
-from utils import MODELS_DIR, InputError, get_backend, load_pair
+from utils import InputError, get_backend
+
+
+@dataclass(frozen=True)
+class MuseumSettings(Json, Models):
+    """The pair that shows at which token a text goes wrong."""
+
+    target_model_size: str = flag("7M", "a size in models_dir, or a folder")
+    draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
+
+    def check(self):
+        if not is_size(self.draft_model_size):
+            problem = (
+                f"{self.draft_model_size!r}: expected a model; some mistakes are a draft model's"
+            )
+            raise SettingError("draft_model_size", problem)
 
 
 def show_changes(mistake):
@@ -48,7 +67,7 @@ def require_context(target, draft, encoder):
     """Raises InputError for models that cannot read a prompt of the museum: their context is too
     short, or their vocabulary lacks a byte.
     """
-    n_ctx = min(target.config.n_ctx, draft.config.n_ctx)
+    n_ctx = min(target.config.n_ctx, draft.n_ctx)
     try:
         longest = max(len(encoder.encode(mistake.setting.prompt)) for mistake in MISTAKES.values())
     except ValueError as error:
@@ -60,9 +79,7 @@ def require_context(target, draft, encoder):
         )
 
 
-def mistakes(
-    *names, target_model_size="7M", draft_model_size="0.7M", models_dir=MODELS_DIR, json=False
-):
+def mistakes(*names, settings: MuseumSettings):
     """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
     which test catches it.
 
@@ -71,26 +88,16 @@ def mistakes(
     pair: 0 is right, 1 has nothing in common. Errors is how often the program fails there
     instead; the distance is that of the texts that come out. Wrong from is the first token, counted
     from 0, in which a text of 60 tokens by the pair of models leaves the right one.
-
-    Args:
-        target_model_size: a size in models_dir, or a folder
-        draft_model_size: a size in models_dir, or a folder
-        models_dir: the folder that holds a folder for each size
-        json: print one JSON object and nothing else
     """
-    if draft_model_size == "ngram":
-        raise InputError(
-            "--draft_model_size 'ngram': expected a model; some mistakes are a neural draft's"
-        )
     chosen = {name: find(name) for name in names or MISTAKES}
-    arrays = get_backend(kernels="plain")
-    target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir, arrays)
-    require_context(target, draft, encoder)
-    pair = Pair(target, draft, encoder)
+    target, draft = settings.target_model_size, settings.draft_model_size
+    models = load(target, [draft], settings.models_dir, get_backend(kernels="plain")).pair(draft)
+    require_context(models.target, models.draft, models.encoder)
+    pair = Pair(models.target, models.draft, models.encoder)
     bar = tqdm(chosen.items(), desc="mistakes", leave=False, disable=None)
     rows = [row_of(name, mistake, pair) for name, mistake in bar]
-    if json:
-        print(json_format.dumps({"mistakes": rows}))
+    if settings.json:
+        print(json.dumps({"mistakes": rows}))
         return
     print(f"{'mistake':<24} {'distance':>8} {'errors':>6} {'wrong from':>11}  seen in")
     for row, mistake in zip(rows, chosen.values()):

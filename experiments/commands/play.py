@@ -3,14 +3,17 @@
 import threading
 import webbrowser
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments.decoding.session import Session, models_of
-from experiments.decoding.settings import Settings
-from experiments.playing.questions import questions_of
-from experiments.playing.server import LiveServer
-from utils import MODELS_DIR, InputError
+from experiments.data.files import check_output
+from experiments.data.values import SettingError, check_numbers
+from experiments.decoding.session import Session, load_pair
+from experiments.decoding.settings import Kernels, Models, Settings, flag
+from experiments.page.answers import answers_of, finished_run
+from experiments.page.report import write_page
+from experiments.page.server import LiveServer
 
 REDIRECT = """<!doctype html>
 <meta charset="utf-8">
@@ -33,47 +36,49 @@ def in_browser(address):
         yield
 
 
-def play(
-    target_model_size="17M",
-    draft_model_size="0.7M-17M",
-    models_dir=MODELS_DIR,
-    port=0,
-    no_browser=False,
-    kernels="auto",
-):
+@dataclass(frozen=True)
+class PlaySettings(Kernels, Models):
+    heading = "Page"
+
+    port: int = flag(0, "the port to listen on; 0 chooses a free one")
+    no_browser: bool = flag(False, "print the address, but open no browser")
+    save: str = flag(
+        "",
+        "serve nothing: do the page's first run, with its costs and all rules, and write the page "
+        "of it to this .html file",
+    )
+
+    def check(self):
+        check_numbers(0, 65535, port=self.port)
+        if self.save:
+            check_output("save", self.save, (".html",))
+
+
+def play(settings: PlaySettings):
     """Open a page in the browser where the models continue your own text: step through the
     decisions, change them, and compare the accept/reject rules. docs/live.md describes the page.
 
     The server listens on 127.0.0.1 only, and answers only with the access token in the address that
     it prints. Ctrl-C ends it.
-
-    Args:
-        target_model_size: a size in models_dir, or a folder
-        draft_model_size: a size in models_dir, a folder, or ngram
-        models_dir: the folder that holds a folder for each size
-        port: the port to listen on; 0 chooses a free one
-        no_browser: print the address, but open no browser
-        kernels: how NumPy multiplies: auto measures, plain is NumPy's own product
     """
-    if not 0 <= port <= 65535:
-        raise InputError(f"--port {port}: expected 0 to 65535")
-    settings = Settings(
-        target_model_size=target_model_size,
-        draft_model_size=draft_model_size,
-        models_dir=models_dir,
-        kernels=kernels,
-    )
-    session = Session(settings, models_of(settings))
+    of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Kernels)}
+    of_session = Settings(**of_models)
+    session = Session(of_session, load_pair(of_session))
+    if settings.save:
+        write_page(settings.save, finished_run(session))
+        return
     try:
-        server = LiveServer(port, questions_of(session))
+        server = LiveServer(settings.port, answers_of(session))
     except OSError as error:
-        raise InputError(f"--port {port}: {error.strerror}; give another, or 0") from None
+        raise SettingError(
+            "port", f"{settings.port}: {error.strerror}; give another, or 0"
+        ) from None
     print(f"{server.address}\nCtrl-C ends it.", flush=True)
     try:
-        with nullcontext() if no_browser else in_browser(server.address):
+        with nullcontext() if settings.no_browser else in_browser(server.address):
             server.serve_forever()
     except KeyboardInterrupt:
         print("Stopped.")
     finally:
         server.server_close()
-        server.jobs.cancel_all()
+        server.turns.cancel_all()

@@ -1,22 +1,103 @@
 """python main.py profile: does scoring K + 1 tokens cost what scoring one costs, and where does a
 pass spend its time?
 
-The speed at which this machine streams memory is measured in the same run. What other programs need
-for the same passes is in experiments/training/peers.py.
+The speed at which this machine streams memory is measured in the same run.
 """
 
-import json as json_format
+import json
 import re
+from dataclasses import dataclass
 
 from checkpoints.folder import LARGEST, MOST_LAYERS
-from experiments.cli.validators import check_choice, check_numbers, parse_list
-from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_one
-from experiments.measuring import passes
+from experiments.data.values import (
+    SettingError,
+    check_length,
+    check_numbers,
+    parse_list,
+)
+from experiments.decoding.settings import Json, Machine, Target, Weights, flag
+from experiments.drafting.load import load
+from experiments.measuring import passes, texts
 from gpt2 import Config
-from utils import MODELS_DIR, SIZES, InputError, get_backend
+from utils import SIZES
 
 # of a shape that is given by its layers, width and vocabulary
 HEAD, CONTEXT = 64, 1024
+
+
+@dataclass(frozen=True)
+class ProfileSettings(Machine, Weights, Target):
+    """What is timed: the passes of a model, and its texts; or every choice of --kernels."""
+
+    rows: str = flag(
+        "1,2,3,5,9",
+        "how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is "
+        "verifying",
+    )
+    repeats: int = flag(
+        20,
+        "of each pass; medians are reported. A prefill, or a text, is repeated a quarter as often",
+    )
+    texts: bool = flag(
+        False,
+        "also write texts: the included pair's must be those of NumPy in float32; the target's, "
+        "and drafts by 124M's shape with random weights, are timed, beside transformers if torch "
+        "finds a GPU",
+    )
+    n_tokens_to_generate: int = flag(64, "with --texts: how many tokens to write in a timed text")
+    compare_kernels: str = flag(
+        "",
+        "instead, time random weights of these shapes with each choice of --kernels: sizes or "
+        "LAYERSxWIDTHxVOCABULARY, separated by commas",
+    )
+
+    def check(self):
+        n_tokens = self.n_tokens_to_generate
+        check_numbers(1, repeats=self.repeats, rows=min(self.counts()))
+        check_numbers(1, n_tokens_to_generate=n_tokens)
+        if self.compare_kernels:
+            for name in ("backend", "dtype", "kernels", "exact", "texts"):
+                if getattr(self, name) != getattr(ProfileSettings, name):
+                    problem = f"with --{name}: expected one of the two; it tries all --kernels"
+                    raise SettingError("compare_kernels", problem)
+            for config in self.shapes().values():
+                self.check_context(config)
+
+    def check_context(self, config):
+        """Refuses more than a text of this model can hold."""
+        most = max(self.counts())
+        if most > config.n_ctx:
+            raise SettingError("rows", f"{most}: expected at most {config.n_ctx}, the context")
+        if self.texts:
+            room = config.n_ctx - len(texts.PROMPT)
+            check_length("n_tokens_to_generate", self.n_tokens_to_generate, room)
+
+    def counts(self):
+        return parse_list("rows", self.rows, int)
+
+    def shapes(self):
+        """{name: Config} of --compare_kernels."""
+        names = parse_list("compare_kernels", self.compare_kernels)
+        return {name: parse_shape(name) for name in names}
+
+
+def parse_shape(text):
+    """The Config of "124M", or of "LAYERSxWIDTHxVOCABULARY" such as "4x512x2048"."""
+    if text in SIZES:
+        return SIZES[text]
+
+    def refuse(expected):
+        raise SettingError("compare_kernels", f"{text!r}: expected {expected}")
+
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x[1-9]\d*", text):
+        refuse(f"{', '.join(SIZES)}, or LAYERSxWIDTHxVOCABULARY such as 4x512x2048")
+    n_layer, n_embd, n_vocab = map(int, text.split("x"))
+    if n_layer > MOST_LAYERS or not all(2 <= n <= LARGEST for n in (n_embd, n_vocab)):
+        refuse(f"at most {MOST_LAYERS} layers, and a width and a vocabulary of 2 to {LARGEST}")
+    n_head = max(1, n_embd // HEAD)
+    if n_embd % n_head:
+        refuse(f"a width that {HEAD} divides")
+    return Config(n_vocab, CONTEXT, n_embd, n_head, n_layer)
 
 
 def show_passes(result):
@@ -40,33 +121,6 @@ def show_passes(result):
         print(f"  {part:<24} {milliseconds:8.3f}")
 
 
-def check_context(counts, config):
-    """Raises InputError for more rows than a text may have."""
-    if max(counts) > config.n_ctx:
-        raise InputError(f"--rows {max(counts)}: expected at most {config.n_ctx}, the context")
-
-
-def parse_shape(text):
-    """The Config of "124M", or of "LAYERSxWIDTHxVOCABULARY" such as "4x512x2048"."""
-    if text in SIZES:
-        return SIZES[text]
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x[1-9]\d*", text):
-        raise InputError(
-            f"--compare_kernels {text!r}: expected {', '.join(SIZES)}, or LAYERSxWIDTHxVOCABULARY "
-            "such as 4x512x2048"
-        )
-    n_layer, n_embd, n_vocab = map(int, text.split("x"))
-    if n_layer > MOST_LAYERS or not all(2 <= n <= LARGEST for n in (n_embd, n_vocab)):
-        raise InputError(
-            f"--compare_kernels {text!r}: expected at most {MOST_LAYERS} layers, and a width and "
-            f"a vocabulary of 2 to {LARGEST}"
-        )
-    n_head = max(1, n_embd // HEAD)
-    if n_embd % n_head:
-        raise InputError(f"--compare_kernels {text!r}: expected a width that {HEAD} divides")
-    return Config(n_vocab, CONTEXT, n_embd, n_head, n_layer)
-
-
 def show_kernels(shape, seconds, rows):
     """auto against the best of the fixed choices, for people."""
     fixed = [name for name in seconds if name != "auto"]
@@ -77,75 +131,58 @@ def show_kernels(shape, seconds, rows):
         print(f"{best:>7} {auto / seconds[best][n]:>7.2f}")
 
 
-def profile_kernels(shapes, rows, repeats, json):
+def show_texts(result):
+    """What --texts found, for people."""
+    (same,), (row,), where = result["parity"], result["speeds"], result["machine"]
+    verdict, far = "", same["largest_difference"]
+    if same["dtype"] == "float32":
+        verdict = " (ok)" if far <= texts.BOUND else f" (above {texts.BOUND:g})"
+    names = ", ".join(f"{name} {is_same}" for name, is_same in same["same_texts"].items())
+    print(f"\n{where['gpu'] or where['cpu']}, {where['date']}")
+    print(
+        f"The included pair's logits differ from NumPy's by {far:.2g}{verdict}; same text: {names}"
+    )
+    print(f"Launching takes {row['launch_share']:.0%} of a one-row pass. Tokens/s:")
+    coin = f"speculative, tokens of {texts.DRAFT} accepted by coin ({texts.ACCEPTANCE})"
+    for way, what in {"plain": "plain", "speculative": coin, texts.PEER: texts.PEER}.items():
+        if row.get(way):
+            print(f"  {what:<56} {row[way]:8.1f}")
+
+
+def profile_kernels(settings, as_json):
     """Passes of each shape with each choice of --kernels."""
-    found = {}
-    if not json:
+    found, rows = {}, settings.counts()
+    if not as_json:
         print(f"{'shape':<14} {'rows':>5} {'auto, ms':>9} {'best, ms':>9} {'best':>7} {'ratio':>7}")
-    for shape, config in shapes.items():
-        found[shape] = passes.compare_kernels(config, rows, repeats)
-        if not json:
+    for shape, config in settings.shapes().items():
+        found[shape] = passes.compare_kernels(config, rows, settings.repeats)
+        if not as_json:
             show_kernels(shape, found[shape], rows)
-    if json:
-        print(json_format.dumps(found))
+    if as_json:
+        print(json.dumps(found))
 
 
-def profile(
-    target_model_size="17M",
-    models_dir=MODELS_DIR,
-    weights="checkpoint",
-    rows="1,2,3,5,9",
-    repeats=20,
-    backend="numpy",
-    dtype="float32",
-    kernels="auto",
-    exact=False,
-    compare_kernels="",
-    json=False,
-):
+def profile(settings: ProfileSettings, output: Json):
     """Time passes over several numbers of rows against the speed of memory, and say where the time
     goes.
 
-    Args:
-        target_model_size: a size in models_dir, or a folder
-        models_dir: the folder that holds a folder for each size
-        weights: checkpoint, or random (sizes 82M to 1558M need no files, a folder only its
-            config.json)
-        rows: how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is
-            verifying
-        repeats: of each measurement; medians are reported
-        backend: what computes: numpy, or cupy on a GPU
-        dtype: float32, or float16 with cupy
-        kernels: auto, plain, or WIDTHxTHREADS
-        exact: compute rows one by one, so that no bit of a result depends on how many there are
-        compare_kernels: instead, time random weights of these shapes with each choice of --kernels:
-            sizes or LAYERSxWIDTHxVOCABULARY, separated by commas
-        json: print one JSON object and nothing else
+    Examples:
+        python main.py profile --target_model_size 124M --weights random
+        python main.py profile --backend cupy --texts --target_model_size 355M --weights random
     """
-    counts = parse_list("rows", rows, int)
-    check_numbers(1, repeats=repeats, rows=min(counts))
-    check_choice("weights", weights, CHECKPOINT, RANDOM)
-    if compare_kernels:
-        given = {"--backend": backend != "numpy", "--dtype": dtype != "float32"}
-        given |= {"--kernels": kernels != "auto", "--exact": exact}
-        for flag in given:
-            if given[flag]:
-                raise InputError(
-                    f"--compare_kernels with {flag}: expected one of the two; it measures every "
-                    "choice of --kernels, with NumPy in float32"
-                )
-        names = parse_list("compare_kernels", compare_kernels)
-        shapes = {name: parse_shape(name) for name in names}
-        for config in shapes.values():
-            check_context(counts, config)
-        profile_kernels(shapes, counts, repeats, json)
+    if settings.compare_kernels:
+        profile_kernels(settings, output.json)
         return
-    arrays = get_backend(backend, kernels, exact, dtype)
-    model = load_one(target_model_size, models_dir, weights, arrays)
-    check_context(counts, model.config)
-    result = passes.measure_passes(model, counts, repeats)
-    if json:
-        print(json_format.dumps(result))
+    size, weights = settings.target_model_size, settings.weights
+    target = load(size, [], settings.models_dir, settings.get_backend(), weights).target
+    settings.check_context(target.config)
+    result = passes.measure_passes(target, settings.counts(), settings.repeats)
+    if settings.texts:
+        result |= texts.measure_texts(target, settings)
+    if output.json:
+        print(json.dumps(result))
         return
-    print(f"{target_model_size}, {weights} weights, {dtype}, {backend}\n")
+    print(f"{size}, {weights} weights, {settings.dtype}, {settings.backend}\n")
     show_passes(result)
+    if settings.texts:
+        show_texts(result)

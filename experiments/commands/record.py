@@ -2,134 +2,99 @@
 on. The format is in experiments/data/recordings.py.
 """
 
-import dataclasses
+from dataclasses import dataclass
 from functools import partial
 
 from tqdm import tqdm
 
-from experiments.cli.validators import check_numbers, check_seed, longest_prompt, parse_filters
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
 from experiments.data.files import check_output
 from experiments.data.prompts import choose_prompts
 from experiments.data.recordings import open_log
+from experiments.data.values import check_numbers, longest_prompt
+from experiments.decoding.settings import (
+    Kernels,
+    Length,
+    PromptFile,
+    Sampling,
+    Target,
+    Workers,
+    flag,
+)
 from experiments.measuring.replay import record_text
-from utils import MODELS_DIR, InputError
+from utils import InputError
 
 GROUP = 4  # texts, that a worker of a cluster is given at a time
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordSettings:
-    """What decides the texts of a log; its first line has them. Raises InputError."""
+@dataclass(frozen=True)
+class RecordSettings(Kernels, Sampling, PromptFile, Length, Target):
+    """What decides the texts of a log; its first line has them."""
 
-    models_dir: str
-    prompts: str
-    n_prompts: int
-    n_tokens_to_generate: int
-    temperature: float
-    top_k: int
-    top_p: float
-    seed: int
-    top: int
-    backend: str
-    kernels: str
+    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
+    temperature: float = flag(
+        0.0,
+        "0 is greedy decoding; above 0, the log also holds the target's most likely tokens with "
+        "their probabilities",
+    )
+    seed: int = flag(123, "of the random numbers")
+    top: int = flag(50, "how many of the most likely tokens to keep in the log")
 
-    def __post_init__(self):
-        check_seed(self.seed)
-        check_numbers(0, n_prompts=self.n_prompts)
-        check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate, top=self.top)
-
-    def filter(self):
-        (filter,) = parse_filters(str(self.temperature), self.top_k, self.top_p).values()
-        return filter
+    def check(self):
+        check_numbers(1, top=self.top)
 
 
-def record(
-    target_model_size="17M",
-    models_dir=MODELS_DIR,
-    prompts="",
-    n_prompts=12,
-    n_tokens_to_generate=60,
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    seed=123,
-    top=50,
-    backend="numpy",
-    kernels="auto",
-    cluster="",
-    out="",
-):
+@dataclass(frozen=True)
+class LogFile(Workers):
+    out: str = flag("", "the log to write, a new .jsonl or .jsonl.gz file")
+
+    def check(self):
+        check_output("out", self.out, (".jsonl", ".jsonl.gz"))
+
+
+def record(settings: RecordSettings, output: LogFile):
     """Store what a target writes after each prompt, so that replay can evaluate drafts without
     running the target. experiments/data/recordings.py describes the file.
 
     Texts continue past <|endoftext|>, as in benchmark. An interrupted recording continues with the
     same command.
-
-    Args:
-        target_model_size: a size in models_dir, or a folder
-        models_dir: the folder that holds a folder for each size
-        prompts: a file of prompts (see benchmark); by default built-in stories
-        n_prompts: how many prompts to use; 0 is all
-        n_tokens_to_generate: how many tokens to write after each prompt
-        temperature: 0 is greedy decoding; above 0, the log also holds the target's most likely
-            tokens with their probabilities
-        top_k: sample from this many most likely tokens; 0 keeps all
-        top_p: sample from the smallest set of most likely tokens with this total probability
-        seed: of the random numbers
-        top: how many of the most likely tokens to keep in the log
-        backend: what computes: numpy, or cupy on a GPU
-        kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
-        cluster: let the workers of a Dask cluster write the texts: local:4 starts four here,
-            tcp://HOST:8786 is a running scheduler
-        out: the log to write, a new .jsonl or .jsonl.gz file
     """
-    settings = RecordSettings(
-        models_dir=models_dir,
-        prompts=prompts,
-        n_prompts=n_prompts,
-        n_tokens_to_generate=n_tokens_to_generate,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        top=top,
-        backend=backend,
-        kernels=kernels,
+    wanted = Wanted(
+        settings.target_model_size,
+        (),
+        settings.models_dir,
+        backend=settings.backend,
+        kernels=settings.kernels,
     )
-    settings.filter()  # refuse now what cannot be used
-    check_output("out", out, (".jsonl", ".jsonl.gz"))
-    wanted = Wanted(target_model_size, (), models_dir, backend=backend, kernels=kernels)
-    where = place(cluster, wanted)
-    encoder = where.pairs.encoder
-    longest = longest_prompt(where.pairs.target.config.n_ctx, n_tokens_to_generate)
-    texts, n_skipped = choose_prompts(prompts, n_prompts, encoder, longest)
+    where = place(output.cluster, wanted)
+    encoder, n_tokens = where.pairs.encoder, settings.n_tokens_to_generate
+    longest = longest_prompt(where.pairs.target.config.n_ctx, n_tokens)
+    texts, n_skipped = choose_prompts(settings.prompts, settings.n_prompts, encoder, longest)
     header = {
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
-        "target": target_model_size,
-        "settings": dataclasses.asdict(settings),
+        "target": settings.target_model_size,
+        "settings": settings.as_dict(),
         "fingerprints": wanted.fingerprints(),
     }
-    with open_log(out, header) as lines:
-        todo = texts_todo(lines, texts)
-        items = [(i, texts[i]) for i in todo]
+    with open_log(output.out, header) as lines:
+        require_same(lines, texts)
+        todo = lines.todo(len(texts))
         bar = tqdm(todo, desc="recording", unit=" texts", leave=False, disable=None)
         with where:
+            items = [(i, texts[i]) for i in todo]
             results = where.run(partial(recorded, settings), items, GROUP, name_of)
             for text, i in zip(results, bar):
                 lines.put(i, text, prompt=texts[i])
-        if end_of(texts) not in lines.done:
-            lines.add(end_of(texts))
-        lines.close()
+        lines.close({"end": len(texts)})
     skipped = f"({n_skipped} prompts skipped: too long)"
-    print(f"{len(texts)} texts of {n_tokens_to_generate} tokens in {out} {skipped}")
+    print(f"{len(texts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 
 
 def recorded(settings, pairs, items):
     """What the log keeps of each text; an item is the number of a prompt and its ids."""
-    filter, top = settings.filter(), settings.top
+    filter, top = settings.sampling, settings.top
     for i, ids in items:
         seed = [settings.seed, i, 0]
         yield record_text(pairs.target, ids, settings.n_tokens_to_generate, filter, seed, top)
@@ -139,15 +104,8 @@ def name_of(item):
     return f"prompt {item[0] + 1}"
 
 
-def end_of(texts):
-    """The last line of a log."""
-    return {"end": len(texts)}
-
-
-def texts_todo(lines, texts):
-    """Which texts an interrupted recording has not. Raises InputError for one of others."""
-    done = [line for line in lines.done if line != end_of(texts)]
-    prompts = [line.get("prompt") if isinstance(line, dict) else None for line in done]
-    if prompts != texts[: len(done)]:
+def require_same(lines, texts):
+    """Raises InputError for an interrupted recording of other prompts."""
+    prompts = [line.get("prompt") if isinstance(line, dict) else None for line in lines.done]
+    if prompts != texts[: len(prompts)]:
         raise InputError(f"{lines.partial}: is of other prompts; delete it, or give the same")
-    return [i for i in lines.todo(len(texts)) if i < len(texts)]

@@ -2,57 +2,108 @@
 wrote them. How that can be exact is in experiments/measuring/replay.py.
 """
 
-import dataclasses
-import json as json_format
+import json
+from dataclasses import dataclass
 
-from experiments.cli.validators import check_choice, check_seed, parse_K, parse_list
 from experiments.data.recordings import read_log
-from experiments.decoding.decoders import NGRAM
-from experiments.decoding.settings import VERIFICATIONS
-from experiments.drafting.pairs import load_draft
+from experiments.data.values import (
+    SettingError,
+    check_choice,
+    check_seed,
+    parse_Ks,
+    parse_list,
+)
+from experiments.decoding.settings import (
+    VERIFICATIONS,
+    Folder,
+    Json,
+    Kernels,
+    Verification,
+    flag,
+)
+from experiments.drafting.drafts import ModelDraft, NGrams
+from experiments.drafting.load import NGRAM, is_size, load
+from experiments.drafting.stored import HEADS
 from experiments.measuring.latency import Latency
 from experiments.measuring.replay import certainty, replay_draft
-from utils import MODELS_DIR, InputError, find_folder, get_backend, load_encoder
+from utils import InputError, find_folder, load_encoder
 
 MOST_K = 1000
 
 
-@dataclasses.dataclass(frozen=True)
-class ReplaySettings:
-    """What a replay is. Raises InputError."""
+@dataclass(frozen=True)
+class ReplaySettings(Kernels, Verification, Folder):
+    """What a replay is."""
 
-    log: str
-    draft_model_size: str
-    models_dir: str
-    K: str
-    verification: str
-    costs: str
-    draft_cost: str
-    verify_cost: str
-    tokenizer: str
-    seed: int
-    backend: str
-    kernels: str
+    log: str = flag(
+        "", "the file that record wrote, or JSON Lines of prompt and output from another program"
+    )
+    draft_model_size: str = flag(
+        "0.7M-17M,ngram", "sizes in models_dir, folders, or ngram, separated by commas"
+    )
+    K: str = flag("1..10", "how many tokens to draft per round, such as 1..10 or 1,2,4")
+    verification: str = flag("token", "the accept/reject rule: token or block")
+    costs: str = flag(
+        "",
+        "a results file of benchmark to take the draft and verify costs from, measured with the "
+        "same verification",
+    )
+    draft_cost: str = flag(
+        "",
+        "instead of costs: the time of drafting one token, relative to a target pass over one row "
+        "(token)",
+    )
+    verify_cost: str = flag(
+        "",
+        "with draft_cost: the time of the verify pass, relative to the same; one number, or one "
+        "for each K, in the order of --K",
+    )
+    tokenizer: str = flag(
+        "",
+        "a size or folder whose tokenizer encodes another program's log; by default that of the "
+        "first draft model",
+    )
+    seed: int = flag(123, "of the random decisions, where the log has a temperature above 0")
 
-    def __post_init__(self):
+    def check(self):
         check_seed(self.seed)
         check_choice("verification", self.verification, *VERIFICATIONS)
+        self.Ks()
+        for head in {*self.drafts()} & {*HEADS}:
+            problem = f"{head}: expected a model, as a head needs to see its target, not a log"
+            raise SettingError("draft_model_size", problem)
         if not self.log:
-            raise InputError(
-                "--log: expected the file that record wrote, or JSON Lines of prompt and output"
-            )
+            expected = "expected the file that record wrote, or JSON Lines of prompt and output"
+            raise SettingError("log", f"'': {expected}")
 
     def drafts(self):
         return parse_list("draft_model_size", self.draft_model_size)
 
     def Ks(self):
-        return parse_K(self.K, MOST_K)
+        return parse_Ks(self.K, MOST_K)
 
     def cutter(self):
         """The encoder that cuts a foreign log into tokens."""
-        models = [size for size in self.drafts() if size != NGRAM]
-        size = self.tokenizer or (models[0] if models else "17M")
-        return load_encoder(find_folder(size, self.models_dir))
+        models = *filter(is_size, self.drafts()), "17M"
+        return load_encoder(find_folder(self.tokenizer or models[0], self.models_dir))
+
+
+def load_drafts(settings, log):
+    """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
+    found, names = {NGRAM: NGrams()}, settings.drafts()
+    sizes = [*filter(is_size, names)]
+    for size in sizes:
+        encoder = load_encoder(find_folder(size, settings.models_dir))
+        if (encoder.fingerprint, encoder.n_vocab) != (log.tokenizer, log.n_vocab):
+            raise InputError(
+                f"draft {size} and the log {settings.log} have different vocabularies: "
+                "they cannot pair"
+            )
+    if sizes:  # the first is loaded as a target is
+        first, *others = sizes
+        pairs = load(first, others, settings.models_dir, settings.get_backend())
+        found |= {first: ModelDraft(pairs.target), **pairs.drafts}
+    return {name: found[name] for name in names}
 
 
 def show_rows(result):
@@ -75,79 +126,26 @@ def show_rows(result):
         print(f"no projected speedup: {why}")
 
 
-def replay(
-    log="",
-    draft_model_size="0.7M-17M,ngram",
-    models_dir=MODELS_DIR,
-    K="1..10",
-    verification="token",
-    costs="",
-    draft_cost="",
-    verify_cost="",
-    tokenizer="",
-    seed=123,
-    backend="numpy",
-    kernels="auto",
-    json=False,
-):
+def replay(settings: ReplaySettings, output: Json):
     """Run the speculative loop again on the texts of a log, with any draft and every K, without the
     target that wrote them.
 
     With --costs, or with --draft_cost and --verify_cost, it also projects the speedup.
-
-    Args:
-        log: the file that record wrote, or JSON Lines of prompt and output from another program
-        draft_model_size: sizes in models_dir, folders, or ngram, separated by commas
-        models_dir: the folder that holds a folder for each size
-        K: how many tokens to draft per round, such as 1..10 or 1,2,4
-        verification: the accept/reject rule: token or block
-        costs: a results file of benchmark to take the draft and verify costs from, measured with
-            the same verification
-        draft_cost: instead of costs: the time of drafting one token, relative to a target pass over
-            one row (token)
-        verify_cost: with draft_cost: the time of the verify pass, relative to the same; one number,
-            or one for each K, in the order of --K
-        tokenizer: a size or folder whose tokenizer encodes another program's log; by default that
-            of the first draft model
-        seed: of the random decisions, where the log has a temperature above 0
-        backend: what computes: numpy, or cupy on a GPU
-        kernels: how NumPy multiplies: auto, plain, or WIDTHxTHREADS
-        json: print one JSON object and nothing else
     """
-    settings = ReplaySettings(
-        log=log,
-        draft_model_size=draft_model_size,
-        models_dir=models_dir,
-        K=K,
-        verification=verification,
-        costs=costs,
-        draft_cost=draft_cost,
-        verify_cost=verify_cost,
-        tokenizer=tokenizer,
-        seed=seed,
-        backend=backend,
-        kernels=kernels,
-    )
-    sizes, Ks = settings.drafts(), settings.Ks()
-    arrays = get_backend(backend, kernels)
-    texts = read_log(log, settings.cutter)
-    latency = Latency(sizes, Ks, texts.target, costs, draft_cost, verify_cost, verification)
-    vocabulary, of_log = (texts.tokenizer, texts.n_vocab), f"the log {log}"
-    drafts = {size: load_draft(size, models_dir, arrays, vocabulary, of_log) for size in sizes}
+    drafts, Ks, rule = settings.drafts(), settings.Ks(), settings.verification
+    log = read_log(settings.log, settings.cutter)
+    costs = settings.costs, settings.draft_cost, settings.verify_cost
+    latency = Latency(drafts, Ks, log.target, *costs, rule)
     rows = []
-    for size, draft in drafts.items():
-        rows += replay_draft(size, draft, texts, Ks, seed, latency, verification)
+    for name, draft in load_drafts(settings, log).items():
+        rows += replay_draft(name, draft, log, Ks, settings.seed, latency, rule)
     result = {
-        "settings": dataclasses.asdict(settings),
-        "log": {
-            "target": texts.target,
-            "tokenizer": texts.tokenizer,
-            "settings": texts.settings,
-        },
-        "certainty": certainty(texts, sizes),
+        "settings": settings.as_dict(),
+        "log": {"target": log.target, "tokenizer": log.tokenizer, "settings": log.settings},
+        "certainty": certainty(log, drafts),
         "rows": rows,
     }
-    if json:
-        print(json_format.dumps(result))
+    if output.json:
+        print(json.dumps(result))
     else:
         show_rows(result)

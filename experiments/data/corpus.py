@@ -14,7 +14,7 @@ def paths(corpus, split):
     """
     found = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not found:
-        raise InputError(f"no *_{split}.txt in {corpus!r}: --corpus must name a folder of texts")
+        raise InputError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
     return found
 
 

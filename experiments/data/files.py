@@ -59,7 +59,10 @@ def all_whole(*paths):
         yield [*names.values()]
     except BaseException:
         for temporary in names.values():
-            temporary.unlink(missing_ok=True)
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink(missing_ok=True)
         raise
     rename_all(names)
 
@@ -73,15 +76,10 @@ def whole(path):
 
 @contextmanager
 def whole_folder(path):
-    """The same for a folder: an empty one of a temporary name."""
-    temporary = temporary_name(Path(path))
-    temporary.mkdir()
-    try:
+    """The same for a folder, which is there and empty."""
+    with whole(path) as temporary:
+        temporary.mkdir()
         yield temporary
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    rename_all({path: temporary})
 
 
 @contextmanager

@@ -1,20 +1,20 @@
 """Files of JSON lines that are written line by line, and that an interrupted run goes on with.
 
-Lines are appended to FILE.partial, which becomes FILE when all are there. While a run writes the
+Lines are appended to FILE.partial; FILE appears, whole, when all are there. While a run writes the
 partial file it holds a lock on it: one file, one writer. The lock ends with its process, also when
 that is killed.
 
-A line with "failed" keeps the place of one that could not be had. The next run tries that again.
+A line with "failed" keeps the place of one that could not be had. The next run tries that again,
+and appends {"place": its number from 0, "line": what there is now}.
 """
 
 import gzip
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.data.files import replacing, whole
+from experiments.data.files import whole
 from experiments.data.prompts import some
 from experiments.data.reading import load_json
 from utils import InputError
@@ -26,7 +26,8 @@ except ImportError:  # Windows
     import msvcrt
 
 LOCKED_BYTE = 0x7FFFFFF0  # for Windows, which locks bytes: one beyond the end of the file
-DAMAGED = (ValueError, KeyError, TypeError)  # what a damaged line raises
+DAMAGED = (ValueError, LookupError, TypeError)  # what a damaged line raises
+REFILL = {"place", "line"}
 
 
 def lock(file):
@@ -73,7 +74,7 @@ def encoded(value):
 
 
 class Lines:
-    """The lines of FILE. `done` are those of an interrupted run, and what was `put` since.
+    """The lines of FILE. `done` are those of an interrupted run, and what was added since.
 
     header: a first line that says what the run is; it is not among `done`.
     expected: for lines without a header, the fields that each must have, in order.
@@ -84,14 +85,16 @@ class Lines:
 
     def __init__(self, path, header=None, expected=None):
         self.path, self.partial = Path(path), Path(f"{path}.partial")
-        self.header = json.loads(json.dumps(header))
+        self.first = [] if header is None else [json.loads(json.dumps(header))]
         self.file = self.open()
         try:
-            self.done, self.end = self.read(expected)
-            self.is_empty, self.is_refilled = not self.done, False
+            self.done, end = self.read(expected)
         except BaseException:
             self.file.close()
             raise
+        self.file.truncate(end)  # the last line may be cut
+        if end == 0 and self.first:
+            self.write(*self.first)
 
     def open(self):
         """The partial file, open and locked."""
@@ -101,7 +104,7 @@ class Lines:
             raise InputError(f"{self.partial}: cannot be written ({error.strerror})") from None
         try:
             lock(file)
-            # the run before may have renamed the file after it was opened here
+            # the run before may have deleted the file after it was opened here
             if os.path.samestat(os.fstat(file.fileno()), self.partial.stat()):
                 return file
         except (BlockingIOError, PermissionError, FileNotFoundError):
@@ -113,20 +116,24 @@ class Lines:
         )
 
     def read(self, expected):
-        """The whole lines after the header, and where they end: the last line may be cut."""
+        """The whole lines after the header, each in its place, and where they end."""
         self.file.seek(0)
         data = self.file.read()
         end = data.rfind(b"\n") + 1
+        n, done = len(self.first), []
         try:
             if data and not data.startswith(b"{"):
                 raise ValueError("not a line of ours, whole or cut")
             found = [load_json(line) for line in data[:end].decode("utf-8").split("\n")[:-1]]
-            if self.header is None:
-                same = len(found) <= len(expected)
-                same = same and all(line | one == line for line, one in zip(found, expected))
-            else:
-                same = found[:1] in ([], [self.header])
-                found = found[1:]
+            for line in found[n:]:
+                if isinstance(line, dict) and line.keys() == REFILL:
+                    done[line["place"]] = line["line"]
+                else:
+                    done.append(line)
+            same = found[:n] in ([], self.first)
+            if expected is not None:
+                same = len(done) <= len(expected)
+                same = same and all(line | one == line for line, one in zip(done, expected))
         except DAMAGED:
             raise InputError(f"{self.partial}: is damaged; delete it") from None
         if not same:
@@ -134,7 +141,7 @@ class Lines:
                 f"{self.partial}: is of a run with other settings or prompts, or other files of a "
                 "model; delete it, or give the same"
             )
-        return found, end
+        return done, end
 
     def todo(self, n):
         """The places, of n lines, of those that failed and those that are not there yet."""
@@ -143,65 +150,34 @@ class Lines:
 
     def put(self, place, value, **name):
         """Write the line of a place that is `todo`: its name, and the value or why it Failed."""
-        value = name | ({"failed": value.reason} if isinstance(value, Failed) else value)
-        if place < len(self.done):
-            self.done[place] = value
-            self.is_refilled = True
+        line = name | ({"failed": value.reason} if isinstance(value, Failed) else value)
+        if place == len(self.done):
+            self.add(line)
         else:
-            self.add(value)
-            self.done.append(value)
+            self.write({"place": place, "line": line})
+            self.done[place] = line
 
-    def results(self):
-        """The lines of all places, in order, but for those that failed."""
-        return [line for line in self.done if "failed" not in line]
-
-    def rewrite(self):
-        """Write the lines of `done` again, some of which had failed before: into a new file that
-        takes the place of the partial one, so that a kill leaves one of the two whole.
-        """
-        self.file.seek(0)
-        lines = self.file.read().splitlines(keepends=True)
-        first = 0 if self.header is None else 1
-        lines[first : first + len(self.done)] = map(encoded, self.done)
-        with replacing(self.partial) as new:
-            new.write_bytes(b"".join(lines))
-            self.file.close()  # Windows replaces no open file
-        self.file, self.is_refilled = self.open(), False
-
-    def add(self, value):
-        """Append a line."""
-        if self.end is not None:
-            # cut off half a line before the first one is added
-            self.file.truncate(self.end)
-            if self.end == 0 and self.header is not None:
-                self.write(self.header)
-            self.end = None
-        self.write(value)
-        self.is_empty = False
+    def add(self, line):
+        """Write one line more."""
+        self.write(line)
+        self.done.append(line)
 
     def write(self, value):
         self.file.write(encoded(value))
         self.file.flush()
 
-    def close(self):
-        """Let FILE appear, compressed if its name ends in .gz. Raises InputError if it is there."""
-        if self.is_refilled:
-            self.rewrite()
-        if os.path.lexists(self.path):
-            raise InputError(
-                f"{self.path}: appeared while this run wrote {self.partial}, which is complete; "
-                "rename that"
-            )
-        if self.path.suffix == ".gz":
-            self.file.seek(0)
-            with whole(self.path) as part, gzip.open(part, "wb") as packed:
-                shutil.copyfileobj(self.file, packed)
-            self.discard()
-            return
-        if fcntl is None:
-            self.file.close()  # Windows renames no open file
-        self.partial.replace(self.path)
-        self.file.close()
+    def results(self):
+        """The lines of all places, in order, but for those that failed."""
+        return [line for line in self.done if "failed" not in line]
+
+    def close(self, *last):
+        """Let FILE appear, with these last lines, compressed if its name ends in .gz. Raises
+        InputError if it is there.
+        """
+        open_file = gzip.open if self.path.suffix == ".gz" else open
+        with whole(self.path) as part, open_file(part, "wb") as file:
+            file.writelines(map(encoded, [*self.first, *self.done, *last]))
+        self.discard()
 
     def discard(self):
         """Delete the partial file."""
@@ -214,8 +190,6 @@ class Lines:
         return self
 
     def __exit__(self, *error):
-        if self.is_empty and not self.file.closed:
+        if not (self.done or self.file.closed):
             self.discard()  # nothing to go on with
-        elif self.is_refilled:
-            self.rewrite()
         self.file.close()

@@ -125,7 +125,7 @@ def fitting(name, texts, encode, longest, enough=0):
     """([(number, ids)] of the texts of up to `longest` tokens, [number] of the longer ones).
 
     Texts are numbered from 1. enough: stop when so many fit; 0 is never. Raises InputError that
-    begins with `name` for a text that the vocabulary has no tokens for.
+    begins with `name` for a text that the vocabulary has no tokens for, or where none fits.
     """
     found, skipped = [], []
     for number, text in enumerate(texts, 1):
@@ -139,6 +139,11 @@ def fitting(name, texts, encode, longest, enough=0):
             found.append((number, ids))
         else:
             skipped.append(number)
+    if not found:
+        raise InputError(
+            f"{name}: all {len(skipped)} prompts have more than {longest} tokens, all that "
+            "the context leaves; shorten them, or --n_tokens_to_generate"
+        )
     return found, skipped
 
 
@@ -157,19 +162,14 @@ def note_skipped(name, skipped, longest):
 
 def choose_prompts(prompts, n_prompts, encoder, longest):
     """(ids of the first n_prompts prompts of up to `longest` tokens, how many longer ones were
-    skipped).
+    skipped). Raises InputError.
 
     prompts is a file, of which skipped prompts are named on stderr, or "" for the built-in stories;
-    n_prompts 0 is all. Raises InputError where none is left.
+    n_prompts 0 is all.
     """
     name = prompts or "the built-in prompts"
     texts, form = read_prompts(prompts) if prompts else (stories(), None)
     found, skipped = fitting(name, texts, encoder.encode, longest, enough=n_prompts)
-    if not found:
-        raise InputError(
-            f"{name}: all {len(skipped)} prompts are longer than the {longest} tokens that the "
-            "context leaves; give shorter ones or a smaller --n_tokens_to_generate"
-        )
     if prompts:
         note_form(prompts, texts, form)
         note_skipped(prompts, skipped, longest)

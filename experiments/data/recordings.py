@@ -21,7 +21,6 @@ response), from any program.
 
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
@@ -88,34 +87,96 @@ def open_log(path, header):
     return Lines(path, {"format": FORMAT, "version": VERSION, **header})
 
 
-def ids_in(values, n_vocab):
-    return isinstance(values, list) and all(type(i) is int and 0 <= i < n_vocab for i in values)
+# ---------------------------------------------------------------- reading
 
 
-def has_probabilities(text, n_vocab):
-    """Whether a text has what a sampled one needs, an entry for each of its tokens."""
-    lists = [text.get(name) for name in PROBABILITIES]
-    n = len(text["tokens"])
-    if not all(isinstance(values, list) and len(values) == n for values in lists):
-        return False
-    p, top_ids, top_p, rest = lists
-    for ids, values in zip(top_ids, top_p):
-        if not (ids_in(ids, n_vocab) and isinstance(values, list) and len(ids) == len(values)):
-            return False
-    values = [*p, *rest, *chain(*top_p)]
-    return all(type(value) in (int, float) and 0 <= value <= 1 for value in values) and 0 not in p
+def read_log(path, encoder):
+    """The Log in a file. encoder() is called for a foreign log, to cut its texts into tokens.
 
-
-def check_text(text, where, n_vocab, sampled):
-    """Raises InputError for a line that is not a text of the log."""
-    good = isinstance(text, dict) and all(
-        text.get(name) and ids_in(text[name], n_vocab) for name in ("prompt", "tokens")
-    )
-    if not good or sampled and not has_probabilities(text, n_vocab):
+    Raises InputError that names the line of a text that cannot be used.
+    """
+    places = enumerate(read_lines(path, MOST_BYTES), 1)
+    lines = [(f"{path}, line {i}", line) for i, line in places if line.strip()]
+    if not lines:
         raise InputError(
-            f"{where}: expected a text with prompt and tokens as ids below {n_vocab}; "
-            "record the log again"
+            f"{path}: is empty; "
+            "expected a log that record wrote, or JSON Lines of prompt and output"
         )
+    where, line = lines[0]
+    header = parse_json(line, where)
+    if isinstance(header, dict) and "format" in header:
+        return own_log(header, lines[1:], path)
+    cutter = encoder()
+    texts = [foreign_text(parse_json(line, where), where, cutter) for where, line in lines]
+    return Log(texts, cutter.fingerprint, cutter.n_vocab)
+
+
+def own_log(header, lines, path):
+    """The Log that begins with this header."""
+    log, end = log_of(header, path), None
+    for where, line in lines:
+        if end is not None:
+            raise InputError(
+                f"{where}: follows the end of the log; expected one recording in a file, split it"
+            )
+        try:
+            value = load_json(line)
+        except ValueError:
+            break  # cut in the middle
+        if isinstance(value, dict) and "end" in value:
+            end = value["end"]
+        elif is_text(value, log):
+            log.texts.append(value)
+        else:
+            raise InputError(
+                f"{where}: expected a text with prompt and tokens as ids below {log.n_vocab}; "
+                "record the log again"
+            )
+    if end != len(log.texts) or not end:
+        raise InputError(
+            f"{path}: is truncated after {len(log.texts)} texts; copy it or record it again, "
+            "expected an end line"
+        )
+    return log
+
+
+def log_of(header, path):
+    """The Log that a first line begins, without texts. Raises InputError."""
+    if header["format"] != FORMAT or header.get("version") != VERSION:
+        found = f"{header['format']!r}, version {header.get('version')!r}"
+        raise InputError(
+            f"{path}: is {found}; expected {FORMAT!r}, version {VERSION}: record the log again"
+        )
+    try:
+        log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
+        log.filter(np.zeros((1, 2)))  # raises for sampling parameters that are none
+        kinds = [type(value) for value in (log.target, log.n_vocab, log.settings["top_k"])]
+        if kinds != [str, int, int] or not 0 < log.n_vocab <= MOST_TOKENS:
+            raise ValueError
+    except (LookupError, TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"{path}: its first line lacks the tokenizer, the target, or settings that make sense; "
+            "record the log again"
+        ) from None
+    return log
+
+
+def is_text(text, log):
+    """Whether a line is a text of the log: ids, and probabilities where it was sampled."""
+    try:
+        ids, numbers = text["prompt"] + text["tokens"], []
+        whole = bool(text["prompt"] and text["tokens"])
+        if not log.filter.greedy:
+            ids += chain(*text["top_ids"])
+            numbers = [*text["p"], *text["rest"], *chain(*text["top_p"])]
+            whole = whole and 0 not in text["p"]
+            whole = whole and {len(text[name]) for name in PROBABILITIES} == {len(text["tokens"])}
+            pairs = zip(text["top_ids"], text["top_p"])
+            whole = whole and all(len(ids) == len(values) for ids, values in pairs)
+        whole = whole and all(type(i) is int and 0 <= i < log.n_vocab for i in ids)
+        return whole and all(0 <= number <= 1 for number in numbers)
+    except (LookupError, TypeError):
+        return False
 
 
 def foreign_text(record, where, encoder):
@@ -130,76 +191,9 @@ def foreign_text(record, where, encoder):
         raise InputError(f"{where}: {error}") from None
     if not tokens:
         raise InputError(f"{where}: the output is empty; expected text")
-    if not prompt:
-        if encoder.end_of_text is None:
-            raise InputError(
-                f"{where}: the prompt is empty; expected text, as the vocabulary has no "
-                "<|endoftext|> to begin with"
-            )
-        prompt = [encoder.end_of_text]
-    return {"prompt": prompt, "tokens": tokens}
-
-
-def log_of(header, path):
-    """The Log that a first line begins, without texts. Raises InputError."""
-    if header["format"] != FORMAT or header.get("version") != VERSION:
-        found = f"{header['format']!r}, version {header.get('version')!r}"
+    if not prompt and encoder.end_of_text is None:
         raise InputError(
-            f"{path}: is {found}; expected {FORMAT!r}, version {VERSION}: record the log again"
+            f"{where}: the prompt is empty; expected text, as the vocabulary has no "
+            "<|endoftext|> to begin with"
         )
-    try:
-        log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
-        good = isinstance(log.settings, dict) and float(log.filter.temperature) >= 0
-        good = good and isinstance(log.filter.top_k, int | None)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        good = False
-    good = good and isinstance(log.tokenizer, str) and isinstance(log.target, str)
-    if not good or type(log.n_vocab) is not int or not 1 <= log.n_vocab <= MOST_TOKENS:
-        raise InputError(
-            f"{path}: its first line lacks the tokenizer, the target, or settings that make sense; "
-            "record the log again"
-        )
-    return log
-
-
-def read_log(path, encoder):
-    """The Log in a file. encoder() is called for a foreign log, to cut its texts into tokens.
-
-    Raises InputError that names the line of a text that cannot be used.
-    """
-    path = Path(path)
-    places = enumerate(read_lines(path, MOST_BYTES), 1)
-    lines = [(f"{path}, line {i}", line) for i, line in places if line.strip()]
-    if not lines:
-        raise InputError(
-            f"{path}: is empty; "
-            "expected a log that record wrote, or JSON Lines of prompt and output"
-        )
-    where, line = lines[0]
-    header = parse_json(line, where)
-    if not isinstance(header, dict) or "format" not in header:
-        cutter = encoder()
-        texts = [foreign_text(parse_json(line, where), where, cutter) for where, line in lines]
-        return Log(texts, cutter.fingerprint, cutter.n_vocab)
-    log = log_of(header, path)
-    end = None
-    for where, line in lines[1:]:
-        if end is not None:
-            raise InputError(
-                f"{where}: follows the end of the log; expected one recording in a file, split it"
-            )
-        try:
-            value = load_json(line)
-        except ValueError:
-            break  # cut in the middle
-        if isinstance(value, dict) and "end" in value:
-            end = value["end"]
-            continue
-        check_text(value, where, log.n_vocab, sampled=not log.filter.greedy)
-        log.texts.append(value)
-    if end != len(log.texts) or not end:
-        raise InputError(
-            f"{path}: is truncated after {len(log.texts)} texts; copy it or record it again, "
-            "expected an end line"
-        )
-    return log
+    return {"prompt": prompt or [encoder.end_of_text], "tokens": tokens}

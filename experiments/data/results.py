@@ -7,9 +7,8 @@ from pathlib import Path
 
 from experiments.data.files import all_whole, check_output
 from experiments.data.reading import parse_json, read_bytes
+from experiments.data.values import AUTO
 from utils import InputError
-
-AUTO = "auto"  # in place of a K
 
 
 def neighbours(out):
@@ -88,30 +87,23 @@ def stored_row(row, settings):
 
     settings: of all rows of the file
     """
-    if not isinstance(row, dict) or not isinstance(row.get("draft"), str):
-        raise ValueError("has no draft")
-    if not isinstance(row.get("target", 0), str | None):
-        raise ValueError("has no target")
-    K = row.get("K")
-    if K != AUTO and not (type(K) is int and K >= 1):
-        raise ValueError("has no K")
-    for name, limits in LIMITS.items():
-        if row.get(name) is not None and not is_number(row[name], *limits):
-            raise ValueError(f"has a {name} that makes no sense")
-    intervals = row.get("intervals", {})
-    if not isinstance(intervals, dict):
-        raise ValueError("has intervals that make no sense")
-    interval = intervals.get("acceptance_rate")
-    if interval is not None and not (is_list(interval, most=1) and len(interval) == 2):
-        raise ValueError("has intervals that make no sense")
-    histogram = row.get("accepted_histogram")
-    if histogram is not None and not (is_list(histogram) and sum(histogram) > 0):
-        raise ValueError("has an accepted_histogram that makes no sense")
+    K, histogram = row["K"], row.get("accepted_histogram")
+    numbers = {name: row.get(name) for name in LIMITS}
+    interval = row.get("intervals", {}).get("acceptance_rate")
+    makes_sense = [
+        isinstance(row["draft"], str) and isinstance(row["target"], str | None),
+        K == AUTO or type(K) is int and K >= 1,
+        all(one is None or is_number(one, *LIMITS[name]) for name, one in numbers.items()),
+        interval is None or is_list(interval, most=1) and len(interval) == 2,
+        histogram is None or is_list(histogram) and sum(histogram) > 0,
+    ]
+    if not all(makes_sense):
+        raise ValueError("what no row has")
     return StoredRow(
         row["draft"],
         row["target"],
         K,
-        **{name: row.get(name) for name in LIMITS},
+        **numbers,
         acceptance_interval=interval,
         n_rounds=sum(histogram) if histogram else None,
         verification=row.get("verification") or settings["verification"] or "token",
@@ -144,6 +136,6 @@ def read_rows(path):
     for number, row in enumerate(rows, 1):
         try:
             found.append(stored_row(row, settings))
-        except ValueError as error:
-            raise InputError(f"{path}: row {number} {error}; {expected}") from None
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise InputError(f"{path}: row {number} makes no sense; {expected}") from None
     return found

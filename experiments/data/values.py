@@ -54,7 +54,8 @@ def parse_Ks(text, most, why="", auto=False):
             raise SettingError("K", f"{text!r}: expected {expected}")
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= first <= last:
-            raise SettingError("K", f"{text!r}: {part} is no range upwards from 1, such as 1..10")
+            problem = f"{text!r}: {part} is no range, expected one upwards from 1, such as 1..10"
+            raise SettingError("K", problem)
         if last > most:
             raise SettingError("K", f"{text!r}: expected at most {most}{why and f', {why}'}")
         found += range(first, last + 1)

@@ -114,11 +114,6 @@ class Session:
     def prompts_of_file(self, texts, file):
         longest = self.pair.target.config.n_ctx - 1
         fits, skipped = fitting(file, texts, self.encoder.encode, longest)
-        if not fits:
-            raise InputError(
-                f"{file}: all {len(skipped)} prompts have more than {longest} tokens, the context "
-                "less one; shorten them"
-            )
         note_skipped(file, skipped, longest)
         return [self.prompt_of(ids, texts[number - 1], number) for number, ids in fits]
 

@@ -211,12 +211,17 @@ class Speculation(Drafting):
         1,
         "how many whole drafts to sample per round, of which the best is verified; for a draft "
         "model and one prompt at a temperature above 0, without --K auto, --draft_confidence, "
-        "--coupled, --mistake, --trace or --report",
+        "--coupled, --mistake, --rule, --trace or --report",
     )
     mistake: str = flag(
         "",
         "make a known mistake on purpose; python main.py mistakes lists them. A mistake in one "
         "accept/reject rule is made with it",
+    )
+    rule: str = flag(
+        "",
+        "an accept/reject rule of your own (docs/exercises.md): exercises.mine, another module or "
+        "a .py file. The distance of its distribution from the target's is printed as well",
     )
 
     def check(self):
@@ -320,7 +325,10 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
                 "with --trace, --report or --coupled: expected it alone, they watch right code"
             )
             raise SettingError("mistake", problem)
-        for name in ("trace", "report", "mistake"):
+        for name in ("mistake", "coupled", "trace", "report"):
+            if self.rule and getattr(self, name):
+                raise SettingError("rule", f"with --{name}: expected one of the two")
+        for name in ("trace", "report", "mistake", "rule"):
             if getattr(self, name) and not self.speculates:
                 problem = "with --mode autoregressive: expected --mode both or speculative"
                 raise SettingError(name, problem)
@@ -332,7 +340,7 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
             raise SettingError("paths", problem)
         if self.K == AUTO:
             raise SettingError("paths", "with --K auto: expected a number, such as --K 4")
-        for name in ("draft_confidence", "coupled", "mistake", "trace", "report"):
+        for name in ("draft_confidence", "coupled", "mistake", "rule", "trace", "report"):
             if getattr(self, name):
                 raise SettingError("paths", f"with --{name}: expected one of the two")
         if self.sampling.greedy or self.top_k == 1:
@@ -367,4 +375,6 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
             del settings["verification"]
         if self.paths == 1:
             del settings["paths"]
+        if not self.rule:
+            del settings["rule"]
         return settings

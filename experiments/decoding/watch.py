@@ -1,10 +1,9 @@
-"""Watching speculative decoding from outside: every number of every round, without a change to
-the loop.
+"""Watching a decoding from outside: every number of every round, without a change to the loop.
 
 The loop is handed all that it uses: the models (their passes are timed), the filter (its results
 are p and q), the random numbers (the coins u of the rule). `Watch` listens to each of them and
-keeps one `Note` a round. The trace in the terminal (experiments/showing/trace.py) and the page in
-the browser (experiments/showing/page.py) show its notes.
+keeps one `Note` a round. The trace in the terminal (experiments/cli/trace.py) and the page in the
+browser (experiments/page/report.py) show its notes.
 """
 
 import time
@@ -149,6 +148,8 @@ class Watch:
     forced: {index: number}, random numbers to use in place of the seed's
     """
 
+    drafter = None  # of a speculative run
+
     def __init__(self, job, forced=None):
         self.job, self.numbers = job, Numbers(job.seed, forced)
         self.clock_of_parts, self.coins = Clock(), Coins(self.numbers)
@@ -156,7 +157,7 @@ class Watch:
         self.notes, self.aside = [], 0.0
 
     def clock(self):
-        """A time.perf_counter that stands still while notes are taken."""
+        """A time.perf_counter that stands still while notes are taken and shown."""
         return time.perf_counter() - self.aside
 
     def __call__(self, parts):
@@ -182,19 +183,26 @@ class Watch:
             end = time.perf_counter()
             if one is None:
                 return
-            seconds = {
-                "draft": sum(elapsed for _, elapsed in clock.proposals),
-                "target": sum(elapsed for _, elapsed in clock.passes),
-            }
-            seconds["rule"] = end - begin - sum(seconds.values())
             passes = [elapsed for _, elapsed in clock.draft_passes]
-            p, heard = np.concatenate(self.of_target.take()), self.of_draft.take()
-            # n-grams have no filter to listen to
-            q = np.concatenate(heard) if heard else self.drafter.q
+            # the look-up of n-grams has no passes
+            drafting = passes or [elapsed for _, elapsed in clock.proposals]
+            target = sum(elapsed for _, elapsed in clock.passes)
+            seconds = {"draft": sum(drafting), "target": target}
+            seconds["rule"] = end - begin - sum(seconds.values())
+            p = np.concatenate(self.of_target.take())
+            draft, q = self.drafted(p)
             tossed = self.coins.take()
-            self.notes.append(self.note(one, self.drafter.draft, p, q, tossed, seconds, passes))
-            self.aside += time.perf_counter() - end
+            self.notes.append(self.note(one, draft, p, q, tossed, seconds, passes))
             yield one
+            self.aside += time.perf_counter() - end
+
+    def drafted(self, p):
+        """The draft of the round before, and the distributions that it was sampled from."""
+        draft, heard = self.drafter.draft if self.drafter else [], self.of_draft.take()
+        if heard:
+            return draft, np.concatenate(heard)
+        # n-grams have no filter to listen to
+        return draft, self.drafter.q if draft else p[:0]
 
     def note(self, one, draft, p, q, tossed, seconds, passes):
         draft, in_blocks = [int(token) for token in draft], self.job.rule == "block"

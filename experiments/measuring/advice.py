@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from tqdm import tqdm
 
-from experiments.data.results import AUTO, read_rows
+from experiments.data.results import read_rows
+from experiments.data.values import AUTO
 from experiments.decoding.clock import RoundTimer
 from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import speculation
-from experiments.drafting.load import NGRAM
+from experiments.drafting.drafts import ModelDraft
 from experiments.measuring.statistics import drafting_share, interval, ratio, spread
 from experiments.measuring.theory import best, break_even, needed, speedup
 from sampling import verify
@@ -96,45 +97,50 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
     for i, ids in enumerate(tqdm(texts, desc=f"live run of {name}", leave=False, disable=None)):
         _, *rounds = decode(target, draft, Job(ids, n_tokens, K, filter, [seed, i]))
         counts.append(speculation(rounds))
-    accepted = [found["accepted"] for found in counts]
-    examined = [found["examined"] for found in counts]
-    drafted = sum(found["drafted"] for found in counts)
-    n_rounds = sum(found["rounds"] for found in counts)
+    accepted, examined, drafted, rounds = (
+        [found[what] for found in counts] for what in ("accepted", "examined", "drafted", "rounds")
+    )
     if not sum(examined):
         raise InputError(
             f"draft {name} drafted nothing in a live run of {len(texts)} prompts, so its acceptance"
             " is unknown; expected longer texts (--n_tokens_to_generate), more --n_prompts, or an "
             "--acceptance"
         )
-    share = drafting_share(not draft.looks_up, K, drafted, n_rounds)
+    share = drafting_share(not draft.looks_up, K, sum(drafted), sum(rounds))
     source = f"live run, {len(texts)} prompts, K = {K}"
     return acceptance_of(
         ratio(accepted, examined), interval(accepted, examined, most=1), share, source
     )
 
 
-def stored_acceptance(path, draft, target, filter):
-    """Acceptance and drafting share of real models under the token rule in a results file: medians
-    over its K. Raises InputError where it has none.
+def is_of(row, name, target, filter):
+    """Whether a stored row says how often drafts are accepted, of this pair and sampling: with real
+    models and the token rule. What a file does not say of its sampling is taken to be so.
     """
-    rows = [row for row in read_rows(path) if row.draft == draft and row.K != AUTO]
-    rows = [row for row in rows if row.target in (target, None) and row.verification == "token"]
-    for name in ("temperature", "top_k", "top_p"):
-        rows = [row for row in rows if getattr(row, name) in (getattr(filter, name), None)]
-    rows = [row for row in rows if row.is_real]
-    needs = ("acceptance_rate", "drafted", "n_rounds")
-    rows = [row for row in rows if None not in [getattr(row, name) for name in needs]]
+    sampling = all(
+        getattr(row, one) in (getattr(filter, one), None)
+        for one in ("temperature", "top_k", "top_p")
+    )
+    pair = row.draft == name and row.target in (target, None)
+    counted = None not in (row.acceptance_rate, row.drafted, row.n_rounds)
+    return sampling and pair and counted and row.is_real and row.verification == "token"
+
+
+def stored_acceptance(path, name, looks_up, target, filter):
+    """Acceptance and drafting share of a draft in a results file: medians over its K. Raises
+    InputError where it has none.
+    """
+    rows = [row for row in read_rows(path) if row.K != AUTO and is_of(row, name, target, filter)]
     if not rows:
         raise InputError(
-            f"{path}: has no acceptance of draft {draft} for {target} at T={filter.temperature:g}, "
+            f"{path}: has no acceptance of draft {name} for {target} at T={filter.temperature:g}, "
             f"top_k {filter.top_k} and top_p {filter.top_p:g}, measured with real models and the "
             "token rule; expected such a row"
         )
     ranges = [row.acceptance_interval or [row.acceptance_rate] * 2 for row in rows]
     low_high = [statistics.median(ends) for ends in zip(*ranges)]
-    is_model = draft != NGRAM
-    shares = [drafting_share(is_model, row.K, row.drafted, row.n_rounds) for row in rows]
     value = statistics.median(row.acceptance_rate for row in rows)
+    shares = [drafting_share(not looks_up, row.K, row.drafted, row.n_rounds) for row in rows]
     share = min(1, statistics.median(shares))
     return acceptance_of(value, low_high, share, f"{path}, {len(rows)} values of K")
 
@@ -170,36 +176,28 @@ def verdict(top):
     return "too close to tell"
 
 
-def gain_of(name, from_to, a, costs, h):
-    """What a change would give."""
-    K, value = best(a, costs, h)
-    return {"change": name, "from_to": from_to, "speedup": value, "K": K}
-
-
 def gains(a, costs, top):
     """What would help, most first."""
     h, c, v, rate = a["drafting_share"], top["draft_cost"], top["verify_cost"], a["value"]
     better = (1 + rate) / 2
     whole = whole_costs(costs)
-    cheaper = {K: cost.whole(K) - K * cost.draft["value"] / 2 for K, cost in costs.items()}
-    faster = {K: cost.whole(K) - (cost.verify["value"] - 1) / 2 for K, cost in costs.items()}
-    found = [
-        gain_of("a draft at half its cost", f"c {c:.3f} to {c / 2:.3f}", rate, cheaper, h),
-        gain_of(
+    cheaper = {K: whole[K] - K * cost.draft["value"] / 2 for K, cost in costs.items()}
+    faster = {K: whole[K] - (cost.verify["value"] - 1) / 2 for K, cost in costs.items()}
+    surplus = f"v({top['K'] + 1}) {v:.2f} to {1 + (v - 1) / 2:.2f}"
+    changes = [
+        ("a draft at half its cost", f"c {c:.3f} to {c / 2:.3f}", rate, cheaper),
+        (
             "a draft with half the rejections",
             f"acceptance {rate:.3f} to {better:.3f}",
             better,
             whole,
-            h,
         ),
-        gain_of(
-            "a verify pass at half its surplus",
-            f"v({top['K'] + 1}) {v:.2f} to {1 + (v - 1) / 2:.2f}",
-            rate,
-            faster,
-            h,
-        ),
+        ("a verify pass at half its surplus", surplus, rate, faster),
     ]
+    found = []
+    for change, from_to, acceptance, costs_then in changes:
+        K, value = best(acceptance, costs_then, h)
+        found.append({"change": change, "from_to": from_to, "speedup": value, "K": K})
     return sorted(found, key=lambda gain: -gain["speedup"])
 
 
@@ -239,25 +237,21 @@ def draft_shapes(config):
     return {name: one for name, one in shapes.items() if one.n_layer >= 1 and one.n_embd >= 2}
 
 
-def weigh_shapes(target, draft, arrays, filter, expected, costs, repeats):
+def weigh_shapes(target, model, filter, expected, costs, repeats):
     """What differently shaped drafts cost here, and the acceptance each would need for the same
-    speedup. costs are those of the draft as it is.
+    speedup. costs are those of the draft model as it is.
     """
-    Ks = [*costs]
-    by_shape = {"as it is": (draft.config, costs)}
-    for name, config in draft_shapes(draft.config).items():
-        model = random_model(config, arrays)
-        by_shape[name] = config, measure_costs(target, model, filter, Ks, repeats, n_turns=1)
-    found = []
-    for name, (config, of_shape) in by_shape.items():
-        whole = whole_costs(of_shape)
-        drafting = statistics.median(cost.draft["value"] for cost in of_shape.values())
-        found.append(
-            {
-                "draft": name,
-                "shape": f"{config.n_layer} x {config.n_embd}",
-                "draft_cost": drafting,
-                "needs_acceptance": needed(expected, whole),
-            }
-        )
-    return found
+    by_shape = {"as it is": (model.config, costs)}
+    for name, config in draft_shapes(model.config).items():
+        draft = ModelDraft(random_model(config, target.backend))
+        measured = measure_costs(target, draft, filter, [*costs], repeats, n_turns=1)
+        by_shape[name] = config, measured
+    return [
+        {
+            "draft": name,
+            "shape": f"{config.n_layer} x {config.n_embd}",
+            "draft_cost": statistics.median(cost.draft["value"] for cost in of_shape.values()),
+            "needs_acceptance": needed(expected, whole_costs(of_shape)),
+        }
+        for name, (config, of_shape) in by_shape.items()
+    ]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.data.results import AUTO, LIMITS, read_rows
+from experiments.data.results import LIMITS, read_rows
+from experiments.data.values import AUTO, SettingError
 from utils import InputError
 
 
@@ -22,9 +23,8 @@ def parse_costs(flag, text):
     except ValueError:
         found = []
     if not found or not all(least <= value <= most for value in found):
-        raise InputError(
-            f"--{flag} {text!r}: expected numbers from {least:g} to {most:g}, in target passes"
-        )
+        expected = f"expected numbers from {least:g} to {most:g}, in target passes"
+        raise SettingError(flag, f"{text!r}: {expected}")
     return found
 
 
@@ -53,13 +53,9 @@ class Latency:
     def __init__(self, drafts, Ks, target, costs, draft_cost, verify_cost, rule="token"):
         self.source, self.target, self.rule, self.costs = costs, target, rule, {}
         if costs and (draft_cost or verify_cost):
-            raise InputError(
-                f"--costs {costs!r}: give either this or --draft_cost and --verify_cost"
-            )
+            raise SettingError("costs", "with --draft_cost: expected one of the two")
         if bool(draft_cost) != bool(verify_cost):
-            raise InputError(
-                "--draft_cost and --verify_cost: a latency model needs both; give the other one too"
-            )
+            raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
         if draft_cost:
             by_K = costs_as_given(draft_cost, verify_cost, Ks)
             self.costs = {(draft, K): by_K[K] for draft in drafts for K in Ks}
@@ -89,11 +85,10 @@ def costs_as_given(draft_cost, verify_cost, Ks):
     c, *more = parse_costs("draft_cost", draft_cost)
     v = parse_costs("verify_cost", verify_cost)
     if more:
-        raise InputError(f"--draft_cost {draft_cost!r}: expected one number")
+        raise SettingError("draft_cost", f"{draft_cost!r}: expected one number")
     if len(v) not in (1, len(Ks)):
-        raise InputError(
-            f"--verify_cost {verify_cost!r}: expected one number, or one for each of {len(Ks)} K"
-        )
+        expected = f"expected one number, or one for each of {len(Ks)} K"
+        raise SettingError("verify_cost", f"{verify_cost!r}: {expected}")
     if len(v) == 1:
         return {K: RoundCosts(c, {1: 1.0, K + 1: v[0]}) for K in Ks}
     passes = {1: 1.0} | {K + 1: cost for K, cost in sorted(zip(Ks, v))}

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
 
 import numpy as np
 from tqdm import tqdm
@@ -14,17 +15,16 @@ from tqdm import tqdm
 import gpt2
 from backends.autotune import WIDTHS
 from backends.blas import N_THREADS
-from experiments.decoding.adaptive_k import PAST
-from experiments.decoding.timing import Clock
+from experiments.data.machine import kernels_of
+from experiments.decoding.clock import PAST, Clock
 from sampling import Filter, sample
-from utils import get_backend, kernels_of, random_model
+from utils import done, get_backend, random_model
 
 IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
 STREAMED = 512 << 20  # bytes, more than any cache holds
 KERNELS = ("auto", "plain", *(f"{w}x{n}" for n in sorted({1, N_THREADS}) for w in WIDTHS))
 PARTS = {
-    "forward": "embedding and residuals",
     "linear": "matrix products",
     "attention": "attention",
     "layer_norm": "layer norm",
@@ -32,11 +32,7 @@ PARTS = {
 }
 
 
-def nothing():
-    """What a machine without a GPU has to wait for."""
-
-
-def medians(runs, repeats, synchronize=nothing):
+def medians(runs, repeats, synchronize=done):
     """Median seconds of each of several things to do, {name: function} -> {name: seconds}.
 
     They take turns. In each turn the first run is not counted: it finds what another left in the
@@ -57,7 +53,12 @@ def medians(runs, repeats, synchronize=nothing):
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
-def median_seconds(run, repeats, synchronize=nothing):
+def seldom(repeats):
+    """How often to repeat what takes long."""
+    return max(1, repeats // 4)
+
+
+def median_seconds(run, repeats, synchronize=done):
     """The median time of run()."""
     return medians({None: run}, repeats, synchronize)[None]
 
@@ -160,16 +161,12 @@ def breakdown(model, repeats):
     logits = instrumented.read(ids, cache)
 
     # time the functions of gpt2.py in their places
-    clock.seconds.clear()
-    originals = {name: getattr(gpt2, name) for name in PARTS}
-    try:
-        for name, part in PARTS.items():
-            setattr(gpt2, name, clock.timed(part, originals[name]))
+    read = clock.timed("embedding and residuals", instrumented.read)
+    timed = {name: clock.timed(part, getattr(gpt2, name)) for name, part in PARTS.items()}
+    clock.clear()
+    with patch.multiple(gpt2, **timed):
         for _ in range(repeats):
-            instrumented.read(ids, cache)
-    finally:
-        for name, function in originals.items():
-            setattr(gpt2, name, function)
+            read(ids, cache)
 
     milliseconds = {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
     for name, filter in (("greedy choice", Filter(0.0)), ("sampled choice", Filter(1.0))):
@@ -180,7 +177,7 @@ def breakdown(model, repeats):
 
 
 def measure_passes(model, rows, repeats):
-    """Everything that the profile command reports, as one object."""
+    """What the profile command reports of a model, as one object."""
     n_bytes = bytes_of_a_pass(model)
     n_prefill = min(PREFILL, model.config.n_ctx)
     reads = streaming_reads(STREAMED)
@@ -191,7 +188,7 @@ def measure_passes(model, rows, repeats):
         {"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9}
         for n in rows
     ]
-    prefill = prefill_seconds(model, n_prefill, max(1, repeats // 4))
+    prefill = prefill_seconds(model, n_prefill, seldom(repeats))
     return {
         "bandwidth_gb_per_s": bandwidth / 1e9,
         "weights_bytes": n_bytes,

@@ -10,9 +10,8 @@ which are easy to draft, the row says so.
 import statistics
 from collections import Counter
 
+from experiments.data.values import AUTO
 from experiments.decoding.adaptive_k import MAX_K
-from experiments.decoding.decoders import NGRAM
-from experiments.decoding.settings import AUTO
 from experiments.measuring.statistics import (
     LEAST_PROMPTS,
     counts_by_position,
@@ -132,8 +131,8 @@ def prediction(fast, counts, c, v):
         return None, "K changes from round to round"
     if None in (counts.acceptance, c, v):
         return None, "no round drafted all K tokens"
-    is_model = fast[0].draft != NGRAM
-    share = drafting_share(is_model, K, sum(counts.drafted), sum(counts.passes))
+    always = not fast[0].looks_up
+    share = drafting_share(always, K, sum(counts.drafted), sum(counts.passes))
     return speedup(counts.acceptance, K, c, v, share), None
 
 

@@ -20,6 +20,7 @@ sample: no coin in it, but known only within bounds where the log keeps a rest.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 from tqdm import tqdm
@@ -58,20 +59,12 @@ def record_text(target, ids, n_tokens, filter, seed, top):
 # ---------------------------------------------------------------- stand-ins for the models
 
 
-@dataclass(frozen=True)
-class TextConfig:
-    """What the loop asks of a target's shape."""
-
-    n_vocab: int
-    n_ctx: int
-
-
 class RecordedTarget:
     """A target that knows one text: after each of its tokens comes the next. Of what differs from
     it, only the first token is ever looked at, and refused."""
 
     def __init__(self, ids, n_vocab):
-        self.ids, self.config = ids, TextConfig(n_vocab, len(ids))
+        self.ids, self.config = ids, SimpleNamespace(n_vocab=n_vocab, n_ctx=len(ids))
 
     def new_cache(self, n_positions=None):
         return None
@@ -81,8 +74,10 @@ class RecordedTarget:
 
 
 class CoinDrafter:
-    """Drafts the recorded token where accepts[position] says so, else another; up to the end of the
-    draft's context.
+    """Drafts the recorded tokens that a coin accepts, else others; up to the end of the draft's
+    context.
+
+    accepts(begin, end): for these positions of the text, whether each of its tokens is accepted
     """
 
     def __init__(self, ids, accepts, n_vocab, n_ctx):
@@ -92,29 +87,32 @@ class CoinDrafter:
         pass
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        draft = []
-        for place in range(len(ids), min(len(ids) + k, self.n_ctx + 1)):
-            token = self.ids[place]
-            draft.append(token if self.accepts[place] else (token + 1) % self.n_vocab)
+        begin, end = len(ids), min(len(ids) + k, self.n_ctx + 1)
+        accepted = zip(self.ids[begin:end], self.accepts(begin, end))
+        draft = [token if good else (token + 1) % self.n_vocab for token, good in accepted]
         return draft, one_hot(draft, self.n_vocab)
 
 
-class BlockDrafter(CoinDrafter):
-    """Drafts the recorded tokens that block verification accepts, then others.
+def token_coins(ratios, rng):
+    """`accepts` of the token rule: one coin for each token, whatever K is.
 
-    ratios: q(x) / p(x) for each recorded token x, by position
+    ratios: q(x) / p(x) for each token x of a text, by position
     """
+    accepted = rng.random(len(ratios)) < ratios
+    return lambda begin, end: accepted[begin:end]
 
-    def __init__(self, ids, ratios, n_vocab, n_ctx, rng):
-        super().__init__(ids, [False] * len(ids), n_vocab, n_ctx)
-        self.ratios, self.rng = ratios, rng
 
-    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        begin = len(ids)
-        products = np.cumprod(self.ratios[begin : begin + k])
-        accepts = self.rng.random() < np.minimum.accumulate(products)
-        self.accepts[begin : begin + k] = accepts.tolist()
-        return super().propose(ids, k)
+def block_coins(ratios, rng):
+    """`accepts` of block verification: one coin for each round."""
+
+    def accepts(begin, end):
+        products = np.cumprod(ratios[begin:end])
+        return rng.random() < np.minimum.accumulate(products)
+
+    return accepts
+
+
+COINS = {"token": token_coins, "block": block_coins}
 
 
 # ---------------------------------------------------------------- acceptance of a sampled text
@@ -124,7 +122,7 @@ class BlockDrafter(CoinDrafter):
 class Acceptance:
     """Of a draft on one text.
 
-    ratios: q(x) / p(x) for each recorded token x, 0 beyond the draft's context
+    ratios: q(x) / p(x) for each token x of the text, 0 in its prompt and beyond the draft's context
     low, high: bounds of the sum over tokens of sum(min(p, q))
     n: how many tokens are within the draft's context
     """
@@ -134,23 +132,19 @@ class Acceptance:
     high: float = 0.0
     n: int = 0
 
-    @property
-    def by_token(self):
-        """How often each recorded token would have been drafted and accepted by the token rule."""
-        return np.minimum(self.ratios, 1)
-
 
 def acceptance_of(draft, text, filter):
     """The Acceptance of a draft that samples through this filter."""
-    ratios = np.zeros(len(text["tokens"]))
-    ids = (text["prompt"] + text["tokens"])[: draft.config.n_ctx + 1]
-    n = len(ids) - len(text["prompt"])
+    ids, n_prompt = text["prompt"] + text["tokens"], len(text["prompt"])
+    ratios = np.zeros(len(ids))
+    ids = ids[: draft.config.n_ctx + 1]
+    n = len(ids) - n_prompt
     if n <= 0:
         return Acceptance(ratios)
     low = high = 0.0
     for i, q in enumerate(filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))):
         token, kept = text["tokens"][i], text["top_ids"][i]
-        ratios[i] = q[token] / text["p"][i]
+        ratios[n_prompt + i] = q[token] / text["p"][i]
         common = np.minimum(q[kept], text["top_p"][i]).sum()
         low += common
         # what the log does not keep may overlap as far as both have mass left
@@ -167,13 +161,13 @@ def expected_acceptance(found):
 
 
 class Drafting:
-    """Makes a draft's drafters for the texts of a log. verification: "token" or "block"
+    """A draft on the texts of a log. rule: "token" or "block"
 
     expected_acceptance: bounds of it, None where the draft does not sample
     """
 
-    def __init__(self, draft, log, seed, verification="token"):
-        self.draft, self.log, self.seed, self.verification = draft, log, seed, verification
+    def __init__(self, draft, log, seed, rule="token"):
+        self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
         self.expected_acceptance = None
         self.samples = draft.alone is not None and not log.filter.greedy
         if self.samples:
@@ -183,22 +177,16 @@ class Drafting:
 
     def drafter_of(self, i):
         """The drafter for text i."""
-        text = self.log.texts[i]
+        ids, n_vocab = self.log.texts[i]["prompt"] + self.log.texts[i]["tokens"], self.log.n_vocab
         if not self.samples:
-            target = RecordedTarget(text["prompt"], self.log.n_vocab)
-            return self.draft.drafter(target, self.log.filter, None)
-        rng = np.random.default_rng([self.seed, i])
-        ids, n_prompt = text["prompt"] + text["tokens"], len(text["prompt"])
-        n_vocab, n_ctx = self.log.n_vocab, self.draft.n_ctx
-        if self.verification == "block":
-            ratios = np.concatenate([np.zeros(n_prompt), self.found[i].ratios])
-            return BlockDrafter(ids, ratios, n_vocab, n_ctx, rng)
-        tosses = rng.random(len(text["tokens"]))
-        accepts = [False] * n_prompt + (tosses < self.found[i].by_token).tolist()
-        return CoinDrafter(ids, accepts, n_vocab, n_ctx)
+            return self.draft.drafter(RecordedTarget(ids, n_vocab), self.log.filter, None)
+        accepts = COINS[self.rule](self.found[i].ratios, np.random.default_rng([self.seed, i]))
+        return CoinDrafter(ids, accepts, n_vocab, self.draft.n_ctx)
 
-
-# ---------------------------------------------------------------- rounds and rows
+    def rounds(self, K):
+        """For each text, the rounds in which this draft and K would have written it."""
+        texts = enumerate(self.log.texts)
+        return [replay_text(text, self.drafter_of(i), K) for i, text in texts]
 
 
 def replay_text(text, drafter, K):
@@ -211,8 +199,25 @@ def replay_text(text, drafter, K):
     return list(rounds)
 
 
-def row_of(draft, target, K, temperature, verification, runs, expected, latency):
-    """One row, from the rounds of each text."""
+# ---------------------------------------------------------------- rows
+
+
+def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
+    """The rows of one draft, for every K."""
+    drafting = Drafting(draft, log, seed, rule)
+    what = {
+        "draft": name,
+        "target": log.target,
+        "temperature": None if log.foreign else log.settings["temperature"],
+        "verification": rule,
+        "expected_acceptance": drafting.expected_acceptance,
+    }
+    progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
+    return [what | figures(drafting.rounds(K), name, K, latency) for K in progress]
+
+
+def figures(runs, name, K, latency):
+    """What a row says of the rounds of each text."""
     rounds = [(one.drafted, one.examined, one.accepted) for run in runs for one in run]
     examined = [sum(one.examined for one in run) for run in runs]
     accepted = [sum(one.accepted for one in run) for run in runs]
@@ -222,23 +227,18 @@ def row_of(draft, target, K, temperature, verification, runs, expected, latency)
     examined_at, by_position, histogram = counts_by_position(rounds, K)
 
     # project the speedup where the costs of a round are known
-    reason = latency.missing(draft, K)
-    costs = None if reason else latency.costs[draft, K]
+    reason = latency.missing(name, K)
+    costs = None if reason else latency.costs[name, K]
     projected = projected_interval = None
     if costs:
         seconds = [sum(costs.of_round(one.drafted) for one in run) for run in runs]
         projected, projected_interval = ratio(tokens, seconds), interval(tokens, seconds)
 
     return {
-        "draft": draft,
-        "target": target,
         "K": K,
-        "temperature": temperature,
-        "verification": verification,
         "prompts": len(runs),
         "tokens": sum(tokens),
         "acceptance_rate": ratio(accepted, examined),
-        "expected_acceptance": expected,
         "tokens_per_target_pass": ratio(tokens, passes),
         "projected_speedup": projected,
         "intervals": {
@@ -255,19 +255,6 @@ def row_of(draft, target, K, temperature, verification, runs, expected, latency)
         "wasted_drafts": n_drafted - sum(accepted),
         "withheld": {"projected_speedup": reason} if reason else {},
     }
-
-
-def replay_draft(size, draft, log, Ks, seed, latency, verification="token"):
-    """The rows of one draft, for every K."""
-    drafting = Drafting(draft, log, seed, verification)
-    temperature = None if log.foreign else log.settings["temperature"]
-    rows = []
-    for K in tqdm(Ks, desc=size, unit=" K", leave=False, disable=None):
-        runs = [replay_text(text, drafting.drafter_of(i), K) for i, text in enumerate(log.texts)]
-        expected = drafting.expected_acceptance
-        what = (size, log.target, K, temperature, verification)
-        rows.append(row_of(*what, runs, expected, latency))
-    return rows
 
 
 def certainty(log, drafts):

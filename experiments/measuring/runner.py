@@ -25,7 +25,6 @@ from experiments.decoding.metrics import explain_difference
 from experiments.measuring.statistics import repeated
 from experiments.measuring.synthetic import accept_by_coin
 
-PARTS = ("draft", "verify", "cache", "sampling")  # of a round's time, in the ledger
 WARM_UP = 6  # tokens
 N_PROMPT = 13  # tokens of a random prompt
 
@@ -56,11 +55,14 @@ class Run:
     machine: which one measured it
     pass_seconds: median of the target's passes over K + 1 rows, None if there was none
     draft_seconds: median of a drafted token, its sampling included, None if there was none
+    looks_up: whether the draft drafts only where it finds something
     """
 
     draft: str | None
     K: int | str
     ledger: dict
+    verification: str = "token"
+    looks_up: bool = False
     machine: str = ""
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
@@ -71,7 +73,6 @@ class Run:
     difference: dict | None = None
     pass_seconds: float | None = None
     draft_seconds: float | None = None
-    verification: str = "token"
 
     def add(self, done, prefill_seconds, seconds, text):
         """Count one repeat."""
@@ -82,58 +83,6 @@ class Run:
         counts = [[one.drafted, one.examined, one.accepted] for one in done]
         self.rounds.append(counts if self.K else [])
         self.repeated = [a + b for a, b in zip(self.repeated, repeated(text))]
-
-
-def is_measured(run, contender, repeats):
-    """Whether a Run that was read from a file is one of this contender, and whole."""
-
-    def number(value, least=0):
-        return type(value) in (int, float) and value >= least
-
-    def numbers(values, least=0):
-        return (
-            isinstance(values, list)
-            and len(values) == repeats
-            and all(number(value, least) for value in values)
-        )
-
-    def counts(values):
-        return isinstance(values, list) and all(type(value) is int for value in values)
-
-    def is_round(value):
-        return counts(value) and len(value) == 3 and value[0] >= value[1] >= value[2] >= 0
-
-    if Contender(run.draft, run.K, run.verification) != contender:
-        return False
-    if not isinstance(run.machine, str):
-        return False
-    seconds = [value for value in (run.pass_seconds, run.draft_seconds) if value is not None]
-    return bool(
-        numbers(run.seconds, 1e-9)
-        and numbers(run.prefill_seconds)
-        and all(numbers(values, 1) and counts(values) for values in (run.tokens, run.passes))
-        and len(run.rounds) == repeats
-        and all(is_round(one) for rounds in run.rounds for one in rounds)
-        and counts(run.repeated)
-        and len(run.repeated) == 2
-        and number(run.ledger["rounds"], 1)
-        and all(number(run.ledger["split"][part]) for part in PARTS)
-        and (run.difference is None or number(run.difference["position"]))
-        and (run.difference is None or run.difference["verdict"] in ("tie", "bug"))
-        and all(number(value, 1e-12) for value in seconds)
-    )
-
-
-def runs_from_json(values, contenders, repeats):
-    """The Runs of a prompt from a file. Raises ValueError unless they are whole."""
-    try:
-        runs = [Run(**value) for value in values]
-        whole = [is_measured(*pair, repeats) for pair in zip(runs, contenders, strict=True)]
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(str(error)) from None
-    if not all(whole):
-        raise ValueError("not what is measured")
-    return runs
 
 
 # ---------------------------------------------------------------- all contenders
@@ -152,19 +101,27 @@ class Race:
     job: Job
     acceptance: float | None = None
 
-    def rounds(self, contender, seed, clock=None, **changes):
-        """The rounds of a contender, under a Clock if one is given."""
-        draft = self.drafts.get(contender.draft)
-        rule = contender.verification
+    def job_of(self, contender, seed, **changes):
+        """What a contender has to write."""
+        draft, rule = self.drafts.get(contender.draft), contender.verification
         K = new_K(contender.K, self.target, draft, self.job.filter, RULES[rule])
-        job = dataclasses.replace(self.job, K=K, seed=seed, rule=rule, **changes)
+        return dataclasses.replace(self.job, K=K, seed=seed, rule=rule, **changes)
+
+    def rounds(self, target, draft, job, clock=None):
+        """The rounds of a job with these models, under a Clock if one is given."""
 
         def tap(parts):
             if self.acceptance is not None and parts.draft:
-                parts = accept_by_coin(parts, self.acceptance, np.random.default_rng([*seed, 1]))
+                coins = np.random.default_rng([*job.seed, 1])
+                parts = accept_by_coin(parts, self.acceptance, coins)
             return clock(parts) if clock else parts
 
-        return decode(self.target, draft, job, tap)
+        return decode(target, draft, job, tap)
+
+    def run(self, contender, seed, clock=None, **changes):
+        """The rounds of a contender."""
+        job = self.job_of(contender, seed, **changes)
+        return self.rounds(self.target, self.drafts.get(contender.draft), job, clock)
 
     def warm_up(self):
         """A few rounds of every contender: new memory is slow the first time, which the first in
@@ -172,7 +129,7 @@ class Race:
         """
         for contender in self.contenders:
             fixed = dataclasses.replace(contender, K=4) if contender.K == AUTO else contender
-            list(self.rounds(fixed, [0], n_tokens=WARM_UP))
+            list(self.run(fixed, [0], n_tokens=WARM_UP))
 
     def ledger(self, contender, seed):
         """Where the seconds of one run after its prefill go: the number of rounds, and seconds by
@@ -182,7 +139,7 @@ class Race:
         is the filter, the accept/reject rule and the loop.
         """
         clock = Clock(in_detail=True)
-        rounds = self.rounds(contender, seed, clock)
+        rounds = self.run(contender, seed, clock)
         next(rounds)  # the prefill
         clock.clear()
         begin = time.perf_counter()
@@ -191,27 +148,26 @@ class Race:
         split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
         return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
 
-    def measure(self, seed, repeats, tick=lambda: None):
-        """The Runs of all contenders. tick() is called after every run."""
+    def measure(self, seed, repeats):
+        """The Runs of all contenders."""
         runs, texts = [], [None for _ in self.contenders]
         for one in self.contenders:
             costs = self.ledger(one, [*seed, 0])
-            runs.append(Run(one.draft, one.K, costs, label(), verification=one.verification))
-            tick()
+            looks_up = one.draft is not None and self.drafts[one.draft].looks_up
+            runs.append(Run(one.draft, one.K, costs, one.verification, looks_up, label()))
         passes = [[] for _ in runs]  # seconds of each pass over K + 1 rows
         tokens = [[] for _ in runs]  # seconds of each drafted token
         for repeat in range(repeats):
             for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
                 clock, K = Clock(), self.contenders[i].K
-                rounds = self.rounds(self.contenders[i], [*seed, repeat], clock)
+                rounds = self.run(self.contenders[i], [*seed, repeat], clock)
                 done, prefill_seconds, seconds = clocked(rounds)
                 texts[i] = [int(token) for one in done for token in one.tokens]
                 runs[i].add(done, prefill_seconds, seconds, texts[i])
                 if K != AUTO:
                     passes[i] += [elapsed for rows, elapsed in clock.passes if rows == K + 1]
                 tokens[i] += [elapsed / n for n, elapsed in clock.proposals if n]
-                tick()
-        comparable = self.job.filter.greedy and self.acceptance is None
+            comparable = self.job.filter.greedy and self.acceptance is None
         for i, run in enumerate(runs):
             run.pass_seconds = statistics.median(passes[i]) if passes[i] else None
             run.draft_seconds = statistics.median(tokens[i]) if tokens[i] else None
@@ -226,18 +182,14 @@ class Race:
 
 def batch_speed(race, contender, prompts):
     """Tokens per second of all prompts decoded together, prefill apart."""
+    jobs = [race.job_of(contender, [i], ids=ids) for i, ids in enumerate(prompts)]
 
-    def task(i):
+    def task(job):
         # the batch hands in models that take part in its passes
-        def run(target, draft):
-            one = dataclasses.replace(race, target=target, drafts={contender.draft: draft})
-            return clocked(one.rounds(contender, [i], ids=prompts[i]))
+        return lambda target, draft: clocked(race.rounds(target, draft, job))
 
-        return run
-
-    tasks = [task(i) for i in range(len(prompts))]
     draft = race.drafts.get(contender.draft)
-    runs = decode_together(tasks, race.target, draft, len(tasks))
+    runs = decode_together(map(task, jobs), race.target, draft, len(jobs))
     slowest = max(seconds for _, _, seconds in runs)
     return len(prompts) * race.job.n_tokens / slowest
 
@@ -247,9 +199,24 @@ def batch_speeds(race, batch_sizes, repeats):
     rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
     prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
     found = {(n, one): [] for n in batch_sizes for one in race.contenders}
-    for repeat in tqdm(range(repeats + 1), desc="throughput", leave=False, disable=None):
+    for repeat in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
         for (n, one), speeds in found.items():
             speed = batch_speed(race, one, prompts[:n])
             if repeat > 0:  # the first is a warm-up
                 speeds.append(speed)
     return {key: statistics.median(speeds) for key, speeds in found.items()}
+
+
+def batch_rows(race, batch_sizes, repeats):
+    """A row for each contender and batch size: both decoders' tokens per second, the autoregressive
+    one's against its own for one text, and the speedup.
+    """
+    speeds, rows = batch_speeds(race, batch_sizes, repeats), []
+    alone = speeds.get((1, PLAIN))
+    for one in race.contenders[1:]:
+        for n in batch_sizes:
+            plain, fast = speeds[n, PLAIN], speeds[n, one]
+            figures = {"batch_size": n, "autoregressive": plain, "speculative": fast}
+            figures |= {"of_one": alone and plain / alone, "speedup": fast / plain}
+            rows.append(dataclasses.asdict(one) | figures)
+    return rows

@@ -80,18 +80,21 @@ def law(run):
     Code that brings a generator of its own makes its own choice, here as well.
     """
     real_sample, real_toss = sampling.sample, sampling.toss
+    branches = None  # the run that is under way
 
-    def one_branch(branches):
-        def sample(p, rng):
-            return branches.sample(p) if rng is None else real_sample(p, rng)
+    def sample(p, rng):
+        return branches.sample(p) if rng is None else real_sample(p, rng)
 
-        def toss(probability, rng):
-            return branches.toss(probability) if rng is None else real_toss(probability, rng)
+    def toss(probability, rng):
+        return branches.toss(probability) if rng is None else real_toss(probability, rng)
 
-        with patch.multiple(sampling, sample=sample, toss=toss):
-            return run()
+    def one_branch(run_under_way):
+        nonlocal branches
+        branches = run_under_way
+        return run()
 
-    return every_branch(one_branch)
+    with patch.multiple(sampling, sample=sample, toss=toss):
+        return every_branch(one_branch)
 
 
 def chain_rule(target, ids, n_tokens, filter, ended=sampling.never):

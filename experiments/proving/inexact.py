@@ -69,7 +69,7 @@ RULES = {
     "token rule": verify,
     "block verification": verify_block,
     "typical acceptance": typical_acceptance,
-    "judge decoding": judge,
+    "judge with a threshold": judge,
     "speculative cascade": cascade,
 }
 

@@ -1,4 +1,4 @@
-"""The museum: ways to get speculative decoding wrong that were seen in public implementations.
+"""The museum: ways to get speculative decoding wrong, most of them seen in public implementations.
 
 A mistake is data, a small change of the right code: {function: {right piece: wrong piece}}, pieces
 of source that stand in the function once. experiments/proving/patching.py switches one on,
@@ -32,9 +32,10 @@ class Setting:
 class Mistake:
     """A change of the right code, and what is known of it.
 
+    seen_in: where; a repository as owner/name, an issue or pull request as owner/name#number
     changes: {function or method: {right source: wrong source}}
     caught_by: the test that fails with it
-    cost: what a mistake does whose law is right
+    cost: what a mistake does whose distribution is right
     not_by: drafts that cannot make it
     """
 
@@ -72,7 +73,7 @@ MISTAKES = {
             "temperature 0 takes the likeliest token, but accepts it "
             "by the ratio of softmax probabilities"
         ),
-        seen_in="jaymody/speculative-sampling #3, #9; romsto",
+        seen_in="jaymody/speculative-sampling#3, romsto/Speculative-Decoding",
         caught_by=LAW,
         changes={
             Filter.__call__: {
@@ -90,44 +91,45 @@ MISTAKES = {
     ),
     "greedy-draft": Mistake(
         what=(
-            "the draft proposes its likeliest token, and calls the softmax it did not draw from q"
+            "the draft model proposes its likeliest token, and hands over its softmax as q, "
+            "from which nothing was drawn"
         ),
-        seen_in="transformers #32867",
+        seen_in="huggingface/transformers#32867",
         caught_by=LAW,
         changes={propose: {"sample(q[-1][0], self.rng)": "int(q[-1].argmax())"}},
         not_by=("ngram",),
     ),
     "resample-from-p": Mistake(
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
-        seen_in="romsto, n-gram path",
+        seen_in="romsto/Speculative-Decoding, n-gram path",
         caught_by=LAW,
         changes={verify: {"sample(residual(p[i], q[i]), rng)": "sample(p[i], rng)"}},
     ),
     "filter-on-draft-only": Mistake(
-        what="the draft's temperature, top-k and top-p never reach the target",
-        seen_in="vLLM #9834, PR #10198; DeepSpec #31",
+        what="temperature, top-k and top-p reach the draft model, and never the target",
+        seen_in="vllm-project/vllm#9834, vllm-project/vllm#10198",
         caught_by=LAW,
         changes={loop: {"p = filter(target": "p = Filter(1.0)(target"}},
         setting=Setting(Filter(0.7)),
     ),
     "filter-on-target-only": Mistake(
-        what="the target's temperature, top-k and top-p never reach the draft",
-        seen_in="LMFlow",
+        what="temperature, top-k and top-p reach the target, and never the draft model",
+        seen_in="OptimalScale/LMFlow",
         caught_by=PERFECT,
         changes={propose: {"self.filter(": "Filter(1.0)("}},
         setting=Setting(Filter(0.7, top_k=2)),
         cost=(
-            "the law is right, as q is what was drawn from, but the draft "
+            "the distribution is right, as q is what was drawn from, but the draft model "
             "proposes what the target has ruled out"
         ),
         not_by=("ngram",),
     ),
     "ratio-of-raw-q": Mistake(
         what=(
-            "the draft draws from its filtered distribution, and the "
+            "the draft model draws from its filtered distribution, and the "
             "ratio is taken with the unfiltered one"
         ),
-        seen_in="vLLM #9834; transformers #47932",
+        seen_in="huggingface/transformers#47932, deepseek-ai/DeepSpec#31",
         caught_by=LAW,
         changes={
             propose: {
@@ -140,10 +142,10 @@ MISTAKES = {
     ),
     "top-p-argsort": Mistake(
         what=(
-            "top-p zeroes the places an argsort of the already sorted "
-            "probabilities names: other tokens' places"
+            "top-p zeroes the positions that an argsort of the already sorted "
+            "probabilities names: those of other tokens"
         ),
-        seen_in="LMFlow",
+        seen_in="OptimalScale/LMFlow",
         caught_by="tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
         changes={
             sampling.keep_top_p: {
@@ -154,13 +156,13 @@ MISTAKES = {
     ),
     "reseed": Mistake(
         what="the generator is seeded again before every coin: each is the same",
-        seen_in="feifeibear, --seed",
+        seen_in="feifeibear/LLMSpeculativeSampling, before every sample",
         caught_by="tests/test_sampling.py::test_verify_draws_every_coin_anew",
         changes={verify: {"q[i, token], rng)": "q[i, token], np.random.default_rng(123))"}},
     ),
     "token-0-is-padding": Mistake(
         what="token 0 is taken for padding and dropped; it is the exclamation mark",
-        seen_in="feifeibear, sample()",
+        seen_in="feifeibear/LLMSpeculativeSampling, as an error",
         caught_by="tests/test_sampling.py::test_token_zero_is_a_token_like_any_other",
         changes={
             loop: {
@@ -171,24 +173,27 @@ MISTAKES = {
     ),
     "divide-by-temperature-0": Mistake(
         what="temperature 0 is no case of its own: logits / 0",
-        seen_in="LLM-VM PR #239",
+        seen_in="anarchy-ai/LLM-VM#239, vllm-project/vllm#27077",
         caught_by="tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
         changes={Filter.__call__: {"if self.greedy:": "if False:"}},
         setting=Setting(Filter(0.0)),
     ),
     "stale-cache": Mistake(
         what=(
-            "the keys and values of rejected drafts stay in the cache, "
+            "the keys and values of rejected tokens stay in the cache, "
             "and what follows is appended after them"
         ),
-        seen_in="romsto #1, #4; mlx-examples PR #149",
+        seen_in="romsto/Speculative-Decoding#1, ml-explore/mlx-lm#1109",
         caught_by=CACHES,
         changes=ROOM | {unread: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
         setting=Setting(toy_room=20),  # for all that is never forgotten
     ),
     "rollback-off-by-one": Mistake(
-        what="rolling back forgets one position too few: one rejected draft stays in the cache",
-        seen_in="transformers #30042, #30413",
+        what="rolling back forgets one position too few: one rejected token stays in the cache",
+        seen_in=(
+            "ml-explore/mlx-examples#149, huggingface/transformers#30042, "
+            "huggingface/transformers#30413"
+        ),
         caught_by=CACHES,
         changes=ROOM
         | {
@@ -202,42 +207,45 @@ MISTAKES = {
     ),
     "whole-text-with-cache": Mistake(
         what="the whole text is fed again, with a cache that has read it",
-        seen_in="romsto #4",
+        seen_in="romsto/Speculative-Decoding#4",
         caught_by=CACHES,
         changes=ROOM | {unread: {"ids[cache.length :]": "ids"}},
         setting=Setting(toy_room=20),
     ),
     "draft-one-behind": Mistake(
-        what="the draft reads the newest token only; after a full accept it lacks the one before",
-        seen_in="patched by hand in gpt-fast, mlx-lm, lucidrains",
+        what=(
+            "the draft model reads the newest token only; after a full accept it lacks the one "
+            "before"
+        ),
+        seen_in="not seen; gpt-fast, mlx-lm and lucidrains have a line of code against it",
         caught_by=PERFECT,
         changes={unread: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
         setting=Setting(toy=(4, 1)),
         cost=(
-            "the law is right, as q is what was drawn from, but the "
-            "draft guesses from a text with holes"
+            "the distribution is right, as q is what was drawn from, but the "
+            "draft model guesses from a text with holes"
         ),
         not_by=("ngram", "medusa"),
     ),
     "missing-bonus": Mistake(
         what="after a full accept the target's last row is thrown away",
-        seen_in="several",
+        seen_in="ohdearquant/lattice#509",
         caught_by=PERFECT,
         changes={
             verify: {BONUS: "(len(draft) - 1, draft[-1]) if draft else (0, sample(p[0], rng))"}
         },
-        cost="the law is right, but a full accept gives K tokens instead of K + 1",
+        cost="the distribution is right, but a full accept gives K tokens instead of K + 1",
     ),
     "bonus-from-wrong-row": Mistake(
-        what="after a full accept the bonus token comes from the row of the last draft",
-        seen_in="several",
+        what="after a full accept the bonus token comes from the row of the last drafted token",
+        seen_in="not seen; easy to make",
         caught_by=LAW,
         changes={verify: {"sample(p[len(draft)], rng)": "sample(p[len(draft) - 1], rng)"}},
     ),
     "first-draft-unverified": Mistake(
-        what="verification begins with the second draft",
-        seen_in="lattice #243",
+        what="verification begins with the second drafted token",
+        seen_in="ohdearquant/lattice#243",
         caught_by=LAW,
         changes={verify: {"if not toss": "if i > 0 and not toss"}},
     ),
@@ -246,21 +254,24 @@ MISTAKES = {
             "the end of the text is looked for in the last token of a "
             "round only, not inside an accepted run"
         ),
-        seen_in="transformers #31301, #47912; koboldcpp #1276",
+        seen_in=(
+            "huggingface/transformers#31301, huggingface/transformers#47912, "
+            "LostRuins/koboldcpp#1276"
+        ),
         caught_by="tests/test_sampling.py::test_the_end_may_lie_anywhere_in_an_accepted_run",
         changes={loop: {"break": "pass"}},
         setting=Setting(stop="sun"),
     ),
     "too-many-tokens": Mistake(
         what="the last round keeps all it has: up to K tokens more than were asked for",
-        seen_in="jaymody; feifeibear",
+        seen_in="jaymody/speculative-sampling, feifeibear/LLMSpeculativeSampling",
         caught_by="tests/test_sampling.py::test_exactly_the_tokens_asked_for",
         changes=ROOM | {loop: {"min(k, length - len(text) - 1)": "k"}},
         setting=Setting(toy=(2, 2)),
     ),
     "context-unchecked": Mistake(
         what="nothing ends the text where the context ends",
-        seen_in="exllamav2 #274; vLLM #5342",
+        seen_in="turboderp-org/exllamav2#274, vllm-project/vllm#5342",
         caught_by="tests/test_sampling.py::test_the_context_ends_the_text",
         changes={
             sampling.prefill: {
@@ -274,16 +285,16 @@ MISTAKES = {
             "the residual is divided by its sum, also where p <= q "
             "everywhere by rounding and the sum is 0"
         ),
-        seen_in="several",
+        seen_in="jaymody/speculative-sampling#5, feifeibear/LLMSpeculativeSampling",
         caught_by="tests/test_sampling.py::test_residual_by_hand_and_when_rounding_leaves_none",
         changes={sampling.residual: {"rest / total if total > 0 else p": "rest / total"}},
         cost=(
-            "the law is right, but for a crash where a coin meets a rounding "
+            "the distribution is right, but for a crash where a coin meets a rounding "
             "error: too rare in float64 to be seen here"
         ),
     ),
     "block-whole-or-none": Mistake(
-        what="the coins are tossed for the whole block only: if that fails, no draft is accepted",
+        what="the coins are tossed for the whole block only: if that fails, no token is accepted",
         seen_in="a reading of Sun et al. 2024 that skips its loop",
         caught_by=LAW,
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
@@ -309,7 +320,7 @@ MISTAKES = {
     ),
     "block-residual-of-tokens": Mistake(
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
-        seen_in="vllm-ascend #7807",
+        seen_in="vllm-project/vllm-ascend#7807",
         caught_by=LAW,
         changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
         setting=Setting(Filter(1.5), verification="block", toy_draft=9),

@@ -1,26 +1,21 @@
 """python main.py benchmark: whole runs on a tiny pair."""
 
 import csv
-import dataclasses
 import json
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
-from experiments.cli.validators import parse_K
-from experiments.decoding.timing import clocked
-from toys import TINY, write_pair
+from command_line import assert_refused
 
-import main
 from experiments.data.lines import Lines
-from experiments.decoding import decoders
+from experiments.data.values import parse_Ks
+from experiments.decoding import adaptive_k, job
 from experiments.measuring import runner
-from experiments.showing import plots
-from experiments.showing.tables import markdown
+from experiments.measuring.runner import Race
+from experiments.measuring.tables import markdown
 from utils import InputError
 
-CONFIG = dataclasses.replace(TINY, n_ctx=64)
 ASKED = """
     draft target K temperature prompts tokens autoregressive_tokens_per_second tokens_per_second
     speedup_time speedup_target_passes acceptance_rate tokens_per_target_pass draft_cost verify_cost
@@ -40,32 +35,56 @@ TIMED = """
 """.split()
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    folder = write_pair(tmp_path_factory.mktemp("models"), CONFIG)
-    (folder / "prompts.txt").write_text(
-        "".join(f"{word} there\n" for word in "hello over out in up down".split())
-    )
-    return folder
+@pytest.fixture
+def prompts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
+    path.write_text("".join(f"{word} there\n" for word in "hello over out in up down".split()))
+    return path
 
 
 @pytest.fixture
-def cli(pair, capsys):
-    """A function (*arguments) -> code, out, err: the command in this process, on a tiny pair and
-    short prompts.
-    """
+def benchmark(cli, prompts, monkeypatch):
+    """A function (*arguments) -> code, out, err: the command, on short prompts."""
 
-    def call(*arguments, command="benchmark"):
-        where = [
-            f"--models_dir={pair}",
-            "--kernels=plain",
-            f"--prompts={pair / 'prompts.txt'}",
-            *SHORT,
-        ]
-        code = main.main([command, *where, *map(str, arguments)])
-        return SimpleNamespace(code=code, **dict(zip(("out", "err"), capsys.readouterr())))
+    monkeypatch.setattr(adaptive_k, "BUDGET", 0)
+
+    def call(*arguments):
+        given = " ".join(map(str, arguments))
+        source = [] if "--corpus" in given else [f"--prompts={prompts}"]
+        return cli(*source, *SHORT, *arguments, command=["benchmark"])
 
     return call
+
+
+@pytest.fixture
+def result_of(benchmark):
+    """A function (*arguments) -> the JSON object."""
+
+    def call(*arguments):
+        done = benchmark("--json", *arguments)
+        assert done.code == 0
+        return json.loads(done.out, parse_constant=pytest.fail)
+
+    return call
+
+
+@pytest.fixture
+def nothing_is_measured(monkeypatch):
+    monkeypatch.setattr(Race, "measure", lambda *a: pytest.fail("was measured"))
+    monkeypatch.setattr(runner, "batch_speed", lambda *a: pytest.fail("was measured"))
+
+
+def stopping(monkeypatch, n_prompts):
+    """Ctrl-C after so many prompts."""
+    measure, calls = Race.measure, []
+
+    def stops(*arguments):
+        if len(calls) == n_prompts:
+            raise KeyboardInterrupt
+        calls.append(arguments)
+        return measure(*arguments)
+
+    monkeypatch.setattr(Race, "measure", stops)
 
 
 def timeless(rows):
@@ -75,24 +94,23 @@ def timeless(rows):
 # ---------------------------------------------------------------- whole runs
 
 
-def test_rows_and_files(cli, tmp_path):
+def test_rows_and_files(benchmark, tmp_path):
     out = tmp_path / "r.json"
-    done = cli("--out", out, "--temperature=0,1", "--draft_model_size=0.7M-17M,ngram", "--json")
+    done = benchmark("--out", out, "--draft_model_size=0.7M-17M,ngram", "--json")
+    assert done.code == 0
     result = json.loads(done.out, parse_constant=pytest.fail)
-    assert done.code == 0 and done.err.endswith(": read 6 prompts, one a line\n")
     assert result.keys() == {"machine", "settings", "rows"}
     assert result == json.loads(out.read_text())
     keys = [(row["draft"], row["target"], row["K"], row["temperature"]) for row in result["rows"]]
-    assert keys == [
-        (draft, "17M", K, t) for t in (0, 1) for draft in ("0.7M-17M", "ngram") for K in (1, 3)
-    ]
+    drafts = "0.7M-17M", "ngram"
+    assert keys == [(draft, "17M", K, t) for t in (0, 1) for draft in drafts for K in (1, 3)]
     for one in result["rows"]:
         assert {*ASKED} <= one.keys()
         assert (one["prompts"], one["tokens"], one["skipped_prompts"]) == (6, 60, 0)
-        assert sum(one["accepted_histogram"]) * one["tokens_per_target_pass"] == pytest.approx(60)
-        assert one["wasted_drafts"] == one["drafted"] - sum(
-            i * n for i, n in enumerate(one["accepted_histogram"])
-        )
+        histogram = one["accepted_histogram"]
+        assert sum(histogram) * one["tokens_per_target_pass"] == pytest.approx(60)
+        accepted = sum(i * n for i, n in enumerate(histogram))
+        assert one["wasted_drafts"] == one["drafted"] - accepted
         assert one["speedup_time"] is not None or "speedup_time" in one["withheld"]
         assert all(part >= 0 for part in one["milliseconds_per_round"].values())
         assert one["milliseconds_per_round"].keys() == {"draft", "verify", "sampling", "cache"}
@@ -101,29 +119,17 @@ def test_rows_and_files(cli, tmp_path):
     with out.with_suffix(".csv").open(newline="") as file:
         table = [*csv.DictReader(file)]
     assert [row["K"] for row in table] == ["1", "3"] * 4 and [*table[0]] == [*result["rows"][0]]
-    assert (
-        out.with_suffix(".md").read_text() == markdown(result)
-        # below the eight rows, the best K of each draft and temperature
-        and markdown(result).count("\n| ") == 9 + 6
-    )
+    assert out.with_suffix(".md").read_text() == markdown(result)
+    # below the eight rows, the best K of each draft and temperature
+    assert markdown(result).count("\n| ") == 9 + 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.json", "r.md"]
 
 
-def test_the_table_for_people(cli):
-    done = cli()
-    assert (
-        done.code == 0
-        and done.err.count("\n") == 1
-        and done.out.startswith("| draft")
-        and "6 prompts (0 skipped" in done.out
-    )
-
-
-def test_rules_take_turns(cli):
+def test_rules_take_turns(result_of):
     """The rows name their rule, and those of the block rule what it gains over the token rule."""
-    done = cli("--verification=token,block", "--temperature=1", "--K=1,3,auto", "--json")
-    rows = {(row["K"], row["verification"]): row for row in json.loads(done.out)["rows"]}
-    assert [*rows] == [(K, rule) for K in (1, 3, "auto") for rule in ("token", "block")]
+    result = result_of("--verification=token,block", "--temperature=1", "--K=3,auto")
+    rows = {(row["K"], row["verification"]): row for row in result["rows"]}
+    assert [*rows] == [(K, rule) for K in (3, "auto") for rule in ("token", "block")]
     for (_, rule), one in rows.items():
         told = one["speedup_over_token"] is not None or "speedup_over_token" in one["withheld"]
         assert told == (rule == "block")
@@ -131,168 +137,219 @@ def test_rules_take_turns(cli):
     assert rows[3, "token"]["accepted_histogram"] != rows[3, "block"]["accepted_histogram"]
 
 
-def test_random_weights_and_synthetic_acceptance_are_labelled(cli, tmp_path):
-    flags = ["--weights=random", "--synthetic_acceptance=0.8", "--temperature=0"]
-    done = cli(*flags)
+def test_random_weights_and_synthetic_acceptance_are_labelled(benchmark):
+    flags = ["--weights=random", "--synthetic_acceptance=0.8", "--temperature=0", "--K=3"]
+    done = benchmark(*flags)
     assert done.code == 0 and done.out.startswith("**random weights, synthetic acceptance 0.8**\n")
-    rows = json.loads(cli(*flags, "--json").out)["rows"]
-    assert all(row["weights"] == "random" and row["synthetic_acceptance"] == 0.8 for row in rows)
-    assert all(row["acceptance_rate"] > 0.5 for row in rows)
+    (row,) = json.loads(benchmark(*flags, "--json").out)["rows"]
+    assert row["weights"] == "random" and row["synthetic_acceptance"] == 0.8
+    assert row["acceptance_rate"] > 0.5
 
 
-def test_an_interrupted_run_goes_on(cli, tmp_path, monkeypatch):
-    out, calls, measure = tmp_path / "r.json", [], runner.measure
+def test_adaptive_k_is_a_row_like_any_other(result_of, benchmark):
+    rows = result_of("--K=1,auto", "--draft_model_size=0.7M-17M,ngram", "--temperature=0")["rows"]
+    assert [row["K"] for row in rows] == [1, "auto", 1, "auto"]
+    for row in rows[1::2]:
+        why = row["withheld"]["predicted_speedup"]
+        assert row["predicted_speedup"] is None and why == "K changes from round to round"
+        assert row["tokens"] == rows[0]["tokens"] and len(row["accepted_histogram"]) == 9
+    assert_refused(benchmark("--K=auto", "--plot=x.png"), "--plot", "--K auto")
 
-    def stops(*arguments, **named):
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        calls.append(arguments)
-        return measure(*arguments, **named)
 
-    monkeypatch.setattr(runner, "measure", stops)
-    done = cli("--out", out)
-    partial = tmp_path / "r.json.partial"
-    assert done.code == 130 and "kept 4 measured prompts" in done.err and not out.exists()
-    with partial.open("a") as file:
+def test_long_prompts_are_counted(result_of, tmp_path):
+    (tmp_path / "p.txt").write_text("short\n" + "long" * 20 + "\nbrief\n")
+    rows = result_of("--prompts", tmp_path / "p.txt", "--temperature=0")["rows"]
+    assert all((row["prompts"], row["skipped_prompts"]) == (2, 1) for row in rows)
+
+
+def test_token_counts_that_differ_are_noticed(result_of, monkeypatch):
+    decode = runner.decode
+
+    def short(target, draft, job, tap):
+        rounds = list(decode(target, draft, job, tap))
+        return iter(rounds[: -1 if draft else None])
+
+    monkeypatch.setattr(runner, "decode", short)
+    for one in result_of("--temperature=0")["rows"]:
+        why = one["withheld"]["speedup_time"]
+        assert one["speedup_time"] is None and "token counts differ on 6" in why
+
+
+def test_a_wrong_greedy_text_is_called_a_bug(result_of, monkeypatch):
+    monkeypatch.setitem(job.RULES, "token", lambda draft, q, p, rng: (0, 9))
+    for one in result_of("--temperature=0")["rows"]:
+        assert one["speedup_time"] is None and "a bug" in one["withheld"]["speedup_time"]
+
+
+def test_sides_take_turns_on_every_prompt(result_of, monkeypatch):
+    """Each repeat of a prompt runs every contender once, in an order that changes."""
+    order, run = [], Race.run
+
+    def noted(race, contender, seed, clock=None, **changes):
+        if clock and not clock.in_detail:  # neither a warm-up nor a ledger's run
+            order.append((tuple(race.job.ids), contender.K))
+        return run(race, contender, seed, clock, **changes)
+
+    monkeypatch.setattr(Race, "run", noted)
+    result_of("--repeats=3", "--temperature=0")
+    turns = [order[i : i + 3] for i in range(0, len(order), 3)]
+    assert len(turns) == 18 and all(len({ids for ids, _ in turn}) == 1 for turn in turns)
+    orders = [tuple(K for _, K in turn) for turn in turns]
+    assert {tuple(sorted(one)) for one in orders} == {(0, 1, 3)} and len({*orders}) > 2
+
+
+# ---------------------------------------------------------------- runs that are interrupted
+
+
+@pytest.fixture
+def interrupted(benchmark, tmp_path, monkeypatch):
+    """The partial file of a greedy benchmark that was interrupted after two prompts."""
+    with monkeypatch.context() as patch:
+        stopping(patch, 2)
+        done = benchmark("--out", tmp_path / "r.json", "--temperature=0")
+    assert done.code == 130 and "kept 2 measured prompts" in done.err
+    return tmp_path / "r.json.partial"
+
+
+def test_an_interrupted_run_goes_on(benchmark, interrupted, result_of):
+    out = interrupted.with_suffix("")
+    assert not out.exists()
+    with interrupted.open("a") as file:
         file.write('["17M", 0.0, 4, [{"dra')  # the machine went down while a line was written
-    kept = partial.read_bytes()
+    kept = interrupted.read_text().splitlines()[:3]
     for flags, shown in (((), "--resume"), (("--resume", "--seed=5"), "other settings")):
-        done = cli("--out", out, *flags)
-        assert done.code == 2 and shown in done.err and partial.read_bytes() == kept
-    partial.write_text("7\nx\n")
-    done = cli("--out", out, "--resume")
-    assert done.code == 2 and "damaged" in done.err and done.err.count("\n") == 1
-    partial.write_bytes(kept)
-    calls.clear()
-    monkeypatch.setattr(runner, "measure", lambda *a, **b: calls.append(a) or measure(*a, **b))
-    done = cli("--out", out, "--resume", "--json")
-    assert done.code == 0 and len(calls) == 8 and not partial.exists()
-    assert json.loads(done.out)["machine"]["prompts_measured_before_resuming"] == 4
-    whole = json.loads(cli("--json").out)
-    assert timeless(json.loads(done.out)["rows"]) == timeless(whole["rows"])
+        assert_refused(benchmark("--out", out, "--temperature=0", *flags), shown)
+        assert interrupted.read_text().splitlines()[:3] == kept
+    found = result_of("--out", out, "--temperature=0", "--resume")
+    assert found["machine"]["prompts_measured_before_resuming"] == 2 and not interrupted.exists()
+    assert timeless(found["rows"]) == timeless(result_of("--temperature=0")["rows"])
 
 
 DAMAGES = {
     "brackets": lambda line: "[" * 200_000,
     "NaN": lambda line: line.replace('"seconds": [', '"seconds": [NaN, '),
     "no list": lambda line: "7",
-    "no runs": lambda line: json.dumps([*json.loads(line)[:4], 5]),
-    "a run less": lambda line: json.dumps([*json.loads(line)[:4], json.loads(line)[4][:-1]]),
-    "no seconds": lambda line: line.replace('"seconds"', '"minutes"'),
-    "a text in place of a number": lambda line: line.replace('"K": 3', '"K": "3"'),
-    "no ledger": lambda line: line.replace('"ledger": {"rounds"', '"ledger": {"round"'),
-    "rounds of two": lambda line: line.replace("[3, ", "["),
-    "another seconds": lambda line: line.replace('"seconds": [', '"seconds": [0, '),
+    "a run less": lambda line: json.dumps(
+        [*json.loads(line)[:4], json.loads(line)[4][:-1], json.loads(line)[5]]
+    ),
+    "another number": lambda line: line.replace('"K": 3', '"K": 2'),
 }
 
 
-@pytest.fixture
-def interrupted(cli, tmp_path, monkeypatch):
-    """The partial file of a benchmark that was interrupted after two prompts."""
-    measure, calls = runner.measure, []
-
-    def stops(*arguments, **named):
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        calls.append(arguments)
-        return measure(*arguments, **named)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runner, "measure", stops)
-        assert cli("--out", tmp_path / "r.json", "--temperature=0").code == 130
-    return tmp_path / "r.json.partial"
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_partial_file_is_refused(cli, interrupted, damage):
+def test_a_damaged_partial_file_is_refused(benchmark, interrupted, damage):
     header, first, second = interrupted.read_text().splitlines()
     spoiled = DAMAGES[damage](second)
     assert spoiled != second
     interrupted.write_text("\n".join([header, first, spoiled, ""]))
     before = interrupted.read_bytes()
-    done = cli("--out", interrupted.with_suffix(""), "--temperature=0", "--resume")
-    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
-    assert "damaged" in done.err and interrupted.read_bytes() == before
+    done = benchmark("--out", interrupted.with_suffix(""), "--temperature=0", "--resume")
+    assert (done.code, done.out) == (2, "") and "damaged" in done.err.splitlines()[-1]
+    assert interrupted.read_bytes() == before
 
 
-def test_a_run_goes_on_only_with_the_same_prompts(cli, pair, interrupted, monkeypatch):
+def test_a_run_goes_on_only_with_the_same_prompts(benchmark, prompts, interrupted):
     """The file of prompts has the same name, and others in it."""
-    path = pair / "prompts.txt"
-    text = path.read_text()
     before = interrupted.read_bytes()
-    try:
-        path.write_text(text.replace("hello", "goodbye"))
-        done = cli("--out", interrupted.with_suffix(""), "--temperature=0", "--resume")
-    finally:
-        path.write_text(text)
-    assert done.code == 2 and "other prompts" in done.err and interrupted.read_bytes() == before
+    prompts.write_text(prompts.read_text().replace("hello", "goodbye"))
+    done = benchmark("--out", interrupted.with_suffix(""), "--temperature=0", "--resume")
+    assert_refused(done, "prompts")
+    assert interrupted.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md", "r.png"])
-def test_nothing_is_overwritten(cli, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
+def test_nothing_is_overwritten(benchmark, tmp_path, nothing_is_measured, name):
     (tmp_path / name).write_text("mine")
-    done = cli("--out", tmp_path / "r.json", "--plot", tmp_path / "r.png")
+    done = benchmark("--out", tmp_path / "r.json", "--plot", tmp_path / "r.png")
     assert (done.code, done.out) == (2, "") and f"{name}' is there already" in done.err
     assert (tmp_path / name).read_text() == "mine" and len([*tmp_path.iterdir()]) == 1
 
 
-def test_one_results_file_has_one_writer(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
+def test_one_results_file_has_one_writer(benchmark, tmp_path, nothing_is_measured):
     with Lines(tmp_path / "r.json", {"format": "of another run"}):
-        done = cli("--out", tmp_path / "r.json")
-    assert (done.code, done.out) == (2, "") and "being written by another run" in done.err
+        assert_refused(benchmark("--out", tmp_path / "r.json"), "being written by another run")
 
 
-def test_token_counts_that_differ_are_noticed(cli, monkeypatch):
-    decode = runner.decode
-
-    def short(decoder, target, draft, ids, n_tokens, *rest, **named):
-        return decode(
-            decoder, target, draft, ids, n_tokens - (decoder == "speculative"), *rest, **named
-        )
-
-    monkeypatch.setattr(runner, "decode", short)
-    for one in json.loads(cli("--json").out)["rows"]:
-        assert (
-            one["speedup_time"] is None
-            and "token counts differ on 6" in one["withheld"]["speedup_time"]
-        )
+def test_a_run_that_never_began_leaves_nothing(benchmark, tmp_path):
+    for _ in range(2):
+        assert benchmark("--out", tmp_path / "r.json", "--target_model_size=9B").code == 2
+    assert [*tmp_path.iterdir()] == []
 
 
-def test_a_wrong_greedy_text_is_called_a_bug(cli, monkeypatch):
-    monkeypatch.setitem(decoders.RULES, "token", lambda draft, q, p, rng: (0, 9))
-    for one in json.loads(cli("--json", "--temperature=0").out)["rows"]:
-        assert one["speedup_time"] is None and "a bug" in one["withheld"]["speedup_time"]
+# ---------------------------------------------------------------- held-out text
 
 
-def test_the_clock_starts_after_the_prefill():
-    now = [0.0]
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    story = "the old king then thanked the other thing " * 3
+    text = f"{story}\n<|endoftext|>\n{story[4:]}\n<|endoftext|>\ntoo short\n"
+    (folder / "a_valid.txt").write_text(text)
+    return folder
 
-    def rounds():
-        for seconds in (5, 1, 2):
-            now[0] += seconds
-            yield seconds
 
-    assert clocked(rounds(), clock=lambda: now[0]) == ([1, 2], 5, 3)
+def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, corpus):
+    where = ["--corpus", corpus, "--temperature=0", "--K=3"]
+    result = result_of(*where)
+    assert [row["prompts"] for row in result["rows"]] == [2]
+    assert 0 < result["bits_per_byte"]["17M"] < 20
+    assert "bits_per_byte" not in result_of(*where, "--skip_bits")
+    assert "bits per held-out byte" in benchmark(*where).out
+    assert_refused(benchmark(*where, "--n_tokens_to_generate=33"), "--n_tokens_to_generate")
+    assert_refused(benchmark(*where, "--weights=random"), "--corpus")
+    assert_refused(benchmark("--corpus=nowhere"), "nowhere")
 
 
-def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
-    """Each repeat of a prompt runs every contender once, in an order that changes."""
-    order, observed = [], runner.Observed
+# ---------------------------------------------------------------- batches
 
-    def noted(target, draft, K, task, seed, clock=None):
-        if clock is None:  # the ledger's runs have one
-            order.append((tuple(task.ids), K))
-        return observed(target, draft, K, task, seed, clock)
+BATCHES = ["--batch_size=1,3", "--K=2", "--temperature=0", "--n_tokens_to_generate=6"]
 
-    monkeypatch.setattr(runner, "Observed", noted)
-    assert cli("--repeats=3", "--temperature=0").code == 0
-    timed = order
-    turns = [timed[i : i + 3] for i in range(0, len(timed), 3)]
-    assert len(turns) == 18 and all(len({ids for ids, _ in turn}) == 1 for turn in turns)
-    orders = [tuple(K for _, K in turn) for turn in turns]
-    assert {tuple(sorted(one)) for one in orders} == {(0, 1, 3)} and len({*orders}) > 2
+
+def test_both_decoders_with_several_texts_at_once(result_of, benchmark):
+    rows = result_of(*BATCHES, "--draft_model_size=0.7M-17M,ngram", "--K=2,auto")["rows"]
+    keys = [(row["draft"], row["K"], row["batch_size"]) for row in rows]
+    drafts = "0.7M-17M", "ngram"
+    assert keys == [(draft, K, n) for draft in drafts for K in (2, "auto") for n in (1, 3)]
+    assert all(row["autoregressive"] > 0 and row["speculative"] > 0 for row in rows)
+    table = benchmark(*BATCHES, "--synthetic_acceptance=0.8").out
+    assert table.startswith("**synthetic acceptance 0.8**\n") and table.count("\n|") == 4
+
+
+def test_speeds_are_compared_with_that_of_one_text(result_of):
+    last = result_of(*BATCHES, "--batch_size=3,1")["rows"][-1]
+    assert last["batch_size"] == 1 and last["of_one"] == 1
+    assert result_of(*BATCHES, "--batch_size=3")["rows"][-1]["of_one"] is None
+
+
+def test_texts_that_do_not_fit_are_refused(benchmark, monkeypatch, nothing_is_measured):
+    done = benchmark(*BATCHES, "--n_tokens_to_generate=52")
+    assert_refused(done, "--n_tokens_to_generate 52: expected at most 51")
+    monkeypatch.setattr("backends.memory.available", lambda: 1_000_000)
+    assert_refused(benchmark(*BATCHES, "--batch_size=1000"), "memory", "--batch_size")
+
+
+# ---------------------------------------------------------------- other programs
+
+
+def test_programs_that_are_not_installed_are_listed(cli, monkeypatch, tmp_path):
+    """With random weights, of a shape with room for the passes that are timed."""
+    shape = {"n_vocab": 259, "n_ctx": 96, "n_embd": 16, "n_head": 2, "n_layer": 1}
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "config.json").write_text(json.dumps(shape))
+    for name in ("torch", "openvino", "xllamacpp", "safetensors.numpy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    where = ["--target_model_size", tmp_path / "toy", "--weights=random", "--temperature=0"]
+    asked = [*where, *SHORT, "--K=2", "--draft_model_size=ngram"]
+    asked += ["--programs=transformers,llama_server"]
+    done = cli(*asked, command=["benchmark"])
+    assert done.code == 0 and "this project" in done.out
+    assert done.out.count(": not run, ") == 2 and "llama.cpp's server: not run, " in done.out
+    (row,) = json.loads(cli(*asked, "--json", command=["benchmark"]).out)["rows"]
+    assert (row["program"], row["decoder"], row["same_texts"]) == ("this project", "plain", 6)
+    assert row["tokens_per_second"]["value"] > 0 and row["cost_of_all_rows"] > 0
+    done = cli(*asked, "--K=32", "--n_tokens_to_generate=40", command=["benchmark"])
+    assert_refused(done, "--K 32: expected at most 31")
 
 
 # ---------------------------------------------------------------- what makes no sense
@@ -302,7 +359,7 @@ def test_sides_take_turns_on_every_prompt(cli, monkeypatch):
     "text, found", [("1..4", [1, 2, 3, 4]), ("4,1", [4, 1]), ("1..2, 5", [1, 2, 5]), ("7..7", [7])]
 )
 def test_K_lists(text, found):
-    assert parse_K(text, 10) == found
+    assert parse_Ks(text, 10) == found
 
 
 @pytest.mark.parametrize(
@@ -310,99 +367,58 @@ def test_K_lists(text, found):
 )
 def test_K_lists_that_make_no_sense(text):
     with pytest.raises(InputError, match="--K .*expected"):
-        parse_K(text, 10)
+        parse_Ks(text, 10)
 
 
-def test_a_limit_of_K_is_a_texts_length_only_where_that_is_so(cli):
-    with pytest.raises(InputError) as error:
-        parse_K("1001", 1000)  # as replay limits it
-    assert "1000" in str(error.value) and "token" not in str(error.value)
-    assert "tokens" in cli("--K=11").err
+BAD = """
+    --temperature=0,x --temperature=-1 --temperature=0,0 --top_p=0 --target_model_size=9B --K=11
+    --draft_model_size=0.7M-17M, --weights=madeup --verification=token,blocks --repeats=0
+    --synthetic_acceptance=1.5 --n_prompts=-1 --prompts=missing.txt --out=results.txt --resume
+    --out=missing/results.json --plot=picture.gif --batch_size=0 --batch_size=1,x --batch_size=1001
+    --programs=ours,gpt --programs=transformers --corpus=x
+""".split()
+
+
+@pytest.mark.parametrize("flag", BAD)
+def test_bad_input_is_refused_before_anything_is_measured(cli, prompts, nothing_is_measured, flag):
+    done = cli(f"--prompts={prompts}", *SHORT, flag, command=["benchmark"])
+    name, _, value = flag.lstrip("-").partition("=")
+    assert_refused(done)
+    assert name in done.err or value in done.err
 
 
 @pytest.mark.parametrize(
-    "arguments, shown",
+    "flags, shown",
     [
-        (["--temperature=0,x"], "'0,x'"),
-        (["--temperature=-1"], "temperature -1"),
-        (["--temperature=0,0"], "'0,0'"),
-        (["--top_p=0"], "top_p 0"),
-        (["--draft_model_size=0.7M-17M,"], "'0.7M-17M,'"),
         (["--draft_model_size=other words"], "cannot pair"),
-        (["--target_model_size=9B"], "'9B'"),
-        (["--weights=made up"], "'made up'"),
-        (["--verification=token,blocks"], "'blocks'"),
-        (["--synthetic_acceptance=1.5"], "'1.5'"),
-        (["--repeats=0"], "--repeats 0"),
-        (["--n_prompts=-1"], "--n_prompts -1"),
-        (["--prompts=missing.txt"], "missing.txt"),
-        (["--out=results.txt"], "'results.txt'"),
-        (["--out=missing/results.json"], "cannot be written"),
-        (["--plot=picture.gif"], "'picture.gif'"),
-        (["--resume"], "--out"),
-        (["--n_tokens_to_generate=60"], "all 6 prompts are longer"),
+        (["--n_tokens_to_generate=60"], "all 6 prompts"),
+        ([*BATCHES, "--out=r.json"], "--out"),
+        ([*BATCHES, "--programs=ours"], "--programs with --batch_size"),
+        (["--programs=ours", "--K=2", "--temperature=1"], "--temperature"),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_measured(cli, monkeypatch, arguments, shown):
-    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
-    done = cli(*arguments)
-    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1 and shown in done.err
-
-
-def test_a_run_that_never_began_leaves_nothing(cli, tmp_path):
-    for _ in range(2):
-        assert cli("--out", tmp_path / "r.json", "--target_model_size=9B").code == 2
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_long_prompts_are_counted(cli, tmp_path):
-    (tmp_path / "p.txt").write_text("short\n" + "long" * 20 + "\nbrief\n")
-    rows = json.loads(cli("--prompts", tmp_path / "p.txt", "--json").out)["rows"]
-    assert all((row["prompts"], row["skipped_prompts"]) == (2, 1) for row in rows)
+def test_what_does_not_go_together(benchmark, nothing_is_measured, flags, shown):
+    assert_refused(benchmark(*flags), shown)
 
 
 # ---------------------------------------------------------------- pictures
 
 
-def test_a_plot_needs_matplotlib(cli, tmp_path, monkeypatch):
+def test_a_plot_needs_matplotlib(benchmark, tmp_path, monkeypatch, nothing_is_measured):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(runner, "measure", lambda *a, **b: pytest.fail("was measured"))
-    done = cli("--plot", tmp_path / "p.png")
-    assert done.code == 2 and "requirements-plots.txt" in done.err and done.err.count("\n") == 1
+    assert_refused(benchmark("--plot", tmp_path / "p.png"), "matplotlib")
 
 
 @pytest.mark.parametrize("drafts", ["0.7M-17M", "0.7M-17M,ngram"])
-def test_the_picture_says_what_it_shows(cli, tmp_path, drafts):
-    pytest.importorskip(
-        "matplotlib",
-        reason="matplotlib is not installed (experiments/showing/requirements-plots.txt)",
-    )
-    flags = [
-        "--plot",
-        tmp_path / "p.svg",
-        "--draft_model_size",
-        drafts,
-        "--synthetic_acceptance=0.8",
-    ]
-    assert cli(*flags).code == 0
-    text = (tmp_path / "p.svg").read_text()
+def test_the_picture_says_what_it_shows(benchmark, tmp_path, drafts):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    path = tmp_path / "p.svg"
+    flags = ["--plot", path, "--draft_model_size", drafts, "--synthetic_acceptance=0.8"]
+    assert benchmark(*flags).code == 0
+    text = path.read_text()
     for shown in ["synthetic acceptance 0.8", "speedup in time", "theory", "acceptance, K = 3"]:
         assert shown in text
     assert ("draft × target" in text) == ("ngram" in drafts)
     # no background
     assert not re.search(r"<rect|style=\"fill: #ffffff", text.partition("axes_1")[0])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.svg"] and plots.FEW
-
-
-def test_adaptive_k_is_a_row_like_any_other(cli):
-    rows = json.loads(
-        cli("--K=1,auto", "--draft_model_size=0.7M-17M,ngram", "--temperature=0", "--json").out
-    )["rows"]
-    assert [row["K"] for row in rows] == [1, "auto", 1, "auto"]
-    for row in rows[1::2]:
-        assert (
-            row["predicted_speedup"] is None
-            and row["withheld"]["predicted_speedup"] == "K changes from round to round"
-        )
-        assert row["tokens"] == rows[0]["tokens"] and len(row["accepted_histogram"]) == 9
-    assert cli("--K=auto", "--plot=x.png").code == 2
+    assert [*tmp_path.iterdir()] == [path]

@@ -7,25 +7,15 @@ import subprocess
 import threading
 import urllib.request
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
 from command_line import COMMAND, ENVIRONMENT, assert_refused
-from playing import ASKED
+from live import ASKED
 
-import main
 from experiments.commands import play
-
-
-def opened(request):
-    """(status, text) of an answer of the server."""
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except HTTPError as error:
-        return error.code, error.read().decode()
+from experiments.page import rules
 
 
 def test_a_server_in_a_process_of_its_own(pair):
@@ -36,18 +26,15 @@ def test_a_server_in_a_process_of_its_own(pair):
     deaf = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(command, env=ENVIRONMENT, preexec_fn=deaf, **pipes) as running:
         try:
-            address = running.stdout.readline().strip()
-            url = urlsplit(address)
+            url = urlsplit(running.stdout.readline().strip())
             assert url.hostname == "127.0.0.1" and url.query.startswith("token=")
-            status, text = opened(address)
-            assert status == 200 and text.startswith("<!doctype html>")
-            assert opened(f"http://{url.netloc}/")[0] == 403
             origin = f"http://{url.netloc}"
             headers = {"Origin": origin, "X-Token": url.query.removeprefix("token=")}
             body = json.dumps(ASKED).encode()
-            status, text = opened(urllib.request.Request(f"{origin}/api/race", body, headers))
-            result = json.loads(text.splitlines()[-1])["result"]
-            assert status == 200 and len(result["figures"]["token_ids"]) == 30
+            request = urllib.request.Request(f"{origin}/api/race", body, headers)
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                result = json.loads(answer.read().splitlines()[-1])["result"]
+            assert len(result["figures"]["token_ids"]) == 30
         finally:
             running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)
@@ -59,9 +46,9 @@ class Ended:
 
     address = "http://127.0.0.1:1/?token=x"
 
-    def __init__(self, port, questions):
+    def __init__(self, port, answers):
         self.port, self.calls = port, []
-        self.jobs = self
+        self.turns = self
         Ended.last = self
 
     def serve_forever(self):
@@ -103,20 +90,22 @@ def test_the_browser_is_opened_unless_told_not_to(cli, monkeypatch, quiet):
         assert not folder.exists()
 
 
-@pytest.mark.parametrize("port", ["-1", "65536", "x", "1.5"])
+def test_a_run_is_saved_without_a_server(cli, monkeypatch, tmp_path):
+    path, (first, *_) = tmp_path / "run.html", rules.RULES
+    monkeypatch.setattr(rules, "RULES", {first: rules.RULES[first]})
+    assert cli("--save", path, command=["play"]).code == 0
+    text = path.read_text(encoding="utf-8")
+    for part in ('"plain"', '"target_seconds"', '"distribution"'):
+        assert part in text
+    assert_refused(cli("--save", path, command=["play"]), "--save", path.name)
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x"])
 def test_a_port_that_cannot_be_is_refused(cli, port):
     assert_refused(cli("--port", port, command=["play"]), "--port", port)
 
 
-def test_a_port_in_use_is_refused(cli, serve):
+def test_a_port_in_use_or_a_model_that_is_not_there_is_refused(cli, serve):
     port = serve({}).server.server_port
     assert_refused(cli("--port", port, "--no_browser", command=["play"]), "--port", str(port))
-
-
-def test_models_that_are_not_there_are_named(cli):
     assert_refused(cli("--target_model_size", "none", command=["play"]), "none")
-
-
-def test_help_says_what_it_listens_on(capsys):
-    assert main.main(["play", "--help"]) == 0
-    assert "127.0.0.1" in capsys.readouterr().out

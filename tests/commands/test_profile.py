@@ -1,34 +1,30 @@
 """python main.py profile: what it reports, and what it refuses."""
 
-import dataclasses
 import json
+import sys
 
+import numpy as np
 import pytest
-from toys import TINY, write_checkpoint
+from command_line import assert_refused
 
-import main
-from experiments.measuring import passes
+import utils
+from experiments.measuring import passes, texts
+from gpt2 import Config
+
+WEIGHTS_BYTES = 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)  # all but the positions
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capfd):
-    """A function: arguments -> (exit code, stdout, stderr), on a tiny model and little memory to
-    stream.
-    """
-    write_checkpoint(tmp_path / "17M", dataclasses.replace(TINY, n_ctx=80))
+def profile(cli, monkeypatch):
+    """A function (*flags) -> what profile did, on a tiny model and little memory to stream."""
     monkeypatch.setattr(passes, "STREAMED", 1 << 20)
-
-    def call(*arguments):
-        code = main.main(["profile", "--models_dir", str(tmp_path), *arguments])
-        return code, *capfd.readouterr()
-
-    return call
+    return lambda *flags: cli("--repeats=1", *flags, command=["profile"])
 
 
-def test_json_has_the_figures_of_the_table(cli):
-    code, out, err = cli("--rows", "1,3", "--repeats", "2", "--json", "--kernels", "plain")
-    result = json.loads(out)
-    assert (code, err) == (0, "")
+def test_json_has_the_figures_of_the_table(profile):
+    done = profile("--rows=1,3", "--json")
+    result = json.loads(done.out)
+    assert (done.code, done.err) == (0, "")
     assert result.keys() == {
         "bandwidth_gb_per_s",
         "weights_bytes",
@@ -40,88 +36,120 @@ def test_json_has_the_figures_of_the_table(cli):
     assert [row["rows"] for row in result["rows"]] == [1, 3]
     for row in result["rows"]:
         assert row["gb_per_s"] == pytest.approx(result["weights_bytes"] / row["milliseconds"] / 1e6)
-    assert result["prefill"]["tokens"] == 80 and result["prefill"]["milliseconds"] > 0
-    # every parameter but the positions is read in a pass, 4 bytes each
-    assert result["weights_bytes"] == 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)
-    assert result["kernels"] == dict.fromkeys(
-        (
-            "attn.c_attn 16x48",
-            "attn.c_proj 16x16",
-            "mlp.c_fc 16x64",
-            "mlp.c_proj 64x16",
-            "head 16x259",
-        ),
-        "plain",
-    )
-    assert {"attention", "layer norm", "GELU", "matrix products", "output head"} <= result[
-        "breakdown"
-    ].keys()
+    assert result["prefill"]["tokens"] == 64 and result["prefill"]["milliseconds"] > 0
+    assert result["weights_bytes"] == WEIGHTS_BYTES
+    shapes = {
+        "attn.c_attn 16x48",
+        "attn.c_proj 16x16",
+        "mlp.c_fc 16x64",
+        "mlp.c_proj 64x16",
+        "head 16x259",
+    }
+    assert result["kernels"] == dict.fromkeys(shapes, "plain")
+    parts = {"attention", "layer norm", "GELU", "matrix products", "output head"}
+    assert parts <= result["breakdown"].keys() and min(result["breakdown"].values()) > 0
 
 
-def test_passes_may_fill_the_context(cli):
-    code, out, _ = cli("--rows", "80", "--repeats", "1", "--json")
-    assert code == 0 and json.loads(out)["rows"][0]["rows"] == 80
+def test_the_table_names_its_weights_and_passes_may_fill_the_context(profile):
+    done = profile("--rows=64")
+    assert done.code == 0 and "Streaming read" in done.out
+    assert done.out.startswith("17M, checkpoint weights, float32, numpy\n")
 
 
-def test_the_table_names_its_weights(cli):
-    code, out, _ = cli("--repeats", "1")
-    assert (
-        code == 0
-        and out.startswith("17M, checkpoint weights, float32, numpy\n")
-        and "Streaming read" in out
-    )
-
-
-def test_random_weights_need_only_a_shape(cli, tmp_path):
-    """A folder with nothing but a config.json, by its path and by its name in models_dir."""
-    folder = tmp_path / "shape"
-    folder.mkdir()
-    (folder / "config.json").write_text((tmp_path / "17M" / "config.json").read_text())
-    for size in ("shape", str(folder)):
-        arguments = ["--target_model_size", size, "--weights", "random"]
-        code, out, err = cli(*arguments, "--repeats", "1", "--rows", "1,3", "--json")
-        assert (code, err) == (0, "")
-        assert json.loads(out)["weights_bytes"] == 4 * (
-            259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 32
-        )
-    code, _, err = cli("--target_model_size", str(folder), "--repeats", "1")
-    assert code == 2 and err.count("\n") == 1
+def test_random_weights_need_only_a_shape(profile, pair, tmp_path):
+    """A folder with nothing but a config.json."""
+    config = (pair / "17M" / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config)
+    size = f"--target_model_size={tmp_path}"
+    done = profile(size, "--weights=random", "--rows=1,3", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["weights_bytes"] == WEIGHTS_BYTES
+    assert_refused(profile(size), str(tmp_path))
 
 
 @pytest.mark.parametrize(
-    "arguments, shown",
+    "flags, shown",
     [
-        (["--rows", "1,x"], "'1,x'"),
-        (["--rows", "0"], "--rows 0"),
-        (["--rows", "99"], "--rows 99"),
-        (["--repeats", "0"], "--repeats 0"),
-        (["--weights", "made up"], "'made up'"),
-        (["--weights", "random", "--target_model_size", "9M"], "'9M'"),
-        (["--rows", "1,1"], "'1,1'"),
-        (["--kernels", "fast"], "'fast'"),
-        (["--K", "4"], "'--K'"),
-        (["--compare_kernels", "124M", "--dtype", "float16"], "with --dtype"),
-        (["--compare_kernels", "124M", "--exact"], "with --exact"),
+        (["--rows=1,x"], "'1,x'"),
+        (["--rows=0"], "--rows 0"),
+        (["--rows=65"], "--rows 65: expected at most 64"),
+        (["--repeats=0"], "--repeats 0"),
+        (["--weights=made up"], "'made up'"),
+        (["--weights=random", "--target_model_size=9M"], "'9M'"),
+        (["--kernels=fast"], "'fast'"),
+        (["--texts", "--n_tokens_to_generate=33"], "33: expected at most 32"),
+        (["--texts", "--n_tokens_to_generate=0"], "--n_tokens_to_generate 0"),
+        (["--texts", "--backend=cupy"], "CuPy"),
+        (["--texts", "--dtype=float16"], "float16"),
     ],
 )
-def test_what_makes_no_sense_is_refused(cli, arguments, shown):
-    code, out, err = cli(*arguments)
-    assert (code, out) == (2, "") and err.count("\n") == 1 and shown in err and "expected" in err
+def test_what_makes_no_sense_is_refused(profile, flags, shown):
+    assert_refused(profile(*flags), shown)
+
+
+# ---------------------------------------------------------------- texts
+
+
+@pytest.fixture
+def small_draft(monkeypatch):
+    """In place of GPT-2 124M; and no transformers, which is slow to import."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(utils.SIZES, texts.DRAFT, Config(300, 64, 16, 2, 1))
+
+
+def test_texts_are_compared_and_timed(profile, small_draft):
+    done = profile("--texts", "--n_tokens_to_generate=8", "--json")
+    result = json.loads(done.out)
+    assert (done.code, done.err) == (0, "") and result["machine"]["gpu"] is None
+    (same,), (row,) = result["parity"], result["speeds"]
+    assert same == {
+        "dtype": "float32",
+        "largest_difference": pytest.approx(0, abs=1e-3),
+        "same_texts": {"greedy": True, "coupled": True},
+    }
+    assert row["plain"] > 0 and row["speculative"] > 0 and row["rows_ratio"] > 0
+    assert 0 < row["launch_share"] <= 1 and row[texts.PEER] is None
+    done = profile("--texts", "--n_tokens_to_generate=8")
+    assert done.code == 0 and "(ok); same text: greedy True" in done.out
+    assert "speculative, tokens of 124M" in done.out
+
+
+def test_a_backend_that_computes_something_else_is_seen(profile, small_draft, monkeypatch):
+    """With a layer norm that is off, texts and logits differ."""
+    read = utils.stored_weights
+
+    def off(folder, config, dtype=np.float32):
+        found = read(folder, config, dtype)
+        return lambda name: found(name) + (name == "ln_f.weight")
+
+    load, calls = texts.load, []
+
+    def second_is_off(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            monkeypatch.setattr(utils, "stored_weights", off)
+        return load(*arguments)
+
+    monkeypatch.setattr(texts, "load", second_is_off)
+    (same,) = json.loads(profile("--texts", "--n_tokens_to_generate=1", "--json").out)["parity"]
+    assert same["largest_difference"] > 1e-3 and not same["same_texts"]["coupled"]
+
+
+# ---------------------------------------------------------------- kernels
 
 
 def test_kernels_are_compared_shape_by_shape(cli):
-    arguments = ("--compare_kernels", "1x16x33,2x64x50", "--rows", "1,3", "--repeats", "1")
-    code, out, err = cli(*arguments, "--json")
-    found = json.loads(out)
-    assert (code, err) == (0, "") and found.keys() == {"1x16x33", "2x64x50"}
+    flags = "--compare_kernels=1x16x33,2x64x50", "--rows=1,3", "--repeats=1", "--kernels=auto"
+    done = cli(*flags, "--json", command=["profile"])
+    found = json.loads(done.out)
+    assert (done.code, done.err) == (0, "") and found.keys() == {"1x16x33", "2x64x50"}
     for of_shape in found.values():
         assert of_shape.keys() == set(passes.KERNELS) >= {"auto", "plain", "64x1", "128x1"}
         assert all(seconds.keys() == {"1", "3"} for seconds in of_shape.values())
-    code, out, err = cli(*arguments)
-    lines = out.splitlines()
-    assert (code, err, len(lines)) == (0, "", 5)
+    lines = cli(*flags, command=["profile"]).out.splitlines()
     shape, rows, auto, best, name, ratio = lines[1].split()
-    assert (shape, rows) == ("1x16x33", "1") and name in passes.KERNELS[1:]
+    assert (len(lines), shape, rows) == (5, "1x16x33", "1") and name in passes.KERNELS[1:]
     # three decimals of a millisecond are printed, two of the ratio
     assert float(auto) > 0 and float(best) > 0 and float(ratio) > 0
 
@@ -130,11 +158,19 @@ def test_kernels_are_compared_shape_by_shape(cli):
     "shapes",
     ["1x16", "124", "1x0x9", "1x193x9", "axbxc", "17M", "1x64x1", "1x1x64", "100000000x64x100"],
 )
-def test_shapes_that_make_no_sense(cli, shapes):
-    code, out, err = cli("--compare_kernels", shapes)
-    assert (code, out) == (2, "") and f"--compare_kernels {shapes!r}: expected" in err
+def test_shapes_that_make_no_sense(profile, shapes):
+    flags = f"--compare_kernels={shapes}", "--kernels=auto"
+    assert_refused(profile(*flags), f"--compare_kernels {shapes!r}: expected")
 
 
-def test_more_rows_than_the_context_of_a_shape(cli):
-    code, out, err = cli("--compare_kernels", "1x16x33", "--rows", "1025")
-    assert (code, out) == (2, "") and "--rows 1025: expected at most 1024" in err
+@pytest.mark.parametrize(
+    "flag, shown",
+    [
+        ("--rows=1025", "--rows 1025: expected at most 1024"),
+        ("--dtype=float16", "with --dtype"),
+        ("--exact", "with --exact"),
+        ("--texts", "with --texts"),
+    ],
+)
+def test_flags_that_do_not_go_with_comparing_kernels(profile, flag, shown):
+    assert_refused(profile("--compare_kernels=1x16x33", "--kernels=auto", flag), shown)

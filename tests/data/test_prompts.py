@@ -154,7 +154,7 @@ def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):
         f"note: {path}: skipped 2 prompts of more than 5 tokens: number 2, 3",
         f"note: {path}: skipped 2 prompts of more than 6 tokens: number 3, 5",
     ]
-    with pytest.raises(InputError, match="all 5 prompts are longer than the 3 tokens"):
+    with pytest.raises(InputError, match="all 5 prompts have more than 3 tokens"):
         choose_prompts(path, 2, encoder, 3)
     assert len(choose_prompts("", 0, encoder, 999)[0]) == 16
     assert capsys.readouterr().err == ""

@@ -2,69 +2,55 @@
 one.
 """
 
-import dataclasses
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments.decoding.decoders import NGRAM, RULES
+from clocks import Slow, Time
 from heads import EAGLE, MEDUSA, toy_head
-from test_exact import (
-    TableModel,
-    assert_same_law,
-    at_eos,
-    chain_rule,
-    law,
-    never,
-    rules,
-    tokens_of,
-)
+from laws import FILTERS, TableModel, assert_same_law, at_eos, rules
 from toys import TINY, tiny_model
 
-from experiments.decoding import adaptive_k as adaptive
-from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, round_costs
+from experiments.decoding import adaptive_k, clock
+from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, measured_costs, new_K, round_costs
+from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
 from experiments.measuring.theory import speedup, tokens_per_round
-from sampling import Filter, NeuralDrafter, Round, speculative
+from experiments.proving.enumeration import chain_rule, law, tokens_of
+from sampling import Filter, NeuralDrafter, Round, never, speculative, verify
 
 # ---------------------------------------------------------------- the law
 
 
-@rules
-@pytest.mark.parametrize(
-    "filter", [Filter(1.0), Filter(), Filter(1.3, 2, 0.7)], ids=["T=1", "greedy", "all"]
-)
-@pytest.mark.parametrize("ended", [never, at_eos])
-def test_law_with_a_k_that_depends_on_the_past(filter, ended, rule):
-    """Any function of the rounds so far, 0 among its values."""
+def assert_exact(filter, K, ended, rule, n_tokens=4, confidence=0.0):
+    """K() gives the K of one text."""
     target, draft = TableModel(1), TableModel(2)
 
     def run():
-        K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
-        drafter = NeuralDrafter(draft, filter, None)
-        return tokens_of(speculative(target, drafter, [0], 4, K, filter, None, ended, rule))
+        drafter = NeuralDrafter(draft, filter, None, confidence)
+        how = n_tokens, K(), filter, None, ended, rule
+        return tokens_of(speculative(target, drafter, [0], *how))
 
-    assert_same_law(law(run), chain_rule(target, [0], 4, filter, ended))
+    assert_same_law(law(run), chain_rule(target, [0], n_tokens, filter, ended))
+
+
+@rules
+@pytest.mark.parametrize("name, ended", [("T=1", at_eos), ("greedy", never), ("all", never)])
+def test_law_with_a_k_that_depends_on_the_past(name, ended, rule):
+    """Any function of the rounds so far, 0 among its values."""
+    K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
+    assert_exact(FILTERS[name], lambda: K, ended, rule)
 
 
 @rules
 @pytest.mark.parametrize("costs", [[1, 1.2, 1.4, 1.6], [1, 2.1, 3.2], [1.0, 1.0, 1.0]])
 def test_law_with_adaptive_k(costs, rule):
-    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-
-    def run():
-        drafter, K = NeuralDrafter(draft, filter, None), AdaptiveK(costs)
-        return tokens_of(speculative(target, drafter, [0], 4, K, filter, None, at_eos, rule))
-
-    assert_same_law(law(run), chain_rule(target, [0], 4, filter, at_eos))
+    assert_exact(Filter(1.0), lambda: AdaptiveK(costs), at_eos, rule)
 
 
 @rules
 @pytest.mark.parametrize("confidence", [0.4, 0.55, 0.9, 1.0])
 def test_law_with_drafts_cut_short(confidence, rule):
-    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-    drafter = lambda: NeuralDrafter(draft, filter, None, confidence)
-    run = lambda: tokens_of(speculative(target, drafter(), [0], 4, 3, filter, None, never, rule))
-    assert_same_law(law(run), chain_rule(target, [0], 4, filter, never))
+    assert_exact(Filter(1.0), lambda: 3, never, rule, n_tokens=3, confidence=confidence)
 
 
 def test_a_token_dropped_for_what_it_is_would_bend_the_law():
@@ -79,19 +65,15 @@ def test_a_token_dropped_for_what_it_is_would_bend_the_law():
             return draft[:n], q[:n]
 
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-    found = law(
-        lambda: tokens_of(speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None))
-    )
-    expected = chain_rule(target, [0], 2, filter, never)
+    rounds = lambda: speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None)
+    found, expected = law(lambda: tokens_of(rounds())), chain_rule(target, [0], 2, filter)
     assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
 
 
 # ---------------------------------------------------------------- drafters
 
 
-@pytest.mark.parametrize(
-    "filter", [Filter(1.0), Filter(), Filter(1.0, 2)], ids=["T=1", "greedy", "top_k"]
-)
+@pytest.mark.parametrize("filter", [Filter(1.0), Filter(), Filter(1.0, 2)], ids=str)
 def test_a_draft_stops_where_the_draft_is_not_sure(filter):
     """Sure is what the model is at temperature 1, whatever the filter; and the first drafts are
     those of a free drafter.
@@ -100,22 +82,13 @@ def test_a_draft_stops_where_the_draft_is_not_sure(filter):
     free, _ = NeuralDrafter(model, filter, np.random.default_rng(0)).propose(ids, 8)
     top = Filter(1.0)(model.read(ids + free, model.new_cache(), n_last=9)).max(axis=1)
     for confidence in (0.0, *top[:8] + 1e-9, 1.0):
-        draft, rows = NeuralDrafter(model, filter, np.random.default_rng(0), confidence).propose(
-            ids, 8
-        )
+        drafter = NeuralDrafter(model, filter, np.random.default_rng(0), confidence)
+        draft, rows = drafter.propose(ids, 8)
         n = next((i for i in range(8) if top[i] < confidence), 8)
         assert draft == free[:n] and len(rows) == n
 
 
 # ---------------------------------------------------------------- the choice
-
-
-def test_expected_tokens_is_the_mean_of_a_round():
-    """Summed over where the first rejection falls, instead of the closed form."""
-    for a in (0.0, 0.3, 1.0):
-        for K in range(6):
-            p = [a**i * (1 - a) for i in range(K)] + [a**K]
-            assert abs(tokens_per_round(a, K) - sum((i + 1) * x for i, x in enumerate(p))) < 1e-12
 
 
 VERIFY = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.02, 1.08, 1.15, 1.35]).tolist()
@@ -138,14 +111,8 @@ def test_expected_speeds_are_those_of_theory():
 
 def simulate(a, c, v, n_rounds, seed=0):
     """Rounds with acceptance rate a: the Ks, and tokens per one-row target pass."""
-    rng, K, last, ks, cost, n_tokens = (
-        np.random.default_rng(seed),
-        AdaptiveK(costs_of(c, v)),
-        Round([]),
-        [],
-        0.0,
-        0,
-    )
+    rng, K, last = np.random.default_rng(seed), AdaptiveK(costs_of(c, v)), Round([])
+    ks, cost, n_tokens = [], 0.0, 0
     for _ in range(n_rounds):
         k = K(last)
         tosses = rng.random(k) < a
@@ -156,14 +123,14 @@ def simulate(a, c, v, n_rounds, seed=0):
 
 
 @pytest.mark.parametrize("v", [VERIFY, DEAR], ids=["cheap verify", "dear verify"])
-@pytest.mark.parametrize("c", [0.0, 0.02, 0.1, 0.4, 1.0])
-@pytest.mark.parametrize("a", [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])
+@pytest.mark.parametrize("c", [0.0, 0.1, 0.4, 1.0])
+@pytest.mark.parametrize("a", [0.0, 0.4, 0.6, 0.8, 0.98])
 def test_adaptive_k_comes_close_to_the_best_k(a, c, v):
     """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact,
     no clock.
     """
     best = max(tokens_per_round(a, k) / (k * c + v[k]) for k in range(MAX_K + 1))
-    assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(6)]) > 0.95 * best
+    assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(4)]) > 0.95 * best
 
 
 def test_a_useless_draft_is_given_up_but_not_for_ever():
@@ -176,13 +143,8 @@ def test_a_draft_that_seldom_finds_anything_and_is_then_wrong():
     """As n-grams at temperature 1: a look-up costs 0.01, finds a draft in three of ten rounds, of
     which one in ten is right.
     """
-    rng, K, last, cost, n_tokens = (
-        np.random.default_rng(0),
-        AdaptiveK(costs_of(0.0, VERIFY)),
-        Round([]),
-        0.0,
-        0,
-    )
+    rng, K, last = np.random.default_rng(0), AdaptiveK(costs_of(0.0, VERIFY)), Round([])
+    cost, n_tokens = 0.0, 0
     for _ in range(300):
         k = K(last)
         n = k * int(rng.random() < 0.3)
@@ -206,63 +168,52 @@ def test_free_drafts_and_free_verification_ask_for_the_most():
     assert AdaptiveK(costs_of(1.0, DEAR))(Round([])) == 1
 
 
-@pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
-@pytest.mark.parametrize("draft", [tiny_model(1), NGRAM], ids=["model", "ngram"])
-def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
+@pytest.mark.parametrize(
+    "draft, each", [(ModelDraft(tiny_model(1)), 0.1), (NGrams(), 0.0)], ids=["model", "ngram"]
+)
+def test_costs_are_those_of_rounds(monkeypatch, draft, each):
     """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round
     by 10 in any case.
     """
-    target, now = tiny_model(0), [0.0]
-
-    def clocked(model, seconds):
-        def read(ids, cache, n_last=1):
-            now[0] += n_last * seconds
-            return model.read(ids, cache, n_last)
-
-        return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
-
-    def time():
-        now[0] += 5  # asked three times in each round
-        return now[0]
-
-    monkeypatch.setattr(adaptive.time, "perf_counter", time)
-    draft = draft if draft == NGRAM else clocked(draft, 0.1)
-    costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter, "token")
-    each = 1 if draft == NGRAM else 1.1
-    assert costs == pytest.approx([(11 + K * each) / 11 for K in range(MAX_K + 1)])
+    time = Time(each=10 / 3)  # asked four times in each round
+    monkeypatch.setattr(clock.time, "perf_counter", time)
+    target, draft = Slow(tiny_model(0), 1.0, time), draft.over(lambda one: Slow(one, each, time))
+    costs = measured_costs(target, draft, Filter(1.0), verify)
+    assert costs == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
 
 
 MEDUSA_TARGET = tiny_model(0)
-SMALL = {n_ctx: tiny_model(n_ctx, dataclasses.replace(TINY, n_ctx=n_ctx)) for n_ctx in (1, 2, 3, 9)}
+SMALL = {n_ctx: tiny_model(n_ctx, replace(TINY, n_ctx=n_ctx)) for n_ctx in (1, 2, 3, 9)}
 LONGEST = [  # (target, draft, the most tokens that a round can draft)
-    (MEDUSA_TARGET, toy_head(MEDUSA, MEDUSA_TARGET), 2),
-    (MEDUSA_TARGET, toy_head(EAGLE, MEDUSA_TARGET), 8),
-    *((MEDUSA_TARGET, draft, min(8, n_ctx)) for n_ctx, draft in SMALL.items()),
-    *((model, model, n_ctx - 1) for n_ctx, model in SMALL.items()),
-    *((model, NGRAM, max(0, n_ctx - 2)) for n_ctx, model in SMALL.items()),
+    (MEDUSA_TARGET, HeadDraft(toy_head(MEDUSA, MEDUSA_TARGET)), 2),
+    (MEDUSA_TARGET, HeadDraft(toy_head(EAGLE, MEDUSA_TARGET)), 8),
+    *((MEDUSA_TARGET, ModelDraft(draft), min(8, n_ctx)) for n_ctx, draft in SMALL.items()),
+    *((model, ModelDraft(model), n_ctx - 1) for n_ctx, model in SMALL.items()),
+    *((model, NGrams(), max(0, n_ctx - 2)) for n_ctx, model in SMALL.items()),
 ]
 
 
 @pytest.mark.parametrize("target, draft, most", LONGEST)
 def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, most):
     """However free they seem; and what is timed drafts as many as it is said to."""
-    monkeypatch.setattr(adaptive, "BUDGET", 0)
-    monkeypatch.setattr(adaptive, "SETTLING", 0)
-    verify, asked = RULES["token"], set()
+    monkeypatch.setattr(adaptive_k, "BUDGET", 0)
+    monkeypatch.setattr(clock, "SETTLING", 0)
+    asked = set()
     noted = lambda tokens, *rest: asked.add(len(tokens)) or verify(tokens, *rest)
-    monkeypatch.setitem(RULES, "token", noted)
-    costs = adaptive.measured_costs(target, draft, Filter())
+    costs = measured_costs(target, draft, Filter(), noted)
     assert len(costs) == most + 1 and np.isfinite(costs).all()
-    assert asked == ({K for K in adaptive.TRIED if K < most} | {most} if most else set())
+    assert asked == ({K for K in adaptive_k.TRIED if K < most} | {most} if most else set())
     assert AdaptiveK([1.0] * len(costs))(Round([])) == most
 
 
-def test_costs_are_measured_once_for_each_filter():
-    target, draft = tiny_model(0), tiny_model(1)
+def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
+    monkeypatch.setattr(adaptive_k, "BUDGET", 0.0)
+    target, draft = tiny_model(0), ModelDraft(tiny_model(1))
     costs = round_costs(target, draft, Filter())
-    assert (
-        costs is round_costs(target, draft, Filter()) and len(costs) == MAX_K + 1 and costs[0] == 1
-    )
-    assert costs is not round_costs(target, draft, Filter(1.0)) and costs is not round_costs(
-        target, NGRAM, Filter()
-    )
+    assert costs is round_costs(target, draft, Filter())
+    assert len(costs) == MAX_K + 1 and costs[0] == 1
+    assert costs is not round_costs(target, draft, Filter(1.0))
+    assert costs is not round_costs(target, NGrams(), Filter())
+    assert new_K("auto", target, draft, Filter(), verify).costs is costs
+    assert new_K(3, target, draft, Filter(), verify) == 3
+    assert new_K("auto", target, None, Filter(), verify) == "auto"  # nothing drafts

@@ -1,103 +1,99 @@
 """Heads in the loops of every day: batches, shared noise, K auto, confidence, watched runs."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments.decoding.decoders import decode
-from experiments.decoding.gumbel import Noisy
-from experiments.decoding.recorder import Watch
 from heads import EAGLE, MEDUSA, toy_head
 from toys import TINY, tiny_model
 
 import utils
+from experiments.decoding import adaptive_k
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
 from experiments.decoding.batching import decode_together
+from experiments.decoding.coupled import Noisy
+from experiments.decoding.job import Job, decode
+from experiments.decoding.watch import Watch
+from experiments.drafting.drafts import HeadDraft
 from experiments.proving.enumeration import tokens_of
-from sampling import Filter, never
+from sampling import Filter
 
 TARGET = tiny_model(1)
-KINDS = pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+DRAFTS = {kind: HeadDraft(toy_head(kind, TARGET)) for kind in (EAGLE, MEDUSA)}
+KINDS = pytest.mark.parametrize("draft", DRAFTS.values(), ids=DRAFTS)
 PROMPTS = [[1], [5, 6, 7], [200, 3], [9] * 8]
 EXACT = utils.get_backend("numpy", kernels="plain", exact=True)
 SHAPE = dataclasses.replace(TINY, n_embd=60)
+JOB = Job([1, 2], 12, K=3, filter=Filter(1.0), seed=7)
+GREEDY = replace(JOB, filter=Filter())
 
 
-def text(head, ids, filter=Filter(1.0), target=TARGET, K=3, **settings):
-    how = {"K": K, "filter": filter, "seed": 7} | settings
-    return tokens_of(decode("speculative", target, head, ids, 12, **how))
+def text(draft, job, target=TARGET):
+    return tokens_of(decode(target, draft, job))
 
 
 @KINDS
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_texts_of_a_batch_are_those_of_one_at_a_time(kind, temperature):
-    head, filter = toy_head(kind, TARGET), Filter(temperature)
-
-    def task(ids):
-        return lambda target, draft: text(draft, ids, filter, target)
-
-    found = list(decode_together([task(ids) for ids in PROMPTS], [TARGET, head], 3))
-    assert found == [text(head, ids, filter) for ids in PROMPTS]
+def test_texts_of_a_batch_are_those_of_one_at_a_time(draft, temperature):
+    jobs = [replace(JOB, ids=ids, filter=Filter(temperature)) for ids in PROMPTS]
+    tasks = [lambda target, draft, job=job: text(draft, job, target) for job in jobs]
+    found = list(decode_together(tasks, TARGET, draft, 3))
+    assert found == [text(draft, job) for job in jobs]
 
 
-@KINDS
+@pytest.mark.parametrize("kind", DRAFTS)
 def test_an_exact_head_has_the_same_bits_in_a_batch(kind):
     """Its probabilities, which the expected acceptance rate is computed from, and its target's."""
     target = utils.random_model(SHAPE, EXACT, seed=1, scale=0.3)
-    head = toy_head(kind, target, np.float32)
+    draft = HeadDraft(toy_head(kind, target, np.float32))
 
     def task(ids):
         def run(target, draft):
-            watch = Watch()
-            how = {"K": 3, "filter": Filter(1.0), "seed": 7, "ended": never}
-            list(watch.decode(target, draft, ids, 12, **how))
+            watch = Watch(replace(JOB, ids=ids))
+            list(watch.watched(decode(target, draft, watch.job, watch)))
             return [note.overlap for note in watch.notes]
 
         return run
 
     tasks = [task(ids) for ids in PROMPTS]
-    together = list(decode_together(tasks, [target, head], len(tasks)))
-    assert together == [run(target, head) for run in tasks]
+    together = list(decode_together(tasks, target, draft, len(tasks)))
+    assert together == [run(target, draft) for run in tasks]
 
 
 @KINDS
-def test_shared_noise_gives_the_text_of_the_target_alone(kind):
-    head, filter = toy_head(kind, TARGET), Filter(1.0)
+def test_shared_noise_gives_the_text_of_the_target_alone(draft):
     for ids in PROMPTS:
-        noisy = Noisy(TARGET, filter, 3)
-        plain = decode("autoregressive", noisy, None, ids, 12, K=None, filter=Filter(), seed=0)
-        watch = Watch(coupled=True)
-        rounds = watch.decode(TARGET, head, ids, 12, K=3, filter=filter, seed=3, ended=never)
-        assert tokens_of(rounds) == tokens_of(plain)
+        job = replace(JOB, ids=ids, coupled=True)
+        noisy = Noisy(TARGET, job.filter, job.seed)
+        watch = Watch(job)
+        rounds = watch.watched(decode(TARGET, draft, job, watch))
+        assert tokens_of(rounds) == text(None, replace(GREEDY, ids=ids), noisy)
 
 
 @KINDS
-def test_a_watched_run_is_the_run(kind):
-    head = toy_head(kind, TARGET)
+def test_a_watched_run_is_the_run(draft):
     for ids in PROMPTS:
-        watch = Watch()
-        rounds = watch.decode(TARGET, head, ids, 12, K=3, filter=Filter(1.0), seed=7, ended=never)
-        assert tokens_of(rounds) == text(head, ids)
+        job = replace(JOB, ids=ids)
+        watch = Watch(job)
+        rounds = watch.watched(decode(TARGET, draft, job, watch))
+        assert tokens_of(rounds) == text(draft, job)
         for note in watch.notes:
             # one pass for each token but the first, which EAGLE and Medusa may share with a prefill
             assert len(note.passes) == len(note.draft)
 
 
 @KINDS
-def test_k_auto_measures_a_head(kind):
-    head = toy_head(kind, TARGET)
-    costs = round_costs(TARGET, head, Filter())
+def test_k_auto_measures_a_head(draft, monkeypatch):
+    monkeypatch.setattr(adaptive_k, "BUDGET", 0.0)
+    costs = round_costs(TARGET, draft, Filter())
     assert np.isfinite(costs).all()
-    plain = decode("autoregressive", TARGET, None, [1, 2], 12, K=None, filter=Filter(), seed=0)
-    assert text(head, [1, 2], Filter(), K=AdaptiveK(costs)) == tokens_of(plain)
+    assert text(draft, replace(GREEDY, K=AdaptiveK(costs))) == text(None, GREEDY)
 
 
 @KINDS
-def test_the_greedy_text_is_the_targets(kind):
-    head = toy_head(kind, TARGET)
+def test_the_greedy_text_is_the_targets(draft):
     for ids in PROMPTS:
-        plain = decode("autoregressive", TARGET, None, ids, 12, K=None, filter=Filter(), seed=0)
-        expected = tokens_of(plain)
+        job = replace(GREEDY, ids=ids)
         for confidence in (0.0, 0.05):
-            assert text(head, ids, Filter(), confidence=confidence) == expected
-    assert TINY.n_ctx > 20
+            assert text(draft, replace(job, confidence=confidence)) == text(None, job)

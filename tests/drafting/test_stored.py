@@ -8,9 +8,10 @@ from heads import EAGLE, MEDUSA, head_config, head_tensors
 from toys import NUMPY, TINY, write_checkpoint, write_safetensors
 
 import utils
-from experiments.decoding.decoders import decode
-from experiments.drafting.stored import HEADS, fingerprint, load_head, load_pair_or_head
-from sampling import Filter
+from experiments.decoding.job import Job, decode
+from experiments.drafting.load import load
+from experiments.drafting.stored import HEADS, fingerprint, load_head
+from experiments.proving.enumeration import tokens_of
 from utils import InputError
 
 
@@ -102,11 +103,9 @@ def test_metadata_that_is_no_table(folder):
 @pytest.mark.parametrize("kind", HEADS)
 def test_the_included_heads_agree_with_their_target(kind, size):
     """Greedy drafts after the same text: a head of another shape or target would agree nowhere."""
-    target, head, encoder = load_pair_or_head(size, kind, utils.MODELS_DIR, NUMPY)
-    ids = encoder.encode("Once upon a time there was a")
-    rounds = list(decode("speculative", target, head, ids, 60, K=2, filter=Filter(), seed=[1]))
+    pair = load(size, [kind], utils.MODELS_DIR, NUMPY).pair(kind)
+    job = Job(pair.encoder.encode("Once upon a time there was a"), 60, K=2)
+    rounds = list(decode(pair.target, pair.draft, job))
     accepted = sum(one.accepted for one in rounds)
     assert accepted > 10
-    plain = decode("autoregressive", target, None, ids, 60, K=2, filter=Filter(), seed=[1])
-    tokens = lambda rounds: [token for one in rounds for token in one.tokens]  # noqa: E731
-    assert tokens(rounds) == tokens(plain)
+    assert tokens_of(rounds) == tokens_of(decode(pair.target, None, job))

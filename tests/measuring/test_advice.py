@@ -1,12 +1,13 @@
 """Advice: with costs made up, it is the theory's; with rounds timed, it holds together."""
 
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import pytest
-from toys import TINY, tiny_model
+from toys import TINY, refusal, tiny_model
 
-from experiments.decoding.decoders import NGRAM
+from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.measuring import advice, theory
 from experiments.measuring.advice import RoundCost
 from gpt2 import Config
@@ -29,26 +30,26 @@ class MadeUpTimer:
     weights.
     """
 
-    def __init__(self, target, draft, filter, most_K):
-        self.draft_seconds = C * draft.config.n_layer * draft.config.n_embd / 32
+    def __init__(self, target, draft, filter, most_K, rule):
+        config = draft.model.config
+        self.draft_seconds = C * config.n_layer * config.n_embd / 32
 
     def timed(self, K, n_rounds):
-        drafting = K * self.draft_seconds
-        return [(drafting, drafting + (V[K] if K else 1.0))] * n_rounds
+        drafting, verify = K * self.draft_seconds, V[K] if K else 1.0
+        return [(drafting, verify, drafting + verify)] * n_rounds
 
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """(target, draft) on the made-up machine."""
+    """(target, draft model) on the made-up machine."""
     monkeypatch.setattr(advice, "RoundTimer", MadeUpTimer)
-    monkeypatch.setattr(
-        advice, "random_model", lambda config, arrays: SimpleNamespace(config=config)
-    )
-    return SimpleNamespace(config=CONFIG), SimpleNamespace(config=CONFIG)
+    monkeypatch.setattr(advice, "random_model", lambda config, _: SimpleNamespace(config=config))
+    return tuple(SimpleNamespace(config=CONFIG, backend=None) for _ in range(2))
 
 
 def test_the_advice_is_the_theorys(made_up):
-    costs = advice.measure_costs(*made_up, Filter(), [*V], 1)
+    target, model = made_up
+    costs = advice.measure_costs(target, ModelDraft(model), Filter(), [*V], 1)
     assert advice.whole_costs(costs) == pytest.approx(WHOLE)
     for K, cost in costs.items():
         assert [*cost.draft.values()] == pytest.approx([C] * 3)
@@ -65,8 +66,6 @@ def test_the_advice_is_the_theorys(made_up):
         even = row["break_even_acceptance"]
         assert theory.speedup(even, K, C, V[K]) == pytest.approx(1)
     assert found["pays"] == "yes"
-    changes = {gain["change"].split()[1] for gain in found["would_help"]}
-    assert changes == {"draft", "verify"}
     gains = {gain["change"]: gain["speedup"] for gain in found["would_help"]}
     half = {K: K * C / 2 + v for K, v in V.items()}
     assert gains["a draft at half its cost"] == pytest.approx(theory.best(0.8, half)[1])
@@ -76,10 +75,10 @@ def test_the_advice_is_the_theorys(made_up):
 
 
 @pytest.mark.parametrize(
-    "a, verdict", [(0.2, "no"), (0.8, "yes"), ((0.1, 0.3, 0.5), "too close to tell")]
+    "low, value, high, verdict",
+    [(0.2, 0.2, 0.2, "no"), (0.8, 0.8, 0.8, "yes"), (0.1, 0.3, 0.5, "too close to tell")],
 )
-def test_whether_it_pays(a, verdict):
-    low, value, high = a if isinstance(a, tuple) else (a, a, a)
+def test_whether_it_pays(low, value, high, verdict):
     costs = {2: RoundCost(exactly(0.3), exactly(1.1))}
     found = advice.advice_of(advice.acceptance_of(value, (low, high), 1, ""), costs)
     assert found["pays"] == verdict
@@ -90,7 +89,7 @@ def test_depth_against_width(made_up):
     one.
     """
     expected = theory.best(0.8, WHOLE)[1]
-    found = advice.weigh_shapes(*made_up, None, Filter(), expected, COSTS, 1)
+    found = advice.weigh_shapes(*made_up, Filter(), expected, COSTS, 1)
     shapes = {shape["draft"]: shape for shape in found}
     needs = {name: shape["needs_acceptance"] for name, shape in shapes.items()}
     assert needs["as it is"] == pytest.approx(0.8)
@@ -107,32 +106,37 @@ def test_shapes_that_cannot_be_are_left_out():
     assert all(shape.n_embd % shape.n_head == 0 for shape in shapes)
 
 
-@pytest.mark.parametrize("is_model", [True, False])
-def test_whole_rounds_are_timed(is_model):
-    """A round reads K + 1 rows with the target and, with a model, K times one with the draft, after
-    a text that stays as it is.
-    """
-    target, draft = tiny_model(1, CONFIG), tiny_model(2, CONFIG) if is_model else NGRAM
-    reads = []
+@pytest.mark.parametrize("draft", [ModelDraft(tiny_model(2, CONFIG)), NGrams()])
+def test_costs_are_measured(draft):
+    costs = advice.measure_costs(tiny_model(1, CONFIG), draft, Filter(), [1, 2], 1, n_turns=1)
+    assert costs.keys() == {1, 2} and all(cost.whole(K) > 0 for K, cost in costs.items())
 
-    class Noting:
-        def __init__(self, name, model):
-            self.name, self.model, self.config = name, model, model.config
-            self.new_cache = model.new_cache
 
-        def read(self, ids, cache, n_last=1):
-            reads.append((self.name, len(ids), n_last))
-            return self.model.read(ids, cache, n_last)
+def test_only_an_acceptance_of_the_same_thing_is_taken(tmp_path):
+    """Of the token rule, of real models, and of texts sampled in the same way."""
+    path = tmp_path / "r.json"
+    row = {"draft": "0.7M", "target": "7M", "K": 2, "temperature": 1, "drafted": 8}
+    row |= {"acceptance_rate": 0.5, "accepted_histogram": [1, 2, 1]}
+    block = row | {"acceptance_rate": 0.9, "verification": "block"}
 
-    timer = advice.RoundTimer(
-        Noting("target", target), Noting("draft", draft) if is_model else NGRAM, Filter(), 4
-    )
-    n = len(timer.ids)
-    for K in (0, 1, 4):
-        reads.clear()
-        drafting, whole = timer.run(K)
-        assert 0 <= drafting <= whole
-        drafts = [("draft", n + i, 1) for i in range(K)] if is_model else []
-        assert reads == [*drafts, ("target", n + K, K + 1)]
-    costs = advice.measure_costs(target, draft, Filter(), [1, 2], 1, n_turns=1)
-    assert all(cost.whole(K) > 0 for K, cost in costs.items())
+    def of(result, filter=Filter(1)):
+        path.write_text(json.dumps(result))
+        return path, "0.7M", False, "7M", filter
+
+    both = of({"rows": [row | {"verification": "token"}, block]})
+    found = advice.stored_acceptance(*both)
+    assert found["value"] == 0.5 and found["source"].endswith("1 values of K")
+    replayed = {"settings": {"verification": "block"}, "log": {"settings": {"top_p": 1.0}}}
+    narrow = {"settings": {"temperatures": "1", "top_k": 0, "top_p": 0.5}}
+    for result in (
+        {"rows": [block]},
+        replayed | {"rows": [row]},
+        narrow | {"rows": [row]},
+        {"rows": [row | {"synthetic_acceptance": 0.5}]},
+        {"rows": [row | {"weights": "random"}]},
+        {"rows": [row | {"target": "17M"}]},
+        {"rows": [row | {"K": "auto"}]},
+    ):
+        assert "expected such a row" in refusal(advice.stored_acceptance, *of(result))
+    found = advice.stored_acceptance(*of(narrow | {"rows": [row]}, Filter(1, 0, 0.5)))
+    assert found["value"] == 0.5

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from toys import refusal
 
 from experiments.measuring.latency import Latency
-from utils import InputError
 
 
 def row(K, c, v, **more):
@@ -24,17 +24,12 @@ def stored(tmp_path):
     return store
 
 
-def test_costs_are_given_in_the_order_of_K():
-    latency = Latency(["0.7M-17M"], [4, 2], "17M", "", "0.1", "1.6,1.2")
-    assert latency.costs["0.7M-17M", 4].of_pass(5) == 1.6
-    assert latency.costs["0.7M-17M", 4].of_pass(3) == 1.2
-
-
 def test_costs_as_given():
-    latency = Latency(["0.7M-17M"], [2, 4], "17M", "", "0.1", "1.2,1.6")
+    """In the order of K; a round of three drafts lies between those of two and four."""
+    latency = Latency(["0.7M-17M"], [4, 2], "17M", "", "0.1", "1.6,1.2")
     costs = latency.costs["0.7M-17M", 4]
     assert latency.missing("0.7M-17M", 4) is None and latency.missing("0.7M-17M", 3)
-    # a round of three drafts lies between those of two and four
+    assert (costs.of_pass(3), costs.of_pass(5)) == (1.2, 1.6)
     expected = [0.0 + 1.0, 0.1 + 1.1, 0.2 + 1.2, 0.3 + 1.4, 0.4 + 1.6]
     assert [costs.of_round(n) for n in range(5)] == pytest.approx(expected)
 
@@ -64,24 +59,21 @@ def test_costs_are_those_of_the_rule(stored):
 
 
 @pytest.mark.parametrize(
-    "draft_cost, verify_cost, shown",
+    "costs, draft_cost, verify_cost, shown",
     [
-        ("0.1", "", "needs both"),
-        ("x", "1", "'x'"),
-        ("nan", "1", "'nan'"),
-        ("inf", "1", "'inf'"),
-        ("1e308", "1", "'1e308'"),
-        ("0.1", "0", "'0'"),
-        ("0.1", "1e-320", "'1e-320'"),
-        ("0.1,0.2", "1", "'0.1,0.2'"),
-        ("0.1", "1,2,3", "'1,2,3'"),
-        ("0.1", "", "needs both"),
+        ("", "0.1", "", "needs both"),
+        ("r.json", "0.1", "1", "--costs"),
+        ("", "x", "1", "'x'"),
+        ("", "nan", "1", "'nan'"),
+        ("", "1e308", "1", "'1e308'"),
+        ("", "0.1", "0", "'0'"),
+        ("", "0.1,0.2", "1", "'0.1,0.2'"),
+        ("", "0.1", "1,2,3", "'1,2,3'"),
     ],
 )
-def test_costs_that_make_no_sense(draft_cost, verify_cost, shown):
-    with pytest.raises(InputError) as error:
-        Latency(["0.7M-17M"], [1, 2], "17M", "", draft_cost, verify_cost)
-    assert shown in str(error.value)
+def test_costs_that_make_no_sense(costs, draft_cost, verify_cost, shown):
+    what = ["0.7M-17M"], [1, 2], "17M", costs, draft_cost, verify_cost
+    assert shown in refusal(Latency, *what)
 
 
 @pytest.mark.parametrize(
@@ -89,38 +81,22 @@ def test_costs_that_make_no_sense(draft_cost, verify_cost, shown):
     [
         "[" * 200_000,
         "{}",
-        "[]",
-        "7",
         "",
         '{"rows": {}}',
         '{"rows": [{"draft": "0.7M-17M", "target": "17M", "K": 1, "draft_cost": NaN}]}',
-        '{"rows": [{"draft": "0.7M-17M", "target": "17M", "K": 1, "draft_cost": 1e999}]}',
         [7],
         [{"draft": "0.7M-17M", "target": "17M"}],
         [row(1, "0.1", 1.1)],
         [row(1, 0.1, 0)],
-        [row(1, -0.1, 1.1)],
         [row(1, 1e300, 1.1)],
-        [row(1, [0.1], 1.1)],
-        [row(True, 0.1, 1.1)],
-        [row(0, 0.1, 1.1)],
-        [row(1.5, 0.1, 1.1)],
         [row([], 0.1, 1.1)],
-        [row(1, 0.1, 1.1, target=[])],
         [row(1, 0.1, 1.1, draft=None)],
-        [row(1, 0.1, 1.1, intervals=[])],
-        [row(1, 0.1, 1.1, intervals={"acceptance_rate": [0.1]})],
-        [row(1, 0.1, 1.1, accepted_histogram=[0])],
-        [row(1, 0.1, 1.1, acceptance_rate=2)],
     ],
 )
 def test_a_damaged_results_file(stored, rows):
-    with pytest.raises(InputError, match="r.json.*expected") as error:
-        Latency(["0.7M-17M"], [1], "17M", stored(rows), "", "")
-    assert "\n" not in str(error.value)
+    message = refusal(Latency, ["0.7M-17M"], [1], "17M", stored(rows), "", "")
+    assert "r.json" in message and "expected" in message
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "missing.json", "."])
-def test_no_results_file(path):
-    with pytest.raises(InputError, match="expected"):
-        Latency(["0.7M-17M"], [1], "17M", path, "", "")
+def test_no_results_file():
+    assert "missing.json" in refusal(Latency, ["0.7M-17M"], [1], "17M", "missing.json", "", "")

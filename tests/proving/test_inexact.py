@@ -31,7 +31,7 @@ def test_exact_rules_keep_the_law(costs):
 def test_what_they_gain_is_accepted_drafts(costs):
     exact = costs["block verification"][1]
     assert costs["token rule"][1] < exact
-    for name in ("typical acceptance", "judge decoding", "speculative cascade"):
+    for name in ("typical acceptance", "judge with a threshold", "speculative cascade"):
         assert costs[name][1] > exact, name
 
 

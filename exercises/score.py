@@ -1,0 +1,62 @@
+"""How good a drafter is: tokens per pass of 17M, on twelve story openings.
+
+python -m exercises.score                        # drafter_13 of exercises/mine.py
+python -m exercises.score exercises.solutions    # of another module
+"""
+
+import backends.blas  # isort: skip  # noqa: F401, chooses how NumPy multiplies: import it first
+import importlib
+import sys
+
+from exercises.checks import check_drafter_13
+from experiments.cli.exit_codes import exit_code, script
+from experiments.data.prompts import choose_prompts
+from experiments.decoding.job import Job, decode
+from experiments.decoding.metrics import speculation
+from experiments.drafting.drafts import Draft
+from experiments.drafting.load import NGRAM, load
+from sampling import Filter, sample
+from utils import MODELS_DIR, InputError, get_backend
+
+TARGET, MODEL = "17M", "0.7M-17M"
+N_PROMPTS, N_TOKENS, K = 12, 60, 4
+
+
+class Yours(Draft):
+    """The drafters that drafter_13 makes."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def drafter(self, target, filter, rng, confidence=0.0):
+        return self.make(target.config.n_vocab, lambda p: sample(p, rng))
+
+
+def tokens_per_pass(target, draft, prompts, filter=Filter()):
+    """Of greedy texts, unless the filter says otherwise."""
+    rounds = []
+    for seed, ids in enumerate(prompts):
+        _, *done = decode(target, draft, Job(ids, N_TOKENS, K, filter, seed))
+        rounds += done
+    return speculation(rounds)["tokens_per_target_pass"]
+
+
+def score(module="exercises.mine"):
+    """Print the table."""
+    try:
+        make = importlib.import_module(module).drafter_13
+        check_drafter_13(make)
+    except (ImportError, AttributeError, NotImplementedError):
+        problem = f"{module}: drafter_13 is still to be written; see docs/exercises.md"
+        raise InputError(problem) from None
+    except AssertionError as wrong:
+        raise InputError(f"{module}: drafter_13 is not right yet: {wrong}") from None
+    pairs = load(TARGET, [NGRAM, MODEL], MODELS_DIR, get_backend(kernels="plain"))
+    prompts, _ = choose_prompts("", N_PROMPTS, pairs.encoder, pairs.target.config.n_ctx - N_TOKENS)
+    print(f"{'drafter':<12} tokens per pass of {TARGET}")
+    for name, draft in {"yours": Yours(make), **pairs.drafts}.items():
+        print(f"{name:<12} {tokens_per_pass(pairs.target, draft, prompts):.2f}")
+
+
+if __name__ == "__main__":
+    script(lambda: exit_code(lambda: score(*sys.argv[1:2])))

@@ -1,0 +1,153 @@
+"""One way to write each exercise. Try it yourself first: docs/exercises.md has hints.
+
+p is the target's distribution and q the draft's. As in docs/one_file.py, nothing here is fast, and
+nothing is imported but NumPy.
+"""
+
+import numpy as np
+
+
+def acceptance_1(p, q):
+    # Sum q(x) min(1, p(x) / q(x)) over x; inside the sum, q(x) can be multiplied in.
+    return np.minimum(p, q).sum()
+
+
+def temperature_2(logits, temperature):
+    if temperature == 0:
+        return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
+    # The largest exponent is 0, so nothing overflows; the factor cancels in the division.
+    weights = np.exp((logits - logits.max()) / temperature)
+    return weights / weights.sum()
+
+
+def residual_3(p, q):
+    lacking = np.maximum(p - q, 0)
+    if lacking.sum() == 0:  # p = q: nothing is ever rejected
+        return p
+    return lacking / lacking.sum()
+
+
+def nucleus_4(p, top_p):
+    likeliest_first = np.argsort(-p, kind="stable")
+    reached = p[likeliest_first].cumsum()
+    n_kept = 1 + np.count_nonzero(reached[:-1] < top_p)
+    # Keep them where they stand: a token is an index, so nothing may change its place.
+    nucleus = np.zeros_like(p)
+    kept = likeliest_first[:n_kept]
+    nucleus[kept] = p[kept]
+    return nucleus / nucleus.sum()
+
+
+def speedup_5(a, K, c, v):
+    # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
+    tokens = sum(a**n for n in range(K + 1))
+    return tokens / (K * c + v)
+
+
+def one_token_6(p, q, sample, toss):
+    x = sample(q)
+    if toss(p[x] / q[x]):
+        return x, True
+    return sample(residual_3(p, q)), False
+
+
+def verify_7(draft, q, p, sample, toss):
+    for i, x in enumerate(draft):
+        if not toss(p[i][x] / q[i][x]):
+            return i, sample(residual_3(p[i], q[i]))  # the drafts after it are discarded
+    return len(draft), sample(p[len(draft)])  # the bonus
+
+
+def catch_up_8(ids, cache, n_last, forward):
+    # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. A rejected
+    # draft stands at its end, and goes.
+    n_known = min(len(cache.ids), len(ids) - n_last)
+    del cache.ids[n_known:]
+    return forward(ids[n_known:], cache)[-n_last:]
+
+
+def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
+    text = []
+    while len(text) < n_tokens:
+        # 1. Draft, and leave a place for the target's own token.
+        draft, q = [], []
+        for _ in range(min(K, n_tokens - len(text) - 1)):
+            q.append(draft_model(ids + text + draft))
+            draft.append(sample(q[-1]))
+        # 2. The target's distribution at each of these places, and at the one after them.
+        p = [target(ids + text + draft[:i]) for i in range(len(draft) + 1)]
+        # 3. Accept some, add one token, and stop where the text ends.
+        n_accepted, token = verify_7(draft, q, p, sample, toss)
+        for x in draft[:n_accepted] + [token]:
+            text.append(x)
+            if x == end:
+                return text
+    return text
+
+
+def two_drafts_10(p, q, sample, toss):
+    for _ in range(2):
+        x = sample(q)
+        if toss(p[x] / q[x]):
+            return x, True
+        # After a rejection the token has to come from what p lacks.
+        p = residual_3(p, q)
+    return sample(p), False
+
+
+def block_11(draft, q, p, sample, toss):
+    # P[t]: given the first t drafts, the probability that at least t are accepted
+    P = [1.0]
+    for i, x in enumerate(draft):
+        P.append(min(1.0, P[-1] * p[i][x] / q[i][x]))
+    # The longest block first. After all drafts nothing is drafted, as if q were 0 there.
+    for t in range(len(draft), -1, -1):
+        q_next = q[t] if t < len(draft) else np.zeros_like(p[t])
+        lacking = np.maximum(P[t] * p[t] - q_next, 0)
+        S = lacking.sum()
+        if P[t] == 1 or toss(S / (S + 1 - P[t])):
+            # With P[t] = 1 and p = q nothing is lacking, and only rounding can lead here.
+            return t, sample(lacking / S if S > 0 else p[t])
+
+
+def siblings_12(target, draft_model, ids, sample, toss):
+    p, q = target(ids), draft_model(ids)
+    for _ in range(2):
+        x = sample(q)
+        if toss(p[x] / q[x]):
+            # Below the accepted sibling there is one child; if it is accepted, a bonus follows.
+            p, q = target(ids + [x]), draft_model(ids + [x])
+            child, accepted = one_token_6(p, q, sample, toss)
+            bonus = [sample(target(ids + [x, child]))] if accepted else []
+            return [x, child, *bonus]
+        p = residual_3(p, q)
+        # The second sibling is another token.
+        q = np.where(np.arange(len(q)) == x, 0, q)
+        q = q / q.sum()
+    return [sample(p)]
+
+
+def drafter_13(n_vocab, sample):
+    return AfterTheSame(n_vocab, sample)
+
+
+class AfterTheSame:
+    """Drafts what followed the last token before: one of its successors, at random."""
+
+    def __init__(self, n_vocab, sample):
+        self.n_vocab, self.sample = n_vocab, sample
+
+    def prefill(self, ids):
+        pass
+
+    def propose(self, ids, k):
+        draft, q = [], np.zeros((0, self.n_vocab))
+        for _ in range(k):
+            text = ids + draft
+            successors = [after for x, after in zip(text, text[1:]) if x == text[-1]]
+            if not successors:
+                break
+            counts = np.bincount(successors, minlength=self.n_vocab)
+            q = np.vstack([q, counts / counts.sum()])
+            draft.append(self.sample(q[-1]))
+        return draft, q

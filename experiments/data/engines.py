@@ -1,0 +1,107 @@
+"""A model in the formats of other engines, in float32: GGUF, llama.cpp's file, which is a header
+of named values and then the tensors; and OpenVINO's folder. A library that is missing raises
+ImportError.
+"""
+
+import json
+import warnings
+
+import numpy as np
+
+from checkpoints.files import first_of
+from checkpoints.vocabulary import read_merges
+from utils import load_encoder, open_weights, read_config
+
+# llama.cpp's names of what the tensors belong to
+NAMES = {
+    "wte": "token_embd",
+    "wpe": "position_embd",
+    "ln_f": "output_norm",
+    "ln_1": "attn_norm",
+    "ln_2": "ffn_norm",
+    "attn.c_attn": "attn_qkv",
+    "attn.c_proj": "attn_output",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+}
+
+
+def gguf_name(name):
+    """llama.cpp's name of a tensor.
+
+    >>> gguf_name("h.3.mlp.c_fc.bias")
+    'blk.3.ffn_up.bias'
+    """
+    layer, _, kind = name.rpartition(".")
+    if not layer.startswith("h."):
+        return f"{NAMES[layer]}.{kind}"
+    _, number, layer = layer.split(".", 2)
+    return f"blk.{number}.{NAMES[layer]}.{kind}"
+
+
+def turned(name, shape):
+    """Whether llama.cpp has the tensor transposed, so that a row belongs to an output."""
+    return name.startswith("h.") and len(shape) == 2
+
+
+def write_gguf(folder, path):
+    """The model and tokenizer of a checkpoint folder as one file, in float32."""
+    import gguf
+
+    config = read_config(folder)
+    file = gguf.GGUFWriter(path, "gpt2")
+    file.add_name(folder.name)
+    file.add_file_type(gguf.LlamaFileType.ALL_F32)
+    file.add_context_length(config.n_ctx)
+    file.add_embedding_length(config.n_embd)
+    file.add_feed_forward_length(4 * config.n_embd)
+    file.add_block_count(config.n_layer)
+    file.add_head_count(config.n_head)
+    file.add_layer_norm_eps(config.epsilon)
+    add_tokenizer(file, folder, gguf.TokenType)
+    add_tensors(file, open_weights(folder, config), config.shapes())
+    file.close()
+
+
+def add_tokenizer(file, folder, kinds):
+    """Byte-level BPE with GPT-2's pattern, and no token added in front of a text."""
+    vocabulary = json.loads(first_of(folder, "vocab.json", "encoder.json").read_bytes())
+    merges = read_merges(first_of(folder, "merges.txt", "vocab.bpe"))
+    tokens, end = sorted(vocabulary, key=vocabulary.get), load_encoder(folder).end_of_text
+    file.add_tokenizer_model("gpt2")
+    file.add_tokenizer_pre("gpt-2")
+    file.add_token_list(tokens)
+    file.add_token_types([kinds.CONTROL if i == end else kinds.NORMAL for i in range(len(tokens))])
+    # GGUF has no empty arrays; where nothing is merged, there is no token "01" to merge these into
+    file.add_token_merges([" ".join(pair) for pair in merges] or ["0 1"])
+    if end is not None:
+        file.add_bos_token_id(end)
+        file.add_eos_token_id(end)
+    file.add_add_bos_token(False)
+
+
+def add_tensors(file, tensors, shapes):
+    """All that is left to write; one tensor at a time is in memory."""
+    for name, shape in shapes.items():
+        shape = shape[::-1] if turned(name, shape) else shape
+        file.add_tensor_info(gguf_name(name), shape, np.dtype(np.float32), 4 * int(np.prod(shape)))
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_ti_data_to_file()
+    for name, shape in shapes.items():
+        array = tensors[name].read(np.float32)
+        file.write_tensor_data(np.ascontiguousarray(array.T if turned(name, shape) else array))
+
+
+def write_openvino(folder, path):
+    """The model of a checkpoint folder in float32, and its tokenizer, in the folder `path`."""
+    import transformers
+    from optimum.exporters.openvino import main_export
+    from optimum.intel import OVConfig
+
+    # what tracing a model has to say is not for those who asked for the folder
+    transformers.utils.logging.set_verbosity_error()
+    warnings.simplefilter("ignore")
+    transformers.utils.logging.disable_progress_bar()
+    how = {"task": "text-generation-with-past", "ov_config": OVConfig(dtype="fp32")}
+    main_export(str(folder), path, convert_tokenizer=True, **how)

@@ -1,0 +1,174 @@
+// ---------------------------------------------------------------- asking the server
+
+let asking = null; // the AbortController of what is being asked
+
+// Answers are lines of JSON: progress and rows, then the result or an error.
+async function ask(name, body, doing, row) {
+  if (asking) asking.abort();
+  const mine = asking = new AbortController();
+  const busy = (share, says) => {
+    $("progress").hidden = false;
+    $("bar").value = share;
+    $("doing").textContent = says;
+  };
+  busy(0, doing);
+  try {
+    const response = await fetch("/api/" + name, {
+      method: "POST", signal: mine.signal, body: JSON.stringify(body),
+      headers: {"Content-Type": "application/json", "X-Token": live.token,
+        "X-Turn": String(performance.timeOrigin + performance.now())},
+    });
+    let result = null;
+    for await (const line of linesOf(response)) {
+      if (line.error) throw new Error(line.error);
+      if (line.row) row(line.row);
+      if (line.total) busy(line.done / line.total, doing + " " + line.done + " of " + line.total);
+      if (line.result) result = line.result;
+    }
+    return result;
+  } catch (error) {
+    if (mine.signal.aborted) return null; // something newer was asked
+    complain(error instanceof TypeError ? "The server does not answer: is python main.py play still running?" : error.message);
+    return null;
+  } finally {
+    if (asking === mine) { asking = null; $("progress").hidden = true; }
+  }
+}
+
+async function* linesOf(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const {done, value} = await reader.read();
+    const lines = (rest + (value || "")).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+    if (done) return;
+  }
+}
+
+// An input for a field of the form; name is that of a setting.
+function field(name, value) {
+  const {label, least, most, whole} = live.form.fields[name];
+  return make("label", null, label + " ", make("input", {name, type: "number", min: String(least),
+    max: String(most), step: whole ? "1" : "any", value: String(value), required: ""}));
+}
+
+function requestOf(settings) {
+  const names = ["prompt", ...Object.keys(live.form.fields)];
+  return Object.fromEntries(names.map(name => [name, settings[name]]));
+}
+
+async function askRace() {
+  const form = $("controls"), body = {prompt: form.prompt.value};
+  for (const name in live.form.fields) body[name] = Number(form[name].value);
+  complain("");
+  const run = await ask("race", body, "Writing the text twice: token");
+  if (!run) return;
+  showAll(run);
+  announce("Done: " + plural(run.figures.token_ids.length, "token") + ", speedup " + times(run.speedup));
+  if (state.view === "race" && !still.matches) play();
+  askMissing();
+}
+
+async function askWhatIf(edits, place) {
+  const base = requestOf(state.base.settings);
+  const body = {...base, coins: edits.coins.map(([index, u]) => [index, u]), changes: edits.changes};
+  complain("");
+  const run = await ask("what_if", body, "Writing on: token");
+  if (!run) return;
+  Object.assign(words, run.words);
+  const focused = document.activeElement && document.activeElement.id;
+  showMicroscope(run, edits, place);
+  if (focused === "coin" && $("coin")) $("coin").focus();
+  announce("The text that would have followed. " + $("because").textContent);
+  askMissing();
+}
+
+// What the views need beside the run: measured costs, and the rules once their view is open.
+async function askMissing(all) {
+  if (!live || asking || !state.base) return;
+  const base = state.base, body = requestOf(base.settings);
+  if (!state.costs) {
+    const costs = await ask("costs", body, "Measuring this machine");
+    if (!costs || base !== state.base) return;
+    state.costs = costs;
+    showPays(base);
+    showQuestions();
+  }
+  if (!state.rulesDone && (all || state.view === "rules")) {
+    const rows = [];
+    const done = await ask("rules", body, "Every rule and its distribution:", row => {
+      rows.push(row);
+      state.rules = rows;
+      if (base === state.base) showRules();
+    });
+    if (!done || base !== state.base) return;
+    state.rulesDone = true;
+    showQuestions();
+  }
+}
+
+// ---------------------------------------------------------------- saving
+
+// This page's own source, with the run in it in place of the server.
+async function save() {
+  const base = state.base;
+  $("save").disabled = true;
+  while (asking) await new Promise(done => setTimeout(done, 100));
+  await askMissing(true);
+  $("save").disabled = false;
+  if (base !== state.base) return; // a newer run: it can be saved when it is there
+  const plain = ({element, ...row}) => row;
+  const data = {...state.base, costs: state.costs, rules: state.rulesDone ? state.rules.map(plain) : []};
+  if (state.run !== state.base) data.what_if = {run: state.run, edits: state.edits};
+  const json = JSON.stringify(data).replace(/</g, "\\u003c");
+  const begin = SOURCE.indexOf('id="data">') + 'id="data">'.length;
+  const end = SOURCE.indexOf("<\/script>", begin);
+  const parts = ["<!doctype html>\n", SOURCE.slice(0, begin), json, SOURCE.slice(end)];
+  const address = URL.createObjectURL(new Blob(parts, {type: "text/html"}));
+  make("a", {href: address, download: "run.html"}).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+  announce("saved as run.html");
+}
+
+// ---------------------------------------------------------------- the start
+
+function showAll(run) {
+  state.base = run;
+  state.rules = run.rules || [];
+  state.rulesDone = Boolean(run.rules && run.rules.length);
+  state.costs = run.costs || state.costs;
+  guessed = false;
+  Object.assign(words, run.words);
+  showHead(run);
+  showRace(run);
+  showMicroscope(run, null);
+  showRules();
+  showPays(run);
+  showQuestions();
+  for (const element of document.querySelectorAll("main")) element.hidden = false;
+  $("save").hidden = !live;
+}
+
+if (live) {
+  $("mode").textContent = "live";
+  $("controls").hidden = $("writes-on").hidden = false;
+  $("controls").prompt.maxLength = live.form.characters;
+  $("controls").prompt.value = live.form.prompt;
+  $("run").before(...Object.entries(live.form.fields).map(([name, {value}]) => field(name, value)));
+  $("controls").addEventListener("submit", event => { event.preventDefault(); askRace(); });
+  $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
+  $("save").addEventListener("click", save);
+  $("views").hidden = true;
+  opened.push(name => { if (name === "rules") askMissing(); });
+}
+openView(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : live || page.plain ? "race" : "microscope");
+// a browser that has just started takes the cores that the race is to be measured on
+if (live) setTimeout(askRace, 1500);
+else {
+  showAll(page);
+  if (page.what_if) {
+    Object.assign(words, page.what_if.run.words);
+    showMicroscope(page.what_if.run, page.what_if.edits);
+  }
+}

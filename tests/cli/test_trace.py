@@ -1,0 +1,139 @@
+"""The trace in the terminal: the text of the run, round by round, in marks and colours."""
+
+import io
+import re
+from types import SimpleNamespace
+
+import pytest
+from command_line import PROMPT, assert_refused
+
+from checkpoints.errors import printable
+from experiments.cli.trace import Trace, in_colour
+from sampling import Round
+from utils import load_encoder
+
+
+class Screen(io.StringIO):
+    """A terminal, or a file; counts how often it is flushed."""
+
+    def __init__(self, terminal=False):
+        super().__init__()
+        self.terminal, self.n_flushed = terminal, 0
+
+    def isatty(self):
+        return self.terminal
+
+    def flush(self):
+        self.n_flushed += 1
+
+
+@pytest.fixture
+def traced(pair, monkeypatch):
+    """A function (*rounds) -> what a Trace prints of them, each (tokens, drafted, accepted, draft),
+    with ids or texts for tokens.
+    """
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    encoder = load_encoder(pair / "17M")
+    ids = lambda what: encoder.encode(what) if isinstance(what, str) else list(what)
+
+    def call(*rounds, terminal=False):
+        watch, out = SimpleNamespace(notes=[]), Screen(terminal)
+        trace = Trace(watch, encoder, out)
+        for tokens, drafted, accepted, draft in rounds:
+            watch.notes.append(SimpleNamespace(draft=ids(draft)))
+            trace(Round(ids(tokens), drafted, accepted))
+        trace()
+        return out
+
+    return call
+
+
+def test_every_source_has_its_mark(traced):
+    out = traced(("ab", 2, 1, "az"), ("xyz", 2, 2, "xy"), ("c", 0, 0, ""), ("d", 3, 1, "dvw"))
+    legend, *lines = out.getvalue().splitlines()
+    assert legend.endswith("accepted draft|  [correction]  (bonus)  {target alone}")
+    assert lines == [
+        '    1       1/2  a|[b]  not "z"',
+        "    2       2/2  x|y|(z)",
+        "    3       0/0  {c}",
+        "    4       1/1  d|",  # the text ended inside the accepted run
+    ]
+    assert out.n_flushed == 1 + len(lines)  # each as soon as it is known
+
+
+def test_a_character_may_be_split_over_tokens_and_rounds(traced, pair):
+    first, *middle, last = load_encoder(pair / "17M").encode("é日")
+    rounds = (
+        ([first], 0, 0, ""),
+        (middle, 2, 2, middle[:2]),
+        ([last], 0, 0, ""),
+        ([first], 0, 0, ""),
+    )
+    pieces = [line[17:] for line in traced(*rounds).getvalue().splitlines()[1:]]
+    assert pieces == ["{}", "é||()", "{日}", "{}", "\ufffd"]
+
+
+def test_text_cannot_break_lines_or_command_the_terminal(traced):
+    out = traced(*((c, 2, 0, "") for c in "\n\x1b[2J\t"), ("\u202e", 3, 2, "")).getvalue()
+    assert out.count("\n") == 8 and "\x1b" not in out and r"\x1b" in out and r"\u202e" in out
+    assert printable("a\u00a0b") == r"a\xa0b" and printable("日 é") == "日 é"
+
+
+def test_colour_is_for_terminals_that_want_it(traced, monkeypatch):
+    rounds = ("ab", 1, 1, "a"), ("c", 1, 0, "d")
+    plain, coloured = (traced(*rounds, terminal=one).getvalue() for one in (False, True))
+    assert "\x1b" not in plain and "\x1b[32m" in coloured
+    # the marks stay: colour is never the only sign
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    assert coloured.count("\x1b[0m") == coloured.count("\x1b[") / 2
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert not in_colour(Screen(True))
+
+
+# ---------------------------------------------------------------- the command
+
+
+def text_of_trace(out):
+    """The text that the lines of a trace add up to; for text without the marks' characters."""
+    lines = re.findall(r"(?m)^ *\d+ +\d+/\d+  (.*?)(?:  not \".*\")?$", out)
+    return "".join(re.sub(r"[|\[\](){}]", "", line) for line in lines)
+
+
+MORE = [["--coupled"], ["--draft_model_size", "ngram", "--stream"], ["--mode", "speculative"]]
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_a_trace_is_the_text_of_the_same_run(cli, as_json, more):
+    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", 1, *more]
+    done, one = cli(*arguments, "--trace"), as_json(*arguments)["speculative"]
+    assert (done.code, done.err) == (0, "")
+    assert text_of_trace(done.out) == one["text"]
+    assert f"Text = {PROMPT}{one['text']}\n" in done.out
+    counts = re.findall(r"(?m)^ *\d+ +(\d+)/(\d+)  ", done.out)
+    accepted, examined = (sum(map(int, column)) for column in zip(*counts))
+    assert (accepted, examined, len(counts)) == (one["accepted"], one["examined"], one["rounds"])
+
+
+def test_a_trace_shows_the_end_of_the_text(cli):
+    done = cli("--target_model_size", "ends", "--prompt", "x", "--trace")
+    assert "<|endoftext|>" in done.out and "Text = x\n" in done.out
+
+
+def test_what_cannot_be_shown_is_refused(cli):
+    assert_refused(cli("--trace", "--json"), "--trace", "--json")
+    for flag in (["--trace"], ["--report", "x.html"]):
+        assert_refused(cli(*flag, "--mode", "autoregressive"), flag[0], "autoregressive")
+    assert_refused(cli("--trace=yes"), "--trace", "expected")
+
+
+def test_watching_leaves_the_figures_as_they_are(as_json, tmp_path):
+    """The same JSON but for the settings, whatever is watched."""
+    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", 1]
+    plain, seen = as_json(*arguments), as_json(*arguments, "--report", tmp_path / "x.html")
+    for decoder in ("autoregressive", "speculative"):
+        assert seen[decoder].keys() == plain[decoder].keys()
+        assert seen[decoder]["token_ids"] == plain[decoder]["token_ids"]
+    assert seen["speculative"]["accepted"] == plain["speculative"]["accepted"]

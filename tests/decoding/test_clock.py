@@ -1,0 +1,94 @@
+"""What a run and its rounds cost, by clocks that the tests turn forward themselves."""
+
+import pytest
+from clocks import Slow, Time
+from laws import TableModel
+from toys import tiny_model
+
+from experiments.decoding import clock
+from experiments.decoding.clock import Clock, RoundTimer, clocked
+from experiments.decoding.job import Job, decode
+from experiments.drafting.drafts import ModelDraft, NGrams
+from sampling import Filter, Round, verify
+
+TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
+
+
+@pytest.fixture
+def time(monkeypatch):
+    time = Time()
+    monkeypatch.setattr(clock.time, "perf_counter", time)
+    return time
+
+
+def test_the_prefill_is_timed_apart():
+    time, seen = Time(), []
+
+    def rounds():
+        for seconds, tokens in ((5, []), (1, [1]), (1, [2, 3])):
+            time.now += seconds
+            yield Round(tokens)
+
+    done, prefill, rest = clocked(rounds(), seen.append, time)
+    assert [one.tokens for one in done] == [[1], [2, 3]] == [one.tokens for one in seen]
+    assert (prefill, rest) == (5, 2)
+
+
+def test_time_inside_another_call_counts_for_the_inner_part(time):
+    clock = Clock()
+
+    def spend(seconds, inside=lambda: None):
+        time.now += seconds
+        inside()
+        return seconds
+
+    inner, outer = clock.timed("inner", spend), clock.timed("outer", spend)
+    assert outer(1, lambda: [inner(2), inner(4)]) == 1
+    inner(8)
+    assert clock.seconds == {"outer": 1, "inner": 14}
+    with pytest.raises(ZeroDivisionError):
+        clock.timed("part", lambda: 1 / 0)()
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize("draft", [DRAFT, NGrams(), None], ids=["model", "ngram", "none"])
+def test_a_run_under_the_clock_is_the_run_and_its_parts_are_timed(time, draft, coupled):
+    job = Job([1, 2, 1], 12, K=3, filter=Filter(1.0), seed=1, coupled=coupled)
+    plain = list(decode(TARGET, draft, job))
+    slow, clock = lambda model: Slow(model, 0.25, time), Clock()
+    rounds = list(decode(Slow(TARGET, 1.0, time), draft and draft.over(slow), job, clock))
+    assert rounds == plain
+    drafted = sum(one.drafted for one in rounds)
+    passes = [(one.drafted + 1, one.drafted + 1.0) for one in rounds[1:]]
+    assert clock.passes == [(0, 0.0), *passes]  # the prefill asks for no logits
+    assert clock.seconds["verify"] == sum(rows for rows, _ in passes)
+    each = 0.25 if draft is DRAFT else 0.0
+    assert clock.seconds["draft"] == each * drafted
+    assert len(clock.draft_passes) == (drafted + 1 if draft is DRAFT else 0)
+    if draft:
+        assert clock.proposals == [(one.drafted, each * one.drafted) for one in rounds[1:]]
+
+
+def test_the_cache_is_timed_in_detail():
+    clock = Clock(in_detail=True)
+    list(decode(TARGET, DRAFT, Job([1, 2], 6), clock))
+    assert clock.seconds["cache"] > 0
+    clock.clear()
+    assert not clock.seconds and not clock.passes
+
+
+def test_single_rounds(time):
+    """A text that does not grow, each time with K drafts; for a look-up after a plain round."""
+    slow = lambda model: Slow(model, 0.125, time)
+    for draft, each in ((DRAFT.over(slow), 0.125), (NGrams(), 0.0)):
+        timer = RoundTimer(Slow(TARGET, 1.0, time), draft, Filter(), 4, verify)
+        for K in (0, 1, 4):
+            rounds = timer.timed(K, 2) if K or draft.looks_up else [timer.run(0)]
+            assert {*rounds} == {(each * K, K + 1, K + 1 + each * K)}
+
+
+def test_single_rounds_stay_within_the_shorter_context():
+    short = ModelDraft(TableModel(2, n_ctx=5))
+    timer = RoundTimer(TableModel(1), short, Filter(), 4, verify)
+    assert len(timer.ids) == 1
+    timer.run(4)

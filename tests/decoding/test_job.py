@@ -1,0 +1,90 @@
+"""A job, the parts of its loop, and what a tap may replace."""
+
+from dataclasses import replace
+
+import pytest
+from laws import FILTERS, TableModel
+from toys import tiny_model
+
+from experiments.decoding.coupled import Noisy
+from experiments.decoding.job import Job, decode
+from experiments.drafting.drafts import ModelDraft, NGrams
+from experiments.proving.enumeration import tokens_of
+from sampling import Filter, verify, verify_block
+
+TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
+JOB = Job([1, 2], 12, K=3)
+
+
+def parts_of(draft, job):
+    """The Parts that a tap is handed."""
+    seen = []
+    list(decode(TARGET, draft, job, lambda parts: seen.append(parts) or parts))
+    return seen[0]
+
+
+@pytest.mark.parametrize("draft", [DRAFT, NGrams()], ids=["model", "ngram"])
+def test_every_draft_writes_the_greedy_text(draft):
+    plain = tokens_of(decode(TARGET, None, JOB))
+    assert tokens_of(decode(TARGET, draft, JOB)) == plain
+    assert len(plain) == 12
+
+
+def test_a_tap_is_handed_what_the_job_asks_for():
+    job = replace(JOB, filter=Filter(0.7), seed=5, rule="block")
+    parts = parts_of(DRAFT, job)
+    assert (parts.target, parts.draft, parts.rule) == (TARGET, DRAFT, verify_block)
+    assert parts.p_filter == parts.q_filter == job.filter
+    assert parts.rng is parts.coins  # one stream of random numbers
+    plain = parts_of(None, JOB)
+    assert plain.draft is None and plain.rule is verify
+
+
+class Listening:
+    """A drafter that notes what it is asked."""
+
+    def __init__(self, drafter, asked):
+        self.drafter, self.asked = drafter, asked
+        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
+
+    def propose(self, ids, k):
+        self.asked.append(k)
+        return self.drafter.propose(ids, k)
+
+
+def test_the_loop_runs_with_the_parts_that_a_tap_returns():
+    asked = []
+    wrap = lambda drafter: Listening(drafter, asked)
+    tap = lambda parts: replace(parts, draft=parts.draft.wrapped(wrap), target=DRAFT.model)
+    rounds = list(decode(TARGET, DRAFT, JOB, tap))
+    assert len(asked) == len(rounds) - 1
+    # the draft is the target now
+    assert all(one.accepted == one.drafted for one in rounds)
+    assert tokens_of(rounds) == tokens_of(decode(DRAFT.model, None, JOB))
+
+
+@pytest.mark.parametrize("draft", [None, ModelDraft(TableModel(2)), NGrams()])
+def test_shared_noise_lies_under_what_a_tap_returns(draft):
+    """The filters of the tap make the distributions, the noise is put on them; the text is that of
+    the target under noise.
+    """
+    target, heard = TableModel(1), []
+
+    def tap(parts):
+        listen = lambda logits: heard.append(logits) or FILTERS["T=2"](logits)
+        return replace(parts, p_filter=listen)
+
+    job = Job([0, 1], 20, K=3, filter=FILTERS["T=0.7"], seed=4, coupled=True)
+    expected = Noisy(target, FILTERS["T=2"], 4)
+    assert tokens_of(decode(target, draft, job, tap)) == tokens_of(
+        decode(expected, None, Job([0, 1], 20))
+    )
+    assert heard
+
+
+def test_seeds_decide_and_confidence_cuts_drafts_short():
+    job = replace(JOB, filter=Filter(1.0), seed=[1, 2])
+    once, again = (list(decode(TARGET, DRAFT, job)) for _ in range(2))
+    assert once == again != list(decode(TARGET, DRAFT, replace(job, seed=3)))
+    sure = list(decode(TARGET, DRAFT, replace(job, confidence=1.0)))
+    assert sum(one.drafted for one in sure) == 0 < sum(one.drafted for one in once)

@@ -1,0 +1,237 @@
+"""The commands of docs/engines.md, as they stand there: the greedy text of each engine is ours.
+
+pip install -r requirements-engines.txt, then python -m pytest -m engines
+"""
+
+import importlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import requests
+from command_line import ENVIRONMENT, ROOT
+
+import utils
+from experiments.decoding.job import Job, decode
+from experiments.decoding.metrics import explain_difference
+from experiments.drafting.load import load
+from sampling import stop_condition
+
+pytestmark = pytest.mark.engines
+
+PAGE = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+PROMPT, N, K = "Once upon a time there lived a king", 60, 4
+# what tokenizers disagree about: spaces, contractions, digits, bytes outside ASCII
+TEXTS = [
+    PROMPT,
+    "  two spaces,   three\n\n\nlines \t and a tab ",
+    "It's I'll they've WE'RE don't",
+    "in 1812 and 3.14159, 1,000,000",
+    "Käse, naïve – “quoted” … 王様 🙂",
+    "",
+]
+
+
+def needs(*modules):
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pytest.skip(f"{name} is not installed (requirements-engines.txt)")
+
+
+def blocks(engine):
+    """The shell commands below a heading of the page."""
+    section = re.search(rf"(?ms)^## {re.escape(engine)}$(.*?)(?=^## )", PAGE)[1]
+    return re.findall(r"(?s)```sh\n(.*?)```", section)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder in which the page's commands find what they name."""
+    folder = tmp_path_factory.mktemp("desk")
+    for name in ("main.py", "docs", "models"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def environment():
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return ENVIRONMENT | {"PATH": path, "HF_HUB_OFFLINE": "1"}
+
+
+def run(commands, folder):
+    """What the commands print at the end, as JSON."""
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def pair():
+    pairs = load("17M", ["0.7M-17M"], utils.MODELS_DIR, utils.get_backend())
+    return pairs.pair("0.7M-17M")
+
+
+def rounds(pair, ids, n):
+    """Our speculative decoding, the prefill apart; a text ends at <|endoftext|>."""
+    job = Job(ids, n, K, ended=stop_condition(pair.encoder))
+    return list(decode(pair.target, pair.draft, job))[1:]
+
+
+def check_text(pair, answer):
+    """Token for token ours, and as many; the referee finds a tie where that is not so."""
+    encoder = pair.encoder
+    ids = encoder.encode(PROMPT)
+    tokens = [token for one in rounds(pair, ids, N) for token in one.tokens]
+    assert len(answer["tokens"]) == len(tokens) == N
+    if answer["tokens"] != tokens:
+        assert explain_difference(pair.target, ids, tokens, answer["tokens"])["verdict"] == "tie"
+    assert answer["content"] == encoder.decode(answer["tokens"])
+
+
+def rounds_after_one(pair, answer):
+    """Our rounds where the prefill has written the first token, as it does in most engines."""
+    return rounds(pair, pair.encoder.encode(PROMPT) + answer["tokens"][:1], N - 1)
+
+
+# ---------------------------------------------------------------- transformers
+
+
+@pytest.mark.parametrize("size", ["17M", "0.7M-17M"])
+def test_transformers_cuts_texts_as_we_do(pair, size):
+    needs("transformers")
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(ROOT / "models" / size)
+    for text in TEXTS:
+        ids = pair.encoder.encode(text)
+        assert theirs(text)["input_ids"] == ids and theirs.decode(ids) == text
+
+
+def test_transformers(pair, desk):
+    needs("torch", "transformers")
+    (commands,) = blocks("transformers")
+    answer = run(commands, desk)
+    check_text(pair, answer)
+    # its first pass reads the prompt and the first drafts together, as ours does
+    assert answer["passes"] == len(rounds(pair, pair.encoder.encode(PROMPT), N))
+
+
+# ---------------------------------------------------------------- OpenVINO GenAI
+
+
+def test_openvino(pair, desk):
+    needs("optimum.intel", "nncf", "openvino_genai")
+    (commands,) = blocks("OpenVINO GenAI")
+    answer = run(commands, desk)
+    check_text(pair, answer)
+    assert answer["written"] == [1, *(len(one.tokens) for one in rounds_after_one(pair, answer))]
+
+    import openvino_genai
+
+    theirs = openvino_genai.Tokenizer(desk / "17M-openvino")
+    for text in TEXTS:
+        ids = pair.encoder.encode(text)
+        assert theirs.encode(text).input_ids.data[0].tolist() == ids and theirs.decode(ids) == text
+
+
+# ---------------------------------------------------------------- llama.cpp
+
+
+@pytest.fixture(scope="module", params=["xllamacpp", "llama-server"])
+def llama(request, desk):
+    """(the address of the page's server, the command that asks it)."""
+    export_and_serve, ask, serve = blocks("llama.cpp")
+    needs("gguf")
+    if request.param == "xllamacpp":
+        needs("xllamacpp")
+        start = export_and_serve
+    elif shutil.which("llama-server"):
+        start = f"{export_and_serve.rpartition('python docs')[0]}{serve}"
+    else:
+        pytest.skip("llama-server is not installed")
+    # the last command becomes the process that is ended
+    head, _, last = start.strip().rpartition("\n")
+    for name in ("17M.gguf", "0.7M-17M.gguf"):
+        (desk / name).unlink(missing_ok=True)
+    port = str(free_port())
+    command = ["bash", "-e", "-c", f"{head}\nexec {last}".replace("8080", port)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen(command, cwd=desk, env=environment(), **quiet)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(address, server)
+        yield address, ask.replace("8080", port)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(address, server):
+    for _ in range(600):
+        assert server.poll() is None, "the server ended"
+        try:
+            if requests.get(f"{address}/health", timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError("the server does not answer")
+
+
+def test_llama_cpp(pair, desk, llama):
+    _, ask = llama
+    answer = run(ask, desk)
+    check_text(pair, answer)
+    ours = rounds_after_one(pair, answer)
+    assert answer["timings"]["draft_n"] == sum(one.drafted for one in ours)
+    assert answer["timings"]["draft_n_accepted"] == sum(one.accepted for one in ours)
+
+
+def test_llama_cpp_cuts_texts_as_we_do(pair, llama):
+    address, _ = llama
+    for text in TEXTS:
+        ids = pair.encoder.encode(text)
+        found = requests.post(f"{address}/tokenize", json={"content": text}, timeout=60).json()
+        assert found["tokens"] == ids
+        found = requests.post(f"{address}/detokenize", json={"tokens": ids}, timeout=60).json()
+        assert found["content"] == text
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("weights", ["checkpoint", "random"])
+def test_all_programs_write_our_texts(weights):
+    """`benchmark --programs`: each program has the same weights, random ones too."""
+    needs("torch", "transformers", "optimum.intel", "nncf", "openvino_genai", "gguf", "xllamacpp")
+    command = "main.py benchmark --programs transformers,openvino,llama_server --json --K 4"
+    command += " --temperature 0 --n_prompts 2 --n_tokens_to_generate 8 --repeats 1 "
+    command += f"--draft_model_size 0.7M-17M --weights {weights}"
+    if weights == "random":
+        command += " --target_model_size 82M --draft_model_size ngram"
+    result = run(f"python {command}", ROOT)
+    rows = [(row["program"], row["decoder"]) for row in result["rows"]]
+    assert len(rows) == (8 if weights == "checkpoint" else 4)
+    assert all(row["same_texts"] == 2 for row in result["rows"])

@@ -1,0 +1,101 @@
+"""From names to models: which can pair, and what is refused before any weight is read."""
+
+import numpy as np
+import pytest
+from edits import EXPECTED, OPENAI, SMALL, TENSORS, edit_json, logits
+from toys import NUMPY, refusal, tiny_vocabulary, write_checkpoint
+
+import utils
+from backends import memory
+from encoder import Encoder
+from experiments.drafting.load import Pair, load
+from gpt2 import Config
+
+LITTLE = Config(259, 4, 4, 1, 1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A models folder with a target and a draft."""
+    write_checkpoint(tmp_path / "large", SMALL, TENSORS)
+    write_checkpoint(tmp_path / "little", LITTLE, names=OPENAI)
+    return tmp_path
+
+
+@pytest.fixture
+def nothing_is_read(monkeypatch):
+    monkeypatch.setattr(utils, "build_model", None)
+
+
+def test_a_pair_that_fits(folder):
+    pair = load("large", [str(folder / "little")], folder, NUMPY).pair(str(folder / "little"))
+    target, draft = pair.models
+    assert (pair.target, pair.draft.alone) == (target, draft)
+    assert (target.config, draft.config) == (SMALL, LITTLE)
+    assert pair.encoder == Encoder(*tiny_vocabulary())
+    np.testing.assert_array_equal(logits(target), EXPECTED)
+
+
+def test_several_drafts_of_one_target(folder):
+    pairs = load("large", ["ngram", "little", "large"], folder, NUMPY)
+    assert list(pairs.drafts) == ["ngram", "little", "large"]
+    assert [len(pairs.pair(name).models) for name in pairs.drafts] == [1, 2, 2]
+    assert pairs.pair("ngram").draft.looks_up
+    assert pairs.pair() == Pair(pairs.target, None, pairs.encoder)
+    assert pairs.pair().models == [pairs.target]
+
+
+def test_a_vocabulary_of_another_size_than_the_model(tmp_path):
+    folder = write_checkpoint(tmp_path / "model", Config(260, 6, 8, 2, 1))
+    message = refusal(load, str(folder), [], tmp_path, NUMPY)
+    assert str(folder) in message and "260" in message and "259" in message
+
+
+def swapped(vocabulary):
+    return vocabulary | {"a": vocabulary["b"], "b": vocabulary["a"]}
+
+
+@pytest.mark.parametrize(
+    "name, edit",
+    [
+        ("vocab.json", lambda path: edit_json(path, swapped)),
+        ("merges.txt", lambda path: path.write_text("t h\n")),
+    ],
+    ids=["ids", "merges"],
+)
+def test_draft_and_target_must_share_a_vocabulary(tmp_path, name, edit, nothing_is_read):
+    """Of the same size, so that nothing else would notice: the text would merely be garbage."""
+    write_checkpoint(tmp_path / "target", SMALL)
+    edit(write_checkpoint(tmp_path / "draft", SMALL) / name)
+    message = refusal(load, "target", ["draft"], tmp_path, NUMPY)
+    assert "draft" in message and "target" in message and "vocabular" in message
+
+
+def test_a_pair_is_weighed_together(folder, monkeypatch):
+    one = memory.weights_bytes(SMALL, np.float32) + memory.cache_bytes(SMALL, np.float32)
+    monkeypatch.setattr(memory, "available", lambda: 1.9 * one)
+    load("large", ["ngram"], folder, NUMPY)
+    monkeypatch.setattr(utils, "build_model", None)
+    assert "smaller model" in refusal(load, "large", ["large"], folder, NUMPY)
+
+
+def test_random_weights_need_a_shape_only(folder):
+    (folder / "little" / "model.safetensors").unlink()
+    pair = load("large", ["little"], folder, NUMPY, weights="random").pair("little")
+    assert [one.config for one in pair.models] == [SMALL, LITTLE]
+    assert not np.allclose(logits(pair.target), EXPECTED)
+    assert max(pair.encoder.encode("once upon a time")) < 259
+
+
+@pytest.mark.parametrize(
+    "target, drafts, words",
+    [
+        ("large", ["none"], ["'none'"]),
+        ("large", ["other"], ["260", "259"]),
+        ("large", ["eagle"], ["--draft_model_size eagle", "--weights random"]),
+    ],
+)
+def test_random_weights_that_cannot_pair(folder, nothing_is_read, target, drafts, words):
+    write_checkpoint(folder / "other", Config(260, 6, 8, 2, 1))
+    message = refusal(load, target, drafts, folder, NUMPY, "random")
+    assert all(word in message for word in words)

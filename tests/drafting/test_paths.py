@@ -1,0 +1,212 @@
+"""The best of several paths: exact by enumeration, and what its caches hold."""
+
+import itertools
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import EXACT, FILTERS, assert_same_law, at_eos, rules
+from toys import tiny_model
+
+from experiments.decoding.batching import read_together
+from experiments.decoding.job import Job, decode
+from experiments.drafting.drafts import ModelDraft
+from experiments.drafting.paths import along_paths, choose, laws_of_best, mass_below
+from experiments.proving.enumeration import chain_rule, law, tokens_of
+from gpt2 import Config
+from sampling import Filter, never, verify
+
+SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=1)
+TARGET, DRAFT = tiny_model(1, SMALL, scale=0.8), tiny_model(2, SMALL, scale=0.8)
+
+
+# ---------------------------------------------------------------- one round
+
+distribution = (
+    st.lists(st.integers(0, 4), min_size=3, max_size=3)
+    .filter(any)
+    .map(lambda n: np.array(n) / sum(n))
+)
+# of the empty text and of those of one token: the distribution of the next
+tables = st.lists(distribution, min_size=4, max_size=4)
+
+
+def rows_along(table, path):
+    """The distributions at the places of a path."""
+    return np.array([table[0] if t == 0 else table[1 + path[t - 1]] for t in range(len(path))])
+
+
+def mass_of(rows, path):
+    return np.prod([row[token] for row, token in zip(rows, path)])
+
+
+def choices(p, q, n_paths, K):
+    """{(path, its law as bytes): probability} of what is chosen, over every draft of all paths."""
+    drafts = itertools.product(range(3), repeat=K)
+    masses = {path: mass_of(rows_along(q, path), path) for path in drafts}
+    found = defaultdict(float)
+    for paths in itertools.product([path for path in masses if masses[path]], repeat=n_paths):
+        rows = [[rows_along(table, path) for path in paths] for table in (q, p)]
+        i, law = choose([list(path) for path in paths], *rows)
+        found[paths[i], law.tobytes()] += np.prod([masses[path] for path in paths])
+    return found
+
+
+def verified(p, path, law_of_path, rule):
+    """{(number accepted, token): probability} of a rule, on a path with the law it was given."""
+    q = np.frombuffer(law_of_path).reshape(len(path), 3)
+    rows = np.array([*rows_along(p, path), p[1 + path[-1]]])
+    return law(lambda: rule(path, q, rows, None))
+
+
+@rules
+@pytest.mark.parametrize("n_paths, K", [(2, 1), (2, 2), (3, 1), (3, 2)])
+@settings(max_examples=6, deadline=None)
+@given(p=tables, q=tables)
+def test_a_round_gives_p_for_any_q(rule, n_paths, K, p, q):
+    """The law of the choice is the one it gives, a function of the tokens chosen, whatever the
+    other paths were. Of three tokens, those that a round does not reach are sampled from p.
+    """
+    found = dict.fromkeys(itertools.product(range(3), repeat=3), 0.0)
+    for (path, law_of_path), mass in choices(p, q, n_paths, K).items():
+        rows = np.frombuffer(law_of_path).reshape(K, 3)
+        assert abs(rows.sum(axis=1) - 1).max() < EXACT
+        assert abs(mass_of(rows, path) - mass) < EXACT
+        for (n, token), probability in verified(p, path, law_of_path, rule).items():
+            text = (*path[:n], token)
+            for rest in itertools.product(range(3), repeat=3 - len(text)):
+                whole = text + rest
+                more = mass_of(rows_along(p, whole)[len(text) :], rest)
+                found[whole] += mass * probability * more
+    for text, probability in found.items():
+        assert abs(probability - mass_of(rows_along(p, text), text)) < EXACT
+
+
+def test_another_path_may_lower_the_acceptance_of_the_second_token():
+    """Never that of the first: docs/family.md has this example."""
+    even, uneven = np.array([0.5, 0.5, 0]), np.array([3 / 8, 5 / 8, 0])
+    q, p = [even] * 4, [even, uneven, uneven, uneven]
+    found = []
+    for n_paths in range(1, 5):
+        reached = dict.fromkeys(range(3), 0.0)  # {accepted tokens: probability}
+        for (path, law_of_path), mass in choices(p, q, n_paths, 2).items():
+            for (n, _), probability in verified(p, path, law_of_path, verify).items():
+                reached[n] += mass * probability
+        assert reached[0] == pytest.approx(0, abs=EXACT)
+        found.append(reached[2])
+    assert found == pytest.approx([7 / 8, 1, 15 / 16, 29 / 32])
+
+
+def test_paths_that_part_by_hand():
+    """The last token has the largest p / q. Both paths have it, or one: the next place is the best
+    of two in one third of all cases, else of one."""
+    p, q = np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([[0.5, 0.5], [0.25, 0.75]])
+    i, chosen_law = choose([[0, 0], [1, 1]], [q, q], [p, p])
+    assert i == 1
+    assert chosen_law[0] == pytest.approx([1 / 4, 3 / 4])
+    _, best_of_two = laws_of_best(q[1], mass_below(p[1], q[1]), 2)
+    assert chosen_law[1] == pytest.approx(best_of_two / 3 + q[1] * 2 / 3)
+
+
+@pytest.mark.parametrize("n_paths", [1, 2])
+def test_a_draft_that_is_right_is_kept_as_it_is(n_paths):
+    """With q = p any choice would be accepted less often. The other path stays alive."""
+    p = np.array([[0.5, 0.5], [0.9, 0.1]])
+    i, chosen_law = choose([[0, 0], [1, 1]][:n_paths], [p] * n_paths, [p] * n_paths)
+    assert i == 0 and np.array_equal(chosen_law, p)
+
+
+# ---------------------------------------------------------------- the loop
+
+
+def assert_exact(n_paths, target, draft, job):
+    expected = chain_rule(target, job.ids, job.n_tokens, job.filter, job.ended)
+    paths = along_paths(n_paths, read_together)
+    # the chance of the enumeration in place of a generator
+    tap = lambda parts: paths(replace(parts, rng=None, coins=None))
+    for rule in ("token", "block"):
+        job = replace(job, rule=rule)
+        rounds = lambda: decode(target, ModelDraft(draft), job, tap)
+        assert_same_law(law(lambda: tokens_of(rounds())), expected)
+
+
+@pytest.mark.parametrize(
+    "n_paths, K, n_tokens, ended, filter",
+    [
+        (2, 1, 3, never, "T=1"),
+        (2, 2, 3, at_eos, "top_k"),
+        (2, 3, 4, never, "all"),
+        (2, 2, 4, at_eos, "greedy"),
+        (3, 1, 2, at_eos, "T=1"),
+        (3, 2, 3, at_eos, "all"),
+    ],
+)
+def test_the_law_of_the_text_is_the_targets(n_paths, K, n_tokens, ended, filter):
+    job = Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
+    assert_exact(n_paths, TARGET, DRAFT, job)
+
+
+@pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(4, 16), (16, 3), (4, 2)])
+def test_the_law_where_a_context_ends(n_ctx_target, n_ctx_draft):
+    """The target's context ends the text; the draft's only ends the drafting."""
+    target = tiny_model(1, replace(SMALL, n_ctx=n_ctx_target), scale=0.8)
+    draft = tiny_model(2, replace(SMALL, n_ctx=n_ctx_draft), scale=0.8)
+    assert_exact(2, target, draft, Job([1], 3, 2, FILTERS["top_k"]))
+
+
+def test_a_k_that_varies_keeps_the_law():
+    """Also 0, after which all caches but the loop's have missed what the target read."""
+    K = lambda last: 0 if last.accepted else 2
+    assert_exact(2, TARGET, DRAFT, Job([1, 0], 4, K, FILTERS["all"]))
+
+
+def test_the_target_reads_all_paths_once_a_round(monkeypatch):
+    passes, n_texts, blocks = [], set(), type(TARGET).blocks
+    counted = lambda model, *rest: passes.append(model) or blocks(model, *rest)
+    monkeypatch.setattr(type(TARGET), "blocks", counted)
+
+    def together(model, texts, *rest):
+        n_texts.add(len(texts))
+        return read_together(model, texts, *rest)
+
+    job = Job([1, 2], 12, 3, Filter(1.0))
+    done = list(decode(TARGET, ModelDraft(DRAFT), job, along_paths(3, together)))
+    # the first round is the prefill
+    assert sum(model is TARGET for model in passes) == len(done)
+    assert n_texts == {3}
+
+
+def test_only_speculative_rounds_have_paths():
+    job, tap = Job([1, 2], 6, filter=Filter(1.0)), along_paths(3, read_together)
+    assert list(decode(TARGET, None, job, tap)) == list(decode(TARGET, None, job))
+
+
+class ReadAnew:
+    """A model that does not trust its caches."""
+
+    def __init__(self, model):
+        self.model, self.config, self.new_cache = model, model.config, model.new_cache
+
+    def read(self, ids, cache, n_last=1):
+        cache.length = 0
+        return self.model.read(ids, cache, n_last)
+
+    def read_together(self, texts, caches, n_lasts):
+        for cache in caches:
+            cache.length = 0
+        return read_together(self.model, texts, caches, n_lasts)
+
+
+@pytest.mark.parametrize("n_paths, K", [(1, 3), (2, 1), (3, 4)])
+def test_caches_hold_the_text_and_nothing_else(n_paths, K):
+    """The same random numbers give the same rounds as models that read all of it again."""
+    config = Config(n_vocab=7, n_ctx=32, n_embd=8, n_head=2, n_layer=2)
+    target, draft = tiny_model(1, config), tiny_model(2, config)
+    tap = along_paths(n_paths, read_together)
+    for seed in range(4):
+        job = Job([1, 2], 30, K, Filter(1.0), seed)
+        rounds = lambda wrap: list(decode(wrap(target), ModelDraft(wrap(draft)), job, tap))
+        assert rounds(lambda model: model) == rounds(ReadAnew)

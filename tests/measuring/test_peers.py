@@ -1,0 +1,46 @@
+"""The same weights in other programs, with stand-ins for these."""
+
+import numpy as np
+import pytest
+from toys import TINY, tiny_model
+
+import utils
+from experiments.decoding.job import Job
+from experiments.drafting.drafts import ModelDraft
+from experiments.drafting.load import Pair
+from experiments.measuring import peers
+
+MODEL = tiny_model(1)
+JOB = Job([], 6, K=2)
+
+
+class Short(peers.Program):
+    """Writes one token less than it should."""
+
+    name = "short"
+
+    def plain(self, ids, n):
+        return peers.Answer([0] * (n - 1), n)
+
+
+def test_speeds_of_texts_of_another_length_are_withheld(monkeypatch):
+    monkeypatch.setattr(peers, "PAST", [1, 2, 3])
+    ours = peers.Ours(Pair(MODEL, ModelDraft(MODEL), None), JOB)
+    plain, fast, short = peers.compare([ours, Short()], [[5, 6], [7]], JOB, repeats=3)
+    assert [row["decoder"] for row in (plain, fast, short)] == ["plain", "speculative", "plain"]
+    assert [row["same_texts"] for row in (plain, fast, short)] == [2, 2, 0]
+    assert plain["against_ours"] == {"value": 1, "low": 1, "high": 1}
+    # a draft that is the target: after the prefill's passes, three tokens in each
+    assert (plain["tokens_per_target_pass"], fast["tokens_per_target_pass"]) == (1, 3)
+    assert plain["cost_of_all_rows"] > 0 and fast["cost_of_all_rows"] is None
+    assert short["tokens_per_second"] is None and short["against_ours"] is None
+
+
+def test_random_weights_are_those_of_this_project(tmp_path):
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    peers.write_random(TINY, tmp_path)
+    config = utils.read_config(tmp_path)
+    stored, expected = utils.stored_weights(tmp_path, config), utils.random_weights(TINY)
+    assert config == TINY and utils.load_encoder(tmp_path).n_vocab == TINY.n_vocab
+    for name in TINY.shapes():
+        np.testing.assert_array_equal(stored(name), expected(name))

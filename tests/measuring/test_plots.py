@@ -1,0 +1,68 @@
+"""The picture of a benchmark, drawn from results that were never measured."""
+
+import pytest
+
+from experiments.measuring import plots
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed (requirements-plots.txt)")
+
+
+def row(draft="0.7M-17M", target="17M", temperature=0.0, K=1, speedup=1.5):
+    interval = None if speedup is None else [speedup - 0.1, speedup + 0.1]
+    return {
+        "draft": draft,
+        "target": target,
+        "temperature": temperature,
+        "K": K,
+        "verification": "token",
+        "speedup_time": speedup,
+        "predicted_speedup": speedup,
+        "intervals": {"speedup_time": interval},
+        "acceptance_by_position": [0.8] * K,
+        "examined_by_position": [100] * K,
+    }
+
+
+def drawn(rows, tmp_path, title=""):
+    plots.check()
+    plots.draw({"rows": rows}, tmp_path / "p.svg", title)
+    return (tmp_path / "p.svg").read_text()
+
+
+def test_a_line_is_named_by_what_differs():
+    assert list(plots.lines_of([row(K=1), row(K=2)])) == ["0.7M-17M"]
+    several = [row(temperature=0.0), row(temperature=0.8), row(draft="ngram", temperature=0.8)]
+    assert list(plots.lines_of(several)) == ["0.7M-17M · T=0", "0.7M-17M · T=0.8", "ngram · T=0.8"]
+    lines = plots.lines_of([row(K=4), row(K=2)])
+    assert [one["K"] for one in lines["0.7M-17M"]] == [2, 4]
+
+
+def test_a_pair_has_a_colour_and_a_temperature_a_marker():
+    rows = [row(draft=draft, temperature=t) for draft in ("0.7M-17M", "ngram") for t in (0.0, 1.0)]
+    looks = plots.looks(plots.lines_of(rows))
+    colours = [look["color"] for look in looks]
+    markers = [look["marker"] for look in looks]
+    assert colours[0] == colours[1] != colours[2] == colours[3]
+    assert markers[0] == markers[2] != markers[1] == markers[3]
+
+
+def test_the_best_speedup_over_all_K():
+    rows = [row(K=1, speedup=1.2), row(K=2, speedup=1.7), row(K=3, speedup=None)]
+    rows.append(row(draft="ngram", speedup=None))
+    assert plots.best_speedups(rows) == {("0.7M-17M", "17M", 0.0): (1.7, 2)}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("speedup", [1.5, 0.4, 5.0, None])
+def test_one_pair(tmp_path, speedup):
+    text = drawn([row(K=1, speedup=speedup), row(K=2, speedup=speedup)], tmp_path, "a title")
+    assert "a title" in text and "speedup in time" in text and "acceptance, K = 2" in text
+    assert "draft × target" not in text
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_pair_whose_speedups_are_all_withheld_has_an_empty_cell(tmp_path):
+    rows = [row(K=3, speedup=1.8), row(draft="ngram", K=3, speedup=None), row() | {"K": "auto"}]
+    text = drawn(rows, tmp_path)
+    for shown in ("best speedup, draft × target", "1.80", "K = 3", "or withheld"):
+        assert shown in text

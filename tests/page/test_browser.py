@@ -1,0 +1,415 @@
+"""The page in a headless browser: its numbers are those of main.py, it asks its own server for
+all it needs and nobody else, and everybody can use it.
+"""
+
+import json
+import re
+
+import pytest
+from browsers import assert_readable, wait_for
+from command_line import PROMPT
+from live import Replaced, by_hand, session_of
+
+from experiments.measuring.statistics import drafting_share
+from experiments.measuring.theory import speedup
+from experiments.page import answers, rules
+from experiments.page.answers import answers_of, finished_run
+from experiments.page.report import write_page
+from experiments.page.request import Request
+from experiments.proving.distance import distance
+from experiments.proving.mistakes import MISTAKES
+from sampling import Filter
+
+pytestmark = pytest.mark.browser
+
+NASTY = "</script><img src=x onerror=alert(1)>"
+VIEWS = ("race", "microscope", "rules", "pays")
+QUICK = "too-many-tokens"  # a mistake whose distribution is small
+READY = "Boolean(state.base && !asking && state.costs)"
+
+
+@pytest.fixture
+def few_rules(monkeypatch):
+    """A few rules: all have distributions that are quickly computed."""
+    names = ("token rule", "shared noise", QUICK, "end-ignored", "context-unchecked")
+    names += ("missing-bonus",)
+    few = {name: rules.RULES[name] for name in rules.RULES if name in names}
+    monkeypatch.setattr(rules, "RULES", few)
+    monkeypatch.setattr(answers, "RULES", few)
+
+
+@pytest.fixture
+def live(new_page, serve, pair, monkeypatch):
+    """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
+
+    monkeypatch.setattr("experiments.decoding.clock.SETTLING", 0.0)
+
+    def call(view="race", session=None, **options):
+        served = serve(answers_of(session or session_of(pair)))
+        options = {"reduced_motion": "reduce"} | options
+        page = new_page(f"{served.address}#{view}", **options)
+        wait_for(page, READY)
+        return page, served
+
+    return call
+
+
+@pytest.fixture
+def saved(new_page, as_json, tmp_path):
+    """A function (*arguments, **options) -> the page of --report, its run's JSON object."""
+
+    def call(*arguments, **options):
+        path = tmp_path / "report.html"
+        prompt = () if "--prompt" in arguments else ("--prompt", PROMPT)
+        result = as_json(*prompt, "--n_tokens_to_generate", 30, *arguments, "--report", path)
+        return new_page(path.as_uri() + "#microscope", **options), result
+
+    return call
+
+
+def run(page, **values):
+    """Fill in the form and wait for the run."""
+    page.evaluate("window.before = state.base")
+    for name, value in values.items():
+        page.locator(f"#controls [name={name}]").fill(str(value))
+    page.locator("#run").click()
+    wait_for(page, f"{READY} && state.base !== window.before")
+
+
+def assert_in_words(page):
+    """No view shows what a missing number looks like."""
+    for view in VIEWS:
+        page.locator(f"#tab-{view}").click()
+        text = page.locator(f"#{view}").inner_text()
+        assert len(text) > 80 and not re.search("NaN|undefined|Infinity", text)
+    assert page.locator("img").count() == 0
+
+
+# ---------------------------------------------------------------- the race
+
+
+def test_the_race_is_the_run_of_the_command_line(live, as_json):
+    values = {"prompt": NASTY, "n_tokens_to_generate": 20, "K": 5, "temperature": 1.2, "seed": 7}
+    page, _ = live()
+    run(page, **values)
+    page.locator("#play").click()  # without motion this is the end
+    found = as_json(*(part for name in values for part in (f"--{name}", values[name])))
+    spans = "e => [...e.querySelectorAll('.token:not(.to-come)')].map(s => s.textContent).join('')"
+    for i, decoder in enumerate(("autoregressive", "speculative")):
+        shown = page.locator(".race-text").nth(i).evaluate(spans)
+        assert shown.replace("·", "") == found[decoder]["text"].replace("\n", "⏎\n")
+    assert page.evaluate("state.base.figures.token_ids") == found["speculative"]["token_ids"]
+    score = float(page.locator("#score b").inner_text().removesuffix("×"))
+    plain, rounds = page.evaluate("[state.base.plain, state.base.rounds]")
+    seconds = sum(sum(one["seconds"]) for one in rounds)
+    lengths = len(found["speculative"]["token_ids"]) / len(plain["tokens"])
+    assert score == pytest.approx(lengths * sum(plain["seconds"]) / seconds, abs=0.006)
+    assert_in_words(page)
+
+
+def test_the_race_is_stepped_rewound_slowed_and_played(live):
+    page, _ = live(reduced_motion="no-preference")
+    page.locator("#slow").press("End")
+    wait_for(page, "race.playing && race.time > 0")
+    page.locator("#play").click()
+    time = page.evaluate("race.time")
+    page.wait_for_timeout(100)
+    assert page.evaluate("race.time") == time and not page.evaluate("race.playing")
+    page.locator("#rewind").click()
+    shown = lambda: page.locator(".lane").nth(1).locator(".token:not(.to-come)").count()
+    assert shown() == 0 and page.locator("#score b").inner_text() == "–"
+    for _ in range(page.evaluate("state.base.rounds[0].passes.length + 2")):
+        assert shown() == 0
+        page.locator("#step").click()
+    assert shown() == page.evaluate("state.base.rounds[0].tokens.length")
+    page.locator("#step-back").click()
+    assert shown() == 0
+    page.locator("#clock").press("End")
+    assert page.evaluate("race.time === race.length")
+    assert shown() == page.evaluate("state.base.figures.token_ids.length")
+    page.locator("#slow").press("Home")
+    assert page.locator("#slow-now").inner_text() == "1 ×"
+
+
+# ---------------------------------------------------------------- the microscope
+
+
+def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
+    """Against the loop in Python, with a generator that gives that number in its place."""
+    page, served = live("microscope")
+    before = page.evaluate("state.base.figures.token_ids")
+    page.locator("#rounds button.rejected").first.click()
+    place = page.evaluate("[selected.r, selected.i]")
+    index = page.evaluate("state.run.rounds[selected.r].numbers[selected.i]")
+    page.locator("#coin").press("Home")  # u = 0: accepted, whatever the ratio
+    wait_for(page, "!asking && state.run !== state.base")
+    session = session_of(pair)
+    settings = page.evaluate("state.base.settings")
+    after = page.evaluate("state.run.figures.token_ids")
+    assert after != before
+    ids = session.prompt(settings["prompt"]).ids
+    rng, filter = Replaced(123, index, 0.0), Filter(settings["temperature"])
+    assert after == by_hand(session, rng, 4, filter, len(before), ids)
+    assert page.locator(".verdict").inner_text() == "accepted draft"
+    assert page.evaluate("[selected.r, selected.i]") == place
+    assert page.evaluate("document.activeElement.id") == "coin"
+    assert page.locator("#edits").is_visible() and page.locator("#text .parting").count() == 1
+    page.locator("#original").click()
+    assert page.evaluate("state.run === state.base") and page.locator("#edits").is_hidden()
+
+
+def test_K_and_temperature_change_for_the_rest(live):
+    page, _ = live("microscope")
+    page.locator("#rounds .round").nth(1).locator("button").first.click()
+    page.locator(".rest [name=K]").fill("1")
+    page.locator(".rest [name=temperature]").fill("0")
+    page.locator(".rest button").click()
+    wait_for(page, "!asking && state.run !== state.base")
+    rounds, base = page.evaluate("[state.run.rounds, state.base.rounds]")
+    assert [one["tokens"] for one in rounds[:2]] == [one["tokens"] for one in base[:2]]
+    assert all(len(one["draft"]) <= 1 for one in rounds[2:])
+    assert all(row[0][1] == 1 for one in rounds[2:] for row in one["likely"])
+
+
+def test_in_a_saved_run_verdict_and_replacement_follow_the_coin(saved):
+    """The replacements are those of the residual, which is stored where a draft was rejected."""
+    page, _ = saved("--temperature", 1)
+    would = lambda: page.locator("#would").inner_text()
+    page.locator("#rounds button.rejected").first.click()
+    page.locator("#coin").press("Home")
+    assert would().startswith("Below p/q: accepted.") and "python main.py play" in would()
+    page.locator("#coin").press("End")
+    assert would().startswith("Not below p/q: rejected.") and "stays as it is" in would()
+    rest = "items.find(i => i.kind === 'draft' && state.run.rounds[i.r].p[i.i] < "
+    page.evaluate(f"select({rest} .9 * state.run.rounds[i.r].q[i.i]))")
+    page.locator("#coin").press("End")
+    assert would().startswith("Not below p/q: rejected.") and "residual" in would()
+    assert page.evaluate("state.run === state.base")
+    # computed from what is stored of p and q, where the residual itself is stored as well
+    both = page.evaluate("""state.run.rounds.filter(round => round.residual).map(round => {
+        const {residual, ...rest} = round;
+        return [residual, residualAt(rest, round.accepted)];
+    })""")
+    for stored, computed in both:
+        masses = dict(map(tuple, stored))
+        assert computed[0][0] == stored[0][0]
+        for token, mass in computed:
+            assert token not in masses or mass == pytest.approx(masses[token], rel=0.01, abs=1e-4)
+
+
+RUNS = {
+    "sampled": ["--temperature", 1],
+    "coupled": ["--temperature", 1, "--coupled"],
+    "block": ["--temperature", 1, "--verification", "block"],
+    "ngram": ["--draft_model_size", "ngram", "--temperature", 0.7],
+    "bytes": ["--target_model_size", "bytes", "--temperature", 1.2],
+    "alone": ["--mode", "speculative", "--K", 1],
+}
+
+
+@pytest.mark.parametrize("arguments", RUNS.values(), ids=RUNS)
+def test_every_decision_of_every_run_opens(saved, arguments):
+    page, result = saved(*arguments)
+    data = json.loads(page.locator("#data").text_content())
+    chips = page.locator("#rounds button")
+    assert chips.count() == sum(
+        len(row["draft"]) + (len(row["tokens"]) > row["accepted"]) for row in data["rounds"]
+    )
+    assert page.locator("#text button").count() == len(result["speculative"]["token_ids"])
+    # not by clicks: they take a third of a second each
+    panels = page.evaluate("items.map(item => { select(item); return $('panel').innerText; })")
+    assert len({*panels}) == len(panels) == chips.count()
+    assert not re.search("NaN|undefined|Infinity", "".join(panels))
+    assert page.locator("#plain").text_content().startswith(data["prompt"])
+    assert page.evaluate("scrollY") == 0  # its address names a view
+    assert_in_words(page)
+    page.locator("#tab-race").click()
+    texts = page.locator(".race-text").all_inner_texts()
+    decoders = ("autoregressive", "speculative") if len(texts) else ()
+    found = [result[decoder]["text"].replace("\n", "⏎\n") for decoder in decoders]
+    assert [text.removeprefix(PROMPT).replace("·", "") for text in texts] == found
+    assert page.locator("#race-stage").is_hidden() == (arguments == RUNS["alone"])
+    assert page.locator("#controls").is_hidden() and page.locator("#save").is_hidden()
+
+
+def test_a_click_on_a_token_opens_its_numbers(saved):
+    page, _ = saved(*RUNS["sampled"])
+    rows = enumerate(json.loads(page.locator("#data").text_content())["rounds"])
+    r, row = next((r, row) for r, row in rows if 0 < row["accepted"] < row["examined"])
+    shown = lambda x: page.evaluate("x => number(x)", x)
+    chips = page.locator(".round").nth(r).locator("button")
+    for i, verdict in ((0, "accepted draft"), (row["accepted"], "rejected draft")):
+        chips.nth(i).click()
+        p, q, u = row["p"][i], row["q"][i], row["coins"][i]
+        assert page.locator("#numbers dd").all_inner_texts() == list(map(shown, (p, q, p / q, u)))
+        assert page.locator(".verdict").inner_text() == verdict
+        assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
+        assert page.locator("#residual").count() == (verdict == "rejected draft")
+    masses = [text.split()[0] for text in page.locator("#residual td.number").all_inner_texts()]
+    assert masses == [shown(mass) for _, mass in row["residual"]]
+    chips.last.click()  # the correction: the same residual, and the token that came out of it
+    assert page.locator(".verdict").inner_text() == "correction"
+    assert "sampled" in page.locator("#residual").inner_text()
+    token = page.locator("#text button.correction").first
+    token.click()
+    assert token.get_attribute("aria-pressed") == "true"
+
+
+# ---------------------------------------------------------------- rules and costs
+
+
+def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
+    page, _ = live("rules")
+    wait_for(page, "Boolean(state.rulesDone)")
+    page.locator(".rule", has_text="too many tokens").click()
+    assert page.locator("#distance").count() == 0  # not before the question
+    page.locator("#show-distributions").click()
+    found, errors = page.evaluate("[chosenRule.distance, chosenRule.errors]")
+    assert found == distance(MISTAKES[QUICK].setting, MISTAKES[QUICK]) > 0
+    assert page.locator("#distance").inner_text() == f"{found:.4f}"
+    assert page.locator("#errors").count() == (errors > 0)
+    page.locator(".rule").first.click()
+    assert page.locator("#distance").inner_text() == "0"
+    page.locator(".rule").first.press("ArrowDown")
+    assert page.evaluate("chosenRule === state.rules[1]")
+
+
+@pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
+def test_the_expected_speedup_is_that_of_the_theory(live, pair, draft):
+    """Look-up drafts in a share of the rounds."""
+    page, _ = live("pays", session_of(pair, draft_model_size=draft))
+    costs, a = page.evaluate("[state.costs, acceptance(state.base)]")
+    lengths = page.evaluate("state.base.rounds.map(round => round.draft.length)")
+    h = drafting_share(draft != "ngram", 4, sum(lengths), len(lengths))
+    for K in (1, 4, 8):
+        page.evaluate(f"knobs.K = {K}; showMoved()")
+        expected = speedup(a, K, costs["c"], costs["v"][K], h)
+        assert page.evaluate("standing(state.base).by")[K - 1] == pytest.approx(expected)
+    assert ("Look-up filled" in page.locator("#pays-lead").inner_text()) == (h < 1)
+    page.locator("#knob-a").press("Home")
+    assert ("loses" in page.locator("#verdict").inner_text()) or h < 1
+    assert page.locator("table.map td.here").count() == 1
+    page.locator("#as-measured").click()
+    assert page.evaluate("knobs.a") is None
+
+
+# ---------------------------------------------------------------- questions
+
+
+def test_five_questions_are_answered_by_the_run(live, few_rules):
+    page, _ = live("rules")
+    wait_for(page, "Boolean(state.rulesDone)")
+    names = {1: "race", 2: "race", 3: "microscope", 4: "microscope", 5: "rules"}
+    for n, view in names.items():
+        page.locator(f"#tab-{view}").click()
+        form = page.locator("form.question").filter(has_text=f"{n} of 5")
+        form.locator("input").first.check()
+        form.locator("button").click()
+        assert form.locator(".answer").count() == 1
+        assert form.locator(".because").inner_text().startswith(("Right.", "Not quite:"))
+    assert page.locator(".badge.hidden").count() == 0
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_a_new_run_cancels_the_old_and_an_error_is_one_line(live):
+    # a browser notes that the server refused something
+    page, served = live(expected="status of 400")
+    page.locator("#controls [name=n_tokens_to_generate]").fill("40")
+    page.evaluate("askRace(); askRace()")
+    wait_for(page, f"{READY} && state.base.figures.token_ids.length === 40")
+    assert page.locator("#error").is_hidden()
+    page.locator("#controls [name=prompt]").fill("x" * 100)
+    page.locator("#run").click()
+    wait_for(page, "!document.getElementById('error').hidden")
+    message = page.locator("#error").inner_text()
+    assert "100 tokens" in message and "\n" not in message
+    assert page.evaluate("state.base.figures.token_ids.length") == 40
+
+
+def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
+    """Saved in the browser, or by the command without one: the same run."""
+    page, served = live("microscope")
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    paths = [tmp_path / "run.html", tmp_path / "play.html"]
+    download.value.save_as(paths[0])
+    assert served.server.token not in paths[0].read_text(encoding="utf-8")
+    write_page(paths[1], finished_run(session_of(pair), Request()))
+    kept = "[state.base.figures.token_ids, state.rules.map(row => row.tokens)]"
+    for path in paths:
+        assert path.stat().st_size < 400_000
+        again = new_page(path.as_uri() + "#race")
+        assert again.locator("#controls").is_hidden()
+        assert again.evaluate(kept) == page.evaluate(kept)
+        assert again.evaluate("state.rules.length") == 6
+        assert_in_words(again)
+
+
+# ---------------------------------------------------------------- for everybody
+
+
+@pytest.mark.parametrize("width, scheme", [(1400, "light"), (800, "dark"), (360, "light")])
+def test_everybody_can_read_every_view(live, few_rules, width, scheme):
+    page, _ = live("rules", color_scheme=scheme, viewport={"width": width, "height": 800})
+    wait_for(page, "Boolean(state.rulesDone)")
+    page.evaluate("revealDistributions(); chooseRule(state.rules.at(-1))")
+    for view in VIEWS:
+        page.locator(f"#tab-{view}").click()
+        assert_readable(page, scheme)
+    page.locator("#knob-a").press("Home")
+    assert_readable(page, scheme)
+    page.locator("#tab-microscope").click()
+    for kind in ("draft", "rejected", "unexamined", "correction"):
+        page.evaluate(f"select(items.find(item => item.kind === '{kind}') || items[0])")
+        assert_readable(page, scheme)
+
+
+def test_the_keyboard_reaches_everything(live, few_rules):
+    page, _ = live("race")
+    wanted = {
+        "race": {"run", "save", "tab-race", "play", "step", "rewind", "slow", "clock", "copy"},
+        "microscope": {"tab-microscope", "before", "after", "coin", "command"},
+        "rules": {"tab-rules"},
+        "pays": {"knob-a", "knob-c", "knob-v", "knob-K", "as-measured"},
+    }
+    page.locator("#tab-race").focus()
+    for i, view in enumerate(VIEWS):
+        if i:
+            page.locator(f"#tab-{VIEWS[i - 1]}").focus()
+            page.keyboard.press("ArrowRight")
+        if view == "rules":
+            wait_for(page, "Boolean(state.rulesDone)")
+        assert page.locator(f"#{view}").is_visible()
+        if view == "microscope":
+            page.evaluate("select(items.find(item => item.kind === 'rejected'))")
+        page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+        seen = set()
+        for _ in range(45):
+            page.keyboard.press("Tab")
+            seen.add(page.evaluate("document.activeElement.id"))
+        assert wanted[view] <= seen, wanted[view] - seen
+
+
+def test_the_arrow_keys_go_from_token_to_token(saved):
+    page, _ = saved(*RUNS["sampled"])
+    heading = lambda: page.locator("#h-panel").inner_text()
+    for group in ("text", "rounds"):
+        # one stop of the tab key for all its tokens
+        stop = page.locator(f'#{group} button[tabindex="0"]')
+        assert stop.count() == 1
+        stop.focus()
+        page.keyboard.press("Home")
+        first = heading()
+        page.keyboard.press("ArrowRight")
+        assert heading() != first
+        assert page.evaluate(f"document.activeElement.closest('#{group}') !== null")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+        page.keyboard.press("ArrowLeft")
+        assert heading() == first
+        page.keyboard.press("ArrowDown")
+        assert "round 2" in page.locator("#detail").inner_text()
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowRight")  # nothing after it
+    assert page.locator("#after").is_disabled()

@@ -1,0 +1,131 @@
+"""Rules side by side: the same draft and coins under each, and the distribution that `mistakes`
+computes.
+"""
+
+import dataclasses
+import json
+
+import pytest
+from live import ASKED, session_of
+
+import sampling
+from experiments.page import rules
+from experiments.page.request import Request
+from experiments.page.rules import RULES, distribution_row, is_error, parting, rule_rows
+from experiments.page.turns import Cancelled
+from experiments.proving import inexact
+from experiments.proving.distance import distance, toy_laws
+from experiments.proving.mistakes import MISTAKES
+
+
+def rows_of(pair, check=lambda: None, **settings):
+    asked = {name: value for name, value in ASKED.items() if name != "prompt"} | settings
+    request = Request(ASKED["prompt"], asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "distribution_row", lambda name: {})  # seconds, for all of them
+        return {row["name"]: row for row in rule_rows(session_of(pair), request, check)}
+
+
+@pytest.fixture(scope="module")
+def sampled(pair):
+    return rows_of(pair)
+
+
+def test_every_rule_and_every_mistake_of_the_museum_is_there(sampled):
+    assert sampled.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise"}
+    assert [*RULES.values()][0].decide is sampling.verify
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
+    rows = sampled if temperature else rows_of(pair, temperature=0.0)
+    token = rows["token rule"]
+    assert token["parts"] is None and token["error"] is None
+    assert len(token["tokens"]) == ASKED["n_tokens_to_generate"] == len(token["shown"])
+    for row in rows.values():
+        assert row["parts"] == parting(token["tokens"], row["tokens"])
+        json.dumps(row, allow_nan=False)
+    parted = {name for name, row in rows.items() if row["parts"] is not None}
+    if temperature:
+        assert "first-draft-unverified" in parted
+    else:
+        assert not parted & {"block verification", "shared noise", "missing-bonus"}
+    for name, mistake in MISTAKES.items():
+        assert rows[name]["seen_in"] == mistake.seen_in and rows[name]["changes"]
+    # an error of a mistake is an outcome, in one line
+    assert "\n" not in "".join(row["error"] or "" for row in rows.values())
+
+
+@pytest.mark.parametrize("draft", ["ngram", "0.7M-17M"])
+def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
+    session = session_of(pair, draft_model_size=draft, temperature=1.0, n_tokens_to_generate=20)
+    row = rules.text_row(
+        RULES["shared noise"], session, session.prompt("hello there"), lambda: None
+    )
+    flags = ("--temperature", 1.0, "--coupled", "--draft_model_size", draft)
+    found = as_json("--prompt", "hello there", "--n_tokens_to_generate", 20, *flags)
+    assert row["tokens"] == found["speculative"]["token_ids"]
+
+
+def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeypatch):
+    """In a text and in the law on the toy: without that, the bonus token is the target's."""
+    cascade, rows = inexact.cascade, []
+
+    def watched(draft, q, p, rng):
+        rows.append((len(q), len(draft) + 1))
+        return cascade(draft, q, p, rng)
+
+    monkeypatch.setattr(inexact, "cascade", watched)
+    rule = dataclasses.replace(RULES["speculative cascade"], decide=watched)
+    session = session_of(pair, n_tokens_to_generate=12)
+    list(rules.rounds_of(rule, session, session.prompt(ASKED["prompt"])))
+    monkeypatch.setitem(RULES, rule.name, rule)
+    distribution_row.__wrapped__(rule.name)
+    assert rows and all(found == expected for found, expected in rows)
+
+
+def test_two_rules_meet_the_same_draft_and_coins(sampled):
+    """A mistake that first shows after a full accept, or a rejection, parts nowhere before."""
+    token = sampled["token rule"]
+    for name, source in (("bonus-from-wrong-row", "bonus"), ("resample-from-p", "correction")):
+        row = sampled[name]
+        if row["parts"] is not None:
+            assert row["sources"][row["parts"]] == source == token["sources"][row["parts"]]
+    assert sampled["resample-from-p"]["parts"] is not None
+
+
+def test_what_was_switched_on_is_switched_off_again(pair):
+    codes = lambda: (sampling.verify.__code__, sampling.speculative.__code__)
+    right = codes()
+
+    def check():
+        if codes() != right:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        rows_of(pair, check)
+    assert codes() == right
+
+
+@pytest.mark.parametrize("name", ["too-many-tokens", "top-p-argsort"])
+def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(name):
+    row, rule = distribution_row(name), RULES[name]
+    assert row["distance"] == distance(MISTAKES[name].setting, MISTAKES[name]) > 0.1
+    for column in (1, 2):
+        assert sum(one[column] for one in row["distribution"]) == pytest.approx(1)
+    wrong, _ = toy_laws(rule.setting, rule.mistake)
+    assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
+
+
+@pytest.mark.parametrize(
+    "name", [rule.name for rule in RULES.values() if rule.kind in ("right", "noise")]
+)
+def test_a_right_rule_has_the_distribution_of_the_target(name):
+    row = distribution_row(name)
+    assert row["distance"] < 1e-12 and row["errors"] == 0 and len(row["distribution"]) == 27
+
+
+def test_parting():
+    assert parting([1, 2], [1, 2]) is None
+    assert parting([1, 2], [1, 3]) == 1
+    assert parting([1, 2], [1]) == 1 == parting([1], [1, 2])

@@ -1,0 +1,217 @@
+"""Several candidates: every rule is exact by enumeration, and they stand in the order that theory
+gives.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from command_line import embedded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import EXACT
+
+import sampling
+from experiments.drafting.paths import best, laws_of_best, mass_below
+from experiments.proving import candidates
+from experiments.proving.candidates import (
+    accepted_at,
+    accepted_one_by_one,
+    best_tree,
+    different,
+    one_by_one,
+    optimum,
+    without,
+)
+from experiments.proving.enumeration import law
+
+N_VOCAB = 4
+
+
+def counts_of(n_tokens, most):
+    return st.lists(st.integers(0, most), min_size=n_tokens, max_size=n_tokens).filter(any)
+
+
+def normed(counts):
+    return np.array(counts) / sum(counts)
+
+
+counts = counts_of(N_VOCAB, 5)
+distribution, long_distribution = counts.map(normed), counts_of(6, 20).map(normed)
+several = st.integers(1, 3)
+RNG = np.random.default_rng(0)
+
+
+def independent(q, k):
+    return [sampling.sample(q, None) for _ in range(k)]
+
+
+def likeliest(q, k):
+    chosen = np.argsort(-q, kind="stable")[:k].tolist()
+    return chosen, sampling.one_hot(chosen, len(q))
+
+
+RULES = {
+    "with replacement": lambda p, q, k: one_by_one(independent(q, k), np.tile(q, (k, 1)), p, None),
+    "without replacement": lambda p, q, k: one_by_one(*different(q, k, None), p, None),
+    "likeliest": lambda p, q, k: one_by_one(*likeliest(q, k), p, None),
+    "K-SEQ": lambda p, q, k: candidates.k_seq(independent(q, k), q, p, None),
+    "best of the first few": lambda p, q, k: candidates.best_of(independent(q, k), q, p, None),
+}
+
+
+def mean_over_samples(function):
+    """The mean of an array that a function computes, over every sample it takes."""
+    outcomes = law(lambda: tuple(function()))
+    return sum(probability * np.array(values) for values, probability in outcomes.items())
+
+
+@pytest.mark.parametrize("name", RULES)
+@settings(max_examples=40, deadline=None)
+@given(p=distribution, q=distribution, k=several)
+def test_the_token_has_the_law_p_and_a_candidate_is_accepted_as_often_as_predicted(name, p, q, k):
+    token_law, accepted = np.zeros(N_VOCAB), np.zeros(k + 1)
+    for (i, token), probability in law(lambda: RULES[name](p, q, k)).items():
+        token_law[token] += probability
+        accepted[i] += probability
+    assert abs(token_law - p).max() < EXACT
+    if name == "without replacement" and np.count_nonzero(q) < k:
+        return  # no candidate is left, and the index is a smaller one
+    predicted = mean_over_samples(lambda: accepted_at(p, q, k, None)[name])
+    assert abs(predicted[-1] - accepted[:k].sum()) < EXACT
+    if name in ("with replacement", "without replacement", "likeliest"):
+        assert abs(predicted - accepted[:k].cumsum()).max() < EXACT
+
+
+@settings(max_examples=60, deadline=None)
+@given(p=distribution, q=distribution, k=several)
+def test_the_law_of_the_best(p, q, k):
+    found = law(lambda: best(independent(q, k), p, q))
+    expected = laws_of_best(q, mass_below(p, q), k)[-1]
+    assert abs(expected - [found.get(token, 0.0) for token in range(N_VOCAB)]).max() < EXACT
+
+
+def test_the_law_of_the_best_keeps_rare_tokens():
+    """As a difference of two powers the first would be 0, and its ratio infinite."""
+    q = np.array([1e-20, 1 - 1e-20])
+    for p, rare in ((np.array([1.0, 0.0]), 2e-20), (np.array([0.0, 1.0]), 1e-40)):
+        assert laws_of_best(q, mass_below(p, q), 2)[-1] == pytest.approx([rare, 1])
+
+
+def largest_flow(p, q, k):
+    """The most that any rule accepts, as a maximum flow of integers (augmenting paths) from every
+    tuple of candidates to the tokens in it.
+    """
+    room = defaultdict(lambda: defaultdict(int))
+    for one in itertools.product(range(N_VOCAB), repeat=k):
+        # tuples and tokens in the same unit: 1 over the product of the totals
+        room["start"][one] = sum(p) * math.prod(q[x] for x in one)
+        room[one].update(dict.fromkeys(one, sum(p) * sum(q) ** k))
+    for x in range(N_VOCAB):
+        room[x]["end"] = p[x] * sum(q) ** k
+    total = 0
+    while True:
+        parent, queue = {"start": None}, ["start"]
+        for node in queue:
+            steps = [step for step, left in room[node].items() if left and step not in parent]
+            parent |= dict.fromkeys(steps, node)
+            queue += steps
+        if "end" not in parent:
+            return total / (sum(p) * sum(q) ** k)
+        path, node = [], "end"
+        while node != "start":
+            path.append((parent[node], node))
+            node = parent[node]
+        amount = min(room[a][b] for a, b in path)
+        for a, b in path:
+            room[a][b] -= amount
+            room[b][a] += amount
+        total += amount
+
+
+@settings(max_examples=60, deadline=None)
+@given(p=counts, q=counts, k=several)
+def test_the_optimum_is_reached_and_bounds_every_set(p, q, k):
+    found = optimum(normed(p), normed(q), k)
+    assert found == pytest.approx(largest_flow(p, q, k), abs=EXACT)
+    for H in itertools.product([False, True], repeat=N_VOCAB):
+        assert found <= 1 + normed(p)[list(H)].sum() - normed(q)[list(H)].sum() ** k + EXACT
+
+
+# ---------------------------------------------------------------- which accepts more
+
+
+@settings(max_examples=200, deadline=None)
+@given(p=long_distribution, q=long_distribution, k=st.integers(2, 6))
+def test_the_order_of_the_rules_for_independent_candidates(p, q, k):
+    found = accepted_at(p, q, k, np.random.default_rng(0))
+    one = np.minimum(p, q).sum()
+    for name, row in found.items():
+        if name != "likeliest":  # which is chosen, not sampled
+            assert row[0] == pytest.approx(one)
+        if name != "best of all":  # which may lose by another candidate
+            assert (np.diff(row) >= -EXACT).all(), name
+    singly, seq, most = (found[name] for name in ("with replacement", "K-SEQ", "optimum"))
+    assert (singly <= seq + EXACT).all()
+    # SpecTr, theorem 3
+    assert ((1 - np.exp(-1)) * most - EXACT <= seq).all() and (seq <= most + EXACT).all()
+    assert (found["best of the first few"] <= most + EXACT).all()
+    assert (most <= np.minimum(1, one * np.arange(1, k + 1)) + EXACT).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(p=distribution, q=distribution)
+def test_two_different_candidates_are_accepted_at_least_as_often_as_two_independent_ones(p, q):
+    different = mean_over_samples(lambda: accepted_one_by_one(p, q, 2, without))
+    assert different.sum() >= accepted_one_by_one(p, q, 2, rng=RNG).sum() - EXACT
+
+
+def test_the_best_of_two_may_be_worse_than_one():
+    """A draft that is already right: choosing among its candidates would spoil it."""
+    p = np.array([0.5, 0.5])
+    found = accepted_at(p, p, 2, RNG)
+    assert found["best of all"] == pytest.approx([1, 0.75])
+    assert found["best of the first few"] == pytest.approx([1, 1])
+
+
+def test_at_temperature_0_only_chosen_candidates_gain():
+    p, q = np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0])
+    for name, row in accepted_at(p, q, 2, RNG).items():
+        assert row.tolist() == ([0, 1] if name == "likeliest" else [0, 0]), name
+
+
+# ---------------------------------------------------------------- trees
+
+
+def every_tree(n, width):
+    """All trees of n rows in which none has more than `width` children."""
+    sizes = itertools.product(range(n), repeat=width)
+    found = set()
+    for one in sizes:
+        if sum(one) == n - 1:
+            children = (every_tree(size, width) for size in one if size)
+            found.update(itertools.product(*children))
+    return found
+
+
+def expected(tree, a):
+    """Every node counts with the probability that it is reached."""
+    return 1 + sum(a[j] * expected(child, a) for j, child in enumerate(tree))
+
+
+@settings(max_examples=30, deadline=None)
+@given(a=st.lists(st.floats(0.01, 0.6), min_size=1, max_size=3))
+def test_no_tree_has_more_expected_tokens(a):
+    for n in range(1, 6):
+        tokens, shape = best_tree(a, n)
+        assert expected(shape, a) == pytest.approx(tokens)
+        assert max(expected(one, a) for one in every_tree(n, len(a))) == pytest.approx(tokens)
+
+
+@embedded
+def test_the_script_prints_a_row_for_each_rule(capsys):
+    candidates.main(k=2, n_tokens=4, n_prompts=1)
+    out = capsys.readouterr().out
+    assert all(name in out for name in (*RULES, "best of all", "optimum", "16 rows"))

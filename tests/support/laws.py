@@ -1,0 +1,69 @@
+"""Models whose distributions a test chooses, and settings of the loops, for exact laws."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.proving.enumeration import total_variation
+from sampling import Filter, verify, verify_block
+
+EXACT = 1e-12
+EOS = 2
+rules = pytest.mark.parametrize("rule", [verify, verify_block], ids=["token", "block"])
+
+FILTERS = {
+    "T=1": Filter(1.0),
+    "T=0.7": Filter(0.7),
+    "T=2": Filter(2.0),
+    "greedy": Filter(0.0),
+    "top_k": Filter(1.0, top_k=2),
+    "top_p": Filter(1.0, top_p=0.8),
+    "all": Filter(1.3, top_k=2, top_p=0.7),
+}
+
+
+def at_eos(generated):
+    return generated[-1] == EOS
+
+
+class TableModel:
+    """Logits looked up by prefix, from log probabilities a test chooses; reads and forgets through
+    a cache as GPT-2 does.
+    """
+
+    def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
+        self.config = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx)
+        self.seed, self.zeros = seed, zeros
+        self.rows = {}  # {prefix: logits}: an enumeration asks for each many times
+
+    def new_cache(self, n_positions=None):
+        return SimpleNamespace(length=0, ids=[None] * self.config.n_ctx)
+
+    def probabilities(self, prefix):
+        rng = np.random.default_rng([self.seed, *prefix])
+        p = rng.dirichlet(np.ones(self.config.n_vocab))
+        if self.zeros:
+            p[rng.integers(self.config.n_vocab)] = 0
+        return p
+
+    def row(self, prefix):
+        if prefix not in self.rows:
+            with np.errstate(divide="ignore"):
+                self.rows[prefix] = np.log(self.probabilities(prefix))
+        return self.rows[prefix]
+
+    def read(self, ids, cache, n_last=1):
+        assert n_last <= len(ids) <= self.config.n_ctx
+        cache.length = min(cache.length, len(ids) - n_last)
+        cache.ids[cache.length : len(ids)] = ids[cache.length :]
+        cache.length = len(ids)
+        ends = range(len(ids) - n_last + 1, len(ids) + 1)
+        rows = [self.row(tuple(cache.ids[:end])) for end in ends]
+        return np.array(rows).reshape(n_last, self.config.n_vocab)
+
+
+def assert_same_law(found, expected):
+    assert found.keys() == expected.keys()
+    assert total_variation(found, expected) < EXACT
+    assert abs(sum(found.values()) - 1) < EXACT
