@@ -33,11 +33,12 @@ def meanings(command):
 
 
 def by_heading(flags):
-    """[(heading, its flags)], in one order for all commands."""
-    found = {heading: [] for heading in HEADINGS}
+    """[(heading, its flags)]: first those of the command alone, then in one order for all."""
+    found = {}
     for flag in flags.values():
         found.setdefault(flag.heading, []).append(flag)
-    return [(heading, some) for heading, some in found.items() if some]
+    own = [heading for heading in found if heading not in HEADINGS]
+    return [(heading, found[heading]) for heading in (*own, *HEADINGS) if heading in found]
 
 
 def default_of(flag):

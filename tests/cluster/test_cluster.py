@@ -18,6 +18,7 @@ from command_line import COMMAND, ENVIRONMENT, ROOT, assert_refused, process, ti
 from toys import TINY, random_tensors, write_checkpoint
 
 from experiments.data.lines import Failed
+from experiments.decoding.session import Session
 from utils import InputError
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
@@ -112,10 +113,8 @@ def test_a_log(cli, file, tmp_path, address):
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
     wanted = Wanted("17M", ("0.7M-17M",), str(pair), exact=exact)
     choices = wanted.choices()
-    one_by_one = {
-        kernel.together == (1, 1, 1) for found in choices.values() for kernel in found.values()
-    }
-    assert one_by_one == {exact}
+    together = {kernel.together for found in choices.values() for kernel in found.values()}
+    assert (together == {(1, 1, 1)}) == exact
     expected = models.kernels_in(wanted.load(choices), "17M")
     monkeypatch.setattr(models.autotune, "chosen_kernels", pytest.fail)
     assert models.kernels_in(wanted.load(choices), "17M") == expected and len(expected) == 2
@@ -247,30 +246,16 @@ def test_what_fails_three_times_is_named_and_the_rest_kept(
     kept = [json.loads(one) for one in (tmp_path / "others.jsonl.partial").read_text().splitlines()]
     place = NUMBER - 1
     assert "failed" in kept[place] and [*map(timeless, kept[:place])] == expected[:place]
-    # the same command tries it again, and it alone
-    calls = []
+    # the same command tries it again, here or on the cluster, and it alone
+    run_together, calls = Session.run_together, []
 
-    def counted(settings, batch_size, pairs, prompts):
+    def counted(self, prompts, batch_size):
         calls.extend(prompt.number for prompt in prompts)
-        return WRITTEN(settings, batch_size, pairs, prompts)
+        return run_together(self, prompts, batch_size)
 
-    monkeypatch.setattr(on_workers, "texts", counted)
-    monkeypatch.setattr(on_workers, "Cluster", HereAlone)
-    done, found = write("local:1", "others")
+    monkeypatch.setattr(Session, "run_together", counted)
+    done, found = write(name="others")
     assert done.code == 0 and found == expected and calls == [NUMBER]
-
-
-class HereAlone(Cluster):
-    """A cluster that works in this process, where calls can be counted."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def run(self, function, items, *how):
-        return function(self.wanted.load(), items)
 
 
 def test_token_ids_that_fail_are_named_and_a_worker_is_quiet(pair, tmp_path):
