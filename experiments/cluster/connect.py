@@ -23,8 +23,7 @@ def check(address):
         import distributed  # noqa: F401
     except ModuleNotFoundError as missing:
         raise InputError(
-            f"--cluster: {missing.name} is not installed; "
-            "use pip install distributed"
+            f"--cluster: {missing.name} is not installed; use pip install distributed"
         ) from None
     return match[1] and int(match[1])
 

@@ -77,7 +77,7 @@ def parse_probability(name, text):
 def check_numbers(least, most=MOST, **values):
     """Refuses a value that is not within these limits."""
     for name, value in values.items():
-        if value < least:
+        if not value >= least:
             raise SettingError(name, f"{value}: expected {least} or more")
         if value > most:
             raise SettingError(name, f"{value}: expected at most {most}")

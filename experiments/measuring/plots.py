@@ -32,8 +32,7 @@ def check():
         import matplotlib
     except ImportError:
         raise InputError(
-            "--plot: matplotlib is not installed; "
-            "try pip install matplotlib"
+            "--plot: matplotlib is not installed; try pip install matplotlib"
         ) from None
     matplotlib.use("Agg")
 

@@ -5,28 +5,32 @@ clock, slowed down, pass by pass.
     python -m experiments.page.race run.html race.svg
 
 A run that the live page saved has the seconds of every pass; in a report, those of the plain run
-are equal shares of their total. Without animation the picture shows the end.
+are equal shares of their total.
+
+One number moves, the time --t. Everything that comes or goes carries its own --begin and --end, and
+the style sheet says what that means. Without animation --t stands at the end.
 """
 
 import json
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from experiments.page.svg import command, element, text, write
+from experiments.page.svg import LEFT, RIGHT, command, element, rect, text, write
 from utils import InputError
 
-WIDTH, LEFT, RIGHT = 600, 20, 580
 CHARACTER, LINE = 12, 34  # a character of the text is so wide, a line so high
 PER_LINE = (RIGHT - LEFT) // CHARACTER
 BARS = 490  # the longer run, as bars
 RACE, HOLD = 6.5, 2.5  # seconds of the picture: the longer run, then its end
-PERIOD = RACE + HOLD
+CLAIM = {  # where a line of it stands
+    36: "A pass of the target reads all of its weights. That takes",
+    62: "the time, for one token or for five.",
+}
+KINDS = {"ghost": "drafted", "draft": "accepted", "correction": "corrected", "bonus": "bonus"}
 
-STYLE = """
-.card { fill: var(--card); stroke: var(--line); }
-text { fill: var(--ink); font: 19px var(--sans); }
-.soft { fill: var(--soft); font-size: 18px; }
-.title { font: 600 23px var(--serif); }
+STYLE = (
+    """
 .count { font: 700 54px var(--serif); text-anchor: end; fill: var(--p); }
 .right { text-anchor: end; }
 .token { font: 20px var(--mono); }
@@ -44,11 +48,24 @@ line.correction { stroke: var(--correction); stroke-width: 4px; }
 line.bonus { stroke: var(--bonus); stroke-dasharray: 6 3; }
 .of-target { fill: var(--p); } .of-draft { fill: var(--q); }
 .weights { fill-opacity: .22; }
-.until { opacity: 0; }
-.read, .cover { transform: scaleX(0); }
-.read { fill-opacity: .6; transform-box: fill-box; transform-origin: 0 0; }
-.cover { fill: var(--card); transform-box: fill-box; transform-origin: 100% 0; }
+.read { fill-opacity: .6; }
+.cover { fill: var(--card); }
 """
+    + f"""
+@property --t {{ syntax: "<number>"; inherits: true; initial-value: {RACE + HOLD}; }}
+svg {{ --t: {RACE + HOLD}; }}
+@keyframes race {{ from {{ --t: 0; }} to {{ --t: {RACE + HOLD}; }} }}
+.from {{ opacity: calc(1e4 * (var(--t) - var(--begin))); }}
+.until {{ opacity: calc(1e4 * min(var(--t) - var(--begin), var(--end) - var(--t))); }}
+.grows, .shrinks {{ transform-box: fill-box; --part: calc((var(--t) - var(--begin)) /
+  (var(--end) - var(--begin))); }}
+.grows {{ transform: scaleX(clamp(0, var(--part), 1)); }}
+.shrinks {{ transform-origin: 100% 0; transform: scaleX(clamp(0, 1 - var(--part), 1)); }}
+@media (prefers-reduced-motion: no-preference) {{
+  svg {{ animation: race {RACE + HOLD}s linear infinite; }}
+}}
+"""
+)
 
 
 # ---------------------------------------------------------------- the run: who did what, and when
@@ -57,7 +74,7 @@ line.bonus { stroke: var(--bonus); stroke-dasharray: 6 3; }
 def read_run(path):
     """The data of a saved page. Raises InputError."""
     try:
-        page = open(path, encoding="utf-8").read()
+        page = Path(path).read_text(encoding="utf-8")
         (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
         run = json.loads(found)
         if not run["plain"]:
@@ -88,9 +105,9 @@ class Lane:
         self.passes.append((model, self.end, self.end + seconds))
         self.end += seconds
 
-    @property
-    def target_passes(self):
-        return [(begin, end) for model, begin, end in self.passes if model == "target"]
+    def of(self, model):
+        """[(begin, end)] of the passes of a model."""
+        return [(begin, end) for name, begin, end in self.passes if name == model]
 
 
 def plain_lane(run):
@@ -118,57 +135,6 @@ def speculative_lane(run):
     return lane
 
 
-# ---------------------------------------------------------------- when something is seen
-
-
-class Clock:
-    """Seconds of a run as moments of the picture. Its classes animate what carries them."""
-
-    def __init__(self, seconds):
-        self.slower = RACE / seconds
-        self.classes = {}
-
-    def x(self, seconds):
-        """Where the bar of a pass that begins then begins."""
-        return LEFT + BARS * seconds * self.slower / RACE
-
-    def percent(self, seconds):
-        return f"{100 * seconds * self.slower / PERIOD:.2f}%"
-
-    def name(self, frames, timing):
-        return self.classes.setdefault((frames, timing), f"k{len(self.classes)}")
-
-    def seen(self, begin, end=None):
-        """The class of what is there from `begin` on, up to `end`."""
-        frames = f"0%{{opacity:0}}{self.percent(begin)}{{opacity:1}}"
-        if end is not None:
-            frames += f"{self.percent(end)}{{opacity:0}}"
-        return self.name(frames, "step-end")
-
-    def grows(self, spans):
-        """The class of what grows from nothing during each (begin, end), and is gone between."""
-        frames = "".join(
-            f"{self.percent(begin)}{{transform:scaleX(0)}}"
-            f"{self.percent(begin + 0.98 * (end - begin))}{{transform:scaleX(1)}}"
-            f"{self.percent(end)}{{transform:scaleX(0)}}"
-            for begin, end in spans
-        )
-        return self.name(frames, "linear")
-
-    def shrinks(self):
-        """The class of what covers the whole race at first, and less and less of it."""
-        end = f"{100 * RACE / PERIOD:.2f}%"
-        return self.name(f"0%{{transform:scaleX(1)}}{end}{{transform:scaleX(0)}}", "linear")
-
-    def style(self):
-        rules = [
-            f"@keyframes {name}{{{frames}}}.{name}{{animation:{name} {PERIOD}s {timing} infinite}}"
-            for (frames, timing), name in self.classes.items()
-        ]
-        # a reader who asks for no motion sees the end
-        return "\n".join(["@media (prefers-reduced-motion: no-preference) {", *rules, "}"])
-
-
 # ---------------------------------------------------------------- where a text lies
 
 
@@ -193,126 +159,123 @@ def laid_out(tokens):
 def chip(token, column, line, top, kind):
     """A token: its letters, on a ground and over a line that say what kind it is."""
     x, y = LEFT + column * CHARACTER, top + line * LINE
-    width, letters = len(token) * CHARACTER, token.strip(" ")
-    parts = [
-        element("rect", x=x, y=y, width=width - 1, height=26, rx=3, class_=kind),
-        element("line", x1=x, x2=x + width - 1, y1=y + 26, y2=y + 26, class_=kind),
-    ]
-    if letters:
-        begin = x + (len(token) - len(token.lstrip(" "))) * CHARACTER
-        # whatever the font, a letter is as wide as planned
-        length = len(letters) * CHARACTER
-        parts.append(text(letters, begin, y + 19, f"token {kind}", textLength=length))
-    return "".join(parts)
+    end = x + len(token) * CHARACTER - 1
+    under = element("line", x1=x, x2=end, y1=y + 26, y2=y + 26, class_=kind)
+    letters = token.lstrip(" ")
+    begin = x + (len(token) - len(letters)) * CHARACTER
+    # whatever the font, a letter is as wide as planned
+    length = len(letters) * CHARACTER
+    written = text(letters, begin, y + 19, f"token {kind}", textLength=length) if letters else ""
+    return rect(x, y, end - x, 26, kind, rx=3) + under + written
 
 
 # ---------------------------------------------------------------- the parts of the picture
 
 
-def draw_text(lane, prompt, top, clock):
-    """The prompt, each token from its pass on, and each guess until it is judged. Returns the parts
-    and the number of lines.
-    """
-    begin = re.findall(r"\s*\S+", prompt)
-    tokens = [shown for shown, _, _ in lane.tokens]
-    places = laid_out(begin + tokens)
-    n_lines = places[-1][-1] + 1
-    parts = [chip(*place, top, "prompt") for place in places[: len(begin)]]
-    for n_before, ghosts, judged in lane.ghosts:
-        before = begin + tokens[:n_before]
-        guesses = laid_out(before + [shown for shown, _ in ghosts])[len(before) :]
-        for place, (_, drafted) in zip(guesses, ghosts):
-            if place[-1] < n_lines:  # of the last round, a guess may lie behind the end
-                seen = f"until {clock.seen(drafted, judged)}"
-                parts.append(element("g", chip(*place, top, "ghost"), class_=seen))
-    for place, (_, source, end) in zip(places[len(begin) :], lane.tokens):
-        parts.append(element("g", chip(*place, top, source), class_=clock.seen(end)))
-    return parts, n_lines
+@dataclass
+class Picture:
+    """The parts drawn so far. slower: seconds of the picture for one of the run."""
 
+    slower: float
+    parts: list = field(default_factory=list)
 
-def draw_count(lane, y, clock):
-    """How many passes of the target have ended: one number after the other in the same place."""
-    ends = [0.0] + [end for _, end in lane.target_passes]
-    parts = [text("target passes", RIGHT, y + 25, "soft right")]
-    for n, (begin, end) in enumerate(zip(ends, ends[1:])):
-        parts.append(text(n, RIGHT, y, f"count until {clock.seen(begin, end)}"))
-    parts.append(text(len(ends) - 1, RIGHT, y, f"count {clock.seen(ends[-1])}"))
-    return parts
+    def timed(self, how, begin, end=None):
+        """The attributes of what is seen .from `begin` on or .until `end`, or .grows meanwhile."""
+        style = f"--begin:{begin * self.slower:.3f}"
+        if end is not None:
+            style += f";--end:{end * self.slower:.3f}"
+        return {"class_": how, "style": style}
 
+    def lane(self, lane, prompt, sizes, top):
+        """Draw a lane. Returns where it ends."""
+        self.parts.append(text(lane.heading, LEFT, top + 24, "title"))
+        self.parts.append(text(lane.below, LEFT, top + 52, "soft"))
+        self.count(lane, top + 34)
+        self.weights(lane, sizes, top + 68)
+        self.passes(lane, top + 104)
+        return top + 128 + LINE * self.words(lane, prompt, top + 128)
 
-def draw_weights(lane, sizes, y, clock):
-    """The weights of each model as an area; while a pass reads them, they fill."""
-    parts, x = [], LEFT
-    for model in ("target", "draft"):
-        spans = [(begin, end) for name, begin, end in lane.passes if name == model]
-        if not spans:
-            continue
-        width = 260 * sizes[model] / sizes["target"]
-        area = {"x": x, "y": y, "width": width, "height": 28}
-        parts.append(element("rect", **area, class_=f"weights of-{model}"))
-        parts.append(element("rect", **area, class_=f"read of-{model} {clock.grows(spans)}"))
-        words = f"{model}: {sizes[model]:g}M weights"
-        inside = width > 100
-        parts.append(text(words, x + (8 if inside else width + 8), y + 20, "label"))
-        x += width + 12
-    return parts
+    def count(self, lane, y):
+        """How many passes of the target have ended: one number after the other in one place."""
+        self.parts.append(text("target passes", RIGHT, y + 25, "soft right"))
+        ends = [0.0] + [end for _, end in lane.of("target")]
+        for n, (begin, end) in enumerate(zip(ends, [*ends[1:], None])):
+            how = "count from" if end is None else "count until"
+            self.parts.append(text(n, RIGHT, y, **self.timed(how, begin, end)))
 
+    def weights(self, lane, sizes, y):
+        """The weights of each model as an area; while a pass reads them, they fill."""
+        x = LEFT
+        for model, size in sizes.items():
+            width = 260 * size / sizes["target"]
+            if spans := lane.of(model):
+                self.parts.append(rect(x, y, width, 28, f"weights of-{model}"))
+                for begin, end in spans:
+                    filling = rect(
+                        x, y, width, 28, **self.timed(f"read of-{model} grows", begin, end)
+                    )
+                    self.parts.append(element("g", filling, **self.timed("until", begin, end)))
+                beside = x + 8 if width > 100 else x + width + 8
+                self.parts.append(text(f"{model}: {size:g}M weights", beside, y + 20, "label"))
+            x += width + 12
 
-def draw_passes(lane, y, clock):
-    """Every pass as a bar as long as it took, up to now."""
-    parts = []
-    for model, begin, end in lane.passes:
-        x, width = clock.x(begin), max(1.0, clock.x(end) - clock.x(begin) - 1)
-        parts.append(element("rect", x=x, y=y, width=width, height=12, class_=f"of-{model}"))
-    cover = {"x": LEFT - 1, "y": y - 1, "width": BARS + 2, "height": 14}
-    parts.append(element("rect", **cover, class_=f"cover {clock.shrinks()}"))
-    x, took = clock.x(lane.end) + 8, f"{1e3 * lane.end:.0f} ms"
-    parts.append(text(took, x, y + 13, f"soft {clock.seen(lane.end)}"))
-    return parts
+    def passes(self, lane, y):
+        """Every pass as a bar as long as it took, up to now."""
+        x = lambda seconds: LEFT + BARS * seconds * self.slower / RACE
+        for model, begin, end in lane.passes:
+            width = max(1.0, x(end) - x(begin) - 1)
+            self.parts.append(rect(x(begin), y, width, 12, f"of-{model}"))
+        all_of_it = self.timed("cover shrinks", 0, RACE / self.slower)
+        self.parts.append(rect(LEFT - 1, y - 1, BARS + 2, 14, **all_of_it))
+        took = f"{1e3 * lane.end:.0f} ms"
+        self.parts.append(text(took, x(lane.end) + 8, y + 13, **self.timed("soft from", lane.end)))
 
+    def words(self, lane, prompt, top):
+        """The prompt, each token from its pass on, and each guess until it is judged. Returns the
+        number of lines.
+        """
+        begin = re.findall(r"\s*\S+", prompt)
+        tokens = [shown for shown, _, _ in lane.tokens]
+        places = laid_out(begin + tokens)
+        n_lines = places[-1][-1] + 1
+        self.parts += [chip(*place, top, "prompt") for place in places[: len(begin)]]
+        for n_before, ghosts, judged in lane.ghosts:
+            before = begin + tokens[:n_before]
+            guesses = laid_out(before + [shown for shown, _ in ghosts])[len(before) :]
+            for place, (_, drafted) in zip(guesses, ghosts):
+                if place[-1] < n_lines:  # of the last round, a guess may lie behind the end
+                    when = self.timed("until", drafted, judged)
+                    self.parts.append(element("g", chip(*place, top, "ghost"), **when))
+        for place, (_, source, end) in zip(places[len(begin) :], lane.tokens):
+            self.parts.append(element("g", chip(*place, top, source), **self.timed("from", end)))
+        return n_lines
 
-def draw_lane(lane, prompt, sizes, top, clock):
-    """(parts, where the lane ends)"""
-    parts = [text(lane.heading, LEFT, top + 24, "title"), text(lane.below, LEFT, top + 52, "soft")]
-    parts += draw_count(lane, top + 34, clock)
-    parts += draw_weights(lane, sizes, top + 68, clock)
-    parts += draw_passes(lane, top + 104, clock)
-    more, n_lines = draw_text(lane, prompt, top + 128, clock)
-    return parts + more, top + 128 + n_lines * LINE
-
-
-def draw_legend(y):
-    """One chip for each kind of token of the speculative run."""
-    names = {"ghost": "drafted", "draft": "accepted", "correction": "corrected", "bonus": "bonus"}
-    parts, column = [], 0
-    for kind, name in names.items():
-        parts.append(chip(name, column, 0, y, kind))
-        column += len(name) + 2
-    return parts
+    def legend(self, y):
+        """One chip for each kind of token of the speculative run."""
+        column = 0
+        for kind, name in KINDS.items():
+            self.parts.append(chip(name, column, 0, y, kind))
+            column += len(name) + 2
 
 
 def draw(run, path):
     """Write the picture of a run, the data of a saved page."""
-    lanes = plain_lane(run), speculative_lane(run)
-    clock, settings = Clock(max(lane.end for lane in lanes)), run["settings"]
+    lanes, settings = (plain_lane(run), speculative_lane(run)), run["settings"]
     sizes = {model: millions(settings[f"{model}_model_size"]) for model in ("target", "draft")}
-    parts = [
-        text("A pass of the target reads all of its weights. That takes", LEFT, 36, "label"),
-        text("the time, for one token or for five.", LEFT, 62, "label"),
-    ]
+    picture = Picture(RACE / max(lane.end for lane in lanes))
+    for y, words in CLAIM.items():
+        picture.parts.append(text(words, LEFT, y, "label"))
     y = 84
     for lane in lanes:
-        more, y = draw_lane(lane, run["prompt"], sizes, y, clock)
-        parts += more
-        y += 22
-    parts += draw_legend(y)
+        y = 22 + picture.lane(lane, run["prompt"], sizes, y)
+    picture.legend(y)
     way = "greedy" if settings["temperature"] == 0 else f"temperature {settings['temperature']:g}"
     same = ", same text" if run["plain"]["tokens"] == run["figures"]["token_ids"] else ""
-    caption = f"{way}, K = {settings['K']}{same}; measured, {clock.slower:.0f} times slower"
-    parts.append(text(caption, LEFT, y + 58, "soft"))
-    passes = [len(lane.target_passes) for lane in lanes]
+    caption = f"{way}, K = {settings['K']}{same}; measured, {picture.slower:.0f} times slower"
+    picture.parts.append(text(caption, LEFT, y + 58, "soft"))
+    passes = [len(lane.of("target")) for lane in lanes]
     title = "The same prompt, plain and speculative: {} and {} passes of the target".format(*passes)
-    write(path, WIDTH, y + 76, title, STYLE + clock.style(), parts)
+    write(path, y + 76, title, STYLE, picture.parts)
 
 
 def millions(size):
@@ -324,4 +287,4 @@ def millions(size):
 
 
 if __name__ == "__main__":
-    command(["a saved page", "the picture to write"], lambda run, path: draw(read_run(run), path))
+    command(lambda page, path: draw(read_run(page), path), "a saved page", "the picture to write")

@@ -7,9 +7,19 @@ import sys
 from html import escape
 from pathlib import Path
 
+from experiments.cli.exit_codes import exit_code, script
 from experiments.data.files import replacing
 from experiments.page.page import WEB
 from utils import InputError
+
+WIDTH, LEFT, RIGHT = 600, 20, 580
+
+STYLE = """
+.card { fill: var(--card); stroke: var(--line); }
+text { fill: var(--ink); font: 19px var(--sans); }
+.soft { fill: var(--soft); font-size: 18px; }
+.title { font: 600 23px var(--serif); }
+"""
 
 
 def palette():
@@ -20,16 +30,12 @@ def palette():
 
 
 def element(name, content=None, **attributes):
-    """An SVG element; class_ stands for class, and stroke_width for stroke-width."""
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{number(value)}"'
-        for key, value in attributes.items()
-    )
+    """An SVG element; class_ stands for class. Numbers are written to a tenth."""
+    written = "".join(f' {key.rstrip("_")}="{number(value)}"' for key, value in attributes.items())
     return f"<{name}{written}/>" if content is None else f"<{name}{written}>{content}</{name}>"
 
 
 def number(value):
-    """A number to a tenth; anything else as text."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape(str(value))
 
 
@@ -37,36 +43,29 @@ def text(words, x, y, class_, **attributes):
     return element("text", escape(str(words), quote=False), x=x, y=y, class_=class_, **attributes)
 
 
-def step_line(x, y, floor, class_):
-    """The outline of columns: y[i] from x[i] to x[i + 1], down to the floor at both ends."""
-    steps = "".join(f"V{number(float(top))}H{number(float(right))}" for top, right in zip(y, x[1:]))
-    return element("path", d=f"M{number(float(x[0]))} {floor}{steps}V{floor}", class_=class_)
+def rect(x, y, width, height, class_, **attributes):
+    box = {"x": x, "y": y, "width": width, "height": height}
+    return element("rect", **box, class_=class_, **attributes)
 
 
-def write(path, width, height, title, style, parts):
-    """Write a picture of this size; `title` says it in words."""
-    head = element("title", escape(title, quote=False)) + element("style", palette() + style)
-    size = {"viewBox": f"0 0 {width} {height}", "width": width, "height": height}
-    card = element("rect", x=1, y=1, width=width - 2, height=height - 2, rx=12, class_="card")
-    body = "\n".join([head, card, *parts])
+def write(path, height, title, style, parts):
+    """Write a picture so high; `title` says it in words."""
+    style = escape(palette() + STYLE + style, quote=False)
+    head = [element("title", escape(title, quote=False)), element("style", style)]
+    body = "\n".join([*head, rect(1, 1, WIDTH - 2, height - 2, "card", rx=12), *parts])
+    size = {"viewBox": f"0 0 {WIDTH} {height}", "width": WIDTH, "height": height}
     picture = element("svg", body, xmlns="http://www.w3.org/2000/svg", role="img", **size)
-    try:
-        with replacing(Path(path)) as temporary:
-            temporary.write_text(picture + "\n", encoding="utf-8")
-    except OSError as error:
-        problem = f"{path}: cannot be written ({error.strerror})"
-        raise InputError(f"{problem}; expected a file in a folder that is there") from None
+    with replacing(Path(path)) as temporary:
+        temporary.write_text(picture + "\n", encoding="utf-8")
 
 
-def command(names, job):
-    """Call job with the words of the command line, one for each of these names. What it cannot use
-    ends the program with one line and exit code 2.
-    """
-    words = sys.argv[1:]
-    try:
+def command(job, *names):
+    """End this program after job(a word of the command line for each of these names)."""
+
+    def run():
+        words = sys.argv[1:]
         if len(words) != len(names):
             raise InputError(f"{len(words)} names: expected {len(names)}: {', '.join(names)}")
         job(*words)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+
+    script(lambda: exit_code(run))

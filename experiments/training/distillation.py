@@ -1,4 +1,5 @@
-"""What drafts are trained for: the target's whole distribution, also on text of its own.
+"""What models are trained for: a target for the next token of a text, a draft for the target's
+whole distribution, also on text of its own.
 
 A draft model is distilled (DistillSpec, Zhou et al. 2023, arXiv 2310.08461): first by the
 Kullback-Leibler divergence, whose gradients are large where it knows nothing yet, then by total
@@ -9,12 +10,18 @@ text is the target's own, sampled and greedy, because that is the text on which 
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from experiments.decoding.batching import read_together
-from experiments.training.run import N_WRITTEN
-from experiments.training.tokens import batch_at
+from experiments.training.tokens import N_WRITTEN, batch_at
 
 N_PROMPT = 32  # tokens of a book that the target continues
+
+
+def cross_entropy(model, batch, offset):
+    """Of the next token, in nats."""
+    logits = model(batch[:, :-1], offset)
+    return F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
 
 def kullback_leibler(p, q):  # 2 x [..., n_vocab], logits
@@ -28,30 +35,26 @@ def total_variation(p, q):  # 2 x [..., n_vocab], logits
     return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
 
 
-def draft_loss(teacher, distance):
-    """The loss of a draft model: its distance from the teacher's distributions."""
+def distance_from(teacher, distance):
+    """The loss of a draft, a model or a head: its distance from the teacher's distributions, summed
+    over the places that it drafts at once.
+    """
 
-    def loss(model, batch, offset):
-        with torch.no_grad():
-            p = teacher(batch[:, :-1], offset)
-        return distance(p, model(batch[:, :-1], offset))
-
-    return loss
-
-
-def head_loss(teacher, distance):
-    """The loss of a head on the target: the same, summed over the places that it drafts."""
-
-    def loss(head, batch, offset):
+    def loss(draft, batch, offset):
         ids = batch[:, :-1]
         with torch.no_grad():
             hidden = teacher.hidden(ids, offset)
-            p, embedded = teacher.logits(hidden), teacher.embed(ids, offset)
-        places = head.places(hidden, embedded, teacher)
+            p = teacher.logits(hidden)
         # q of the first place begins a place later each time
+        places = draft.places(ids, offset, hidden, teacher)
         return sum(distance(p[:, first:], q) for first, q in places)
 
     return loss
+
+
+def distances_from(teacher):
+    """The losses of the first half of a run, and of the second."""
+    return distance_from(teacher, kullback_leibler), distance_from(teacher, total_variation)
 
 
 def written_batch(model, ids, seed, batch, batch_size):

@@ -1,21 +1,27 @@
 """The texts of a corpus as token ids: the vocabulary they are cut with, and a step's batch."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from checkpoints.files import sha256_of
+from checkpoints.files import first_of, sha256_of
+from checkpoints.folder import PARTS
 from encoder import END_OF_TEXT
 from experiments.data import corpus as corpora
 from experiments.data.files import replacing
-from utils import InputError, read_json
+from experiments.drafting.stored import fingerprint
+from utils import InputError, load_encoder
 
 N_VOCAB = 2048
+N_WRITTEN = 256  # tokens of a text that the target wrote, the last one apart
 # tokens of a split: the longest window read of it, the one after it, a choice of where to begin
 LEAST = {"train": 514, "valid": 258}
+
+# ---------------------------------------------------------------- the vocabulary
 
 
 def byte_level(bpe):
@@ -26,68 +32,73 @@ def byte_level(bpe):
 
 
 def learn(texts):
-    """(vocabulary, merges) of a byte-level BPE; ids in OpenAI's order: bytes, merges, the end."""
+    """A byte-level BPE; bpe.save(folder) stores it. Ids in OpenAI's order: bytes, merges, the
+    end.
+    """
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer = byte_level(models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=alphabet)
     tokenizer.train_from_iterator(texts, trainer)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
-    symbols = [*sorted(alphabet), *("".join(pair) for pair in merges), END_OF_TEXT]
-    return {symbol: i for i, symbol in enumerate(symbols)}, merges
-
-
-def write_vocabulary(folder, vocabulary, merges):
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(vocabulary, ensure_ascii=False)
-    (folder / "vocab.json").write_text(text, encoding="utf-8")
-    lines = "".join(f"{a} {b}\n" for a, b in merges)
-    (folder / "merges.txt").write_text("#version: 0.2\n" + lines, encoding="utf-8")
+    vocabulary = tokenizer.get_vocab()
+    end = {END_OF_TEXT: len(vocabulary)}
+    return models.BPE(vocabulary | end, [(left, right) for left, right in merges])
 
 
 def vocabulary_files(folder):
-    """The two files of a model's vocabulary. Raises InputError unless it is one of ours."""
-    files = [folder / name for name in ("vocab.json", "merges.txt")]
-    if not all(file.is_file() for file in files):
-        raise InputError(
-            f"{folder}: expected vocab.json and merges.txt; train.py tokenizer makes those of "
-            "the sizes of this project"
-        )
-    n_vocab = len(read_json(files[0]))
-    if n_vocab != N_VOCAB:
-        raise InputError(f"{folder}: has {n_vocab} tokens; training expects {N_VOCAB}")
-    return files
+    """The two files of a model's vocabulary. Raises InputError where one is missing."""
+    _, vocabulary, merges, _ = PARTS
+    return [first_of(folder, *names) for names in (vocabulary, merges)]
+
+
+def copy_vocabulary(source, folder):
+    """A model has the vocabulary of the one it comes from beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in vocabulary_files(source):
+        if source != folder:
+            (folder / path.name).write_bytes(path.read_bytes())
+
+
+# ---------------------------------------------------------------- the texts
 
 
 def digest(corpus, split, folder):
-    """12 digits that change with the texts of a split and with the vocabulary in a folder. Raises
-    InputError.
-    """
+    """12 digits that change with the texts of a split and with the vocabulary in a folder."""
     return sha256_of([*corpora.paths(corpus, split), *vocabulary_files(folder)])[:12]
 
 
-def read_token_ids(corpus, split, folder, cache_dir):
-    """A whole split as one array of token ids, <|endoftext|> after every document. Raises
-    InputError.
+def token_ids(places, split, folder):
+    """A whole split as one array of token ids, <|endoftext|> after every document.
 
     folder: of a model whose vocabulary it is. The ids are kept in cache_dir.
     """
-    path = Path(cache_dir) / f"{split}-{digest(corpus, split, folder)}.npy"
+    corpus = places.corpus
+    path = Path(places.cache_dir) / f"{split}-{digest(corpus, split, folder)}.npy"
     if not path.exists():
         tokenizer = byte_level(models.BPE.from_file(*map(str, vocabulary_files(folder))))
         texts = tokenizer.encode_batch(corpora.documents(corpus, split))
-        ids = [np.array(text.ids + [N_VOCAB - 1], dtype=np.uint16) for text in texts]
+        end = [token for token in [load_encoder(folder).end_of_text] if token is not None]
+        ids = [np.array(text.ids + end, dtype=np.uint16) for text in texts]
         n, least = sum(map(len, ids)), LEAST[split]
         if n < least:
             raise InputError(f"{corpus!r}: {n} {split} tokens; expected at least {least}")
-        path.parent.mkdir(parents=True, exist_ok=True)
         save_array(np.concatenate(ids), path)
     return np.load(path)
 
 
+def samples_path(places, folder):
+    """The file of the texts that the target in a folder wrote, with the weights it has now."""
+    return Path(places.cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
+
+
 def save_array(array, path):
     """Store an array, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, unfinished.open("wb") as file:
         np.save(file, array)
+
+
+# ---------------------------------------------------------------- batches
 
 
 def batch_at(ids, step, seed, batch_size, n_seq):
@@ -97,3 +108,46 @@ def batch_at(ids, step, seed, batch_size, n_seq):
     rng = np.random.default_rng([seed, step])
     starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
     return torch.from_numpy(np.stack([ids[s : s + n_seq + 1] for s in starts]).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a run reads: token ids of books, and texts that the target wrote, or None.
+
+    train, valid: [n_ids]; written: [n_texts, N_WRITTEN + 1], every other step takes its batch there
+    tokens: of a step; origin: {name: digits} that change with the texts
+    """
+
+    train: np.ndarray
+    valid: np.ndarray
+    written: np.ndarray | None = None
+    tokens: int = 4096
+    origin: dict | None = None
+
+    @classmethod
+    def read(cls, places, folder, written=False, tokens=4096):
+        """Those of a corpus, and if asked for those that the target in the folder wrote.
+
+        folder: of the vocabulary
+        """
+        train, valid = (token_ids(places, split, folder) for split in ("train", "valid"))
+        origin, samples = {"text": digest(places.corpus, "train", folder)}, None
+        if written:
+            path = samples_path(places, folder)
+            if not path.is_file():
+                raise InputError(f"{path}: is missing; run train.py samples first")
+            origin["samples"], samples = sha256_of([path]), np.load(path)
+        return cls(train, valid, samples, tokens, origin)
+
+    def batch(self, step, steps, seed, n_ctx):
+        """(ids of a step, the position of the first): half windows of the context in the first 70 %
+        of a run, which take turns at the two halves of the positions, then whole ones.
+        """
+        if self.written is not None and step % 2:
+            rng = np.random.default_rng([seed, step])
+            rows = rng.integers(0, len(self.written), self.tokens // N_WRITTEN)
+            return torch.from_numpy(self.written[rows].astype(np.int64)), 0
+        n_seq = n_ctx // 2 if step < 0.7 * steps else n_ctx
+        turn = step if self.written is None else step // 2
+        offset = turn % 2 * (n_ctx - n_seq)
+        return batch_at(self.train, step, seed, self.tokens // n_seq, n_seq), offset

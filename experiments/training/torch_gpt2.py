@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,7 +11,8 @@ from safetensors.torch import save
 from torch import nn
 
 from experiments.data.files import replacing
-from utils import open_weights, read_config
+from experiments.training.grow import grow
+from utils import load_encoder, open_weights, read_config
 
 # without instructions for it, bfloat16 is several times slower than float32
 HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported()
@@ -111,6 +113,12 @@ class GPT2(nn.Module):
     def forward(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_vocab]
         return self.logits(self.hidden(ids, offset))
 
+    def places(self, ids, offset, hidden, teacher):
+        """(first position, logits from there on) of its draft; as heads do, on the target's hidden
+        states, which it does not need.
+        """
+        yield 0, self(ids, offset)
+
 
 def transposed(name, tensor):
     """Whether a parameter lies on disk as [n_in, n_out], where torch has [n_out, n_in]."""
@@ -142,6 +150,20 @@ def read_tensors(folder):
 def read_model(folder, dropout=0.0):
     """The GPT2 of a model folder. Raises InputError."""
     return set_stored(GPT2(read_config(folder), dropout), read_tensors(folder))
+
+
+def new_model(config, folder, dropout=0.0):
+    """A GPT2 of that shape with random weights, for the vocabulary of a folder."""
+    n_vocab = load_encoder(folder).n_vocab
+    return GPT2(replace(config, n_vocab=n_vocab), dropout)
+
+
+def grown_model(folder, layers, seed, dropout=0.0):
+    """A GPT2 twice as wide as the model of a folder, with these of its layers."""
+    config = read_config(folder)
+    wide = {"n_embd": 2 * config.n_embd, "n_head": 2 * config.n_head, "n_layer": len(layers)}
+    tensors = grow(read_tensors(folder), layers, np.random.default_rng(seed), noise=0.02)
+    return set_stored(GPT2(replace(config, **wide), dropout), tensors)
 
 
 def write_tensors(tensors, path, **notes):

@@ -29,11 +29,12 @@ class Eagle(nn.Module):
         self.h = nn.ModuleList([Block(n_embd, n_head)])
         initialise(self, n_layer=1)
 
-    def places(self, hidden, embedded, teacher):
+    def places(self, ids, offset, hidden, teacher):
         """(first position, logits from there on) for each place of a draft.
 
-        hidden, embedded: [batch, n_seq, n_hidden], of the target
+        hidden: [batch, n_seq, n_hidden], of the target
         """
+        embedded = teacher.embed(ids, offset)
         before, keys, values = later(hidden, 1), [], []
         for place in range(self.n_places):
             guess = self.step(teacher.ln_f(before), embedded, keys, values)
@@ -81,7 +82,7 @@ class Medusa(nn.Module):
         for head in self.heads:  # at first every head says what the target says one place before
             nn.init.zeros_(head.c_proj.weight)
 
-    def places(self, hidden, embedded, teacher):
+    def places(self, ids, offset, hidden, teacher):
         """(first position, logits from there on) for each place of a draft.
 
         The hidden state before the newest token is all that the heads see, so the first of them

@@ -1,6 +1,6 @@
 """Make the models in models/: vocabulary, targets, drafts distilled from them, and heads on them.
 
-    pip install --group train
+    pip install -r experiments/training/requirements-train.txt
     python experiments/training/train.py COMMAND --corpus DIR
 
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
@@ -24,11 +24,16 @@ import numpy as np  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import utils  # noqa: E402
-from checkpoints.files import sha256_of  # noqa: E402
 from experiments.cli.exit_codes import exit_code, script  # noqa: E402
 from experiments.cli.flags import call, unknown  # noqa: E402
 from experiments.cli.help import docstring  # noqa: E402
-from experiments.data.values import check_numbers, check_seed  # noqa: E402
+from experiments.data.values import (  # noqa: E402
+    SettingError,
+    check_choice,
+    check_numbers,
+    check_seed,
+    parse_list,
+)
 from experiments.decoding.settings import Group, flag  # noqa: E402
 from experiments.drafting.stored import fingerprint  # noqa: E402
 from gpt2 import Config  # noqa: E402
@@ -40,6 +45,8 @@ SHAPES = {
     "7M": Config(2048, 512, 256, 4, 8),
 }
 EAGLE_HEADS = 4  # of the attention in its block
+
+# ---------------------------------------------------------------- settings
 
 
 @dataclass(frozen=True)
@@ -60,327 +67,232 @@ class Places(Group):
         """The folder of a model that is there. Raises InputError."""
         return Path(utils.find_folder(size, self.models_dir))
 
-    def checkpoint(self, name):
-        return Path(self.cache_dir) / f"{name}.pt"
-
-    def samples(self, folder):
-        """The file of the texts that the target in a folder wrote, with the weights it has now."""
-        name = f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
-        return Path(self.cache_dir) / name
-
-    def token_ids(self, split, folder):
-        from experiments.training.tokens import read_token_ids
-
-        return read_token_ids(self.corpus, split, folder, self.cache_dir)
-
-    def schedule(self, steps, learning_rate, folder, *, written=False, weight_decay=0.05, **origin):
-        """The Schedule of a run.
-
-        folder: of its vocabulary, and of the target that wrote its samples if `written`
-        origin: what else it goes on with
-        """
-        from experiments.training.run import Schedule
-        from experiments.training.tokens import digest
-
-        origin["text"] = digest(self.corpus, "train", folder)
-        if written:
-            origin["samples"] = sha256_of([self.samples(folder)])
-        return Schedule(steps, learning_rate, self.seed, origin, weight_decay)
-
-    def texts(self, folder, written=False, **tokens):
-        """The Texts of a run, with those that the target in the folder wrote if asked for."""
-        from experiments.training.run import Texts
-
-        train, valid = (self.token_ids(split, folder) for split in ("train", "valid"))
-        if not written:
-            return Texts(train, valid, **tokens)
-        path = self.samples(folder)
-        if not path.is_file():
-            raise InputError(f"{path}: is missing; run train.py samples first")
-        return Texts(train, valid, np.load(path), **tokens)
+    def result(self, size):
+        """The folder that a model is written to."""
+        return Path(self.models_dir) / size
 
 
-def require_shape(flag, size):
-    if size not in SHAPES:
-        raise InputError(f"--{flag} {size!r}: expected {' or '.join(SHAPES)}")
+@dataclass(frozen=True)
+class Training(Places):
+    """A run over so many steps. An interrupted one may go on with another number of them."""
+
+    heading = "Run"
+
+    target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
+    steps: int = flag(3000, "how many, of 4,096 tokens")
+    learning_rate: float = flag(3e-3, "the highest")
+    weight_decay = 0.05
+
+    def check(self):
+        check_numbers(1, steps=self.steps)
+        check_numbers(1e-9, learning_rate=self.learning_rate)
 
 
-def check_run(steps, learning_rate):
-    check_numbers(1, steps=steps)
-    if not 0 < learning_rate < float("inf"):
-        raise InputError(f"--learning_rate {learning_rate}: expected a number above 0")
+@dataclass(frozen=True)
+class TargetSettings(Training):
+    target_model_size: str = flag("7M", "the folder in models_dir that it is written to")
+    start: str = flag("", "a model to start from; without it, that size with random weights")
+    layers: str = flag("", "those of it to keep, at twice the width: 0,1,2,4,7 for example")
+    steps: int = flag(4000, "how many, of 4,096 tokens")
+    dropout: float = flag(0.0, "the share of numbers that each step sets to zero")
+    weight_decay: float = flag(
+        0.05,
+        "how fast weights shrink. It and dropout keep a target from learning the text by heart",
+    )
+
+    def check(self):
+        check_numbers(0, 0.99, dropout=self.dropout)
+        check_numbers(0, weight_decay=self.weight_decay)
+        if not self.start:
+            check_choice("target_model_size", self.target_model_size, *SHAPES)
+
+    def kept(self, n_layer):
+        """The layers to keep of so many. Raises SettingError."""
+        layers = parse_list("layers", self.layers, int)
+        check_numbers(0, n_layer - 1, layers=min(layers))
+        check_numbers(0, n_layer - 1, layers=max(layers))
+        return layers
 
 
-def copy_vocabulary(source, folder):
-    """A model has the vocabulary of the one it comes from beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("vocab.json", "merges.txt"):
-        if source != folder:
-            (folder / name).write_bytes((source / name).read_bytes())
+@dataclass(frozen=True)
+class DraftSettings(Training):
+    draft_model_size: str = flag("0.7M", "the folder in models_dir that it is written to")
+    start: str = flag("", "a draft model to start from; without it, 0.7M with random weights")
+    written: bool = flag(False, "half of the text is what the target wrote (train.py samples)")
+    learning_rate: float = flag(4e-3, "the highest")
 
 
-def write_result(model, vocabulary, folder, path, start=None):
-    """Write the model of a finished run to its folder, with the vocabulary of another one.
+@dataclass(frozen=True)
+class EagleSettings(Training):
+    steps: int = flag(1000, "how many, of 4,096 tokens")
+    width: int = flag(256, "of the block")
 
-    If the run was begun with the model that was there, its checkpoint goes on from the new one.
-    """
-    from experiments.training.run import go_on_from
-    from experiments.training.torch_gpt2 import write_model
-
-    copy_vocabulary(vocabulary, folder)
-    write_model(model, folder)
-    if start and start.resolve() == folder.resolve():
-        go_on_from(path, fingerprint(folder))
+    def check(self):
+        if self.width < EAGLE_HEADS or self.width % EAGLE_HEADS:
+            raise SettingError("width", f"{self.width}: expected a multiple of {EAGLE_HEADS}")
 
 
-def tokenizer(places: Places):
+@dataclass(frozen=True)
+class MedusaSettings(Training):
+    n_heads: int = flag(3, "how many, one for each position of a draft")
+    steps: int = flag(1000, "how many, of 1,024 tokens")
+    learning_rate: float = flag(1e-2, "the highest")
+
+    def check(self):
+        check_numbers(1, n_heads=self.n_heads)
+
+
+@dataclass(frozen=True)
+class SamplesSettings(Places):
+    heading = "Samples"
+
+    target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
+    n_batches: int = flag(80, "how many batches of texts; every third is greedy, the others not")
+    batch_size: int = flag(64, "how many texts are written together")
+
+    def check(self):
+        check_numbers(1, n_batches=self.n_batches, batch_size=self.batch_size)
+
+
+# ---------------------------------------------------------------- commands; torch may be missing
+
+
+def tokenizer(settings: Places):
     """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
     from experiments.data.corpus import documents
-    from experiments.training.tokens import learn, write_vocabulary
+    from experiments.training.tokens import learn
 
-    vocabulary, merges = learn(documents(places.corpus, "train"))
+    bpe = learn(documents(settings.corpus, "train"))
     for size in SHAPES:
-        write_vocabulary(Path(places.models_dir) / size, vocabulary, merges)
+        settings.result(size).mkdir(parents=True, exist_ok=True)
+        bpe.save(str(settings.result(size)))
 
 
-def target(
-    places: Places,
-    target_model_size="7M",
-    start="",
-    steps=4000,
-    learning_rate=3e-3,
-    dropout=0.0,
-    weight_decay=0.05,
-):
-    """Train a target on text, from nothing or from a model that is there.
-
-    Args:
-        target_model_size: the folder in models_dir that it is written to
-        start: a model to start from; without it, a shape of that size and random weights
-        steps: how many, of 4,096 tokens
-        learning_rate: the highest
-        dropout: the share of numbers that each step sets to zero
-        weight_decay: how fast weights shrink. Both keep a target from learning the text by heart.
+def target(settings: TargetSettings):
+    """Train a target on text: from nothing, from a model, or from one that grows to twice its
+    width.
     """
-    check_run(steps, learning_rate)
-    if not 0 <= weight_decay < float("inf"):
-        raise InputError(f"--weight_decay {weight_decay}: expected a number of 0 or more")
-    if not 0 <= dropout < 1:
-        raise InputError(f"--dropout {dropout}: expected a number from 0 to below 1")
-    if not start:
-        require_shape("target_model_size", target_model_size)
-    folder = Path(places.models_dir) / target_model_size
-    source = places.folder(start) if start else folder
+    size, start = settings.target_model_size, settings.start
+    source = settings.folder(start) if start else settings.result(size)
+    layers = settings.kept(utils.read_config(source).n_layer) if settings.layers else None
     import torch
 
-    from experiments.training.run import cross_entropy, train
-    from experiments.training.torch_gpt2 import GPT2, read_model
+    from experiments.training.distillation import cross_entropy
+    from experiments.training.torch_gpt2 import grown_model, new_model, read_model
 
-    torch.manual_seed(places.seed)
-    model = read_model(source, dropout) if start else GPT2(SHAPES[target_model_size], dropout)
-    path, texts = places.checkpoint(target_model_size), places.texts(source)
-    loss_at = lambda step: cross_entropy
-    begun = fingerprint(source) if start else ""
-    origin = {"command": "target", "start": begun, "dropout": dropout}
-    schedule = places.schedule(steps, learning_rate, source, weight_decay=weight_decay, **origin)
-    train(model, path, texts, loss_at, schedule, model.config.n_ctx)
-    write_result(model, source, folder, path, source if start else None)
-
-
-def grow(
-    places: Places,
-    start="7M",
-    target_model_size="17M",
-    layers="0,1,2,4,7",
-    steps=3300,
-    learning_rate=2e-3,
-):
-    """Train a target twice as wide as a smaller one, which it grows from.
-
-    Args:
-        start: the smaller model: a size in models_dir, or a folder
-        target_model_size: the folder in models_dir that the larger one is written to
-        layers: those of the smaller model to keep, in order
-        steps: how many, of 4,096 tokens
-        learning_rate: the highest
-    """
-    check_run(steps, learning_rate)
-    source = places.folder(start)
-    small = utils.read_config(source)
-    kept = parse_layers(layers, small.n_layer)
-    import torch
-
-    from experiments.training.grow import grow as grown
-    from experiments.training.run import cross_entropy, train
-    from experiments.training.torch_gpt2 import GPT2, read_tensors, set_stored
-
-    torch.manual_seed(places.seed)
-    config = Config(
-        small.n_vocab, small.n_ctx, 2 * small.n_embd, 2 * small.n_head, len(kept), small.epsilon
-    )
-    tensors = grown(read_tensors(source), kept, np.random.default_rng(places.seed), noise=0.02)
-    model, folder = set_stored(GPT2(config), tensors), Path(places.models_dir) / target_model_size
-    path, texts = places.checkpoint(target_model_size), places.texts(source)
-    loss_at = lambda step: cross_entropy
-    origin = {"command": "grow", "start": fingerprint(source), "layers": layers}
-    schedule = places.schedule(steps, learning_rate, source, **origin)
-    train(model, path, texts, loss_at, schedule, config.n_ctx)
-    write_result(model, source, folder, path)
+    torch.manual_seed(settings.seed)
+    if layers:
+        model = grown_model(source, layers, settings.seed, settings.dropout)
+    elif start:
+        model = read_model(source, settings.dropout)
+    else:
+        model = new_model(SHAPES[size], source, settings.dropout)
+    begun = {"command": "target", "start": fingerprint(source) if start else ""}
+    begun |= {"layers": settings.layers, "dropout": settings.dropout}
+    losses = cross_entropy, cross_entropy
+    train_model(settings, size, size, model, losses, source, **begun)
 
 
-def parse_layers(text, n_layer):
-    """The numbers of "0,1,4". Raises InputError."""
-    try:
-        layers = [int(part) for part in text.split(",")]
-    except ValueError:
-        layers = [-1]
-    if not all(0 <= layer < n_layer for layer in layers):
-        raise InputError(
-            f"--layers {text!r}: expected numbers from 0 to {n_layer - 1} separated by commas"
-        )
-    return layers
-
-
-def samples(places: Places, target_model_size="7M", n_batches=80, batch_size=64):
-    """Let a target continue passages of the training text, for drafts to learn from. Goes on where
-    it was interrupted.
-
-    Args:
-        target_model_size: a size in models_dir, or a folder
-        n_batches: how many batches of texts; every third is greedy, the rest sampled
-        batch_size: how many texts are written together
-    """
-    check_numbers(1, n_batches=n_batches, batch_size=batch_size)
-    from experiments.training.distillation import written_batch
-    from experiments.training.tokens import digest, save_array
-
-    folder = places.folder(target_model_size)
-    model = utils.load_model(folder, utils.get_backend())
-    ids, path = places.token_ids("train", folder), places.samples(folder)
-    text = digest(places.corpus, "train", folder)
-    part = path.with_name(f"{path.stem}-{text}-{places.seed}-{batch_size}.part")
-    batches = list(np.load(part)) if part.is_file() else []
-    for i in tqdm(range(len(batches), n_batches), desc="samples"):
-        batches.append(written_batch(model, ids, places.seed, i, batch_size))
-        save_array(np.stack(batches), part)
-    save_array(np.concatenate(batches[:n_batches]), path)
-    part.unlink(missing_ok=True)
-
-
-def draft(
-    places: Places,
-    draft_model_size="0.7M",
-    target_model_size="7M",
-    start="",
-    written=False,
-    steps=3000,
-    learning_rate=4e-3,
-):
+def draft(settings: DraftSettings):
     """Distil a draft model from a target.
 
     By total variation, after a first half by Kullback-Leibler where it starts from nothing.
-
-    Args:
-        draft_model_size: the folder in models_dir that it is written to
-        target_model_size: the teacher, a size in models_dir, or a folder
-        start: a draft model to start from; without it, the shape of 0.7M and random weights
-        written: take half of the text from what the target wrote (train.py samples)
-        steps: how many, of 4,096 tokens
-        learning_rate: the highest
     """
-    check_run(steps, learning_rate)
-    teacher_folder = places.folder(target_model_size)
-    start_folder = places.folder(start) if start else None
+    size, written = settings.draft_model_size, settings.written
+    source = settings.folder(settings.target_model_size)
+    start = settings.folder(settings.start) if settings.start else None
     import torch
 
-    from experiments.training.distillation import draft_loss, kullback_leibler, total_variation
-    from experiments.training.run import train
-    from experiments.training.torch_gpt2 import GPT2, read_model
+    from experiments.training.distillation import distances_from
+    from experiments.training.torch_gpt2 import new_model, read_model
 
-    torch.manual_seed(places.seed)
-    teacher = read_model(teacher_folder).eval().requires_grad_(False)
-    model = read_model(start_folder) if start else GPT2(SHAPES["0.7M"])
-    distances = [draft_loss(teacher, each) for each in (kullback_leibler, total_variation)]
-    loss_at = lambda step: distances[start != "" or step >= steps // 2]
-    stage = f"{draft_model_size}-{'written' if written else 'books'}"
-    texts = places.texts(teacher_folder, written)
-    folder = Path(places.models_dir) / draft_model_size
-    begun, path = fingerprint(start_folder) if start else "", places.checkpoint(stage)
-    origin = {"command": "draft", "start": begun, "teacher": fingerprint(teacher_folder)}
-    schedule = places.schedule(steps, learning_rate, teacher_folder, written=written, **origin)
-    train(model, path, texts, loss_at, schedule, model.config.n_ctx)
-    write_result(model, teacher_folder, folder, path, start_folder)
+    torch.manual_seed(settings.seed)
+    teacher = read_model(source).eval().requires_grad_(False)
+    model = read_model(start) if start else new_model(SHAPES["0.7M"], source)
+    first, second = distances_from(teacher)
+    losses = second if start else first, second
+    name = f"{size}-{'written' if written else 'books'}"
+    begun = {"command": "draft", "start": fingerprint(start) if start else ""}
+    begun["teacher"] = fingerprint(source)
+    train_model(settings, name, size, model, losses, source, written, **begun)
 
 
-def eagle(places: Places, target_model_size="7M", width=256, steps=1000, learning_rate=3e-3):
-    """Train EAGLE's head for a target (train.py samples first).
+def train_model(settings, name, size, model, losses, source, written=False, **begun):
+    """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
+    from experiments.training.run import Run
+    from experiments.training.tokens import Texts, copy_vocabulary
+    from experiments.training.torch_gpt2 import write_model
 
-    Args:
-        target_model_size: a size in models_dir, or a folder; eagle.safetensors is written there
-        width: of the block
-        steps: how many, of 4,096 tokens
-        learning_rate: the highest
-    """
-    if width < EAGLE_HEADS or width % EAGLE_HEADS:
-        raise InputError(f"--width {width}: expected a multiple of {EAGLE_HEADS}")
-
-    def make(n_hidden):
-        from experiments.training.torch_heads import Eagle
-
-        return Eagle(n_hidden, width, EAGLE_HEADS)
-
-    notes = {"n_head": str(EAGLE_HEADS)}
-    train_head("eagle", make, places, target_model_size, steps, learning_rate, notes)
+    texts = Texts.read(settings, source, written)
+    run, folder = Run(model, settings, texts, name, **begun), settings.result(size)
+    run.train(*losses, model.config.n_ctx)
+    copy_vocabulary(source, folder)
+    write_model(model, folder)
+    # where it has replaced the model it began with, more steps go on from the new one
+    if settings.start and settings.folder(settings.start).samefile(folder):
+        run.save(start=fingerprint(folder))
 
 
-def medusa(places: Places, target_model_size="7M", n_heads=3, steps=1000, learning_rate=1e-2):
-    """Train Medusa's heads for a target (train.py samples first).
+def eagle(settings: EagleSettings):
+    """Train EAGLE's head for a target (train.py samples first)."""
+    make = lambda heads, n_hidden: heads.Eagle(n_hidden, settings.width, EAGLE_HEADS)
+    train_head(settings, "eagle", make, n_head=str(EAGLE_HEADS))
 
-    Args:
-        target_model_size: a size in models_dir, or a folder; medusa.safetensors is written there
-        n_heads: how many, one for each position of a draft
-        steps: how many, of 1,024 tokens
-        learning_rate: the highest
-    """
-    check_numbers(1, n_heads=n_heads)
 
-    def make(n_hidden):
-        from experiments.training.torch_heads import Medusa
-
-        return Medusa(n_hidden, n_heads)
-
+def medusa(settings: MedusaSettings):
+    """Train Medusa's heads for a target (train.py samples first)."""
+    make = lambda heads, n_hidden: heads.Medusa(n_hidden, settings.n_heads)
     # small steps: heads that begin as copies of the target's own need many, not large ones
-    train_head("medusa", make, places, target_model_size, steps, learning_rate, {}, tokens=1024)
+    train_head(settings, "medusa", make, tokens=1024)
 
 
-def train_head(name, make, places, target_model_size, steps, learning_rate, notes, tokens=4096):
-    """Train make(width of the target) and write it, with notes, beside the target."""
-    check_run(steps, learning_rate)
-    folder = places.folder(target_model_size)
+def train_head(settings, name, make, tokens=4096, **notes):
+    """Train make(torch_heads, width of the target) and write it, with notes, beside the target."""
+    folder = settings.folder(settings.target_model_size)
     import torch
 
-    from experiments.training.distillation import head_loss, kullback_leibler, total_variation
-    from experiments.training.run import train
+    from experiments.training import torch_heads
+    from experiments.training.distillation import distances_from
+    from experiments.training.run import Run
+    from experiments.training.tokens import Texts
     from experiments.training.torch_gpt2 import read_model, stored, write_tensors
 
-    torch.manual_seed(places.seed)
+    torch.manual_seed(settings.seed)
     teacher = read_model(folder).eval().requires_grad_(False)
-    head = make(teacher.config.n_embd)
-    distances = [head_loss(teacher, each) for each in (kullback_leibler, total_variation)]
-    loss_at = lambda step: distances[step >= steps // 2]
-    texts = places.texts(folder, written=True, tokens=tokens)
+    head = make(torch_heads, teacher.config.n_embd)
+    texts = Texts.read(settings, folder, written=True, tokens=tokens)
     grown_on = fingerprint(folder)
-    origin = {"command": name, "teacher": grown_on}
-    schedule = places.schedule(steps, learning_rate, folder, written=True, **origin)
-    path = places.checkpoint(f"{name}-{folder.name}")
-    train(head, path, texts, loss_at, schedule, teacher.config.n_ctx)
-    path = folder / f"{name}.safetensors"
-    write_tensors(stored(head), path, target=grown_on, **notes)
+    begun = {"command": name, "teacher": grown_on}
+    run = Run(head, settings, texts, f"{name}-{folder.name}", **begun)
+    run.train(*distances_from(teacher), teacher.config.n_ctx)
+    write_tensors(stored(head), folder / f"{name}.safetensors", target=grown_on, **notes)
 
+
+def samples(settings: SamplesSettings):
+    """Let a target continue passages of the training text, for drafts to learn from. Goes on where
+    it was interrupted.
+    """
+    folder = settings.folder(settings.target_model_size)
+    from experiments.training.distillation import written_batch
+    from experiments.training.tokens import digest, samples_path, save_array, token_ids
+
+    model = utils.load_model(folder, utils.get_backend())
+    ids, path = token_ids(settings, "train", folder), samples_path(settings, folder)
+    seed, n = settings.seed, settings.batch_size
+    text = digest(settings.corpus, "train", folder)
+    part = path.with_name(f"{path.stem}-{text}-{seed}-{n}.part")
+    batches = list(np.load(part)) if part.is_file() else []
+    for i in tqdm(range(len(batches), settings.n_batches), desc="samples"):
+        batches.append(written_batch(model, ids, seed, i, n))
+        save_array(np.stack(batches), part)
+    save_array(np.concatenate(batches[: settings.n_batches]), path)
+    part.unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------- the command line
 
 COMMANDS = {
-    command.__name__: command
-    for command in (tokenizer, target, grow, samples, draft, eagle, medusa)
+    command.__name__: command for command in (tokenizer, target, samples, draft, eagle, medusa)
 }
 
 
@@ -392,7 +304,8 @@ def usage():
     return "\n".join(lines)
 
 
-def main(words):
+def run(words):
+    """Run one command."""
     if words and words[0] in ("--help", "-h"):
         print(usage())
         return
@@ -404,9 +317,14 @@ def main(words):
     except ModuleNotFoundError as missing:
         raise InputError(
             f"training needs {missing.name}: "
-            "pip install --group train"
+            "pip install -r experiments/training/requirements-train.txt"
         ) from None
 
 
+def main(words):
+    """Run one command. Returns the exit code."""
+    return exit_code(lambda: run(words))
+
+
 if __name__ == "__main__":
-    script(lambda: exit_code(lambda: main(sys.argv[1:])))
+    script(lambda: main(sys.argv[1:]))

@@ -337,9 +337,14 @@ def test_tensorflow_writes_the_fixture_again(tmp_path):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("writer", [
-    pytest.param("tensorflow", marks=[needs_tensorflow, pytest.mark.elsewhere]), "transformers", "transformers, in shards",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "writer",
+    [
+        pytest.param("tensorflow", marks=[needs_tensorflow, pytest.mark.elsewhere]),
+        "transformers",
+        "transformers, in shards",
+    ],
+)
 def test_what_others_write_is_what_transformers_computes(tmp_path, writer):
     """124M's heads of 64 and vocabulary, with fewer and narrower blocks."""
     for library in ("torch", "transformers", "safetensors"):

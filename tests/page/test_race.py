@@ -18,10 +18,9 @@ def classes(element):
     return element.get("class", "").split()
 
 
-def moment(style, element):
-    """When an element appears, in percent of the picture's period."""
-    name = next(name for name in classes(element) if re.fullmatch(r"k\d+", name))
-    return float(re.search(rf"@keyframes {name}{{0%{{opacity:0}}([\d.]+)%", style)[1])
+def begin(element):
+    """When it appears."""
+    return float(re.search(r"--begin:([\d.]+)", element.get("style"))[1])
 
 
 @pytest.fixture(scope="module")
@@ -31,46 +30,45 @@ def picture(tmp_path_factory):
     return path
 
 
-def test_it_is_a_small_image_that_fetches_nothing(picture):
+def counts(path):
+    texts = ElementTree.parse(path).getroot().iter(f"{SVG}text")
+    return [one for one in texts if "count" in classes(one)]
+
+
+def test_it_is_a_small_image_that_fetches_nothing_and_can_stand_still(picture):
     for path in (picture, ROOT / "docs" / "race.svg"):
         assert path.stat().st_size < 100_000
         root = ElementTree.parse(path).getroot()
-        assert not {"script", "image", "foreignObject"} & {
-            e.tag.removeprefix(SVG) for e in root.iter()
-        }
+        names = {element.tag.removeprefix(SVG) for element in root.iter()}
+        assert not names & {"script", "image", "foreignObject"}
         assert not re.search(r"@import|href|url\((?!#)", path.read_text())
-
-
-def test_without_motion_it_stands_still(picture):
-    """Nothing moves outside the media query, which is the end of the style."""
-    style = ElementTree.parse(picture).getroot().find(f"{SVG}style").text
-    before, moving = style.split("@media (prefers-reduced-motion: no-preference) {")
-    assert "animation" not in before and "animation" in moving and moving.endswith("}\n}")
+        # what moves is inside the media query, which is the end of the style
+        before, moving = root.find(f"{SVG}style").text.split("@media (prefers-reduced-motion: no-")
+        assert "animation" not in before and "animation" in moving and moving.endswith("}\n}\n")
 
 
 def test_tokens_appear_in_order_when_their_pass_has_ended(picture):
-    root = ElementTree.parse(picture).getroot()
-    style = root.find(f"{SVG}style").text
-    shown = [g for g in root.iter(f"{SVG}g") if "until" not in classes(g)]
-    counts = [e for e in root.iter(f"{SVG}text") if "count" in classes(e) and e.text != "0"]
+    groups = ElementTree.parse(picture).getroot().iter(f"{SVG}g")
+    shown = [g for g in groups if "from" in classes(g)]
+    ended = [count for count in counts(picture) if count.text != "0"]
     plain = [([token], ["target"]) for token in RUN["plain"]["shown"]]
     rounds = [(one["shown"], one["sources"]) for one in RUN["rounds"]]
     expected = [
-        (token.strip(" ").replace("\n", "⏎"), source, moment(style, count))
-        for count, (tokens, sources) in zip(counts, plain + rounds, strict=True)
+        (token.strip(" ").replace("\n", "⏎"), source, begin(count))
+        for count, (tokens, sources) in zip(ended, plain + rounds, strict=True)
         for token, source in zip(tokens, sources)
     ]
     assert expected == [
-        ("".join(g.itertext()), classes(g.find(f"{SVG}rect"))[0], moment(style, g)) for g in shown
+        ("".join(g.itertext()).strip(" "), classes(g.find(f"{SVG}rect"))[0], begin(g))
+        for g in shown
     ]
 
 
 def test_the_end_shows_the_passes_of_both(picture):
-    root = ElementTree.parse(picture).getroot()
-    counts = [e for e in root.iter(f"{SVG}text") if "count" in classes(e)]
-    at_the_end = [int(e.text) for e in counts if "until" not in classes(e)]
+    found = counts(picture)
+    at_the_end = [int(count.text) for count in found if "from" in classes(count)]
     assert at_the_end == [len(RUN["plain"]["tokens"]), len(RUN["rounds"])]
-    assert [int(e.text) for e in counts] == [n for end in at_the_end for n in range(end + 1)]
+    assert [int(one.text) for one in found] == [n for end in at_the_end for n in range(end + 1)]
 
 
 def test_a_line_ends_before_a_word_that_does_not_fit():
@@ -93,4 +91,3 @@ def test_what_is_no_such_run_is_refused(tmp_path):
     run = copy.deepcopy(RUN)
     run["settings"]["draft_model_size"] = "ngram"
     assert "'ngram'" in refusal(race.draw, run, tmp_path / "race.svg")
-    assert "not there" in refusal(race.draw, RUN, tmp_path / "not there" / "race.svg")

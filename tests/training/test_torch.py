@@ -2,30 +2,33 @@
 
 import contextlib
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from toys import TINY, tiny_vocabulary, write_checkpoint
+from toys import NUMPY, TINY, refusal, tiny_vocabulary, write_checkpoint
 
 import utils
+from experiments.drafting.load import load
 from experiments.drafting.stored import fingerprint, load_head
-from utils import InputError
+from experiments.training import train
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
 
-from experiments.training import run as training  # noqa: E402
-from experiments.training import torch_gpt2, torch_heads  # noqa: E402
-from experiments.training.distillation import draft_loss, head_loss, total_variation  # noqa: E402
+from experiments.training import distillation, run, tokens, torch_gpt2, torch_heads  # noqa: E402
+from experiments.training.distillation import distances_from  # noqa: E402
+from experiments.training.tokens import Texts  # noqa: E402
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
-NUMPY = utils.get_backend("numpy", kernels="plain")
 
 
 @pytest.fixture(autouse=True)
 def float32(monkeypatch):
-    """Training may compute in bfloat16; here every digit is wanted."""
+    """Training may compute in bfloat16; here every digit is wanted, of small matrices."""
+    torch.set_num_threads(1)
     monkeypatch.setattr(torch, "autocast", lambda *names, **flags: contextlib.nullcontext())
 
 
@@ -67,9 +70,8 @@ def written_head(name, head, folder, **notes):
     path = folder / f"{name}.safetensors"
     torch_gpt2.write_tensors(torch_gpt2.stored(head), path, target=fingerprint(folder), **notes)
     # as it will be read: in float16
-    torch_gpt2.set_stored(
-        head, {k: v.half().float().numpy() for k, v in torch_gpt2.stored(head).items()}
-    )
+    halves = {k: v.half().float().numpy() for k, v in torch_gpt2.stored(head).items()}
+    torch_gpt2.set_stored(head, halves)
     target = utils.load_model(folder, NUMPY)
     return target, load_head(name, folder, target)
 
@@ -77,13 +79,13 @@ def written_head(name, head, folder, **notes):
 def guesses(head, folder):
     """{(place, position): logits}, as training computes them on a whole text."""
     teacher, ids = torch_gpt2.read_model(folder), torch.tensor([IDS])
-    found = {}
     with torch.no_grad():
-        hidden, embedded = teacher.hidden(ids), teacher.embed(ids, 0)
-        for place, (first, logits) in enumerate(head.places(hidden, embedded, teacher)):
-            for i, row in enumerate(logits[0].numpy(), first):
-                found[place, i] = row
-    return found
+        places = [*head.places(ids, 0, teacher.hidden(ids), teacher)]
+    return {
+        (place, i): row
+        for place, (first, logits) in enumerate(places)
+        for i, row in enumerate(logits[0].numpy(), first)
+    }
 
 
 def drafting(target, head, n_text, ids):
@@ -94,198 +96,171 @@ def drafting(target, head, n_text, ids):
     return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)]
 
 
-def test_eagle_drafts_as_it_was_trained(folder):
-    head = lively(torch_heads.Eagle(TINY.n_embd, 8, 4, n_places=4))
-    target, stored = written_head("eagle", head, folder, n_head="4")
+HEADS = {  # how it is made, what its file notes, and how many guesses there are of a text
+    "eagle": (lambda: torch_heads.Eagle(TINY.n_embd, 8, 4), {"n_head": "4"}, 9 + 8 + 7 + 6),
+    "medusa": (lambda: torch_heads.Medusa(TINY.n_embd, 3), {}, 8 + 7 + 6),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_drafts_as_it_was_trained(folder, name):
+    make, notes, n_guesses = HEADS[name]
+    head = lively(make())
+    target, stored = written_head(name, head, folder, **notes)
     trained = guesses(head, folder)
-    assert len(trained) == 9 + 8 + 7 + 6
+    assert len(trained) == n_guesses
     for (place, i), row in trained.items():
         n_text = i + 1 - place  # the draft began after so many tokens
         found = drafting(target, stored, n_text, IDS[: i + 1])[-1]
         assert np.allclose(found, row, atol=1e-3)
 
 
-def test_medusa_drafts_as_it_was_trained(folder):
-    head = lively(torch_heads.Medusa(TINY.n_embd, 3))
-    target, stored = written_head("medusa", head, folder)
-    trained = guesses(head, folder)
-    assert len(trained) == 8 + 7 + 6
-    for (place, i), row in trained.items():
-        n_text = i + 1 - place
-        found = drafting(target, stored, n_text, IDS[: i + 1])[-1]
-        assert np.allclose(found, row, atol=1e-3)
+# ---------------------------------------------------------------- a run
 
 
 def texts(written=None, **tokens):
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, TINY.n_vocab, 5000).astype(np.uint16)
-    return training.Texts(ids, ids, written, **tokens)
+    ids = np.resize(np.random.default_rng(0).integers(0, TINY.n_vocab, 40), 5000).astype(np.uint16)
+    return Texts(ids, ids, written, **tokens)
 
 
-@pytest.mark.parametrize("name", ["model", "eagle", "medusa"])
-def test_a_step_lowers_the_loss_and_a_run_resumes(folder, tmp_path, monkeypatch, name):
-    """Interrupted after 200 of 204 steps and started again, it ends where it would have ended."""
-    monkeypatch.setattr(training, "validation_loss", lambda *arguments: 0.0)
+def settings(tmp_path, **values):
+    return train.Training(cache_dir=str(tmp_path), **values)
+
+
+MAKE = {name: make for name, (make, *_) in HEADS.items()}
+MAKE["model"] = lambda: torch_gpt2.GPT2(TINY, dropout=0.1)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
+    """Interrupted after its checkpoint and started again, it ends where it would have ended."""
+    monkeypatch.setattr(run, "EVERY", 20)
+    monkeypatch.setattr(run.Run, "validation", lambda *arguments: 0.0)
     teacher = torch_gpt2.read_model(folder).requires_grad_(False)
-    make = {
-        "model": lambda: torch_gpt2.GPT2(TINY, dropout=0.1),
-        "eagle": lambda: torch_heads.Eagle(TINY.n_embd, 8, 4, n_places=2),
-        "medusa": lambda: torch_heads.Medusa(TINY.n_embd, 2),
-    }[name]
-    loss = (draft_loss if name == "model" else head_loss)(teacher, total_variation)
-    steps, seen = 204, []
+    loss, seen = distances_from(teacher)[1], []
 
-    def noted(model, batch, offset):
-        seen.append(loss(model, batch, offset))
-        return seen[-1]
+    def trained(where, end=None):
+        def noted(*batch):
+            if len(seen) == end:
+                raise KeyboardInterrupt
+            found = loss(*batch)
+            seen.append(found.item())
+            return found
 
-    def run(path, loss_at):
+        seen.clear()
         torch.manual_seed(0)
-        model = make()
-        schedule = training.Schedule(steps, 1e-2, 1, {})
-        training.train(model, path, texts(tokens=48), loss_at, schedule, TINY.n_ctx)
-        return model
+        model = MAKE[name]()
+        chosen = settings(tmp_path / where, steps=36, learning_rate=1e-2)
+        run.Run(model, chosen, texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
+        return [*model.parameters()]
 
-    whole = run(tmp_path / "whole.pt", lambda step: noted)
-    assert sum(seen[-20:]) < sum(seen[:20])
-
-    def interrupted(step):
-        if step == 202:
-            raise KeyboardInterrupt
-        return loss
-
+    whole = trained("whole")
+    assert sum(seen[-9:]) < sum(seen[:9])
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "part.pt", interrupted)
-    resumed = run(tmp_path / "part.pt", lambda step: loss)
-    for a, b in zip(whole.parameters(), resumed.parameters()):
-        assert torch.equal(a, b)
+        trained("part", end=25)
+    assert all(torch.equal(a, b) for a, b in zip(whole, trained("part"), strict=True))
+    assert len(seen) == 16
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
-    path, model = tmp_path / "model.pt", torch_gpt2.GPT2(TINY)
+    model = torch_gpt2.GPT2(TINY)
 
-    def run(seed=1, **origin):
-        return training.Run(model, path, training.Schedule(9, 1e-2, seed, origin))
+    def begun(seed=1, model=model, **origin):
+        return run.Run(model, settings(tmp_path, seed=seed), texts(), "model", **origin)
 
-    run(start="7M").save(5)
-    assert run(start="7M").first == 5
-    with pytest.raises(InputError, match="run with start '7M', not None"):
-        run()
-    with pytest.raises(InputError, match="run with start '7M', not ''; give another --cache_dir"):
-        run(start="")
-    with pytest.raises(InputError, match="run with seed 1, not 2"):
-        run(seed=2, start="7M")
-    model = torch_gpt2.GPT2(dataclasses.replace(TINY, n_layer=TINY.n_layer + 1))
-    with pytest.raises(InputError, match="run with parameters"):
-        run(start="7M")
-
-
-def test_token_ids_are_kept_for_one_vocabulary_and_corpus(tmp_path, monkeypatch):
-    from experiments.training import tokens
-
-    corpus, folder, cache = tmp_path / "corpus", tmp_path / "model", tmp_path / "cache"
-    corpus.mkdir()
-    (corpus / "a_train.txt").write_text("the thing that they think " * 200)
-    with pytest.raises(InputError, match="train.py tokenizer makes those"):
-        tokens.read_token_ids(corpus, "train", folder, cache)
-    vocabulary, merges = tokens.learn(["the thing that they think " * 30])
-    tokens.write_vocabulary(folder, vocabulary, merges)
-    with pytest.raises(InputError, match="training expects 2048"):
-        tokens.read_token_ids(corpus, "train", folder, cache)
-    monkeypatch.setattr(tokens, "N_VOCAB", len(vocabulary))
-    found = tokens.read_token_ids(corpus, "train", folder, cache)
-    assert found[-1] == vocabulary["<|endoftext|>"]
-    (corpus / "a_train.txt").write_text("think of the thing they say" * 200)
-    assert len(tokens.read_token_ids(corpus, "train", folder, cache)) != len(found)
-    (corpus / "a_train.txt").write_text("short")
-    with pytest.raises(InputError, match="expected at least 514"):
-        tokens.read_token_ids(corpus, "train", folder, cache)
+    first = begun(start="7M")
+    first.step = 5
+    first.save()
+    assert begun(start="7M").step == 5
+    other = torch_gpt2.GPT2(dataclasses.replace(TINY, n_layer=TINY.n_layer + 1))
+    ways = ({}, {"start": ""}, {"start": "7M", "seed": 2}, {"start": "7M", "model": other})
+    for way in ways:
+        assert "give another --cache_dir" in refusal(lambda: begun(**way))
+    # one that has replaced its start goes on from the new one
+    first.save(start="new")
+    assert begun(start="new").step == 5
+    refusal(lambda: begun(start="7M"))
 
 
 def test_every_other_batch_is_what_the_target_wrote():
-    written = np.full((5, training.N_WRITTEN + 1), 7, np.uint16)
+    written = np.full((5, tokens.N_WRITTEN + 1), 7, np.uint16)
     books, own = (texts(written).batch(step, 100, 1, 24) for step in (0, 1))
     assert own[0].shape == (16, 257) and (own[0] == 7).all() and own[1] == 0
     assert not (books[0] == 7).all()
     # those of books take turns at the halves of the context all the same
-    assert [texts(written).batch(step, 100, 1, 24)[1] for step in (0, 2, 4, 6, 80, 82)] == [
-        0,
-        12,
-        0,
-        12,
-        0,
-        0,
-    ]
+    offsets = [texts(written).batch(step, 100, 1, 24)[1] for step in (0, 2, 4, 6, 80, 82)]
+    assert offsets == [0, 12, 0, 12, 0, 0]
 
 
-def test_the_vocabulary_is_the_encoders():
-    from experiments.training.tokens import learn
+# ---------------------------------------------------------------- texts
 
-    text = ["the thing that they think " * 30]
-    vocabulary, merges = learn(text)
+
+@pytest.fixture
+def places(folder, tmp_path):
+    """Where a corpus and a model are; what is cached is in one folder."""
+    (tmp_path / "corpus").mkdir()
+    for split in ("train", "valid"):
+        (tmp_path / "corpus" / f"a_{split}.txt").write_text("the thing that they think " * 200)
+    return train.Places(str(tmp_path / "corpus"), str(tmp_path), str(tmp_path / "cache"), 3)
+
+
+def test_a_vocabulary_is_the_encoders(tmp_path):
+    tokens.learn(["the thing that they think " * 30]).save(str(tmp_path))
+    encoder = utils.load_encoder(tmp_path)
     known, _ = tiny_vocabulary()
-    assert list(vocabulary)[:256] == list(known)[:256]
-    assert vocabulary["<|endoftext|>"] == len(vocabulary) - 1 == 256 + len(merges)
+    vocabulary = json.loads((tmp_path / "vocab.json").read_text())
+    assert [*vocabulary][:256] == [*known][:256]
+    n_merges = len((tmp_path / "merges.txt").read_text().splitlines()) - 1
+    assert encoder.end_of_text == len(vocabulary) - 1 == 256 + n_merges
 
 
-def test_a_run_with_another_start_or_other_samples_is_another_run(folder, tmp_path, monkeypatch):
-    from experiments.training import tokens, train
-
-    monkeypatch.setattr(tokens, "digest", lambda *arguments: "text")
-    places = train.Places("", str(folder.parent), str(tmp_path))
-    samples = places.samples(folder)
-
-    def origin(written):
-        begun = train.fingerprint(folder)
-        return places.schedule(9, 1e-2, folder, written=written, start=begun).origin
-
-    samples.write_bytes(b"one")
-    before = origin(True), origin(False)
-    samples.write_bytes(b"two")
-    assert origin(True) != before[0] and origin(False) == before[1]
-    with (folder / "model.safetensors").open("ab") as weights:
-        weights.write(b"\0")
-    assert origin(False) != before[1]
+def test_token_ids_are_kept_for_one_vocabulary_and_corpus(places, folder):
+    first = Texts.read(places, folder)
+    encoder, path = utils.load_encoder(folder), Path(places.corpus) / "a_train.txt"
+    assert first.train.tolist() == [*encoder.encode(path.read_text()), encoder.end_of_text]
+    path.write_text("think of the thing they say" * 200)
+    second = Texts.read(places, folder)
+    assert len(second.train) != len(first.train) and second.origin != first.origin
+    path.write_text("short")
+    assert "514" in refusal(Texts.read, places, folder)
+    (folder / "merges.txt").unlink()
+    assert "merges.txt" in refusal(Texts.read, places, folder)
 
 
-def test_a_run_that_replaced_its_start_can_go_on(tmp_path):
-    path, model = tmp_path / "run.pt", torch.nn.Linear(2, 2)
-    schedule = lambda start: training.Schedule(9, 1e-2, 1, {"start": start})
-    training.Run(model, path, schedule("before")).save(9)
-    training.go_on_from(path, "after")
-    assert training.Run(model, path, schedule("after")).first == 9
-    with pytest.raises(InputError, match="start 'after', not 'before'"):
-        training.Run(model, path, schedule("before"))
+def test_other_samples_make_another_run(places, folder):
+    assert "train.py samples" in refusal(Texts.read, places, folder, True)
+    origins = []
+    for value in (1, 2):
+        tokens.save_array(np.full((2, 257), value), tokens.samples_path(places, folder))
+        origins.append([Texts.read(places, folder, written).origin for written in (True, False)])
+    assert origins[0][0] != origins[1][0] and origins[0][1] == origins[1][1]
 
 
-def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch):
-    from experiments.training import distillation, tokens, train
-
+def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(distillation, "N_PROMPT", 4)
     monkeypatch.setattr(distillation, "N_WRITTEN", 9)
-    ids = np.random.default_rng(0).integers(0, TINY.n_vocab, 500).astype(np.uint16)
-    monkeypatch.setattr(train.Places, "token_ids", lambda *arguments: ids)
-    monkeypatch.setattr(tokens, "digest", lambda *arguments: "text")
-    places = [train.Places("", str(folder.parent), str(tmp_path / name), 3) for name in "ab"]
-    for each in places:
-        (tmp_path / each.cache_dir).mkdir()
-    train.samples(places[0], "17M", n_batches=4, batch_size=2)
-
     write = distillation.written_batch
 
-    def interrupted(model, ids, seed, batch, batch_size):
-        if batch == 2:
-            raise KeyboardInterrupt
-        return write(model, ids, seed, batch, batch_size)
+    def sample(where, interrupted=False):
+        def written(model, ids, seed, batch, batch_size):
+            if interrupted and batch == 2:
+                raise KeyboardInterrupt
+            return write(model, ids, seed, batch, batch_size)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(distillation, "written_batch", interrupted)
-        train.samples(places[1], "17M", n_batches=4, batch_size=2)
-    assert not places[1].samples(folder).exists()
-    train.samples(places[1], "17M", n_batches=4, batch_size=2)
-    whole, resumed = (np.load(each.samples(folder)) for each in places)
-    assert whole.shape == (8, 10) and np.array_equal(whole, resumed)
-    assert list((tmp_path / "b").iterdir()) == [places[1].samples(folder)]
+        monkeypatch.setattr(distillation, "written_batch", written)
+        values = vars(places) | {"cache_dir": str(tmp_path / where)}
+        chosen = train.SamplesSettings(**values, target_model_size="17M", n_batches=4, batch_size=2)
+        path = tokens.samples_path(chosen, folder)
+        try:
+            train.samples(chosen)
+        except KeyboardInterrupt:
+            assert not path.exists()
+        return path
+
+    whole = np.load(sample("a"))
+    resumed = (sample("b", interrupted=True), sample("b"))[1]
+    assert whole.shape == (8, 10) and np.array_equal(whole, np.load(resumed))
+    assert not [*resumed.parent.glob("*.part")]
     # a text is what the model writes: greedily in the first batch
     model = utils.load_model(folder, NUMPY)
     for row in whole[:2].tolist():
@@ -294,4 +269,35 @@ def test_samples_go_on_where_they_were_interrupted(folder, tmp_path, monkeypatch
     # with other weights, the target would have written something else
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
-    assert not places[1].samples(folder).exists()
+    assert not tokens.samples_path(places, folder).exists()
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places, monkeypatch):
+    """As models/README.md does it, a few steps each."""
+    monkeypatch.setattr(run.Run, "validation", lambda *arguments: 0.0)
+    monkeypatch.setattr(tokens, "LEAST", {"train": 60, "valid": 60})
+    small = dataclasses.replace(TINY, n_ctx=256)
+    monkeypatch.setattr(train, "SHAPES", {"0.7M": small, "7M": small})
+    where = {name: value for name, value in vars(places).items() if name != "seed"}
+
+    def command(*words):
+        flags = [f"--{name}={value}" for name, value in where.items()]
+        assert train.main([*words, *flags]) == 0
+
+    few = ("--steps=2",)
+    command("tokenizer")
+    command("target", *few)
+    command("target", "--start=7M", "--layers=0,1", "--target_model_size=17M", *few)
+    monkeypatch.setattr(distillation, "N_PROMPT", 200)
+    command("samples", "--n_batches=1", "--batch_size=2")
+    command("draft", *few)
+    command("draft", "--start=0.7M", "--written", *few)
+    command("draft", "--start=0.7M", "--written", "--steps=3")  # on from its own result
+    command("eagle", "--width=8", *few)
+    command("medusa", *few)
+    load("7M", ["0.7M", "eagle", "medusa"], places.models_dir, NUMPY)
+    grown = utils.read_config(Path(places.models_dir) / "17M")
+    assert (grown.n_embd, grown.n_layer) == (2 * small.n_embd, 2)

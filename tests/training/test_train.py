@@ -6,57 +6,53 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-TRAIN = ROOT / "experiments" / "training" / "train.py"
-COMMANDS = ["tokenizer", "target", "grow", "samples", "draft", "eagle", "medusa"]
-# stands in for a machine on which the packages that training needs are not installed
-WITHOUT_TORCH = """
-import runpy, sys
-for name in ("torch", "tokenizers", "safetensors"):
-    sys.modules[name] = None
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+from experiments.training import train
 
 
-def run(*words, code=0):
-    command = [sys.executable, "-c", WITHOUT_TORCH, str(TRAIN), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
+@pytest.fixture
+def without_torch(monkeypatch):
+    """A machine on which the packages that training needs are not installed."""
+    for name in ("torch", "tokenizers", "safetensors"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("experiments.training.t")]:
+        if name != train.__name__:
+            monkeypatch.delitem(sys.modules, name)
 
 
-def test_help_without_torch():
-    text = run("--help")
-    assert all(f"    {name}" in text for name in COMMANDS)
+def test_help(capsys):
+    assert train.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"    {name}" in text for name in train.COMMANDS)
+    for name in train.COMMANDS:
+        assert train.main([name, "--help"]) == 0
+        assert "--corpus" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["tokenizer", "eagle"])
-def test_help_of_a_command_without_torch(command):
-    assert "--corpus" in run(command, "--help")
+def test_it_is_a_script_that_begins_without_torch():
+    code = "import sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; import runpy; "
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    path = Path(train.__file__)
+    done = subprocess.run([sys.executable, "-c", code, path, "teach"], capture_output=True)
+    assert done.returncode == 2 and b"'teach'" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "words, problem",
-    [
-        ((), "expected tokenizer"),
-        (("teach",), "'teach'"),
-        (("target", "--steps", "0"), "--steps 0"),
-        (("target", "--target_model_size", "9M"), "'9M'"),
-        (("target", "--dropout", "1"), "--dropout 1"),
-        (("target", "--seed", "-1"), "--seed -1"),
-        (("eagle", "--learning_rate", "0"), "--learning_rate 0"),
-        (("target", "--weight_decay", "-0.1"), "--weight_decay -0.1"),
-        (("grow", "--layers", "0,8"), "--layers '0,8'"),
-        (("grow", "--layers", "all"), "--layers 'all'"),
-        (("eagle", "--target_model_size", "none"), "'none'"),
-        (("eagle", "--steps", "0"), "--steps 0"),
-        (("medusa", "--n_heads", "0"), "--n_heads 0"),
-        (("draft", "--start", "none"), "'none'"),
-        (("target", "--target_model_size", "9M", "--start", "none"), "'none'"),
-        (("draft",), "pip install --group train"),
-    ],
-)
-def test_one_line_for_what_cannot_be_done(words, problem):
-    error = run(*words, code=2)
+@pytest.mark.parametrize("words, problem", [
+    ([], "expected tokenizer"),
+    (["target", "--steps", "0"], "--steps 0"),
+    (["target", "--target_model_size", "9M"], "'9M'"),
+    (["target", "--dropout", "1"], "--dropout 1"),
+    (["target", "--seed", "-1"], "--seed -1"),
+    (["eagle", "--learning_rate", "nan"], "--learning_rate nan"),
+    (["target", "--weight_decay", "-0.1"], "--weight_decay -0.1"),
+    (["target", "--start", "7M", "--layers", "0,8"], "--layers 8"),
+    (["target", "--start", "7M", "--layers", "all"], "--layers 'all'"),
+    (["eagle", "--width", "6"], "--width 6"),
+    (["medusa", "--n_heads", "0"], "--n_heads 0"),
+    (["samples", "--n_batches", "0"], "--n_batches 0"),
+    (["draft", "--start", "none"], "'none'"),
+    (["draft"], "requirements-train.txt"),
+])  # fmt: skip
+def test_one_line_for_what_cannot_be_done(without_torch, capsys, words, problem):
+    assert train.main(words) == 2
+    error = capsys.readouterr().err
     assert problem in error and error.count("\n") == 1
