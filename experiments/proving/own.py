@@ -57,8 +57,8 @@ class Own:
                 raise NotImplementedError
             return function(*arguments)
         except NotImplementedError:
-            problem = f"{self.name}: {exercise} is still to be written, or what it calls"
-            raise Unwritten("rule", f"{problem}; see docs/exercises.md") from None
+            problem = f"{self.name}: {exercise}, or what it calls, is still to be written: expected"
+            raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame.lineno for frame in frames if frame.filename == self.module.__file__]
@@ -127,9 +127,16 @@ class Own:
 
         return total_variation(law(run), chain_rule(target, TOY_PROMPT, n_tokens, filter))
 
-    def loop(self, *arguments):
-        """The text of the reader's loop."""
-        return tuple(int(token) for token in self.call(LOOP, *arguments))
+    def loop(self, n_vocab, *arguments):
+        """The text of the reader's loop, a tuple."""
+        result = self.call(LOOP, *arguments)
+        try:
+            text = tuple(map(int, result))
+            if all(0 <= token < n_vocab for token in text):
+                return text
+        except (TypeError, ValueError):
+            pass
+        raise self.unexpected(LOOP, result, f"a list of tokens, each below {n_vocab}")
 
     def loop_distance(self):
         """The same for the reader's loop; None where it is not written."""
@@ -140,7 +147,8 @@ class Own:
 
         def run(branches):
             limits = list(TOY_PROMPT), n_tokens, K
-            return self.loop(*models, *limits, branches.sample, branches.toss, None)
+            choices = branches.sample, branches.toss
+            return self.loop(target.config.n_vocab, *models, *limits, *choices, None)
 
         try:
             found = every_branch(run)
@@ -217,6 +225,7 @@ class OwnSession(Session):
         functions = [as_function(model, filter) for model in models]
         choices = choices_of(np.random.default_rng(prompt.seed))
         end = self.encoder.end_of_text
-        ids = list(self.own.loop(*functions, list(prompt.ids), n_tokens, K, *choices, end))
+        job = list(prompt.ids), n_tokens, K, *choices, end
+        ids = list(self.own.loop(self.encoder.n_vocab, *functions, *job))
         text = self.encoder.decode(visible(ids, self.encoder))
         return {"text": text, "token_ids": ids, "distance": self.loop_distance}

@@ -1,0 +1,98 @@
+"""--rule: a reader's own rule decodes, and its exact distance is said."""
+
+import textwrap
+
+import pytest
+from command_line import PROMPT, assert_refused
+
+from experiments.proving.distance import distance
+from experiments.proving.mistakes import MISTAKES
+from experiments.proving.own import Own
+
+SOLUTIONS = "exercises.solutions"
+FROM_P = """
+def verify_7(draft, q, p, sample, toss):
+    for i, x in enumerate(draft):
+        if not toss(p[i][x] / q[i][x]):
+            return i, sample(p[i])
+    return len(draft), sample(p[len(draft)])
+"""
+FROM_P_BY_RESIDUAL = """
+def residual_3(p, q):
+    return p
+"""
+
+
+@pytest.fixture
+def module(tmp_path):
+    """A function: the source of a module -> its file."""
+
+    def write(source):
+        path = tmp_path / "own.py"
+        path.write_text(textwrap.dedent(source))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("verification", ["token", "block"])
+def test_the_solutions_write_the_texts_of_the_project(as_json, verification):
+    """With the same random numbers, as the solutions ask for them in the same order."""
+    flags = ("--prompt", PROMPT, "--n_tokens_to_generate=12", "--temperature=0.7")
+    flags += (f"--verification={verification}",)
+    right, own = as_json(*flags), as_json(*flags, f"--rule={SOLUTIONS}")
+    assert own["speculative"]["token_ids"] == right["speculative"]["token_ids"]
+    assert own["rule_distance"] < 1e-12 and own["own_loop"]["distance"] < 1e-12
+    assert own["settings"]["rule"] == SOLUTIONS and "rule_distance" not in right
+
+
+def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
+    own = as_json("--prompt", PROMPT, "--n_tokens_to_generate=24", f"--rule={SOLUTIONS}")
+    loop = own["own_loop"]["token_ids"]
+    assert own["identical"] and len(loop) == 20
+    assert loop == own["autoregressive"]["token_ids"][:20]
+    shown = cli("--prompt", PROMPT, "--n_tokens_to_generate=5", f"--rule={SOLUTIONS}").out
+    assert shown.count("0.0000") == 2
+
+
+@pytest.mark.parametrize("source", [FROM_P, FROM_P_BY_RESIDUAL])
+def test_a_wrong_rule_has_the_distance_of_the_mistake_that_it_makes(as_json, module, source):
+    mistake = MISTAKES["resample-from-p"]
+    own = as_json("--n_tokens_to_generate=2", "--rule", module(source))
+    assert own["rule_distance"] == pytest.approx(distance(mistake.setting, mistake), abs=1e-12)
+    assert own["own_loop"] is None
+
+
+def test_a_wrong_loop_has_its_distance(module):
+    path = module("def speculative_9(target, draft, ids, n, *rest): return [0] * n")
+    assert 0 < Own(path).loop_distance() <= 1
+
+
+@pytest.mark.parametrize(
+    "source, shown",
+    [
+        ("", "verify_7"),
+        ("def verify_7(*arguments): raise NotImplementedError", "verify_7"),
+        ("def verify_7(*arguments): return 1 / 0", "ZeroDivisionError"),
+        ("def verify_7(*arguments): return None", "None"),
+        ("def verify_7(draft, *rest): return len(draft) + 1, 0", "verify_7"),
+        ("def residual_3(p, q): return p - q", "residual_3"),
+        ("def residual_3(p, q): return None", "residual_3"),
+        (FROM_P + "def speculative_9(*arguments): return 1 / 0", "speculative_9"),
+        (FROM_P + "def speculative_9(*arguments): return None", "speculative_9"),
+        (FROM_P + "def speculative_9(*arguments): return [0, 3]", "speculative_9"),
+        ("def verify_7(:", "SyntaxError"),
+    ],
+)
+def test_what_fails_in_a_module_is_one_line(cli, module, source, shown):
+    path = module(source)
+    assert_refused(cli("--rule", path), "--rule", path, shown)
+
+
+@pytest.mark.parametrize("rule", ["exercises.nine", "nowhere.py", "..", "exercises/mine"])
+def test_a_module_that_is_not_there_is_one_line(cli, rule):
+    assert_refused(cli("--rule", rule), "--rule", rule)
+
+
+def test_a_rule_goes_with_one_prompt(cli):
+    assert_refused(cli("--rule", SOLUTIONS, "--prompt=a", "--prompt=b"), "--rule", "prompt")
