@@ -17,7 +17,15 @@ from experiments.data.values import (
 )
 from experiments.decoding.settings import Json, Machine, Target, Weights, flag
 from experiments.drafting.load import load
-from experiments.measuring import passes, texts
+from experiments.measuring import passes
+from experiments.measuring.checked_texts import (
+    ACCEPTANCE,
+    BOUND,
+    DRAFT,
+    PEER,
+    PROMPT,
+    measure_texts,
+)
 from gpt2 import Config
 from utils import SIZES
 
@@ -69,7 +77,7 @@ class ProfileSettings(Machine, Weights, Target):
         if most > config.n_ctx:
             raise SettingError("rows", f"{most}: expected at most {config.n_ctx}, the context")
         if self.texts:
-            room = config.n_ctx - len(texts.PROMPT)
+            room = config.n_ctx - len(PROMPT)
             check_length("n_tokens_to_generate", self.n_tokens_to_generate, room)
 
     def counts(self):
@@ -136,15 +144,15 @@ def show_texts(result):
     (same,), (row,), where = result["parity"], result["speeds"], result["machine"]
     verdict, far = "", same["largest_difference"]
     if same["dtype"] == "float32":
-        verdict = " (ok)" if far <= texts.BOUND else f" (above {texts.BOUND:g})"
+        verdict = " (ok)" if far <= BOUND else f" (above {BOUND:g})"
     names = ", ".join(f"{name} {is_same}" for name, is_same in same["same_texts"].items())
     print(f"\n{where['gpu'] or where['cpu']}, {where['date']}")
     print(
         f"The included pair's logits differ from NumPy's by {far:.2g}{verdict}; same text: {names}"
     )
     print(f"Launching takes {row['launch_share']:.0%} of a one-row pass. Tokens/s:")
-    coin = f"speculative, tokens of {texts.DRAFT} accepted by coin ({texts.ACCEPTANCE})"
-    for way, what in {"plain": "plain", "speculative": coin, texts.PEER: texts.PEER}.items():
+    coin = f"speculative, tokens of {DRAFT} accepted by coin ({ACCEPTANCE})"
+    for way, what in {"plain": "plain", "speculative": coin, PEER: PEER}.items():
         if row.get(way):
             print(f"  {what:<56} {row[way]:8.1f}")
 
@@ -178,7 +186,7 @@ def profile(settings: ProfileSettings, output: Json):
     settings.check_context(target.config)
     result = passes.measure_passes(target, settings.counts(), settings.repeats)
     if settings.texts:
-        result |= texts.measure_texts(target, settings)
+        result |= measure_texts(target, settings)
     if output.json:
         print(json.dumps(result))
         return
