@@ -12,6 +12,7 @@ from command_line import ENVIRONMENT, ROOT, embedded
 
 from exercises import mine, score, solutions
 from exercises.checks import CHECKS
+from exercises.lesson import checked
 from exercises.solutions import (
     block_11,
     nucleus_4,
@@ -223,3 +224,21 @@ def test_a_drafter_is_scored_beside_the_others(monkeypatch, capsys):
 def test_a_drafter_that_is_not_written_is_one_line():
     done = run("exercises.score", "sampling")
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+
+
+def test_the_notebook_goes_on_with_the_solution_of_what_is_not_written(capsys):
+    def right(p, q, sample, toss):
+        return one_token_6(p, q, sample, toss)
+
+    def stub(*arguments):
+        raise NotImplementedError
+
+    def wrong(p, q, sample, toss):
+        return sample(q), True
+
+    for answer in (right, stub, wrong):
+        answer.__name__ = "one_token_6"
+    assert checked(right) is right and "WRITTEN" not in capsys.readouterr().out
+    assert checked(stub) is one_token_6 and "WRITTEN" in capsys.readouterr().out
+    with pytest.raises(AssertionError):
+        checked(wrong)
