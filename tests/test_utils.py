@@ -14,6 +14,7 @@ from toys import NUMPY, TINY, refusal, write_checkpoint
 
 import utils
 from backends import memory, tiles
+from experiments.data.machine import kernels_of
 from gpt2 import Config
 
 
@@ -238,7 +239,7 @@ def test_a_model_survives_pickle(monkeypatch, kernel):
     ids = [1, 2, 3, 4, 5]
     expected = model.read(ids, model.new_cache(), 3)
     assert np.array_equal(again.read(ids, again.new_cache(), 3), expected)
-    assert utils.kernels_of(again) == utils.kernels_of(model)
+    assert kernels_of(again) == kernels_of(model)
     if isinstance(model.params["head"], tiles.Tiles):
         assert again.params["wte"].weight is again.params["head"]
         _, _, to_next_row, to_next_column = again.params["head"].tiles.strides

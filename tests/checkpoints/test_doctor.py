@@ -56,7 +56,7 @@ def test_the_golden_logits_kept_here_are_those_of_the_whole_file():
 
 @pytest.fixture(scope="module")
 def real():
-    return utils.load_pair("124M", None, utils.MODELS_DIR, NUMPY)
+    return utils.load_models(["124M"], utils.MODELS_DIR, NUMPY)
 
 
 @pytest.mark.elsewhere

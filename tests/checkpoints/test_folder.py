@@ -28,7 +28,7 @@ def test_a_missing_file(tmp_path, files):
     for missing in (*files, "model.safetensors"):
         folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS, files)
         (folder / missing).unlink()
-        message = refusal(utils.load_pair, str(folder), None, tmp_path, NUMPY)
+        message = refusal(utils.load_models, [str(folder)], tmp_path, NUMPY)
         assert str(folder) in message and missing in message
 
 
@@ -75,7 +75,7 @@ def test_a_config_of_another_model(folder, name, value):
 @pytest.mark.parametrize("name", ["config.json", "vocab.json"])
 def test_json_that_is_none(folder, name, raw):
     (folder / name).write_bytes(raw)
-    assert str(folder / name) in refusal(utils.load_pair, str(folder), None, folder, NUMPY)
+    assert str(folder / name) in refusal(utils.load_models, [str(folder)], folder, NUMPY)
 
 
 CONFIG_JSON = {  # Hugging Face's for GPT-2, as far as it bears on the numbers

@@ -52,7 +52,9 @@ def test_the_fixture_holds_what_was_stored():
 def test_the_fixture_is_a_model(tmp_path):
     """In OpenAI's format and Hugging Face's, the same tensors are the same model."""
     other = write_checkpoint(tmp_path / "other", CONFIG, TENSORS)
-    models = [utils.load_pair(str(folder), None, tmp_path, NUMPY)[0] for folder in (FOLDER, other)]
+    models = [
+        utils.load_models([str(folder)], tmp_path, NUMPY)[0][0] for folder in (FOLDER, other)
+    ]
     logits = [model.read([5, 258, 7], model.new_cache(), n_last=3) for model in models]
     np.testing.assert_array_equal(*logits, strict=True)
 

@@ -20,7 +20,7 @@ def test_is_caught_by_the_test_it_names(name):
     made.
     """
     with made(MISTAKES[name]):
-        found = pytest.main([str(ROOT / MISTAKES[name].caught_by), "-x", "-p", "no:cacheprovider"])
+        found = pytest.main([str(ROOT / MISTAKES[name].caught_by), "-x", "-n0", "-p", "no:cacheprovider"])
     assert found == pytest.ExitCode.TESTS_FAILED
 
 

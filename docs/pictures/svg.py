@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.cli.exit_codes import exit_code, script
 from experiments.data.files import replacing
-from experiments.page.page import WEB
+from experiments.page.report import WEB
 from utils import InputError
 
 WIDTH, LEFT, RIGHT = 600, 20, 580

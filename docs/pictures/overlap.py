@@ -1,12 +1,12 @@
 """The picture of the rule: p and q of one place as two areas over the same tokens. What they share
 is accepted, what q has too much is rejected, and what p lacks is filled from the residual.
 
-    python -m experiments.page.overlap overlap.svg
+    python -m docs.pictures.overlap overlap.svg
 """
 
 import numpy as np
 
-from experiments.page.svg import LEFT, RIGHT, command, element, number, rect, text, write
+from docs.pictures.svg import LEFT, RIGHT, command, element, number, rect, text, write
 from sampling import Filter
 from utils import MODELS_DIR, get_backend, load_models
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from command_line import ROOT, embedded
 
-from experiments.page import overlap
+from docs.pictures import overlap
 
 
 def areas(path):

@@ -2,7 +2,7 @@
 clock, slowed down, pass by pass.
 
     python main.py --prompt "The queen looked into the mirror and" --stop face. --report run.html
-    python -m experiments.page.race run.html race.svg
+    python -m docs.pictures.race run.html race.svg
 
 A run that the live page saved has the seconds of every pass; in a report, those of the plain run
 are equal shares of their total.
@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.page.svg import LEFT, RIGHT, command, element, rect, text, write
+from docs.pictures.svg import LEFT, RIGHT, command, element, rect, text, write
 from utils import InputError
 
 CHARACTER, LINE = 12, 34  # a character of the text is so wide, a line so high

@@ -8,7 +8,7 @@ import pytest
 from command_line import ROOT
 from toys import refusal
 
-from experiments.page import race
+from docs.pictures import race
 
 SVG = "{http://www.w3.org/2000/svg}"
 RUN = race.read_run(ROOT / "docs" / "live.html")
