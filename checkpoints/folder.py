@@ -47,7 +47,7 @@ def named_in(path):
     if path.name == "model.safetensors.index.json":
         return sorted(set(safetensors.shards(path).values()))
     if path.name == "model.ckpt.index":
-        return [path.with_name("model.ckpt.data-00000-of-00001")]
+        return [path.with_name(tf_checkpoint.DATA)]
     return []
 
 

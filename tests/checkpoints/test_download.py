@@ -76,7 +76,7 @@ def test_from_openai_first(sources, capsys, tmp_path):
         *download.OPENAI_FILES,
         transfer.RECORD,
     }
-    utils.load_pair("124M", None, tmp_path / "m", NUMPY)
+    utils.load_models(["124M"], tmp_path / "m", NUMPY)
     sources.requests.clear()
     assert run(capsys, "download", "124M", models_dir=tmp_path / "m").code == 0
     assert not sources.requests
