@@ -13,24 +13,10 @@ A folder holds, under Hugging Face's names or OpenAI's,
 search.py finds folders, download.py fetches them (transfer.py each file), doctor.py examines them.
 """
 
+# ruff: noqa: F401  these names are for others
 from checkpoints.errors import InputError
 from checkpoints.files import read_json
 from checkpoints.folder import missing_files, open_weights, read_config
 from checkpoints.registry import MODELS_DIR, REPOSITORIES, SIZES
 from checkpoints.search import find_folder, locate
 from checkpoints.vocabulary import load_encoder, require_vocabulary
-
-__all__ = [
-    "InputError",
-    "MODELS_DIR",
-    "REPOSITORIES",
-    "SIZES",
-    "find_folder",
-    "load_encoder",
-    "locate",
-    "missing_files",
-    "open_weights",
-    "read_config",
-    "read_json",
-    "require_vocabulary",
-]

@@ -16,6 +16,7 @@ from checkpoints.errors import InputError
 from checkpoints.files import read_json, sha256_of
 from checkpoints.folder import missing_files
 from checkpoints.formats import safetensors, tf_checkpoint
+from checkpoints.formats.tf_checkpoint import DATA
 from checkpoints.registry import REPOSITORIES, gigabytes, repository
 from checkpoints.transfer import Refused, fetch, read_record
 
@@ -27,7 +28,6 @@ except ImportError:  # Windows: two processes are not kept apart there
 OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 HUGGING_FACE = "https://huggingface.co"
 SOURCES = {"openai": "OpenAI", "huggingface": "Hugging Face"}
-DATA = "model.ckpt.data-00000-of-00001"
 # the weights last
 OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", "model.ckpt.index", DATA)
 TOKENIZER = {  # sha256; every GPT-2 has the same, from either source

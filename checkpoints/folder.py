@@ -47,7 +47,7 @@ def named_in(path):
     if path.name == "model.safetensors.index.json":
         return sorted(set(safetensors.shards(path).values()))
     if path.name == "model.ckpt.index":
-        return [path.with_name("model.ckpt.data-00000-of-00001")]
+        return [path.with_name(tf_checkpoint.DATA)]
     return []
 
 
@@ -55,17 +55,15 @@ def weights_path(folder):
     """The file to begin with when reading a folder's weights. Raises InputError where there is
     none, or only a pickle.
     """
-    if any((folder / name).is_file() for name in WEIGHTS):
-        return first_of(folder, *WEIGHTS)
-    for pickle in PICKLES:
-        if (folder / pickle).is_file():
-            raise InputError(
-                f"{folder / pickle} is a pickle, which can run any code when opened, so it never "
-                "is; convert it where you trust it: transformers' "
-                "GPT2LMHeadModel.from_pretrained(FOLDER).save_pretrained(FOLDER) writes "
-                "model.safetensors"
-            )
-    return first_of(folder, *WEIGHTS)  # says what is missing
+    there = [folder / name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
+    if there and there[0].name in PICKLES:
+        raise InputError(
+            f"{there[0]} is a pickle, which can run any code when opened, so it never is; convert "
+            "it where you trust it: transformers' "
+            "GPT2LMHeadModel.from_pretrained(FOLDER).save_pretrained(FOLDER) writes "
+            "model.safetensors"
+        )
+    return first_of(folder, *WEIGHTS)
 
 
 def weights_files(folder):

@@ -75,18 +75,13 @@ def crc32c(data):
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
-    data = (
-        np.frombuffer(data, np.uint8)
-        if isinstance(data, bytes)
-        else data.reshape(-1).view(np.uint8)
-    )
-    first = len(data) % 4  # bytes before the whole words
-    words = data[first:].view("<u4")
-    remainder = multiply(
-        int.from_bytes(bytes(4 - first) + data[:first].tobytes(), "little"), power(32 * len(words))
-    )
-    # it starts with all ones
-    remainder = multiply(remainder, power(32)) ^ multiply(0xFFFFFFFF, power(8 * len(data)))
+    if isinstance(data, bytes):
+        data = np.frombuffer(data, np.uint8)
+    data = data.reshape(-1).view(np.uint8)
+    before = np.zeros(4 - len(data) % 4, np.uint8)  # to whole words, and at least one
+    words = np.concatenate([before, data]).view("<u4")
     for n in LANES:
         words = fold(words, n) if len(words) > n else words
-    return remainder ^ multiply(int(words[0]) if len(words) else 0, power(32)) ^ 0xFFFFFFFF
+    # it starts with all ones
+    ones = multiply(0xFFFFFFFF, power(8 * len(data)))
+    return ones ^ multiply(int(words[0]), power(32)) ^ 0xFFFFFFFF

@@ -1,5 +1,6 @@
 """What every checkpoint comes down to, whatever its format: named tensors that lie in files."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +12,11 @@ from checkpoints.formats.crc32c import crc32c
 # as they are stored
 DTYPES = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 MOST_AXES = 32  # of a shape in a file; more only serve to make a product of sizes huge
-ROWS = 1024  # compared at a time
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where an array lies: numbers of `dtype` from byte `offset` of a file on.
+    """Where an array lies: numbers of `dtype` in `size` bytes of a file from `offset` on.
 
     dtype is one of DTYPES, or another name for a tensor that may be there but cannot be read.
     crc32c is the checksum that the file states of its bytes, or None.
@@ -27,6 +27,7 @@ class Tensor:
     dtype: str
     shape: tuple
     offset: int
+    size: int
     crc32c: int | None = None
 
     def stored(self):  # -> [*shape]
@@ -68,6 +69,30 @@ class Tensor:
             )
 
 
+def require_fit(path, tensors, begin=0):
+    """Raises InputError unless the tensors of a file lie behind byte `begin`, side by side, each in
+    the bytes that its shape takes.
+    """
+    n_bytes, end = path.stat().st_size, begin
+    for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
+        name, shape = tensor.name, list(tensor.shape)
+        if len(shape) > MOST_AXES:
+            raise InputError(f"{path}: {name!r} has {len(shape)} axes; fetch it again")
+        size = tensor.size  # that of a tensor which is never read is what the file says
+        if tensor.dtype in DTYPES:
+            size = math.prod(shape) * np.dtype(DTYPES[tensor.dtype]).itemsize
+        if size != tensor.size or min([size, *shape]) < 0:
+            problem = f"{name!r} of shape {shape} lies in {tensor.size} bytes"
+            raise InputError(f"{path}: {problem}; fetch it again")
+        if tensor.offset < end:
+            raise InputError(f"{path}: {name!r} overlaps with what lies before; fetch it again")
+        end = tensor.offset + size
+        if end > n_bytes:
+            raise InputError(
+                f"{path}: is truncated: {name!r} ends at byte {end} of {n_bytes}; fetch it again"
+            )
+
+
 def numbers(array, dtype):
     """Stored numbers as NumPy can compute with them: bfloat16 is the upper half of a float32."""
     if dtype == "bfloat16":
@@ -77,9 +102,4 @@ def numbers(array, dtype):
 
 def same_numbers(a, b):
     """Whether two tensors of one shape hold the same numbers, however each stores them."""
-    rows_a, rows_b = a.stored(), b.stored()
-    for first in range(0, len(rows_a), ROWS):  # a copy of some rows at a time
-        rows = slice(first, first + ROWS)
-        if not np.array_equal(numbers(rows_a[rows], a.dtype), numbers(rows_b[rows], b.dtype)):
-            return False
-    return True
+    return np.array_equal(numbers(a.stored(), a.dtype), numbers(b.stored(), b.dtype))

@@ -17,15 +17,13 @@ Formats: github.com/google/leveldb doc/table_format.md;
 tensorflow/core/protobuf/tensor_bundle.proto.
 """
 
-import math
 import re
-
-import numpy as np
 
 from checkpoints.errors import InputError
 from checkpoints.formats.crc32c import crc32c
-from checkpoints.formats.tensor import DTYPES, MOST_AXES, Tensor
+from checkpoints.formats.tensor import Tensor, require_fit
 
+DATA = "model.ckpt.data-00000-of-00001"  # OpenAI's checkpoints have one file of data
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5  # bytes after a block: compression and CRC
@@ -158,55 +156,41 @@ def common_name(name):
     return ".".join([*path, LEAVES[leaf]] if leaf in LEAVES else [*path, leaf, "weight"])
 
 
-def read_entry(name, value, shards):
-    """(path, begin, end, Tensor) of a tensor from its BundleEntryProto. Raises ValueError or
-    IndexError.
-    """
+def read_entry(name, value, path):
+    """The Tensor of a BundleEntryProto. Raises ValueError, IndexError or TypeError."""
     # protobuf leaves out what is 0
     entry = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0} | dict(fields(value))
     dtype, shape, shard, offset, size, crc = (entry[number] for number in range(1, 7))
     if 7 in entry:
         raise ValueError(f"{name} in slices")
+    if shard:
+        raise ValueError(f"{name} in file {shard} of 1")
     dims = [dict(fields(dim)).get(1, 0) for number, dim in fields(shape) if number == 2]
-    if len(dims) > MOST_AXES:
-        raise ValueError(f"{name} of {len(dims)} axes")
-    path, available = shards[shard]
-    end = offset + size
-    if end > available:
-        raise InputError(
-            f"{path}: is truncated: {name} ends at byte {end} of {available}; fetch it again"
-        )
-    known = dtype in TYPES
-    if known and math.prod(dims) * np.dtype(DTYPES[TYPES[dtype]]).itemsize != size:
-        raise ValueError(f"{name} of shape {dims} in {size} bytes")
     if len(dims) == 3 and dims[0] == 1:  # OpenAI's matrices are convolutions of width 1
         dims = dims[1:]
-    dtype = TYPES[dtype] if known else f"TensorFlow's type {dtype}"
-    return path, offset, end, Tensor(path, name, dtype, tuple(dims), offset, unmask(crc))
+    dtype = TYPES.get(dtype, f"TensorFlow's type {dtype}")
+    return Tensor(path, name, dtype, tuple(dims), offset, size, unmask(crc))
 
 
 def read_table(path, data=None):
     """{name as in Config.shapes(): Tensor} of a checkpoint, given the path of its .index file.
 
-    Every block's CRC is checked; those of the tensors are there for Tensor.verify. `data` says
-    where the only data file is, if not beside the index. Raises InputError for an index that is
-    damaged, or does not match its data files.
+    Every block's CRC is checked; those of the tensors are there for Tensor.verify. `data` is where
+    its data lies, if not beside the index. Raises InputError for an index that is damaged, or does
+    not match its data.
     """
+    data = data or path.with_name(DATA)
+    if not data.is_file():
+        raise InputError(f"{data}: is missing, but {path.name} needs it; fetch it")
     try:
-        found = read_tensors(path, data)
-    except InputError:
-        raise
+        tensors = read_tensors(path, data)
+        table = {common_name(tensor.name): tensor for tensor in tensors}
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         ) from None
-    for (a, _, end, one), (b, begin, _, other) in zip(found, found[1:]):
-        if a == b and begin < end:
-            raise InputError(
-                f"{path}: {one.name} and {other.name} overlap in the data; fetch it again"
-            )
-    table = {common_name(tensor.name): tensor for *_, tensor in found}
-    if len(table) < len(found):
+    require_fit(data, tensors)
+    if len(table) < len(tensors):
         raise InputError(
             f"{path}: has two tensors under names that mean the same; expected OpenAI's names"
         )
@@ -214,19 +198,11 @@ def read_table(path, data=None):
 
 
 def read_tensors(path, data):
-    """[(path, begin, end, Tensor)] of an index, in the order of the data."""
+    """The Tensors of an index."""
     if path.stat().st_size > INDEX_LIMIT:
         raise ValueError(f"more than {INDEX_LIMIT} bytes")
     entries = read_entries(path.read_bytes())
     header = {1: 0, 2: 0} | dict(fields(entries.pop(b"")))
-    n_files, big_endian = header[1], header[2]
-    if big_endian or not 1 <= n_files <= 1000:
-        raise ValueError("big-endian data, or an absurd number of data files")
-    files = [data]
-    if not data:
-        files = [path.with_suffix(f".data-{i:05d}-of-{n_files:05d}") for i in range(n_files)]
-    if missing := [file for file in files if not file.is_file()]:
-        raise InputError(f"{missing[0]}: is missing, but {path.name} needs it; fetch it")
-    shards = [(file, file.stat().st_size) for file in files]
-    found = [read_entry(name.decode(), value, shards) for name, value in entries.items()]
-    return sorted(found, key=lambda one: one[:3])
+    if header[1] != 1 or header[2]:
+        raise ValueError("its data is big-endian, or not in one file")
+    return [read_entry(name.decode(), value, data) for name, value in entries.items()]

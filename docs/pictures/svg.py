@@ -7,7 +7,6 @@ import sys
 from html import escape
 from pathlib import Path
 
-from experiments.cli.exit_codes import exit_code, script
 from experiments.data.files import replacing
 from experiments.page.report import WEB
 from utils import InputError
@@ -60,12 +59,14 @@ def write(path, height, title, style, parts):
 
 
 def command(job, *names):
-    """End this program after job(a word of the command line for each of these names)."""
-
-    def run():
-        words = sys.argv[1:]
+    """Call job with the words of the command line, one for each of these names. What it cannot use
+    ends the program with one line and exit code 2.
+    """
+    words = sys.argv[1:]
+    try:
         if len(words) != len(names):
             raise InputError(f"{len(words)} names: expected {len(names)}: {', '.join(names)}")
         job(*words)
-
-    script(lambda: exit_code(run))
+    except (InputError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -4,7 +4,6 @@ A head makes sense of one target's hidden states and of no other's. Its file say
 is, by the SHA-256 of the target's weights.
 """
 
-import json
 import re
 
 import numpy as np
@@ -48,13 +47,9 @@ def load_head(name, folder, target):
 
 
 def metadata(path):
-    """What a safetensors file, whose header has been checked, says of itself: {name: text}."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        found = json.loads(file.read(length)).get("__metadata__")
-    if not isinstance(found, dict):
-        return {}
-    return {name: str(text) for name, text in found.items()}
+    """What a safetensors file says of itself: {name: text}."""
+    _, found, _ = safetensors.read_header(path)
+    return {name: str(text) for name, text in found.items()} if isinstance(found, dict) else {}
 
 
 def config_of(name, target, table, notes):

@@ -120,24 +120,23 @@ class GPT2(nn.Module):
         yield 0, self(ids, offset)
 
 
-def transposed(name, tensor):
-    """Whether a parameter lies on disk as [n_in, n_out], where torch has [n_out, n_in]."""
-    return tensor.ndim == 2 and not name.startswith(("wte", "wpe"))
+def turned(tensors):
+    """{name: tensor}, linear layers transposed: torch has [n_out, n_in], the disk [n_in, n_out]."""
+    return {
+        name: tensor.T if tensor.ndim == 2 and not name.startswith(("wte", "wpe")) else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def stored(model):
     """{name: tensor} as it is stored."""
-    return {
-        name: (p.T if transposed(name, p) else p).contiguous()
-        for name, p in model.state_dict().items()
-    }
+    return turned(model.state_dict())
 
 
 def set_stored(model, tensors):
     """Give a model its parameters from {name: array} as stored; returns the model."""
     own = {name: torch.from_numpy(array) for name, array in tensors.items()}
-    own = {name: tensor.T if transposed(name, tensor) else tensor for name, tensor in own.items()}
-    model.load_state_dict(own)
+    model.load_state_dict(turned(own))
     return model
 
 
@@ -168,7 +167,7 @@ def grown_model(folder, layers, seed, dropout=0.0):
 
 def write_tensors(tensors, path, **notes):
     """Store {name: tensor} in float16, whole or not at all."""
-    halves = {name: tensor.to(torch.float16) for name, tensor in tensors.items()}
+    halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in tensors.items()}
     with replacing(path) as part:
         part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
 

@@ -1,7 +1,6 @@
 """Which kernel a model is given: what the clock says, and what the user says."""
 
 import types
-from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -131,7 +130,6 @@ def test_rows_are_taken_together_as_is_fastest(monkeypatch):
 
 
 CONFIG = Config(300, 8, 64, 2, 3)
-PLAIN, IN_TILES = (tiles.ALL, False), (64, False)
 
 
 def weights_of(config):
@@ -142,74 +140,6 @@ def weights_of(config):
 
 def trials_of(config=CONFIG):
     return autotune.Trials(config, weights_of(config), np.float32)
-
-
-class TakesTime:
-    """A product that takes seconds by a clock of its own."""
-
-    __array_ufunc__ = None
-
-    def __init__(self, clock, n_out, seconds):
-        self.clock, self.n_out, self.seconds = clock, n_out, seconds
-
-    def __rmatmul__(self, x):
-        self.clock.append(self.clock[-1] + self.seconds)
-        return np.ones((len(x), self.n_out), np.float32)
-
-
-def clock_of(monkeypatch, seconds):
-    """A clock that only products move: by seconds(weight, layout, way)."""
-    clock = [0.0]
-    monkeypatch.setattr(autotune.time, "perf_counter", lambda: clock[-1])
-    monkeypatch.setattr(
-        autotune,
-        "held_in",
-        lambda memory, weight, *how: TakesTime(clock, weight[0][1], seconds(weight, *how)),
-    )
-    return clock
-
-
-def test_each_candidate_is_timed_at_each_weight_and_a_disturbance_does_not_decide(monkeypatch):
-    calls, thread_counts = defaultdict(int), []
-
-    def seconds(*candidate):
-        calls[candidate] += 1
-        thread_counts.append(candidate[2][0])
-        disturbed = calls[candidate] in (2, 4)
-        return 1000 if disturbed else weights.index(candidate[0]) + (candidate[1] == PLAIN)
-
-    clock_of(monkeypatch, seconds)
-    weights = weights_of(CONFIG)
-    candidates = {
-        weight: [(PLAIN, (1, 1)), (IN_TILES, (1, 1)), (IN_TILES, (2, 1))] for weight in weights
-    }
-    trials = trials_of()
-    times = trials.run(5, candidates)
-    assert times == {
-        (weight, layout, way): i + (layout == PLAIN)
-        for i, weight in enumerate(weights)
-        for layout, way in candidates[weight]
-    }
-    assert min(calls.values()) >= autotune.SAMPLES
-    # one number of threads after the other
-    assert thread_counts == sorted(thread_counts) and {*thread_counts} == {1, 2}
-    # and no time of one run is left for the next
-    candidates = {weight: [(PLAIN, (1, 1))] for weight in weights}
-    assert trials.run(1, candidates).keys() == {(weight, PLAIN, (1, 1)) for weight in weights}
-
-
-def test_what_follows_a_product_counts_until_the_next_begins(monkeypatch):
-    """A thread that was given a share may still be in the way."""
-    clock = clock_of(monkeypatch, lambda *candidate: 1)
-    norm = autotune.layer_norm
-    # between the last product of a block and the head
-    monkeypatch.setattr(
-        autotune, "layer_norm", lambda *a, **b: clock.append(clock[-1] + 5) or norm(*a, **b)
-    )
-    weights = weights_of(CONFIG)
-    times = trials_of().run(1, {weight: [(PLAIN, (1, 1))] for weight in weights})
-    slow = [weight for weight in weights if times[weight, PLAIN, (1, 1)] == 6]
-    assert slow == [((256, 64), False)] and sorted(times.values()) == [1, 1, 1, 1, 6]
 
 
 def test_every_candidate_multiplies(monkeypatch):

@@ -11,6 +11,7 @@ from toys import NUMPY, refusal
 
 import backends
 import utils
+from experiments.data.machine import kernels_of
 from gpt2 import Config
 from utils import InputError
 
@@ -60,7 +61,7 @@ def test_float16_weights_in_a_float32_pass(cupy):
     found, expected = logits(model), logits(plain)
     assert found.dtype == np.float32
     assert 0 < abs(found - expected).max() < 0.02 * expected.std()
-    assert utils.kernels_of(model).keys() == utils.kernels_of(plain).keys()
+    assert kernels_of(model).keys() == kernels_of(plain).keys()
 
 
 def test_layer_norm_of_what_float16_cannot_square(cupy):

@@ -52,9 +52,7 @@ def test_the_fixture_holds_what_was_stored():
 def test_the_fixture_is_a_model(tmp_path):
     """In OpenAI's format and Hugging Face's, the same tensors are the same model."""
     other = write_checkpoint(tmp_path / "other", CONFIG, TENSORS)
-    models = [
-        utils.load_models([str(folder)], tmp_path, NUMPY)[0][0] for folder in (FOLDER, other)
-    ]
+    models, _ = utils.load_models([str(FOLDER), str(other)], tmp_path, NUMPY)
     logits = [model.read([5, 258, 7], model.new_cache(), n_last=3) for model in models]
     np.testing.assert_array_equal(*logits, strict=True)
 
@@ -188,20 +186,18 @@ HEADER = (b"", field(1, 1))
 G = b"model/ln_f/g"
 
 ODD = {  # what the message says: entries
-    "truncated": [HEADER, (G, entry(offset=5200, size=32, shape=(8,)))],
-    "truncated: model/ln_f/g": [HEADER, (G, entry(offset=2**63, size=16))],
-    "shape": [HEADER, (G, entry(size=12))],
+    "truncated: 'model/ln_f/g'": [HEADER, (G, entry(offset=2**63, size=16))],
+    "in 12 bytes": [HEADER, (G, entry(size=12))],
     "shape [18446744073709551615]": [HEADER, (G, entry(shape=[2**64 - 1]))],
     "slices": [HEADER, (G, entry(more=field(7, b"")))],
     "overlap": [HEADER, (b"model/ln_f/b", entry(offset=4)), (G, entry())],
     "mean the same": [HEADER, (b"model/ln_f/g", entry()), (b"model/ln_f/w", entry(offset=16))],
     "big-endian": [(b"", field(1, 1) + field(2, 1)), (G, entry())],
-    "absurd": [(b"", field(1, 10**9)), (G, entry())],
-    "data-00001-of-00002: is missing": [(b"", field(1, 2)), (G, entry())],
+    "in one file": [(b"", field(1, 2)), (G, entry())],
+    "file 1 of 1": [HEADER, (G, entry(shard=1))],
     "order": [HEADER, (G, entry()), (G, entry(offset=16))],
     "damaged": [(b"", b"\x0b"), (G, entry())],
     "index": [(G, entry())],
-    "no TensorFlow index": [HEADER, (G, entry(shard=1))],
     "damaged one": [HEADER, (b"\xff", entry())],
 }
 
@@ -209,7 +205,6 @@ ODD = {  # what the message says: entries
 @pytest.mark.parametrize("said", ODD)
 def test_an_index_that_cannot_be_right(folder, said):
     (folder / INDEX).write_bytes(table(ODD[said]))
-    shutil.copy(folder / DATA, folder / "model.ckpt.data-00000-of-00002")
     assert said in refusal(tf_checkpoint.read_table, folder / INDEX)
 
 

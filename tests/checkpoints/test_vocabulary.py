@@ -160,7 +160,7 @@ def test_texts_end_at_the_eos_token_of_the_config(folder, eos, expected):
 def test_a_model_of_proteins_loads_and_reads(tmp_path):
     config = dataclasses.replace(TINY, n_vocab=len(PROTEINS))
     store(write_checkpoint(tmp_path / "proteins", config), PROTEINS, [])
-    (target, draft), encoder = utils.load_models(["proteins", "proteins"], tmp_path, NUMPY)
+    (target, _), encoder = utils.load_models(["proteins", "proteins"], tmp_path, NUMPY)
     ids = encoder.encode("MKVLA")
     assert target.read(ids, target.new_cache()).shape == (1, len(PROTEINS))
     assert byte_symbols().keys() - PROTEINS.keys()
