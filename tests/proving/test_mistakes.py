@@ -20,7 +20,9 @@ def test_is_caught_by_the_test_it_names(name):
     made.
     """
     with made(MISTAKES[name]):
-        found = pytest.main([str(ROOT / MISTAKES[name].caught_by), "-x", "-n0", "-p", "no:cacheprovider"])
+        # in this process, where the mistake is made
+        how = ["-x", "-n0", "-p", "no:cacheprovider"]
+        found = pytest.main([str(ROOT / MISTAKES[name].caught_by), *how])
     assert found == pytest.ExitCode.TESTS_FAILED
 
 
