@@ -1,8 +1,8 @@
 """GPT-2's forward pass (Radford et al. 2019), with a key/value cache that can be rolled back.
 
-Read it from the bottom: `Model.read` is a pass over the tokens of a text that the cache lacks. What
-it calls stands above it. Parameters are a nested dict that is unpacked into arguments, so each
-signature is the schema of its part of the checkpoint.
+Start with `Model.read`, a pass over the tokens of a text that the cache lacks. Its steps stand
+below it, the parts of a block above. Parameters are a nested dict that is unpacked into arguments,
+so each signature is the schema of its part of the checkpoint.
 
 The arrays may be NumPy's, CuPy's, or a test's. A weight `w` supports `x @ w`; the backend decides
 how it lies in memory and how it is multiplied.
@@ -34,7 +34,7 @@ class Config:
     epsilon: float = 1e-5  # inside the square root of layer norm
 
     def shapes(self):
-        """{name: shape} of the parameters in a checkpoint, by OpenAI's and Hugging Face's names."""
+        """{name: shape} of the parameters in a checkpoint, by Hugging Face's names."""
         d = self.n_embd
         norm = {"weight": (d,), "bias": (d,)}
         linears = {
@@ -70,7 +70,7 @@ def nested(parameters):
 
 
 def gelu(x, xp):  # [..., n] -> [..., n]
-    # the tanh approximation, as in training; (x * x) * x, because x**3 is much slower
+    # the tanh approximation, as in training; x * x instead of x**3, which is much slower
     c = math.sqrt(2 / math.pi)  # a Python float: a NumPy one would make float32 arrays float64
     return x * (0.5 + 0.5 * xp.tanh(x * (c + (c * 0.044715) * (x * x))))
 
@@ -84,7 +84,7 @@ def softmax(x, xp):  # [..., n] -> [..., n]
 
 def layer_norm(x, weight, bias, epsilon):  # [..., n_embd] -> [..., n_embd]
     n = x.shape[-1]  # sums divided by n: x.mean() and x.var() are slower on a few rows
-    x = x - x.sum(axis=-1, keepdims=True) / n
+    x = x - x.sum(axis=-1, keepdims=True) / n  # a new array: the caller keeps its own
     variance = (x * x).sum(axis=-1, keepdims=True) / n
     x /= (variance + epsilon) ** 0.5
     x *= weight
@@ -117,7 +117,7 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_hea
 
 
 def attention(x, c_attn, c_proj, n_head, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
-    # look_back(q, k, v): the heads attend to the text; the cache is behind it
+    # look_back(q, k, v): store keys and values in the cache, then attend to all that is there
     n_new, n_embd = x.shape
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
@@ -163,7 +163,10 @@ class KVCache:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A GPT-2 ready to run: its shape, its parameters and the backend (utils.Backend)."""
+    """A GPT-2 ready to run: its shape, its parameters and the backend (utils.Backend).
+
+    params: {"wte", "wpe": embeddings, "blocks": [one block's], "ln_f", "head": wte transposed}
+    """
 
     config: Config
     params: dict
@@ -183,15 +186,15 @@ class Model:
         must have been read from these same ids; that is not checked. Raises ValueError if there are
         more than n_ctx ids or fewer than n_last, or if a new id is not that of a token.
         """
-        new = self.unread(ids, cache, n_last)
+        new = self.roll_back(ids, cache, n_last)
         x = self.embed(new, cache)
         x = self.blocks(x, self.past(cache))
         cache.advance(x)
         # only the wanted rows: of a prompt of 512 tokens, all logits would take 103 MB
         return self.logits(x[len(new) - n_last :])
 
-    def unread(self, ids, cache, n_last):
-        """Roll the cache back to what may stay; return the ids after that."""
+    def roll_back(self, ids, cache, n_last):
+        """Let the cache forget what may not stay; return the ids that are to be read."""
         n_ctx = self.config.n_ctx
         if not 0 <= n_last <= len(ids) <= n_ctx:
             job = f"{len(ids)} tokens for {n_last} rows of logits"

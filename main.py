@@ -69,13 +69,13 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     results = {}
     for decoder in settings.decoders:
         run = session.warm_run(prompts[0], decoder)
-        results[decoder] = run.finish() if output.json else show.run(run, decoder)
+        results[decoder] = run.finish() if output.json else show.decode(run, decoder)
 
     # compare the texts and their times
     show.comparison(session.summary(prompts[0], results), run, output)
 
 
-def run(arguments):
+def dispatch(arguments):
     """Run one command; without its name, generate."""
     if arguments == ["--version"]:
         print(VERSION)
@@ -92,7 +92,7 @@ def run(arguments):
 
 def main(arguments):
     """Run one command. Returns the exit code."""
-    return exit_code(lambda: run(arguments))
+    return exit_code(lambda: dispatch(arguments))
 
 
 if __name__ == "__main__":

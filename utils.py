@@ -1,5 +1,5 @@
-"""What main needs before it can run: a model and an encoder from a checkpoint folder, on the array
-backend of choice.
+"""From names to models: parameters from a checkpoint folder or at random, on the array backend of
+choice.
 
 The folders themselves, their file formats and downloads, are behind checkpoints/__init__.py.
 """
@@ -121,7 +121,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     into this machine's memory together. loaded: the weights are there already.
     """
     if backend.name != "numpy":
-        return  # on a GPU, plan raises the error
+        return  # on a GPU, plan refuses weights that do not fit
     needed = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
     what, advice = f"{n_texts} texts together", "use a smaller --batch_size"
     if not loaded:
@@ -144,7 +144,7 @@ def build_model(config, read, backend, dtype):
         raise InputError(f"{error}; choose a smaller model or --backend numpy") from None
     parameters = {}
     for name, shape in config.shapes().items():
-        # only the matrices of the blocks are laid out for products
+        # the matrices of the blocks are laid out for products, and so is the head, below
         is_matrix = name.startswith("h.") and len(shape) == 2
         store = lay_out if is_matrix else backend.asarray
         parameters[name] = store(read(name))
@@ -152,7 +152,8 @@ def build_model(config, read, backend, dtype):
     wte = tree["wte"]["weight"]
     head = lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
     params = {
-        "wte": getattr(head, "T", wte),  # if the head can be transposed back, keep only that copy
+        # if the head can be transposed back, keep only that copy
+        "wte": head.T if hasattr(head, "T") else wte,
         "wpe": tree["wpe"]["weight"],
         "blocks": [tree["h"][str(i)] for i in range(config.n_layer)],
         "ln_f": tree["ln_f"],
@@ -199,14 +200,14 @@ def load_models(sizes, models_dir, backend, weights="checkpoint", download=False
     Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
     same to all of them.
     """
-    shapes = random_shapes if weights == "random" else stored_shapes
-    configs, reads, encoder = shapes(sizes, models_dir, download)
+    sources = random_sources if weights == "random" else stored_sources
+    configs, reads, encoder = sources(sizes, models_dir, download)
     require_memory(configs, backend)
     models = [build_model(*one, backend, np.float32) for one in zip(configs, reads)]
     return models, encoder
 
 
-def stored_shapes(sizes, models_dir, download=False):
+def stored_sources(sizes, models_dir, download=False):
     """(configs, their `read`s, encoder) of checkpoints."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
@@ -222,7 +223,7 @@ def stored_shapes(sizes, models_dir, download=False):
     return configs, reads, encoder
 
 
-def random_shapes(sizes, models_dir, download=False):
+def random_sources(sizes, models_dir, download=False):
     """The same with random weights; the embedded tokenizer cuts the prompts."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):

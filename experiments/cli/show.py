@@ -31,8 +31,8 @@ def note_room(prompts, n_tokens, n_ctx):
 
 
 class Stream:
-    """A `show` of timed_run that prints the text as it comes, after what it begins with, and a line
-    break at the end.
+    """A `show` of Run.finish that prints the text as it comes, after what it begins with, and a
+    line break at the end.
     """
 
     def __init__(self, encoder, begin):
@@ -47,7 +47,7 @@ class Stream:
             print(self.decode(visible(one.tokens, self.encoder)), end="", flush=True)
 
 
-def run(run, decoder):
+def decode(run, decoder):
     """Decode, with a block for the decoder on stdout: what the JSON object says of it."""
     print(title(f"{decoder.capitalize()} Decode"))
     settings, show = run.session.settings, None

@@ -25,7 +25,7 @@ def in_colour(stream):
 
 
 class Trace:
-    """A `show` of timed_run that prints each round of a watched run as it comes.
+    """A `show` of Run.finish that prints each round of a watched run as it comes.
 
     watch: the Watch whose newest note belongs to the round that is shown
     """

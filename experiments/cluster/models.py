@@ -49,7 +49,7 @@ class Wanted:
 
     def shapes(self, download=False):
         """({size: Config}, encoder), without any weights. Raises InputError."""
-        read = utils.random_shapes if self.weights == RANDOM else utils.stored_shapes
+        read = utils.random_sources if self.weights == RANDOM else utils.stored_sources
         configs, _, encoder = read(self.sizes(), self.models_dir, download)
         return dict(zip(self.sizes(), configs)), encoder
 

@@ -87,7 +87,7 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     """
     if hasattr(model, "read_together"):  # Medusa's heads know a shorter way
         return model.read_together(texts, caches, n_lasts)
-    new = [model.unread(*one) for one in zip(texts, caches, n_lasts)]
+    new = [model.roll_back(*one) for one in zip(texts, caches, n_lasts)]
     ends = [*accumulate(map(len, new))]
     rows = [slice(end - len(more), end) for end, more in zip(ends, new)]
     pasts = [model.past(cache) for cache in caches]

@@ -71,10 +71,9 @@ def decode(target, draft, job, tap=None):
         parts = tap(parts)
     if job.coupled:
         parts = parts.coupled(job.seed)
-    limits = job.ids, job.n_tokens
+    how = parts.p_filter, parts.coins, job.ended
     if parts.draft is None:
-        return autoregressive(parts.target, *limits, parts.p_filter, parts.coins, job.ended)
+        return autoregressive(parts.target, job.ids, job.n_tokens, *how)
     target = SeenTarget(parts.target)
     drafter = parts.draft.drafter(target, parts.q_filter, parts.rng, job.confidence)
-    sampled = parts.p_filter, parts.coins, job.ended
-    return speculative(target, drafter, *limits, job.K, *sampled, rule=parts.rule)
+    return speculative(target, drafter, job.ids, job.n_tokens, job.K, *how, rule=parts.rule)

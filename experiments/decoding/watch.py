@@ -50,7 +50,7 @@ class Note:
     passes: list
 
 
-class Tap:
+class Kept:
     """A function whose results are kept until they are taken."""
 
     def __init__(self, function):
@@ -153,7 +153,7 @@ class Watch:
     def __init__(self, job, forced=None):
         self.job, self.numbers = job, Numbers(job.seed, forced)
         self.clock_of_parts, self.coins = Clock(), Coins(self.numbers)
-        self.of_target, self.of_draft = Tap(job.filter), Tap(job.filter)
+        self.of_target, self.of_draft = Kept(job.filter), Kept(job.filter)
         self.notes, self.aside = [], 0.0
 
     def clock(self):

@@ -49,7 +49,7 @@ class Mistake:
 
 
 # where most of them are made
-unread = gpt2.Model.unread
+roll_back = gpt2.Model.roll_back
 propose = sampling.NeuralDrafter.propose
 verify = sampling.verify
 verify_block = sampling.verify_block
@@ -185,7 +185,7 @@ MISTAKES = {
         ),
         seen_in="romsto/Speculative-Decoding#1, ml-explore/mlx-lm#1109",
         caught_by=CACHES,
-        changes=ROOM | {unread: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
+        changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
         setting=Setting(toy_room=20),  # for all that is never forgotten
     ),
     "rollback-off-by-one": Mistake(
@@ -197,7 +197,7 @@ MISTAKES = {
         caught_by=CACHES,
         changes=ROOM
         | {
-            unread: NOTHING_FORGOTTEN
+            roll_back: NOTHING_FORGOTTEN
             | {
                 "return ids[cache.length :]": (
                     "cache.length = min(cache.length, n_known + 1); return ids[n_known:]"
@@ -209,7 +209,7 @@ MISTAKES = {
         what="the whole text is fed again, with a cache that has read it",
         seen_in="romsto/Speculative-Decoding#4",
         caught_by=CACHES,
-        changes=ROOM | {unread: {"ids[cache.length :]": "ids"}},
+        changes=ROOM | {roll_back: {"ids[cache.length :]": "ids"}},
         setting=Setting(toy_room=20),
     ),
     "draft-one-behind": Mistake(
@@ -219,7 +219,7 @@ MISTAKES = {
         ),
         seen_in="not seen; gpt-fast, mlx-lm and lucidrains have a line of code against it",
         caught_by=PERFECT,
-        changes={unread: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
+        changes={roll_back: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
         setting=Setting(toy=(4, 1)),
         cost=(
@@ -294,7 +294,7 @@ MISTAKES = {
         ),
     ),
     "block-whole-or-none": Mistake(
-        what="the coins are tossed for the whole block only: if that fails, no token is accepted",
+        what="one coin is tossed, for the whole block: if that fails, no token is accepted",
         seen_in="a reading of Sun et al. 2024 that skips its loop",
         caught_by=LAW,
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
