@@ -416,9 +416,8 @@ def test_the_picture_says_what_it_shows(benchmark, tmp_path, drafts):
     flags = ["--plot", path, "--draft_model_size", drafts, "--synthetic_acceptance=0.8"]
     assert benchmark(*flags).code == 0
     text = path.read_text()
-    for shown in ["synthetic acceptance 0.8", "speedup in time", "theory", "acceptance, K = 3"]:
-        assert shown in text
-    assert ("draft × target" in text) == ("ngram" in drafts)
+    assert "synthetic acceptance 0.8" in text and "K, tokens drafted per round" in text
+    assert ("ngram" in text) == ("ngram" in drafts)
     # no background
     assert not re.search(r"<rect|style=\"fill: #ffffff", text.partition("axes_1")[0])
     assert [*tmp_path.iterdir()] == [path]
