@@ -20,7 +20,7 @@ def unexpected_skips(config):
     """The skipped tests that are not marked `elsewhere`."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    return [report for report in skipped if "elsewhere" not in report.keywords]
+    return [report for report in skipped if "elsewhere" not in getattr(report, "keywords", ())]
 
 
 def pytest_sessionfinish(session):
