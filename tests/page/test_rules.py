@@ -11,7 +11,7 @@ from live import ASKED, session_of
 import sampling
 from experiments.page import rules
 from experiments.page.request import Request
-from experiments.page.rules import RULES, distribution_row, is_error, parting, rule_rows
+from experiments.page.rules import RULES, distribution_row, parting, rule_rows
 from experiments.page.turns import Cancelled
 from experiments.proving import inexact
 from experiments.proving.distance import distance, toy_laws
@@ -114,6 +114,7 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(
     for column in (1, 2):
         assert sum(one[column] for one in row["distribution"]) == pytest.approx(1)
     wrong, _ = toy_laws(rule.setting, rule.mistake)
+    is_error = lambda text: any(isinstance(token, str) for token in text)
     assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
 
 
