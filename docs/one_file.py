@@ -74,7 +74,7 @@ def gpt2(ids, w, config):  # [n] -> [n, n_vocab]: row i scores the token that fo
     for i in range(config["n_layer"]):
         x = x + attention(layer_norm(x, w, f"h.{i}.ln_1"), w, f"h.{i}.attn", config["n_head"])
         h = linear(layer_norm(x, w, f"h.{i}.ln_2"), w, f"h.{i}.mlp.c_fc")
-        gelu = 0.5 * h * (1 + np.tanh((2 / np.pi) ** 0.5 * (h + 0.044715 * h**3)))
+        gelu = 0.5 * h * (1 + np.tanh((2 / np.pi) ** 0.5 * (h + 0.044715 * h * h * h)))
         x = x + linear(gelu, w, f"h.{i}.mlp.c_proj")
     return layer_norm(x, w, "ln_f") @ w["wte.weight"].T
 

@@ -8,8 +8,10 @@ and gives hints.
 p is the target's distribution and q the draft's, both arrays [n_vocab] that sum to 1. Make every
 random choice with `sample(p)`, which returns a token sampled from p, or `toss(r)`, which is True
 with probability r (always, for r of 1 and above). You are given both; bring no randomness of your
-own. The checks take every branch, and know the exact law of what you return.
+own. The checks take every branch, and know the exact distribution of what you return.
 """
+
+import numpy as np  # noqa: F401
 
 
 def acceptance_1(p, q):
