@@ -1,12 +1,36 @@
 """python main.py play: the live page, on this machine only."""
 
+import threading
 import webbrowser
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from experiments.decoding.session import Session, models_of
 from experiments.decoding.settings import Settings
 from experiments.playing.questions import questions_of
 from experiments.playing.server import LiveServer
 from utils import MODELS_DIR, InputError
+
+REDIRECT = """<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={0}">
+<a href="{0}">Open the page</a>
+"""
+
+
+@contextmanager
+def in_browser(address):
+    """Open the address in a browser, on a thread: some browsers return only when they are closed.
+
+    Every user of a machine can read the arguments of a browser in the process list. These name a
+    file that only its owner can read, and that leads to the address and its token.
+    """
+    with TemporaryDirectory() as folder:  # for its owner alone
+        file = Path(folder) / "play.html"
+        file.write_text(REDIRECT.format(address), encoding="utf-8")
+        threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True).start()
+        yield
 
 
 def play(
@@ -45,10 +69,9 @@ def play(
     except OSError as error:
         raise InputError(f"--port {port}: {error.strerror}; give another, or 0") from None
     print(f"{server.address}\nCtrl-C ends it.", flush=True)
-    if not no_browser:
-        webbrowser.open(server.address)
     try:
-        server.serve_forever()
+        with nullcontext() if no_browser else in_browser(server.address):
+            server.serve_forever()
     except KeyboardInterrupt:
         print("Stopped.")
     finally:

@@ -4,10 +4,13 @@ import threading
 from contextlib import contextmanager
 
 MOST_WAITING = 4
+# why a run was told to stop
+NEWER = "cancelled: a newer run took its place"
+STOPPED = "cancelled: the server was stopped"
 
 
 class Cancelled(Exception):
-    """A newer run has taken the place of this one."""
+    """This run was told to stop; the message says why."""
 
 
 class Busy(Exception):
@@ -22,11 +25,11 @@ class Job:
 
     def __init__(self, turn):
         self.turn = turn
-        self.cancelled = threading.Event()
+        self.cancelled = ""  # why
 
     def check(self):
-        if self.cancelled.is_set():
-            raise Cancelled
+        if self.cancelled:
+            raise Cancelled(self.cancelled)
 
 
 class Jobs:
@@ -47,9 +50,9 @@ class Jobs:
             if len(self.known) > MOST_WAITING:
                 raise Busy
             if any(other.turn > turn for other in self.known):
-                raise Cancelled
+                raise Cancelled(NEWER)
             for other in self.known:
-                other.cancelled.set()
+                other.cancelled = NEWER
             self.known.append(job)
         try:
             with self.computing:
@@ -63,6 +66,6 @@ class Jobs:
         """Tell every run to stop, and wait until none computes."""
         with self.guard:
             for job in self.known:
-                job.cancelled.set()
+                job.cancelled = STOPPED
         with self.computing:
             pass

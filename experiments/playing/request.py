@@ -8,6 +8,7 @@ import json
 import math
 from dataclasses import dataclass, field
 
+from experiments.decoding.settings import SettingError
 from utils import InputError
 
 MOST_BYTES = 16_384  # of a request
@@ -16,6 +17,16 @@ MOST_TOKENS = 200
 MOST_K = 12
 MOST_TEMPERATURE = 10
 MOST_CHANGES = 50  # of coins, and of K or temperature
+# what the page calls the fields of its form
+FIELDS = {
+    "prompt": "Prompt",
+    "n_tokens_to_generate": "Tokens",
+    "K": "K",
+    "temperature": "Temperature",
+    "top_k": "Top-k",
+    "top_p": "Top-p",
+    "seed": "Seed",
+}
 LIMITS = {"characters": MOST_CHARACTERS, "tokens": MOST_TOKENS, "K": MOST_K}
 
 
@@ -45,14 +56,14 @@ class Request:
 def whole_number(values, name, low, high):
     value = values[name]
     if type(value) is not int or not low <= value <= high:
-        raise InputError(f"{name} {value!r:.50}: expected a whole number from {low} to {high}")
+        raise SettingError(name, f"{value!r:.50}: expected a whole number from {low} to {high}")
     return value
 
 
 def number(values, name, low, high):
     value = values[name]
     if type(value) not in (int, float) or not low <= value <= high or not math.isfinite(value):
-        raise InputError(f"{name} {value!r:.50}: expected a number from {low} to {high}")
+        raise SettingError(name, f"{value!r:.50}: expected a number from {low} to {high}")
     return float(value)
 
 
@@ -101,7 +112,6 @@ def read_settings(values):
     }
 
 
-REQUIRED = ("prompt", "n_tokens_to_generate", "K", "temperature", "top_k", "top_p", "seed")
 OPTIONAL = ("coins", "changes")
 
 
@@ -117,13 +127,14 @@ def parse(body):
         raise InputError("the request is not JSON") from None
     if not isinstance(values, dict):
         raise InputError("the request: expected an object")
-    for name in REQUIRED:
+    for name in FIELDS:
         if name not in values:
             raise InputError(f"the request: {name} is missing")
     for name in values:
-        if name not in REQUIRED + OPTIONAL:
+        if name not in (*FIELDS, *OPTIONAL):
             raise InputError(f"the request: {name[:50]!r} is unknown")
     prompt = values["prompt"]
     if not isinstance(prompt, str) or len(prompt) > MOST_CHARACTERS:
-        raise InputError(f"prompt: expected a text of at most {MOST_CHARACTERS} characters")
+        problem = f"{prompt!r:.50}: expected a text of at most {MOST_CHARACTERS} characters"
+        raise SettingError("prompt", problem)
     return Request(prompt, read_settings(values), read_coins(values), read_changes(values))

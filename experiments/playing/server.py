@@ -15,13 +15,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from experiments.cli.exit_codes import print_error
+from experiments.decoding.settings import SettingError
 from experiments.playing.jobs import Busy, Cancelled, Jobs
-from experiments.playing.request import LIMITS, MOST_BYTES, parse
+from experiments.playing.request import FIELDS, LIMITS, MOST_BYTES, parse
 from experiments.showing.page import page_of
 from utils import InputError
 
 ADDRESS = "127.0.0.1"
 IDLE_SECONDS = 15  # for a request to arrive
+MOST_CONNECTING = 128  # connections that wait to be accepted
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -44,6 +46,7 @@ class LiveServer(ThreadingHTTPServer):
     """questions: {name: function(request, job, send) -> result}, asked as POST /api/NAME."""
 
     daemon_threads = True
+    request_queue_size = MOST_CONNECTING
     # so that the same port can be had again at once; on Windows, two servers could have it
     allow_reuse_address = os.name == "posix"
 
@@ -119,7 +122,10 @@ class Handler(BaseHTTPRequestHandler):
     # ------------------------------------------------------------ the page
 
     def show_page(self):
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError:
+            raise Refused(400, "not an address: open the one that was printed") from None
         if url.path != "/":
             raise Refused(404, "not found: the page is at /")
         self.check_token(parse_qs(url.query).get("token", [""])[0])
@@ -139,9 +145,9 @@ class Handler(BaseHTTPRequestHandler):
             with self.server.jobs.newest(self.turn()) as job:
                 self.run(self.server.questions[name], request, job)
         except InputError as error:
-            raise Refused(400, one_line(error)) from None
-        except Cancelled:
-            raise Refused(409, "cancelled: a newer run took its place") from None
+            raise Refused(400, said(error)) from None
+        except Cancelled as error:
+            raise Refused(409, said(error)) from None
         except Busy:
             raise Refused(503, "too many runs are waiting; try again") from None
 
@@ -182,12 +188,19 @@ class Handler(BaseHTTPRequestHandler):
         except (InputError, Cancelled) as error:
             if not started:
                 raise
-            self.send_line({"error": one_line(error) or "cancelled: a newer run took its place"})
+            self.send_line({"error": said(error)})
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             message = f"the run failed: {type(error).__name__}"
             if not started:
                 raise Refused(500, message) from None
             self.send_line({"error": message})
+
+
+def said(error):
+    """What the page is told: it has fields where the command line has flags."""
+    if isinstance(error, SettingError):
+        error = f"{FIELDS.get(error.name, error.name)} {error.problem}"
+    return one_line(error)
 
 
 def one_line(error):

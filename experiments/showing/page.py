@@ -10,6 +10,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import os
 import platform
 import shlex
 from pathlib import Path
@@ -30,9 +31,17 @@ ALWAYS_SAID = {
     "temperature",
     "seed",
 }
-# a page is passed on: it leaves out where this machine keeps its models
-UNSHOWN = {"models_dir"}
 AS_ALWAYS = dataclasses.asdict(Settings())
+
+
+def without_places(settings):
+    """The settings without where this machine keeps its files: a page is passed on."""
+    shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
+    for name in ("target_model_size", "draft_model_size"):
+        # a name such as 17M stays as it is, and so does a folder relative to where one is
+        if os.path.isabs(shown[name]):
+            shown[name] = Path(shown[name]).name
+    return shown
 
 
 def command(settings, ids=()):
@@ -43,7 +52,7 @@ def command(settings, ids=()):
     else:
         words += ["--prompt", settings["prompt"]]
     for name, value in settings.items():
-        if name in UNSHOWN | {"prompt", "prompt_ids"}:
+        if name in ("prompt", "prompt_ids"):
             continue
         if name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
             continue
@@ -125,10 +134,10 @@ def report_data(settings, ids, notes, results, encoder, seconds=None):
         _, decode = decoder_after(encoder, ids)
         plain = plain_data(results["autoregressive"], decode, seconds)
     python, machine = platform.python_version(), platform.machine()
-    shown = {name: value for name, value in settings.items() if name not in UNSHOWN}
+    shown = without_places(settings)
     return {
         "settings": shown,
-        "command": command(settings, ids),
+        "command": command(shown, ids),
         "coupled": settings["coupled"],
         "prompt": begin,
         "rounds": rounds,

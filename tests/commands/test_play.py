@@ -1,11 +1,15 @@
 """python main.py play: the address it prints, who gets in, and how it ends."""
 
 import json
+import os
 import signal
 import subprocess
+import threading
 import urllib.request
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from command_line import COMMAND, ENVIRONMENT, assert_refused
@@ -51,7 +55,7 @@ def test_a_server_in_a_process_of_its_own(pair):
 
 
 class Ended:
-    """A server that is stopped at once."""
+    """A server that is stopped once a browser has been opened."""
 
     address = "http://127.0.0.1:1/?token=x"
 
@@ -61,6 +65,8 @@ class Ended:
         Ended.last = self
 
     def serve_forever(self):
+        self.serving.set()
+        self.opened.wait(10)
         raise KeyboardInterrupt
 
     def server_close(self):
@@ -72,13 +78,29 @@ class Ended:
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_the_browser_is_opened_unless_told_not_to(cli, monkeypatch, quiet):
-    addresses = []
+    """It may block until its page is served; its arguments, for all to read, have no token."""
+    seen = []
+
+    def browser(address):
+        file = Path(url2pathname(urlsplit(address).path))
+        served = Ended.serving.wait(5)
+        seen.append((address, file.parent, file.parent.stat().st_mode, file.read_text(), served))
+        Ended.opened.set()
+
+    Ended.serving, Ended.opened = threading.Event(), threading.Event()
+    if quiet:
+        Ended.opened.set()
     monkeypatch.setattr(play, "LiveServer", Ended)
-    monkeypatch.setattr(play.webbrowser, "open", addresses.append)
+    monkeypatch.setattr(play.webbrowser, "open", browser)
     done = cli(*(["--no_browser"] if quiet else []), "--port", 8123, command=["play"])
     assert done.code == 0 and done.out.startswith(Ended.address)
-    assert addresses == ([] if quiet else [Ended.address])
     assert Ended.last.port == 8123 and Ended.last.calls == ["close", "cancel"]
+    assert len(seen) == 1 - quiet
+    for address, folder, mode, text, served in seen:
+        assert served and Ended.address in text
+        assert address.startswith("file:") and "token" not in address
+        assert os.name != "posix" or mode & 0o077 == 0  # for its owner alone
+        assert not folder.exists()
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "1.5"])

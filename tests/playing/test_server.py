@@ -2,15 +2,18 @@
 
 import json
 import os
+import re
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
-from playing import ASKED
+from playing import ASKED, session_of
 
-from experiments.playing.jobs import MOST_WAITING
-from experiments.playing.request import MOST_BYTES
+from experiments.playing.jobs import MOST_WAITING, NEWER, STOPPED
+from experiments.playing.questions import questions_of
+from experiments.playing.request import FIELDS, MOST_BYTES
 from experiments.playing.server import ADDRESS, LiveServer
 from utils import InputError
 
@@ -68,6 +71,12 @@ def test_without_the_token_there_is_no_page(served, path):
 def test_nothing_else_can_be_read(served, path):
     code, _, text = served.request("GET", f"{path}?token={served.server.token}")
     assert code in (404, 403) and "root" not in text and "import" not in text
+
+
+@pytest.mark.parametrize("path", ["http://[/", "http://[::1/?token={}"])
+def test_what_is_no_address_is_refused(served, capsys, path):
+    assert_refused(served.request("GET", path.format(served.server.token)), 400)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "X"])
@@ -134,6 +143,14 @@ def test_a_port_can_be_had_again_at_once_but_not_twice():
     LiveServer(port, {}).server_close()
 
 
+def test_a_burst_of_connections_gets_in():
+    """Before the server takes the first of them."""
+    with LiveServer(0, {}) as server, ExitStack() as connections:
+        for _ in range(64):
+            client = socket.create_connection(server.server_address, timeout=0.5)
+            connections.enter_context(client)
+
+
 def test_two_servers_have_two_tokens(serve):
     first, second = serve({}), serve({})
     assert first.server.token != second.server.token and len(first.server.token) >= 32
@@ -194,6 +211,21 @@ def test_an_error_gets_one_line_before_and_after_the_first_answer(
     assert len(lines) == 1 + started
 
 
+LABELLED = r'<label[^>]*>([^<]+) <(?:input|textarea) name="(\w+)"'
+
+
+def test_an_error_names_a_field_of_the_page(serve, pair):
+    served = serve(questions_of(session_of(pair)))
+    labels = {name: label for label, name in re.findall(LABELLED, served.server.page)}
+    assert FIELDS == labels
+    for name, label in labels.items():
+        # the last comes from the models, not from the form
+        for bad in (None, "\ud800") if name == "prompt" else (None, -1):
+            status, (line,) = served.ask("what_if", **{name: bad})
+            error = line["error"]
+            assert status == 400 and error.startswith(f"{label} ") and "--" not in error
+
+
 # ---------------------------------------------------------------- one run at a time
 
 
@@ -226,8 +258,7 @@ def test_a_new_run_cancels_the_old_one(serve):
     assert slow.begun.wait(10)
     assert served.result("slow", prompt="quick") == {"quick": True}
     first.join(10)
-    ((status, lines),) = answers
-    assert status == 409 and "cancelled" in lines[0]["error"]
+    assert answers == [(409, [{"error": NEWER}])]
     assert slow.most == 1
 
 
@@ -290,12 +321,12 @@ def test_a_client_that_goes_away_frees_its_place(serve):
 def test_a_stopped_server_stops_its_run(serve):
     slow, answers = Slow(), []
     served = serve({"slow": slow})
-    thread = threading.Thread(target=lambda: answers.append(served.ask("slow")[0]))
+    thread = threading.Thread(target=lambda: answers.append(served.ask("slow")))
     thread.start()
     assert slow.begun.wait(10)
     served.server.jobs.cancel_all()
     thread.join(10)
-    assert answers == [409] and slow.running == 0
+    assert answers == [(409, [{"error": STOPPED}])] and slow.running == 0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from browsers import assert_readable
 from command_line import PROMPT, ROOT, assert_refused, embedded
 
-import main
 from experiments.data.files import whole
 from experiments.showing import page as report
 from utils import load_encoder
@@ -85,14 +84,22 @@ def test_the_data_are_those_of_the_run(written, pair, arguments):
 @pytest.mark.parametrize(
     "arguments", [RUNS["sampled"], RUNS["coupled"], RUNS["ngram"], RUNS["nasty"]]
 )
-def test_the_command_reproduces_the_run(written, cli, pair, monkeypatch, arguments):
+def test_the_command_reproduces_the_run(written, as_json, pair, arguments):
     path, result = written(*arguments)
     words = shlex.split(data_of(path)["command"])
     assert words[:2] == ["python", "main.py"]
-    path.unlink()
-    assert "--models_dir" not in words  # a page does not say where this machine keeps its models
-    assert main.main([*words[2:], "--models_dir", str(pair), "--json"]) == 0
-    assert data_of(path)["figures"]["token_ids"] == result["speculative"]["token_ids"]
+    # a page does not say where this machine keeps its models
+    again = as_json(*words[2:], models_dir=pair)
+    assert again["speculative"]["token_ids"] == result["speculative"]["token_ids"]
+
+
+def test_a_page_has_no_path_of_the_machine(written, as_json, pair):
+    sizes = ("--target_model_size", pair / "17M", "--draft_model_size", f"{pair}/0.7M-17M/")
+    path, result = written(*sizes, models_dir="elsewhere")
+    words = shlex.split(data_of(path)["command"])
+    assert str(path.parent) not in path.read_text() and str(pair) not in path.read_text()
+    again = as_json(*words[2:], models_dir=pair)
+    assert again["speculative"]["token_ids"] == result["speculative"]["token_ids"]
 
 
 def test_a_prompt_from_a_pipe_is_in_the_command():
