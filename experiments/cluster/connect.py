@@ -2,7 +2,10 @@
 
 import logging
 import re
-from contextlib import contextmanager
+import signal
+import sys
+from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 
 from utils import InputError
 
@@ -34,8 +37,31 @@ def check(address):
 def connected(address):
     """A client of the cluster, which has at least one worker. Raises InputError."""
     n_workers = check(address)
+    # what goes wrong is said in one line, not in Dask's log
+    for name in ("asyncio", "distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with started(n_workers) if n_workers else found(address) as client:
-        yield client
+        try:
+            yield client
+        except KeyboardInterrupt:
+            print(f"note: --cluster {address}: interrupted", file=sys.stderr)
+            raise
+
+
+@contextmanager
+def unheard():
+    """Threads and processes that begin in this block, and those that they begin, never hear of
+    Ctrl-C: a terminal sends it to all.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # if it began in the block, it would undo the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -44,17 +70,17 @@ def started(n_workers):
     import dask
     from distributed import Client, LocalCluster
 
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": RETRIES}),
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": RETRIES}))
+        with unheard():
+            cluster = LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=1,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            )
+            stack.enter_context(cluster)
+        yield stack.enter_context(Client(cluster, set_as_default=False))
 
 
 @contextmanager
@@ -62,9 +88,6 @@ def found(address):
     """The workers of a scheduler."""
     from distributed import Client
 
-    # what cannot be reached is said in one line, not in Dask's log
-    for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:

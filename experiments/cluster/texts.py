@@ -14,6 +14,12 @@ def texts(settings, batch_size, pairs, prompts):
     yield from session.run_together(prompts, batch_size)
 
 
+def name(prompt):
+    """What a Prompt is called that has failed: by how it begins, in text or in token ids."""
+    begin = prompt.ids[:10] if prompt.text is None else prompt.text[:30]
+    return f"prompt {prompt.number} ({begin!r})"
+
+
 class ClusterSession(Session):
     """A Session whose models are on the workers that `cluster` names. Raises InputError."""
 
@@ -38,5 +44,4 @@ class ClusterSession(Session):
             return
         with self.cluster:
             function = partial(texts, self.settings, batch_size)
-            name = lambda prompt: f"prompt {prompt.number} ({prompt.text[:30]!r})"
             yield from self.cluster.run(function, prompts, batch_size, name)

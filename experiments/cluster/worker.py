@@ -18,6 +18,7 @@ from pathlib import Path
 
 import backends.blas  # noqa: F401, isort: skip: before NumPy
 
+import numpy as np
 from distributed import Status, WorkerPlugin, get_worker
 
 SOURCES = ("*.py", "backends/**/*.py", "checkpoints/**/*.py", "experiments/**/*.py")
@@ -105,7 +106,9 @@ def work(name, job, limit):
     try:
         begin = time.perf_counter()
         function, items = pickle.loads(job)
-        results = list(function(get_worker().plugins[name].pairs, items))
+        # a model that overflows is reported once, where its logits are used
+        with np.errstate(over="ignore", invalid="ignore"):
+            results = list(function(get_worker().plugins[name].pairs, items))
         return results, time.perf_counter() - begin
     finally:
         faulthandler.cancel_dump_traceback_later()

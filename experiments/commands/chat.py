@@ -1,8 +1,9 @@
 """python main.py chat: a console to play in. A prompt is continued, a line that begins with /
 changes how.
 
-Texts and what was asked for go to stdout; figures, notes and refusals to stderr, so that a pipe
-gets nothing but text. A refusal is one line, and the session goes on.
+Texts go to stdout; figures, notes and refusals to stderr. What a command answers goes to stdout in
+a terminal, else to stderr, so that a pipe gets nothing but text. A refusal is one line, and the
+session goes on.
 """
 
 import shlex
@@ -80,9 +81,13 @@ def help_text():
 
 
 class Console:
-    """The settings that its commands change, the models, and what was generated so far."""
+    """The settings that its commands change, the models, and what was generated so far.
 
-    def __init__(self, settings):
+    answers: the file that its commands answer to.
+    """
+
+    def __init__(self, settings, answers):
+        self.answers = answers
         self.switches = {decoder: decoder == "speculative" for decoder in DECODERS}
         self.totals, self.running, self.session = {}, True, None
         self.load(settings)
@@ -208,6 +213,9 @@ class Console:
                 f"unknown command {'/' + word!r}: try /help, or // to begin a prompt with a slash"
             )
 
+    def say(self, line):
+        print(line, file=self.answers)
+
     def switch(self, name, word):
         if word not in ("", "on", "off"):
             raise InputError(
@@ -223,7 +231,7 @@ class Console:
             self.switches[name] = on
         else:
             self.set(name, on)
-        print(f"{name} {'on' if on else 'off'}")
+        self.say(f"{name} {'on' if on else 'off'}")
 
     def is_on(self, name):
         return self.switches[name] if name in DECODERS else getattr(self.session.settings, name)
@@ -237,7 +245,7 @@ class Console:
         elif word:
             setting = SETTINGS.get(name, name)
             self.set(setting, FLAGS[setting].parse(word))
-        print(f"{name} {self.value(name)!r}")
+        self.say(f"{name} {self.value(name)!r}")
 
     def set(self, setting, value):
         """Change one setting. Raises InputError, and then all is as it was."""
@@ -252,20 +260,22 @@ class Console:
 
     def settings(self):
         for name in SWITCHES:
-            print(f"{name} {'on' if self.is_on(name) else 'off'}")
+            self.say(f"{name} {'on' if self.is_on(name) else 'off'}")
         for name in VALUES:
-            print(f"{name} {self.value(name)!r}")
+            self.say(f"{name} {self.value(name)!r}")
 
     def stats(self):
-        print(f"{'':<12}{'texts':>6}{'tokens':>8}{'tokens/s':>10}{'accepted':>10}{'per pass':>10}")
+        self.say(
+            f"{'':<12}{'texts':>6}{'tokens':>8}{'tokens/s':>10}{'accepted':>10}{'per pass':>10}"
+        )
         for name, total in self.totals.items():
             rate = f"{total['accepted'] / total['examined']:.3f}" if total["examined"] else "-"
             speed, per_pass = total["tokens"] / total["seconds"], total["tokens"] / total["rounds"]
             counts = f"{total['texts']:>6}{total['tokens']:>8}"
-            print(f"{name:<12}{counts}{speed:>10.1f}{rate:>10}{per_pass:>10.2f}")
+            self.say(f"{name:<12}{counts}{speed:>10.1f}{rate:>10}{per_pass:>10.2f}")
 
     def help(self):
-        print(help_text())
+        self.say(help_text())
 
     def quit(self):
         self.running = False
@@ -282,7 +292,7 @@ def piped_line():
         raise InputError(
             f"standard input: a line has more than {MOST_CHARACTERS} characters; expected a prompt"
         )
-    return line.removesuffix("\n")
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def edit_lines():
@@ -358,7 +368,7 @@ def chat(
         backend=backend,
         kernels=kernels,
     )
-    console = Console(settings)
+    console = Console(settings, answers=sys.stdout if interactive else sys.stderr)
     if interactive:
         edit_lines()
         print("Type a prompt, or /help.")

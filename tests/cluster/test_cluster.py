@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import ENVIRONMENT, ROOT, assert_refused, timeless
+from command_line import COMMAND, ENVIRONMENT, ROOT, assert_refused, process, timeless
 from toys import TINY, random_tensors, write_checkpoint
 
 from experiments.commands import benchmark as benchmarking
@@ -82,14 +82,16 @@ def record(cli, file, tmp_path):
 
 @pytest.mark.parametrize("local", [True, False])
 def test_texts(cli, file, tmp_path, address, local):
-    flags = [f"--prompts={file}", SHORT, "--temperature=0.8"]
-    lines = []
+    flags = [f"--prompts={file}", SHORT, "--temperature=0.8", "--coupled"]
+    lines, rates = [], []
     for cluster in ("", "local:1" if local else address):
         out = tmp_path / f"{len(lines)}.jsonl"
         with dask.config.set({METHOD: "spawn"}):  # as outside of the tests
             assert cli(*flags, f"--out={out}", "--batch_size=2", f"--cluster={cluster}").code == 0
         lines.append([timeless(json.loads(line)) for line in out.read_text().splitlines()])
+        rates.append([one["speculative"].pop("usual_acceptance_rate") for one in lines[-1]])
     assert lines[0] == lines[1] and len(lines[0]) == len(TEXTS)
+    assert rates[0] == pytest.approx(rates[1], rel=1e-5)  # of logits from other batches
 
 
 def test_a_log(record, address):
@@ -339,6 +341,41 @@ def test_what_fails_three_times_is_named_and_the_rest_kept(
     assert [i for i, _ in calls] == places
 
 
+def test_token_ids_that_fail_are_named_and_a_worker_is_quiet(pair, tmp_path):
+    """A model that overflows gives no warning of NumPy's, as on one machine."""
+    flags = [f"--out={tmp_path / 'o.jsonl'}", "--target_model_size=huge", "--kernels=plain"]
+    done = process(pair, "--prompt_ids=1,2", *flags, "--cluster=local:1")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    assert b"prompt 1 ([1, 2]): FloatingPointError" in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a process group")
+@pytest.mark.parametrize("when, lines", [("workers begin", {0, 1}), ("workers decode", {1})])
+def test_an_interruption_is_one_line_at_most(pair, tmp_path, when, lines):
+    """Of Ctrl-C, which a terminal sends to the workers as well."""
+    import psutil  # comes with distributed
+
+    file, out = tmp_path / "many.txt", tmp_path / "o.jsonl"
+    file.write_text("hello\n" * 9999)
+    flags = [f"--models_dir={pair}", f"--prompts={file}", f"--out={out}", "--kernels=plain"]
+    command, quiet = [*COMMAND, *flags, SHORT, "--cluster=local:2"], {"stdout": subprocess.DEVNULL}
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stderr=subprocess.PIPE, start_new_session=True, **quiet
+    ) as running:
+        begun = {
+            # beside the workers there is multiprocessing's own process
+            "workers begin": lambda: len(psutil.Process(running.pid).children()) > 1,
+            "workers decode": lambda: any(one.stat().st_size for one in tmp_path.glob("*.partial")),
+        }[when]
+        while not begun():
+            assert running.poll() is None
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)
+        said = running.communicate(timeout=60)[1]
+    assert running.returncode == 130 and not out.exists()
+    assert said.count(b"\n") in lines and b"Traceback" not in said
+
+
 MEASURED = benchmarking.measured
 
 
@@ -505,6 +542,7 @@ def test_one_of_two_workers_is_refused(cli, file, pair, address, tmp_path, monke
     write_checkpoint(other / "0.7M-17M")
     monkeypatch.setattr(models, "MODELS_DIR", str(pair))
     with distributed.Client(address, set_as_default=False) as client:
+        client.wait_for_workers(2)
         places = dict(zip(client.scheduler_info()["workers"], (str(pair), str(other))))
         for at, folder in places.items():
             client.run(has_models_in, folder, workers=[at])
