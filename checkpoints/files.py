@@ -14,10 +14,17 @@ def feed(found, path):
 
 
 def sha256_of(files):
-    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
+    """The SHA-256 of the contents of files, one after the other, in hexadecimal. Raises InputError
+    for one that cannot be read.
+    """
     found = hashlib.sha256()
     for path in files:
-        feed(found, path)
+        try:
+            feed(found, path)
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot be read ({error.strerror}); expected a file"
+            ) from None
     return found.hexdigest()
 
 

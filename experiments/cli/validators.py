@@ -20,11 +20,11 @@ def parse_list(flag, text, kind=str):
     return items
 
 
-def parse_K(text, most, auto=False):
+def parse_K(text, most, why="", auto=False):
     """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
     where it may be.
 
-    Raises InputError.
+    why: what sets that limit, if not the command itself. Raises InputError.
     """
     found, parts = [], [part.strip() for part in text.split(",")]
     for part in parts:
@@ -40,10 +40,7 @@ def parse_K(text, most, auto=False):
                 f"--K {text!r}: {part.strip()} is no range upwards from 1; expected such as 1..10"
             )
         if last > most:
-            raise InputError(
-                f"--K {text!r}: a text of {most} tokens has no room for {last} drafts; "
-                f"expected at most {most}"
-            )
+            raise InputError(f"--K {text!r}: expected at most {most}{why and f', {why}'}")
         found += range(first, last + 1)
     if len({*found}) < len(found) or parts.count("auto") > 1:
         raise InputError(f"--K {text!r}: expected each K once")
@@ -74,8 +71,16 @@ def check_seed(seed):
 
 def check_length(flag, n_tokens, room):
     """Raises InputError for more tokens than a context has room for."""
+    if room < 1:
+        raise InputError(f"--{flag} {n_tokens}: expected a model with a longer context")
     if n_tokens > room:
         raise InputError(f"--{flag} {n_tokens}: expected at most {room}, what the context leaves")
+
+
+def longest_prompt(n_ctx, n_tokens):
+    """The most tokens of a prompt that n_tokens can follow. Raises InputError for none."""
+    check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
+    return n_ctx - n_tokens
 
 
 def check_choice(flag, value, *choices):

@@ -1,17 +1,13 @@
 """Which models a run wants: what every process that takes part has to load, to the byte."""
 
 import dataclasses
-import hashlib
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
 import utils
 from backends import autotune
-from checkpoints.files import feed
-from checkpoints.folder import PARTS
 from experiments.drafting.pairs import (
     CHECKPOINT,
     NGRAM,
@@ -19,11 +15,12 @@ from experiments.drafting.pairs import (
     Pairs,
     config_of,
     embedded_encoder,
+    fingerprints,
     load_pairs,
 )
 from experiments.drafting.stored import HEADS
 from gpt2 import Config, Model
-from utils import MODELS_DIR, InputError, get_backend, kernels_of
+from utils import MODELS_DIR, get_backend, kernels_of
 
 
 @dataclass(frozen=True)
@@ -93,34 +90,12 @@ class Wanted:
 
     def fingerprints(self):
         """{model: SHA-256 of its files}, for two machines to compare."""
-        if self.weights == RANDOM:
-            return dict(zip(self.sizes(), map(repr, self.configs())))
-        found = {}
-        for size in self.sizes():
-            folder = utils.find_folder(size, self.models_dir)
-            names = {name for name in chain(*PARTS) if (folder / name).is_file()}
-            found[size] = digest([folder / name for name in names] + [*folder.glob("model*")])
-        target = utils.find_folder(self.target, self.models_dir)
-        for name in {*self.drafts} & {*HEADS}:
-            found[name] = digest([target / f"{name}.safetensors"])
-        return found
+        return fingerprints(self.target, self.drafts, self.models_dir, self.weights)
 
 
 def chosen_plan(choices, exact, config, dtype):
     """A backend's plan that does not measure."""
     return autotune.layout(config, dtype, choices[config], exact)
-
-
-def digest(paths):
-    """The SHA-256 of some files and their names. Raises InputError."""
-    found = hashlib.sha256()
-    try:
-        for path in sorted({*paths}):
-            found.update(path.name.encode())
-            feed(found, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    return found.hexdigest()
 
 
 def kernels_in(pairs, target):

@@ -10,6 +10,7 @@ from experiments.cli.validators import (
     check_choice,
     check_numbers,
     check_seed,
+    longest_prompt,
     parse_filters,
     parse_K,
     parse_list,
@@ -17,8 +18,7 @@ from experiments.cli.validators import (
 )
 from experiments.data.machine import machine
 from experiments.data.prompts import choose_prompts
-from experiments.decoding.adaptive_k import PAST
-from experiments.decoding.decoders import NGRAM
+from experiments.decoding.decoders import NGRAM, longest_draft
 from experiments.drafting.pairs import CHECKPOINT, RANDOM, load_pairs
 from experiments.drafting.stored import is_head
 from experiments.measuring import advice
@@ -114,7 +114,7 @@ def acceptances(settings, pairs, Ks, filter):
         path, target = settings.acceptance, settings.target_model_size
         return {name: advice.stored_acceptance(path, name, target, filter) for name in pairs.drafts}
     n_tokens = settings.n_tokens_to_generate
-    longest = pairs.target.config.n_ctx - n_tokens
+    longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
     texts, _ = choose_prompts(settings.prompts, settings.n_prompts, pairs.encoder, longest)
     K = min(advice.LIVE_K, max(Ks))
     return {
@@ -125,27 +125,11 @@ def acceptances(settings, pairs, Ks, filter):
     }
 
 
-def check_room(settings, pairs, Ks):
-    """Raises InputError for a K that the context of a model has no room for."""
-    models = [pairs.target, *(draft for draft in pairs.drafts.values() if draft != NGRAM)]
-    room = min(model.config.n_ctx for model in models) - PAST
-    if room < 2:
-        raise InputError(
-            f"a context of {room + PAST} tokens: expected at least {PAST + 2}, "
-            f"as passes are timed after {PAST}"
-        )
-    if max(Ks) >= room:
-        raise InputError(
-            f"--K {settings.K!r}: expected at most {room - 1}, "
-            f"what the context leaves after {PAST} tokens"
-        )
-
-
-def possible_Ks(name, draft, Ks):
-    """Those K that a draft can fill: a head has so many places. Raises InputError for none."""
-    if draft == NGRAM or not is_head(draft):
-        return Ks
-    most = draft.config.n_places
+def possible_Ks(name, target, draft, Ks):
+    """Those K that a draft can fill. Raises InputError for none."""
+    most = longest_draft(target, draft)
+    if most < 1:
+        raise InputError(f"draft {name}: the context has no room for it; expected a longer one")
     if min(Ks) > most:
         raise InputError(f"--K {min(Ks)}: expected at most {most}, what {name} drafts")
     return [K for K in Ks if K <= most]
@@ -215,8 +199,9 @@ def advise(settings: AdviseSettings, json=False):
     arrays = get_backend(settings.backend, settings.kernels)
     target = settings.target_model_size
     pairs = load_pairs(target, drafts, settings.models_dir, settings.weights, arrays)
-    check_room(settings, pairs, Ks)
-    Ks_of = {name: possible_Ks(name, draft, Ks) for name, draft in pairs.drafts.items()}
+    Ks_of = {
+        name: possible_Ks(name, pairs.target, draft, Ks) for name, draft in pairs.drafts.items()
+    }
     found = acceptances(settings, pairs, Ks, filter)
     result = {"machine": machine(), "settings": dataclasses.asdict(settings), "advice": {}}
     for name, draft in pairs.drafts.items():

@@ -18,6 +18,7 @@ from experiments.cli.validators import (
     check_choice,
     check_numbers,
     check_seed,
+    longest_prompt,
     parse_filters,
     parse_K,
     parse_list,
@@ -113,7 +114,7 @@ class BenchmarkSettings:
         return parse_list("draft_model_size", self.draft_model_size)
 
     def Ks(self):
-        return parse_K(self.K, self.n_tokens_to_generate, auto=True)
+        return parse_K(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
 
     def rules(self):
         return parse_list("verification", self.verification)
@@ -252,7 +253,8 @@ def run_all(settings, stored, cluster=""):
                 if where.machines:
                     about["workers"] = where.machines
                 pairs = where.pairs
-                longest = pairs.target.config.n_ctx - settings.n_tokens_to_generate
+                n_tokens = settings.n_tokens_to_generate
+                longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
                 prompts, n_skipped = choose_prompts(
                     settings.prompts, settings.n_prompts, pairs.encoder, longest
                 )
@@ -262,9 +264,15 @@ def run_all(settings, stored, cluster=""):
     return result | ({"failed": failed} if failed else {})
 
 
+def header_of(settings):
+    """What must be the same for a run to go on: the settings, and the models of each target."""
+    prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
+    return dataclasses.asdict(settings) | {"fingerprints": prints}
+
+
 def run_and_store(settings, out, resume, cluster):
     """The results, from and to the files that `out` names."""
-    with Lines(out, header=dataclasses.asdict(settings)) as lines:
+    with Lines(out, header=header_of(settings)) as lines:
         if lines.done and not resume:
             raise InputError(
                 f"{lines.partial}: is left from a run that was interrupted; "

@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.candidates import measured, tree
-from experiments.cli.validators import check_numbers, check_seed
+from experiments.cli.validators import check_numbers, check_seed, longest_prompt
 from experiments.data.prompts import choose_prompts
 from experiments.measuring.advice import measure_costs
 from sampling import Filter
@@ -189,7 +189,8 @@ def candidates(
     n_ctx = min(target.config.n_ctx, draft.config.n_ctx)
     if rows > n_ctx:
         raise InputError(f"--rows {rows}: expected at most {n_ctx}, the context")
-    texts, _ = choose_prompts(prompts, n_prompts, encoder, n_ctx - n_tokens_to_generate)
+    longest = longest_prompt(n_ctx, n_tokens_to_generate)
+    texts, _ = choose_prompts(prompts, n_prompts, encoder, longest)
     rng = np.random.default_rng(seed)
 
     def written(ids):

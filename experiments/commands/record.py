@@ -7,7 +7,7 @@ from functools import partial
 
 from tqdm import tqdm
 
-from experiments.cli.validators import check_numbers, check_seed, parse_filters
+from experiments.cli.validators import check_numbers, check_seed, longest_prompt, parse_filters
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
 from experiments.data.files import check_output
@@ -103,13 +103,14 @@ def record(
     wanted = Wanted(target_model_size, (), models_dir, backend=backend, kernels=kernels)
     where = place(cluster, wanted)
     encoder = where.pairs.encoder
-    longest = where.pairs.target.config.n_ctx - n_tokens_to_generate
+    longest = longest_prompt(where.pairs.target.config.n_ctx, n_tokens_to_generate)
     texts, n_skipped = choose_prompts(prompts, n_prompts, encoder, longest)
     header = {
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
         "target": target_model_size,
         "settings": dataclasses.asdict(settings),
+        "fingerprints": wanted.fingerprints(),
     }
     with open_log(out, header) as lines:
         todo = texts_todo(lines, texts)

@@ -101,7 +101,8 @@ def replay(
         models_dir: the folder that holds a folder for each size
         K: how many tokens to draft per round, such as 1..10 or 1,2,4
         verification: the accept/reject rule: token or block
-        costs: a results file of benchmark to take the draft and verify costs from
+        costs: a results file of benchmark to take the draft and verify costs from, measured with
+            the same verification
         draft_cost: instead of costs: the time of drafting one token, relative to a target pass over
             one row (token)
         verify_cost: with draft_cost: the time of the verify pass, relative to the same; one number,
@@ -130,7 +131,7 @@ def replay(
     sizes, Ks = settings.drafts(), settings.Ks()
     arrays = get_backend(backend, kernels)
     texts = read_log(log, settings.cutter)
-    latency = Latency(sizes, Ks, texts.target, costs, draft_cost, verify_cost)
+    latency = Latency(sizes, Ks, texts.target, costs, draft_cost, verify_cost, verification)
     vocabulary, of_log = (texts.tokenizer, texts.n_vocab), f"the log {log}"
     drafts = {size: load_draft(size, models_dir, arrays, vocabulary, of_log) for size in sizes}
     rows = []

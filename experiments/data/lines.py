@@ -76,7 +76,7 @@ class Lines:
     """The lines of FILE. `done` are those of an interrupted run, and what was `put` since.
 
     header: a first line that says what the run is; it is not among `done`.
-    expected: for lines without a header, what each must have under "settings", in order.
+    expected: for lines without a header, the fields that each must have, in order.
 
     Raises InputError for a partial file that is another run's, is damaged, or is being written.
     Leaving the block gives the file free; `close` before that lets FILE appear.
@@ -122,7 +122,8 @@ class Lines:
                 raise ValueError("not a line of ours, whole or cut")
             found = [load_json(line) for line in data[:end].decode("utf-8").split("\n")[:-1]]
             if self.header is None:
-                same = [line["settings"] for line in found] == expected[: len(found)]
+                same = len(found) <= len(expected)
+                same = same and all(line | one == line for line, one in zip(found, expected))
             else:
                 same = found[:1] in ([], [self.header])
                 found = found[1:]
@@ -130,8 +131,8 @@ class Lines:
             raise InputError(f"{self.partial}: is damaged; delete it") from None
         if not same:
             raise InputError(
-                f"{self.partial}: is of a run with other settings or prompts; "
-                "delete it, or give the same"
+                f"{self.partial}: is of a run with other settings or prompts, or other files of a "
+                "model; delete it, or give the same"
             )
         return found, end
 
@@ -141,9 +142,8 @@ class Lines:
         return failed + [*range(len(self.done), n)]
 
     def put(self, place, value, **name):
-        """Write the line of a place that is `todo`, or its name and why it Failed."""
-        if isinstance(value, Failed):
-            value = name | {"failed": value.reason}
+        """Write the line of a place that is `todo`: its name, and the value or why it Failed."""
+        value = name | ({"failed": value.reason} if isinstance(value, Failed) else value)
         if place < len(self.done):
             self.done[place] = value
             self.is_refilled = True

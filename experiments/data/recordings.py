@@ -4,7 +4,8 @@ JSON Lines, packed where the name ends in .gz:
 
     {"format": "speculative decoding log", "version": 1, "tokenizer": Encoder.fingerprint,
      "n_vocab": 2048, "target": "17M",
-     "settings": {"temperature": 0.8, "top_k": 0, "top_p": 1.0, ...}}
+     "settings": {"temperature": 0.8, "top_k": 0, "top_p": 1.0, ...},
+     "fingerprints": {"17M": SHA-256 of the target's files}}
     {"prompt": [token ids], "tokens": [token ids]}    one line for each text
     {"end": 12}                                       how many there are; a file without it is
                                                       truncated
@@ -183,13 +184,17 @@ def read_log(path, encoder):
     log = log_of(header, path)
     end = None
     for where, line in lines[1:]:
+        if end is not None:
+            raise InputError(
+                f"{where}: follows the end of the log; expected one recording in a file, split it"
+            )
         try:
             value = load_json(line)
         except ValueError:
             break  # cut in the middle
         if isinstance(value, dict) and "end" in value:
             end = value["end"]
-            break
+            continue
         check_text(value, where, log.n_vocab, sampled=not log.filter.greedy)
         log.texts.append(value)
     if end != len(log.texts) or not end:

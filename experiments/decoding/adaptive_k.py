@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from tqdm import tqdm
 
-from experiments.decoding.decoders import NGRAM, RULES, with_drafter
+from experiments.decoding.decoders import NGRAM, RULES, longest_draft, with_drafter
 
 MAX_K = 8
 # rounds that are timed; a straight line through those with drafts takes out the noise
@@ -37,8 +37,8 @@ COSTS = WeakKeyDictionary()
 
 
 def round_costs(target, draft, filter, verification="token"):
-    """[cost of a round of 0, 1, ..., MAX_K drafts], in rounds of none, measured once. draft is a
-    Model or NGRAM.
+    """[cost of a round of 0, 1, ... drafts], in rounds of none, measured once: up to MAX_K, or as
+    many as a round can draft. draft is a Model, a head of the target or NGRAM.
     """
     known = COSTS.setdefault(target, {})
     how = draft, filter, verification
@@ -51,7 +51,7 @@ class RoundTimer:
     """Runs rounds after a text that does not grow, and says what they take.
 
     Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as
-    it will in a text. most_K: the largest K that will be asked for.
+    it will in a text. most_K: the largest K that will be asked for, at most longest_draft.
     """
 
     def __init__(self, target, draft, filter, most_K, verification="token"):
@@ -60,11 +60,10 @@ class RoundTimer:
         self.rng = np.random.default_rng(0)
         self.target, self.drafter = with_drafter(target, draft, filter, self.rng)
         self.cache = self.target.new_cache()
-        self.n_ctx = target.config.n_ctx
-        if draft != NGRAM:
-            self.n_ctx = min(self.n_ctx, draft.config.n_ctx)
+        models = [target] if draft == NGRAM else [target, draft]
+        room = min(model.config.n_ctx for model in models) - most_K
         # a text that repeats itself, for the look-up
-        self.ids = [0] * max(1, min(PAST, self.n_ctx - most_K))
+        self.ids = [0] * max(1, min(PAST, room))
         # n-grams seldom find anything: the round before mostly had no draft
         self.looks_up = draft == NGRAM
         self.run(0)  # the prefill
@@ -72,7 +71,7 @@ class RoundTimer:
     def run(self, K):
         """(seconds of drafting, seconds of the whole round)"""
         begin = time.perf_counter()
-        tokens, q = self.drafter.propose(self.ids, min(K, self.n_ctx - len(self.ids)))
+        tokens, q = self.drafter.propose(self.ids, K)
         drafted = time.perf_counter()
         logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
         self.rule(tokens, q, self.filter(logits), self.rng)
@@ -98,16 +97,21 @@ class RoundTimer:
 
 def measured_costs(target, draft, filter, verification="token"):
     """What round_costs returns, measured now."""
-    timer = RoundTimer(target, draft, filter, MAX_K, verification)
-    seconds = {K: [] for K in TRIED}
+    most_K = min(MAX_K, longest_draft(target, draft))
+    if most_K == 0:
+        return [1.0]
+    timer = RoundTimer(target, draft, filter, most_K, verification)
+    tried = [*(K for K in TRIED if K < most_K), most_K]
+    seconds = {K: [] for K in tried}
     begin = time.perf_counter()
     while not seconds[0] or time.perf_counter() < begin + BUDGET:
-        for K in tqdm(TRIED, desc="costs of K", delay=1, leave=False, disable=None):
+        for K in tqdm(tried, desc="costs of K", delay=1, leave=False, disable=None):
             seconds[K] += [whole for _, whole in timer.timed(K, 2)]
     # a disturbed round is slow, none is too fast
-    plain, *typical = (np.quantile(seconds[K], 0.25) for K in TRIED)
-    slope, first = np.polyfit(TRIED[1:], np.array(typical) / plain, 1, w=plain / np.array(typical))
-    return [1.0, *(float(first + slope * K) for K in range(1, MAX_K + 1))]
+    plain, *typical = (np.quantile(seconds[K], 0.25) for K in tried)
+    costs = np.array(typical) / plain
+    line = np.polyfit(tried[1:], costs, min(1, most_K - 1), w=1 / costs)
+    return [1.0, *np.polyval(line, range(1, most_K + 1)).tolist()]
 
 
 class AdaptiveK:
@@ -143,7 +147,7 @@ class AdaptiveK:
 
     def choose(self):
         a = self.accepted / self.examined
-        best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__)
+        best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__, default=0)
         # a standard error: a little bad luck does not end it
         hopeful = a + (a * (1 - a) / self.examined) ** 0.5
         if self.speeds(hopeful)[best] >= WORTH:

@@ -33,6 +33,16 @@ def with_drafter(target, draft, filter, rng, confidence=0.0):
     return target, NeuralDrafter(draft, filter, rng, confidence)
 
 
+def longest_draft(target, draft):
+    """The most tokens that a round can draft. draft is as for with_drafter."""
+    n_ctx = target.config.n_ctx
+    if draft == NGRAM:
+        return max(0, n_ctx - 2)  # after two tokens, the first of which is found
+    if is_head(draft):
+        return min(n_ctx - 1, draft.config.n_places)
+    return min(n_ctx - 1, draft.config.n_ctx)  # the last draft is never read by the draft
+
+
 def decode(
     decoder,
     target,

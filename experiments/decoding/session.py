@@ -15,13 +15,11 @@ from experiments.decoding.metrics import compare, speculation
 from experiments.decoding.recorder import Watch
 from experiments.decoding.settings import AUTO, SettingError
 from experiments.decoding.timing import timed_run
+from experiments.drafting.pairs import fingerprints
 from experiments.drafting.stored import load_pair_or_head
 from gpt2 import Model
 from sampling import Filter, stop_condition
 from utils import InputError
-
-# times the batch size: so many prompts go through one decoder before the other has its turn
-WAVE = 8
 
 
 @dataclass(frozen=True)
@@ -70,6 +68,11 @@ class Session:
     def changed(self, **settings):
         """The same models with other settings. Raises InputError."""
         return Session(self.settings.replace(**settings), self.models, self.decode)
+
+    def fingerprints(self):
+        """{model: SHA-256 of its files}. Raises InputError."""
+        drafts = [self.settings.draft_model_size] if self.settings.speculates else []
+        return fingerprints(self.settings.target_model_size, drafts, self.settings.models_dir)
 
     # ------------------------------------------------------------ prompts
 
@@ -239,8 +242,8 @@ class Session:
     # ------------------------------------------------------------ many prompts
 
     def run_together(self, prompts, batch_size):
-        """Yield the JSON object of each Prompt, in their order; batch_size of them are decoded at a
-        time.
+        """Yield the JSON object of each Prompt, in their order. batch_size of them are decoded
+        together by one decoder, then by the other; then all of them are yielded.
 
         Each is what it would be alone. Its seconds are those in which its neighbours were decoded
         as well; the tokens and seconds of all together are kept in `totals`.
@@ -252,13 +255,14 @@ class Session:
         require_memory([self.target, self.draft], min(batch_size, len(prompts)), longest)
         for decoder in self.settings.decoders:
             self.warm_up(decoder, prompts[0])
-        for begin in range(0, len(prompts), WAVE * batch_size):
-            wave = prompts[begin : begin + WAVE * batch_size]
-            runs = [self.decode_wave(decoder, wave, batch_size) for decoder in self.totals]
-            for prompt, *results in zip(wave, *runs):
+        for begin in range(0, len(prompts), batch_size):
+            batch = prompts[begin : begin + batch_size]
+            runs = [self.decode_batch(decoder, batch) for decoder in self.totals]
+            # no clock runs now: texts can be compared, and results stored
+            for prompt, *results in zip(batch, *runs):
                 yield self.summary(prompt, dict(zip(self.totals, results)))
 
-    def decode_wave(self, decoder, prompts, batch_size):
+    def decode_batch(self, decoder, prompts):
         """The results of one decoder for these prompts; adds to `totals`."""
 
         def task(prompt):
@@ -271,7 +275,7 @@ class Session:
 
         begin = time.perf_counter()
         tasks = [task(prompt) for prompt in prompts]
-        results = list(decode_together(tasks, [self.target, self.draft], batch_size))
+        results = list(decode_together(tasks, [self.target, self.draft], len(tasks)))
         n_tokens, seconds = self.totals[decoder]
         n_tokens += sum(len(one["token_ids"]) for one in results)
         self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin

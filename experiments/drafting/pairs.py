@@ -3,9 +3,12 @@ same shapes with random weights.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import utils
+from checkpoints.files import sha256_of
+from checkpoints.folder import PARTS
 from checkpoints.search import locate
 from encoder import Encoder
 from experiments.drafting.stored import HEADS, load_head
@@ -118,6 +121,26 @@ def random_pairs(target_size, draft_sizes, models_dir, arrays):
             drafts[size] = utils.random_model(configs[size], arrays, seed=seed)
     target = utils.random_model(configs[target_size], arrays)
     return Pairs(target, drafts, embedded_encoder(n_vocab))
+
+
+def fingerprints(target_size, draft_sizes, models_dir, weights=CHECKPOINT):
+    """{model: SHA-256 of its files} of the models that load_pairs would load, for two runs or two
+    machines to compare. A file that is missing is left out: loading says so. Raises InputError.
+    """
+    sizes = [target_size, *(size for size in draft_sizes if size not in (NGRAM, *HEADS))]
+    if weights == RANDOM:
+        return {size: repr(config_of(size, models_dir)) for size in sizes}
+    folders = {size: utils.find_folder(size, models_dir) for size in sizes}
+    files = {
+        size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
+        for size, folder in folders.items()
+    }
+    for head in {*draft_sizes} & {*HEADS}:
+        files[head] = {folders[target_size] / f"{head}.safetensors"}
+    return {
+        model: sha256_of(sorted(path for path in paths if path.is_file()))
+        for model, paths in files.items()
+    }
 
 
 def embedded_encoder(n_vocab):

@@ -47,11 +47,11 @@ class Latency:
     make no sense.
 
     draft_cost, verify_cost: as given, "" where not. costs: a results file of benchmark, "" for
-    none.
+    none, of which rows of this verification rule are taken.
     """
 
-    def __init__(self, drafts, Ks, target, costs, draft_cost, verify_cost):
-        self.source, self.target, self.costs = costs, target, {}
+    def __init__(self, drafts, Ks, target, costs, draft_cost, verify_cost, rule="token"):
+        self.source, self.target, self.rule, self.costs = costs, target, rule, {}
         if costs and (draft_cost or verify_cost):
             raise InputError(
                 f"--costs {costs!r}: give either this or --draft_cost and --verify_cost"
@@ -64,7 +64,7 @@ class Latency:
             by_K = costs_as_given(draft_cost, verify_cost, Ks)
             self.costs = {(draft, K): by_K[K] for draft in drafts for K in Ks}
         elif costs:
-            rows = [row for row in read_rows(costs) if row.K != AUTO]
+            rows = [row for row in read_rows(costs) if row.K != AUTO and row.verification == rule]
             rows = [row for row in rows if None not in (row.draft_cost, row.verify_cost)]
             targets = {row.target for row in rows}
             if target is None and len(targets) == 1:  # the log of another program
@@ -80,7 +80,8 @@ class Latency:
         if not self.source:
             return "no latency model; give --costs FILE, or --draft_cost and --verify_cost"
         target = self.target or "the target"
-        return f"{self.source} has no costs of draft {draft} up to this K for {target}"
+        pair = f"draft {draft} up to this K for {target}"
+        return f"{self.source} has no costs of {pair} with the {self.rule} rule"
 
 
 def costs_as_given(draft_cost, verify_cost, Ks):

@@ -107,7 +107,9 @@ def show_together(session, prompts, batch_size, out, json):
     speed of all together.
     """
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
-    with Lines(out, expected=settings) if out else nullcontext() as lines:
+    models = session.fingerprints() if out else None
+    same = [{"settings": one, "fingerprints": models} for one in settings]
+    with Lines(out, expected=same) if out else nullcontext() as lines:
         todo = lines.todo(len(prompts)) if lines else range(len(prompts))
         n_done, hidden = len(prompts) - len(todo), None if out else True
         bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
@@ -116,7 +118,7 @@ def show_together(session, prompts, batch_size, out, json):
             for results, i in zip(session.run_together(rest, batch_size), todo):
                 bar.update()
                 if lines:
-                    lines.put(i, results, settings=settings[i])
+                    lines.put(i, results, **same[i])
                 elif isinstance(results, Failed):
                     continue  # which, will be said at the end
                 elif json:

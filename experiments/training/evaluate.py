@@ -197,7 +197,7 @@ def evaluate(
             tcp://HOST:8786 is a scheduler
     """
     check_numbers(1, n_prompts=n_prompts, n_tokens=n_tokens, repeats=repeats)
-    counts, texts = parse_K(K, n_tokens), documents(corpus, "valid")
+    counts, texts = parse_K(K, n_tokens, "the tokens of a text"), documents(corpus, "valid")
     with place(cluster, Wanted(target_model_size, (draft_model_size,), models_dir)) as where:
         encoder, n_ctx = where.pairs.encoder, where.pairs.target.config.n_ctx
         check_length("n_tokens", n_tokens, n_ctx - N_PROMPT)

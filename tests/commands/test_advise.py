@@ -11,7 +11,6 @@ from toys import TINY, tiny_model, write_pair
 
 import main
 from experiments.commands import advise
-from experiments.decoding.adaptive_k import PAST
 from experiments.decoding.decoders import NGRAM
 from experiments.measuring import advice
 from sampling import Filter
@@ -98,7 +97,8 @@ def test_where_the_acceptance_comes_from(cli, tmp_path):
         (["--acceptance=missing.json"], "'missing.json'"),
         (["--acceptance=" + "x" * 300], "or a results file that is there"),
         (["--weights=random"], "--acceptance"),
-        (["--K=1..40"], "'1..40'"),
+        (["--K=96"], "--K 96"),
+        (["--n_tokens_to_generate=97"], "--n_tokens_to_generate 97: expected at most 95"),
         (["--repeats=0"], "--repeats 0"),
         (["--temperature=-1"], "temperature -1"),
         (["--draft_model_size=other words"], "cannot pair"),
@@ -111,26 +111,29 @@ def test_bad_input(cli, monkeypatch, arguments, shown):
 
 
 def test_a_head_has_so_many_places():
-    head = toy_head(MEDUSA, tiny_model())  # of two places
-    assert advise.possible_Ks("medusa", head, [1, 2, 3, 4]) == [1, 2]
-    assert advise.possible_Ks("ngram", NGRAM, [1, 9]) == [1, 9]
-    assert advise.possible_Ks("0.7M-17M", tiny_model(), [1, 9]) == [1, 9]
+    target = tiny_model()
+    head = toy_head(MEDUSA, target)  # of two places
+    assert advise.possible_Ks("medusa", target, head, [1, 2, 3, 4]) == [1, 2]
+    assert advise.possible_Ks("ngram", target, NGRAM, [1, 9]) == [1, 9]
+    assert advise.possible_Ks("0.7M-17M", target, tiny_model(), [1, 9]) == [1, 9]
     with pytest.raises(InputError, match="--K 3: expected at most 2, what medusa drafts"):
-        advise.possible_Ks("medusa", head, [3, 4])
+        advise.possible_Ks("medusa", target, head, [3, 4])
 
 
-@pytest.mark.parametrize(
-    "n_ctx, shown",
-    [
-        (PAST + 1, f"a context of {PAST + 1} tokens: expected at least {PAST + 2}"),
-        (PAST + 3, "--K '9': expected at most 2"),
-    ],
-)
-def test_a_context_has_room_for_so_many(n_ctx, shown):
-    model = SimpleNamespace(config=SimpleNamespace(n_ctx=n_ctx))
-    pairs = SimpleNamespace(target=model, drafts={"ngram": NGRAM})
-    with pytest.raises(InputError, match=shown):
-        advise.check_room(SimpleNamespace(K="9"), pairs, [9])
+@pytest.mark.parametrize("draft, needs", [("0.7M-17M", 1), ("ngram", 2)])
+@pytest.mark.parametrize("n_ctx", [1, 2, 3, 64, 65])
+def test_a_small_context_takes_the_K_it_has_room_for(tmp_path, capsys, n_ctx, draft, needs):
+    folder, most = write_pair(tmp_path, dataclasses.replace(TINY, n_ctx=n_ctx)), n_ctx - needs
+    flags = [f"--models_dir={folder}", f"--draft_model_size={draft}", "--acceptance=0.5"]
+    flags += ["--kernels=plain", "--repeats=1", "--json"]
+    assert main.main(["advise", *flags, f"--K={max(1, most + 1)}"]) == 2
+    shown = f"at most {most}," if most > 0 else "context"
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and shown in err
+    if most > 0:
+        assert main.main(["advise", *flags]) == 0
+        rows = json.loads(capsys.readouterr().out)["advice"][draft]["by_K"]
+        assert [row["K"] for row in rows] == [*range(1, min(10, most) + 1)]
 
 
 def test_a_live_run_that_examined_no_draft(cli, monkeypatch):

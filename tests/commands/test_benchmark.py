@@ -312,6 +312,13 @@ def test_K_lists_that_make_no_sense(text):
         parse_K(text, 10)
 
 
+def test_a_limit_of_K_is_a_texts_length_only_where_that_is_so(cli):
+    with pytest.raises(InputError) as error:
+        parse_K("1001", 1000)  # as replay limits it
+    assert "1000" in str(error.value) and "token" not in str(error.value)
+    assert "tokens" in cli("--K=11").err
+
+
 @pytest.mark.parametrize(
     "arguments, shown",
     [

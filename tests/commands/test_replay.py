@@ -276,6 +276,9 @@ BAD_LOGS = {
     "cut in a line": (lambda lines: lines[:2] + [lines[2][:30]], "truncated after 1 texts"),
     "only a first line": (lambda lines: lines[:1], "truncated after 0"),
     "empty": (lambda lines: [], "is empty"),
+    "two logs": (lambda lines: 2 * lines, "line 6"),
+    "a text after the end": (lambda lines: lines + lines[1:2], "line 6"),
+    "half a line after the end": (lambda lines: [*lines, lines[1][:9]], "line 6"),
     "too large an id": (
         lambda lines: [lines[0], '{"prompt": [1], "tokens": [259]}', *lines[2:]],
         "line 2",

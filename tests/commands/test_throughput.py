@@ -1,5 +1,6 @@
 """python main.py throughput: both decoders with several texts at once."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -43,6 +44,12 @@ def test_speeds_are_compared_with_that_of_one_text(throughput):
     assert last.split()[0] == "1" and last.split()[2] == "1.00"
     last = throughput("--batch_size=3").out.splitlines()[-1]
     assert last.split()[2] == "–"
+
+
+def test_a_context_without_room_for_a_text_is_refused(throughput, tmp_path):
+    write_pair(tmp_path, dataclasses.replace(TINY, n_ctx=12))
+    done = throughput()
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1 and "-1" not in done.err
 
 
 @pytest.mark.parametrize(

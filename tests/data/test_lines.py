@@ -3,12 +3,15 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_line import CONFIG
+from toys import random_tensors, write_checkpoint
 
 from experiments.data.lines import Failed, Lines
 from utils import InputError
@@ -53,10 +56,10 @@ def test_a_run_goes_on_after_the_whole_lines(path, cut):
 
 
 def test_lines_without_a_header_are_known_by_their_settings(path):
-    expected = [{"prompt": text} for text in "abc"]
+    expected = [{"settings": {"prompt": text}} for text in "abc"]
     partial_of(path).write_text('{"settings": {"prompt": "a"}}\n{"settings": {"pro')
     with Lines(path, expected=expected) as lines:
-        assert lines.done == [{"settings": expected[0]}]
+        assert lines.done == expected[:1]
     with pytest.raises(InputError, match="other settings or prompts"):
         Lines(path, expected=expected[1:])
     assert partial_of(path).exists()
@@ -84,7 +87,7 @@ def test_a_compressed_file(tmp_path):
         '{"a":' * 200_000 + "\n",
     ],
 )
-@pytest.mark.parametrize("how", [{"header": HEADER}, {"expected": [{"prompt": "a"}]}])
+@pytest.mark.parametrize("how", [{"header": HEADER}, {"expected": [{"settings": {"prompt": "a"}}]}])
 def test_what_is_not_ours_is_refused_and_left_as_it_is(path, damage, how):
     partial_of(path).write_text(damage)
     with pytest.raises(InputError, match="found.jsonl.partial"):
@@ -187,7 +190,9 @@ def test_what_appeared_meanwhile_is_not_overwritten(path):
     assert path.read_text() == "mine" and written(partial_of(path))[1:] == [1]
 
 
-@pytest.mark.parametrize("how", [{"header": HEADER}, {"expected": [{"n": i} for i in range(4)]}])
+@pytest.mark.parametrize(
+    "how", [{"header": HEADER}, {"expected": [{"settings": {"n": i}} for i in range(4)]}]
+)
 @pytest.mark.parametrize("in_time", [True, False])
 def test_what_failed_is_tried_again_in_its_place(path, how, in_time):
     value = lambda i, **more: {"settings": {"n": i}} | more
@@ -227,3 +232,37 @@ with Lines({str(path)!r}, {HEADER!r}) as lines:
 """
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 9
     assert partial_of(path).read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["generate", "record", "benchmark"])
+def test_a_run_goes_on_only_with_the_same_weights(cli, pair, tmp_path, monkeypatch, command):
+    """Interrupted after its first line; then one model after the other is replaced."""
+    models = ["17M"] if command == "record" else ["17M", "0.7M-17M"]
+    for model in models:
+        shutil.copytree(pair / model, tmp_path / "models" / model)
+    (tmp_path / "prompts.txt").write_text("hello\nthe end\n")
+    out = tmp_path / ("found.json" if command == "benchmark" else "found.jsonl")
+    flags = [f"--prompts={tmp_path / 'prompts.txt'}", "--n_tokens_to_generate=3", f"--out={out}"]
+    if command == "benchmark":
+        flags += ["--draft_model_size=0.7M-17M", "--K=1", "--temperature=0", "--repeats=1"]
+    run = lambda *more: cli(*flags, *more, models_dir=tmp_path / "models", command=[command])
+
+    add = Lines.add
+
+    def stops(self, value):
+        add(self, value)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lines, "add", stops)
+        assert run().code == 130
+    kept, resume = partial_of(out).read_bytes(), ["--resume"] * (command == "benchmark")
+    for model in models:
+        weights = tmp_path / "models" / model / "model.safetensors"
+        before = weights.read_bytes()
+        write_checkpoint(weights.parent, CONFIG, random_tensors(CONFIG, 9))
+        done = run(*resume)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert partial_of(out).read_bytes() == kept
+        weights.write_bytes(before)
+    assert run(*resume).code == 0 and not partial_of(out).exists()

@@ -2,10 +2,12 @@
 one.
 """
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from heads import EAGLE, MEDUSA, toy_head
 from test_exact import (
     TableModel,
     assert_same_law,
@@ -16,11 +18,11 @@ from test_exact import (
     rules,
     tokens_of,
 )
-from toys import tiny_model
+from toys import TINY, tiny_model
 
 from experiments.decoding import adaptive_k as adaptive
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, round_costs
-from experiments.decoding.decoders import NGRAM
+from experiments.decoding.decoders import NGRAM, RULES
 from experiments.measuring.theory import speedup, tokens_per_round
 from sampling import Filter, NeuralDrafter, Round, speculative
 
@@ -228,6 +230,31 @@ def test_costs_are_those_of_rounds(monkeypatch, filter, draft):
     costs = adaptive.measured_costs(clocked(target, 1.0), draft, filter, "token")
     each = 1 if draft == NGRAM else 1.1
     assert costs == pytest.approx([(11 + K * each) / 11 for K in range(MAX_K + 1)])
+
+
+MEDUSA_TARGET = tiny_model(0)
+SMALL = {n_ctx: tiny_model(n_ctx, dataclasses.replace(TINY, n_ctx=n_ctx)) for n_ctx in (1, 2, 3, 9)}
+LONGEST = [  # (target, draft, the most tokens that a round can draft)
+    (MEDUSA_TARGET, toy_head(MEDUSA, MEDUSA_TARGET), 2),
+    (MEDUSA_TARGET, toy_head(EAGLE, MEDUSA_TARGET), 8),
+    *((MEDUSA_TARGET, draft, min(8, n_ctx)) for n_ctx, draft in SMALL.items()),
+    *((model, model, n_ctx - 1) for n_ctx, model in SMALL.items()),
+    *((model, NGRAM, max(0, n_ctx - 2)) for n_ctx, model in SMALL.items()),
+]
+
+
+@pytest.mark.parametrize("target, draft, most", LONGEST)
+def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, most):
+    """However free they seem; and what is timed drafts as many as it is said to."""
+    monkeypatch.setattr(adaptive, "BUDGET", 0)
+    monkeypatch.setattr(adaptive, "SETTLING", 0)
+    verify, asked = RULES["token"], set()
+    noted = lambda tokens, *rest: asked.add(len(tokens)) or verify(tokens, *rest)
+    monkeypatch.setitem(RULES, "token", noted)
+    costs = adaptive.measured_costs(target, draft, Filter())
+    assert len(costs) == most + 1 and np.isfinite(costs).all()
+    assert asked == ({K for K in adaptive.TRIED if K < most} | {most} if most else set())
+    assert AdaptiveK([1.0] * len(costs))(Round([])) == most
 
 
 def test_costs_are_measured_once_for_each_filter():

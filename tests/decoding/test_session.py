@@ -3,6 +3,7 @@ does not spoil.
 """
 
 import dataclasses
+import itertools
 import json
 
 import pytest
@@ -126,6 +127,28 @@ def test_an_interrupted_run_goes_on(cli, file, tmp_path, monkeypatch):
     assert [timeless(json.loads(line)) for line in again] == [
         timeless(json.loads(line)) for line in whole
     ]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize("n_runs", range(0, 14, 2))
+def test_an_interruption_loses_one_batch_at_most(
+    cli, file, tmp_path, monkeypatch, batch_size, n_runs
+):
+    """Interrupted after so many runs, two of which make a prompt."""
+    out, begun, run = tmp_path / "found.jsonl", itertools.count(), session.Session.run
+
+    def stops(*arguments, **named):
+        if next(begun) == n_runs:
+            raise KeyboardInterrupt
+        return run(*arguments, **named)
+
+    monkeypatch.setattr(session.Session, "run", stops)
+    flags = ["--n_tokens_to_generate=2", f"--batch_size={batch_size}"]
+    assert cli("--prompts", file, "--out", out, *flags).code == 130
+    partial = tmp_path / "found.jsonl.partial"
+    kept = lines_of(partial.read_text()) if partial.exists() else []
+    n_kept = n_runs // 2 // batch_size * batch_size
+    assert [one["settings"]["prompt"] for one in kept] == TEXTS[:n_kept]
 
 
 def test_what_is_there_is_not_lost(cli, file, tmp_path):
@@ -276,7 +299,7 @@ def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(cli, as_json,
             "--temperature=1",
             "--n_tokens_to_generate=12",
         )
-        assert timeless(one) == timeless(alone)
+        assert timeless(one) == timeless(alone) | {"fingerprints": one["fingerprints"]}
 
 
 def test_a_file_of_nothing_but_long_prompts(cli, tmp_path):

@@ -49,8 +49,18 @@ def test_costs_from_a_file(stored):
     assert "no costs of draft ngram" in latency.missing("ngram", 1)
     # those of another target are not taken; a log that names none may use the only one
     other = Latency(["0.7M-17M"], [1], "7M", stored(rows), "", "")
-    assert other.missing("0.7M-17M", 1).endswith("for 7M")
+    assert other.missing("0.7M-17M", 1).endswith("for 7M with the token rule")
     assert Latency(["0.7M-17M"], [1], None, stored(rows), "", "").missing("0.7M-17M", 1) is None
+
+
+def test_costs_are_those_of_the_rule(stored):
+    """A row that names no rule is of the token rule."""
+    rows = [row(1, 0.1, 1.1), row(1, 0.3, 1.3, verification="block")]
+    for rule, c in (("token", 0.1), ("block", 0.3)):
+        latency = Latency(["0.7M-17M"], [1], "17M", stored(rows), "", "", rule)
+        assert latency.costs["0.7M-17M", 1].draft_cost == c
+    latency = Latency(["0.7M-17M"], [1], "17M", stored(rows[:1]), "", "", "block")
+    assert not latency.costs and "block" in latency.missing("0.7M-17M", 1)
 
 
 @pytest.mark.parametrize(
