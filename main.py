@@ -21,9 +21,10 @@ try:
     # isort: off
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
     from experiments.cli.exit_codes import exit_code, script
-    from experiments.cli.flags import call
+    from experiments.cli.flags import call, unknown
     from experiments.cli.texts import DEFAULT, check_job, choose_texts
     from experiments.decoding.settings import Settings
+    from utils import InputError
 except ModuleNotFoundError as missing:
     if missing.name.split(".")[0] in ("backends", "experiments"):
         problem = "Python does not look beside main.py: unset PYTHONSAFEPATH, and leave out -P"
@@ -101,6 +102,7 @@ def generate(
         download, check, export, gpu; each has its own --help
     """
     from experiments.candidates.paths import along_paths
+    from experiments.data.prompts import note_form
     from experiments.decoding.decoders import decode
     from experiments.decoding.session import Session, models_of
     from experiments.proving.mistakes import committing, in_its_rule
@@ -115,7 +117,7 @@ def generate(
     )
 
     check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster, verbose)
-    texts = choose_texts(prompt, prompts)
+    texts, form = choose_texts(prompt, prompts)
 
     # load the pair of models
     if settings.mistake:
@@ -134,6 +136,8 @@ def generate(
         chosen = [session.prompt_of_ids(prompt_ids)]
     else:
         chosen = session.prompts(texts, file=prompts)
+    if prompts:
+        note_form(prompts, texts, form)
     for one in chosen:
         note_room(one, settings.n_tokens_to_generate, session.target.config.n_ctx)
     if prompts or out or len(chosen) > 1:
@@ -171,8 +175,10 @@ def run(arguments):
         print(VERSION)
         return
     name = "generate"
-    if arguments and arguments[0] in COMMANDS:
+    if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
+    if name not in COMMANDS:
+        raise InputError(unknown("command", name, COMMANDS) + ", or flags such as --prompt TEXT")
     call(getattr(importlib.import_module(COMMANDS[name]), name), arguments)
 
 

@@ -4,6 +4,7 @@ backend of choice.
 The folders themselves, their file formats and downloads, are behind checkpoints/__init__.py.
 """
 
+import importlib
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,16 @@ class Backend:
     share: Callable = alone
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
+    def __getstate__(self):  # for pickle, which takes no modules
+        return vars(self) | {"xp": self.xp.__name__}
+
+    def __setstate__(self, state):
+        vars(self).update(state, xp=importlib.import_module(state["xp"]))
+
+
+def done():
+    """NumPy's `synchronize`: a call has done its work when it returns."""
+
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     """The backend of that name, "numpy" or "cupy". Raises InputError if it cannot run here.
@@ -74,8 +85,7 @@ def numpy_backend(kernels, exact, dtype):
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
     one_thread = kernel and kernel.threads[-1] == 1
     threads = alone if one_thread else share
-    # NumPy is done when a call returns: there is nothing to wait for
-    return Backend("numpy", np, np.asarray, np.asarray, plan, lambda: None, threads, exact)
+    return Backend("numpy", np, np.asarray, np.asarray, plan, done, threads, exact)
 
 
 def cupy_backend(exact, dtype):

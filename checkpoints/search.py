@@ -11,9 +11,19 @@ from checkpoints.folder import WEIGHTS, missing_files
 from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository
 
 
+def is_path(size):
+    """Whether this has a separator, or is . or ..: then it names no model in a models directory."""
+    return Path(size).name != size or size == os.pardir
+
+
 def locate(size, models_dir):
     """The folder of a model given by size or path, complete or not; None where there is none."""
-    folders = [Path(models_dir) / size, Path(size)] if size else []
+    if not size:
+        return None
+    named = Path(models_dir) / size
+    folders = [Path(size)] if is_path(size) else [named, Path(size)]
+    if repository(size):
+        folders.append(named)  # where a download of owner/name is
     return next((folder for folder in folders if os.path.isdir(folder)), None)
 
 
@@ -84,6 +94,8 @@ def not_found(size, models_dir, folder):
         state = f"there are {', '.join(there)}"
     else:
         state = "there are none"
+    if is_path(size) and not repository(size):
+        return f"no folder {size!r}: give the path of a model, or a name in {models_dir} ({state})"
     if size in REPOSITORIES:
         hint = f"use --download or python main.py download {size}"
     else:

@@ -3,6 +3,7 @@ text at all.
 """
 
 import importlib.util
+import pickle
 from itertools import accumulate
 from pathlib import Path
 
@@ -332,3 +333,11 @@ def test_merges_of_another_vocabulary_are_refused(pair):
     vocabulary, merges = tiny_vocabulary()
     with pytest.raises(ValueError, match="the vocabulary lacks"):
         Encoder(vocabulary, [*merges, pair])
+
+
+def test_an_encoder_survives_pickle():
+    encoder = Encoder(*tiny_vocabulary())
+    again = pickle.loads(pickle.dumps(encoder))
+    ids = again.encode("hello there")
+    assert again == encoder and ids == encoder.encode("hello there")
+    assert again.decode(ids) == "hello there"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edits import EXPECTED, OPENAI, SMALL, TENSORS, edit_json, logits
-from toys import NUMPY, random_tensors, refusal, tiny_vocabulary, write_checkpoint
+from toys import NUMPY, TINY, random_tensors, refusal, tiny_vocabulary, write_checkpoint
 
 import utils
-from backends import memory
+from backends import memory, tiles
 from encoder import Encoder
 from gpt2 import Config
 
@@ -274,3 +275,25 @@ def test_a_forked_process_can_load_a_model(tmp_path, before):
     command = [sys.executable, "-c", FORKED, str(folder), before]
     done = subprocess.run(command, cwd=Path(utils.__file__).parent, timeout=120)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        tiles.Kernel(tiles.ALL, (1, 1, 1)),
+        tiles.Kernel(7, (1, 1, 1)),
+        tiles.Kernel(7, (1, 1, 1), by_column=True),
+    ],
+)
+def test_a_model_survives_pickle(monkeypatch, kernel):
+    monkeypatch.setattr(utils.autotune, "kernel_named", lambda name: kernel)
+    model = utils.random_model(TINY, utils.get_backend())
+    again = pickle.loads(pickle.dumps(model))
+    ids = [1, 2, 3, 4, 5]
+    expected = model.read(ids, model.new_cache(), 3)
+    assert np.array_equal(again.read(ids, again.new_cache(), 3), expected)
+    assert utils.kernels_of(again) == utils.kernels_of(model)
+    if isinstance(model.params["head"], tiles.Tiles):
+        assert again.params["wte"].weight is again.params["head"]
+        _, _, to_next_row, to_next_column = again.params["head"].tiles.strides
+        assert (to_next_row < to_next_column) == kernel.by_column

@@ -1,7 +1,8 @@
 """How a program ends: its exit code, its one line on stderr, and signals.
 
 0: done. 2: something its user can put right, said in one line. 130: interrupted by Ctrl-C. 141:
-nobody reads its output any more. 1: its output cannot be written, to a full disk for example.
+nobody reads its output any more. 143, 129: told to end (SIGTERM), or its terminal was closed
+(SIGHUP). 1: its output cannot be written, to a full disk for example.
 """
 
 import os
@@ -47,9 +48,19 @@ def exit_code(run):
         return 1
 
 
+def end(number, frame):
+    """End as on that signal, but clear away first what is only half written."""
+    sys.exit(128 + number)
+
+
 def script(main):
     """End this program with the exit code that main() returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        # nohup has SIGHUP ignored
+        if number and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
     # the shell may have closed them
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w", errors="backslashreplace")

@@ -8,6 +8,7 @@ several) is settled here before.
 """
 
 import dataclasses
+import difflib
 import inspect
 import json
 from dataclasses import dataclass
@@ -29,7 +30,11 @@ class Flag:
     reader: Callable = None
 
     def parse(self, text):
-        """The value of a text. Raises SettingError."""
+        """The value of a text. Raises SettingError, also for an empty one: a shell makes that of a
+        variable that is not set. Only a flag that may be given several times takes it.
+        """
+        if not text:
+            raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
         if self.reader:
             return self.reader(text)
         kind = type(self.default)
@@ -71,6 +76,13 @@ def takes_words(command):
     return any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters_of(command))
 
 
+def unknown(what, word, names):
+    """What to tell a person whose word is none of these names."""
+    close = difflib.get_close_matches(word, names, cutoff=0.75)
+    hint = f", close to {' and '.join(close)}" if close else ""
+    return f"unknown {what} {word!r}{hint}: expected {', '.join(names)}"
+
+
 def joined(command, words):
     """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
     flag for a value.
@@ -89,8 +101,7 @@ def joined(command, words):
             continue
         if not word.startswith("--") or name not in flags:
             what = "flag" if word.startswith("-") else "argument"
-            expected = ", ".join(f"--{name}" for name in flags)
-            raise InputError(f"unknown {what} {word!r}: expected {expected}")
+            raise InputError(unknown(what, word, [f"--{name}" for name in flags]))
         if not equals and isinstance(flags[name].default, bool):
             value = "True"
         elif not equals:

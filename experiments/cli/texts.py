@@ -30,12 +30,15 @@ def read_prompt(prompt):
 
 
 def choose_texts(prompt, prompts):
-    """The texts of --prompt, or of the file that --prompts names. Raises InputError."""
+    """(the texts of --prompt, None) or (those of the file of --prompts, the name of its form).
+
+    Raises InputError.
+    """
     if prompt.count("-") > 1:
         raise InputError("--prompt - twice: standard input can be read once")
     if prompts:
         return read_prompts(prompts)
-    return [read_prompt(text) for text in prompt]
+    return [read_prompt(text) for text in prompt], None
 
 
 def check_job(settings, prompt, prompts, prompt_ids, batch_size, out, json, cluster, verbose):

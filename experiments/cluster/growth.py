@@ -21,7 +21,7 @@ from experiments.cli.validators import check_numbers
 from experiments.cluster.models import Wanted
 from experiments.cluster.submit import Cluster
 from experiments.cluster.texts import texts
-from experiments.data.prompts import STORIES, read_prompts
+from experiments.data.prompts import stories
 from experiments.decoding.session import Models, Session
 from experiments.decoding.settings import Settings
 
@@ -50,7 +50,7 @@ def measure(n_workers, settings, n_prompts, batch_size):
     with Cluster(f"local:{n_workers}", wanted) as cluster:
         pairs = cluster.pairs
         session = Session(settings, Models(pairs.target, None, pairs.encoder))
-        known = read_prompts(STORIES)
+        known = stories()
         chosen = [session.prompt(known[i % len(known)], i + 1) for i in range(n_prompts)]
         work = partial(texts, settings, batch_size)
         timed(cluster.run(work, chosen[: n_workers * batch_size], batch_size))  # a warm-up

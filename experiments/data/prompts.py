@@ -1,6 +1,6 @@
 """Prompt sets: the files people already have, and a set of story openings for the embedded models.
 
-A file holds one of these forms, recognised by how it begins; .gz and .bz2 are unpacked:
+A file holds one of these forms; .gz and .bz2 are unpacked:
 
     {"turns": ["..."]}                   JSON objects, one a line: turns (Spec-Bench; the first
                                          turn counts),
@@ -11,13 +11,17 @@ A file holds one of these forms, recognised by how it begins; .gz and .bz2 are u
     context / 0 to 3 / four endings      HellaSwag's text form, six lines each; the context is the
                                          prompt
     anything else                        one prompt a line; lines without text are passed over
+
+The content decides, whatever the name: JSON Lines if the first line is a JSON object, an array if
+the whole file is one, HellaSwag's form if all of two or more blocks have it. A name with .json or
+.jsonl must hold JSON. What was read is said on stderr.
 """
 
 import re
 import sys
 from pathlib import Path
 
-from experiments.data.reading import parse_json, read_lines
+from experiments.data.reading import load_json, parse_json, read_lines
 from utils import InputError
 
 FIELDS = ("turns", "instruction", "prompt", "question", "text")
@@ -56,46 +60,50 @@ def require_text(value, field, where):
     return value
 
 
-def hellaswag(lines, path):
-    """[(where, context)] of six-line blocks."""
+def holds(kind, text):
+    """Whether a text is JSON of that kind."""
+    try:
+        return isinstance(load_json(text), kind)
+    except ValueError:
+        return False
+
+
+def contexts(lines):
+    """[(number of its line, context)] of HellaSwag's blocks; [] unless they are two or more."""
     if not lines[-1]:
         lines = lines[:-1]  # the last line break begins no line
-    found = []
-    for i in range(0, len(lines), 6):
-        block = lines[i : i + 6]
-        if len(block) < 6:
-            raise InputError(
-                f"{path}, line {i + 1}: the last block has {len(block)} lines; "
-                "expected 6, as HellaSwag has"
-            )
-        if not re.fullmatch("[0-3]", block[1].strip()):
-            raise InputError(
-                f"{path}, line {i + 2}: {block[1][:40]!r}; "
-                "expected the number of the right ending, 0 to 3"
-            )
-        found.append((f"{path}, line {i + 1}", block[0]))
-    return found
+    # one block alone could as well be six prompts, the second of them a number
+    n_blocks, n_more = divmod(len(lines), 6)
+    if n_more or n_blocks < 2 or not all(re.fullmatch(r"\s*[0-3]\s*", one) for one in lines[1::6]):
+        return []
+    return [(i, lines[i - 1]) for i in range(1, len(lines), 6)]
 
 
-def read_prompts(path):
-    """The prompts of a file, as texts. Raises InputError that names the line of the one that cannot
-    be used.
-    """
-    path = Path(path)
+def prompts_in(path):
+    """(name of the form, [(where, prompt)]) of a file."""
     lines = read_lines(path)
     places = [(f"{path}, line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
     first = places[0][1].strip() if places else ""
-    named = {".txt", ".json", ".jsonl"} & {*path.suffixes}
-    if named != {".txt"} and first.startswith("["):
-        items = enumerate(parse_json("\n".join(lines), path), 1)
+    named_json = not {".json", ".jsonl"}.isdisjoint(path.suffixes)
+    text = "\n".join(lines)
+    if first.startswith("[") and (named_json or holds(list, text)):
+        items = enumerate(parse_json(text, path), 1)
         records = [(f"{path}, item {i}", record) for i, record in items]
-        found = [(where, text_of(record, where)) for where, record in records]
-    elif named & {".json", ".jsonl"} or not named and first.startswith("{"):
-        found = [(where, text_of(parse_json(line, where), where)) for where, line in places]
-    elif len(lines) > 1 and re.fullmatch("[0-3]", lines[1].strip()):
-        found = hellaswag(lines, path)
-    else:
-        found = places
+        return "a JSON array", [(where, text_of(record, where)) for where, record in records]
+    if named_json or holds(dict, first):
+        records = [(where, parse_json(line, where)) for where, line in places]
+        return "JSON Lines", [(where, text_of(record, where)) for where, record in records]
+    if blocks := contexts(lines):
+        return "HellaSwag's form", [(f"{path}, line {i}", context) for i, context in blocks]
+    return "one a line", places
+
+
+def read_prompts(path):
+    """(the prompts of a file, as texts; the name of its form).
+
+    Raises InputError that names the line of a prompt that cannot be used.
+    """
+    form, found = prompts_in(Path(path))
     for where, text in found:
         if not text.strip():
             raise InputError(f"{where}: the prompt is empty; expected text")
@@ -105,7 +113,12 @@ def read_prompts(path):
         raise InputError(
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
-    return [text for _, text in found]
+    return [text for _, text in found], form
+
+
+def stories():
+    """The built-in prompts."""
+    return read_lines(STORIES)[:-1]  # the last line break begins no line
 
 
 def fitting(name, texts, encode, longest, enough=0):
@@ -129,6 +142,12 @@ def fitting(name, texts, encode, longest, enough=0):
     return found, skipped
 
 
+def note_form(name, texts, form):
+    """Say on stderr how many prompts were read, and in which form."""
+    plural = "s" if len(texts) > 1 else ""
+    print(f"note: {name}: read {len(texts)} prompt{plural}, {form}", file=sys.stderr)
+
+
 def note_skipped(name, skipped, longest):
     """Say on stderr which prompts were left out."""
     if skipped:
@@ -144,7 +163,7 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
     n_prompts 0 is all. Raises InputError where none is left.
     """
     name = prompts or "the built-in prompts"
-    texts = read_prompts(prompts or STORIES)
+    texts, form = read_prompts(prompts) if prompts else (stories(), None)
     found, skipped = fitting(name, texts, encoder.encode, longest, enough=n_prompts)
     if not found:
         raise InputError(
@@ -152,5 +171,6 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
             "context leaves; give shorter ones or a smaller --n_tokens_to_generate"
         )
     if prompts:
+        note_form(prompts, texts, form)
         note_skipped(prompts, skipped, longest)
     return [ids for _, ids in found], len(skipped)

@@ -6,13 +6,13 @@ that tosses fewer is ahead. Here each round begins its numbers anew, by its plac
 that two rules meet the same draft and the same coins for as long as their texts agree.
 """
 
-import inspect
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Callable
 
 import numpy as np
 
+from experiments.cli.help import docstring
 from experiments.decoding import decoders
 from experiments.decoding.decoders import NGRAM, with_drafter
 from experiments.decoding.gumbel import Noisy
@@ -51,7 +51,7 @@ class Rule:
 
 def first_paragraph(function):
     """Of a function's documentation, on one line."""
-    return " ".join(inspect.getdoc(function).split("\n\n")[0].split())
+    return " ".join(docstring(function).split("\n\n")[0].split())
 
 
 def all_rules():

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import nn
 
+from experiments.data.files import replacing
 from utils import open_weights, read_config
 
 # without instructions for it, bfloat16 is several times slower than float32
@@ -146,9 +147,8 @@ def read_model(folder, dropout=0.0):
 def write_tensors(tensors, path, **notes):
     """Store {name: tensor} in float16, whole or not at all."""
     halves = {name: tensor.to(torch.float16) for name, tensor in tensors.items()}
-    part = path.with_suffix(".part")
-    part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
-    part.replace(path)
+    with replacing(path) as part:
+        part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
 
 
 def write_model(model, folder):

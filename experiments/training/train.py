@@ -26,7 +26,7 @@ from tqdm import tqdm  # noqa: E402
 import utils  # noqa: E402
 from checkpoints.files import sha256_of  # noqa: E402
 from experiments.cli.exit_codes import exit_code, script  # noqa: E402
-from experiments.cli.flags import call  # noqa: E402
+from experiments.cli.flags import call, unknown  # noqa: E402
 from experiments.cli.help import docstring  # noqa: E402
 from experiments.cli.validators import check_numbers, check_seed  # noqa: E402
 from experiments.drafting.stored import fingerprint  # noqa: E402
@@ -402,7 +402,7 @@ def main(words):
         return
     name, *words = words or [""]
     if name not in COMMANDS:
-        raise InputError(f"command {name!r}: expected {', '.join(COMMANDS)}, or --help")
+        raise InputError(unknown("command", name, COMMANDS) + ", or --help")
     try:
         call(COMMANDS[name], words)
     except ModuleNotFoundError as missing:

@@ -2,8 +2,12 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
+from command_line import ENVIRONMENT, ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +43,38 @@ def test_codes(capsys, error, code):
 def test_a_bug_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
         exit_code(lambda: 1 / 0)
+
+
+WRITING = """
+import time
+from experiments.cli.exit_codes import script
+from experiments.data.files import whole
+
+def write():
+    with whole("result") as part:
+        part.touch()
+        print("begun", flush=True)
+        time.sleep(60)
+
+script(write)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_what_is_half_written_is_cleared_away(tmp_path, name):
+    number = getattr(signal, name)
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITING],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        # a test run may ignore the signal, as under nohup
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    ) as running:
+        assert running.stdout.readline() == b"begun\n" and len([*tmp_path.iterdir()]) == 1
+        running.send_signal(number)
+    assert (running.returncode, [*tmp_path.iterdir()]) == (128 + number, [])
 
 
 def test_what_ends_well_has_no_code(capsys):

@@ -62,7 +62,7 @@ def nothing_called():
         (["--height=2", "--n=-3"], (Shape(height=4.0), ("a", "b"), False, -3)),
         (["--name", "x", "--name=--n"], (Shape(), ("x", "--n"), False, 4)),
         (["--colour", "--fast", "--n", "1"], (Shape(colour="--fast"), ("a", "b"), False, 1)),
-        (["--colour="], (Shape(colour=""), ("a", "b"), False, 4)),
+        (["--name="], (Shape(), ("",), False, 4)),
         (["--colour=[1, 2]"], (Shape(colour="[1, 2]"), ("a", "b"), False, 4)),
     ],
 )
@@ -82,9 +82,11 @@ def test_words_without_a_flag_go_to_a_command_that_takes_them():
         (["--depth=1"], "unknown flag '--depth': expected --width, --height, --colour, --name"),
         (["word"], "unknown argument 'word'"),
         (["--shape=1"], "unknown flag '--shape'"),
+        (["--colr=1"], "unknown flag '--colr', close to --colour: expected --width"),
         (["--width"], "--width: expected a value after it"),
         (["--width=x"], "--width 'x': expected one whole number"),
         (["--fast=yes"], "--fast 'yes': expected no value"),
+        *(([f"--{name}="], f"--{name} '': ") for name in ("width", "height", "colour", "fast")),
     ],
 )
 def test_what_cannot_be_read_is_named(words, message):

@@ -11,6 +11,7 @@ from command_line import ENVIRONMENT, ROOT
 
 import main
 from experiments.cli.flags import flags_of
+from utils import InputError
 
 GROUPS = ["Text:", "Models:", "Speculation:", "Sampling:", "Output:", "Machine:"]
 
@@ -42,7 +43,7 @@ def test_no_line_of_help_is_long(cli):
     assert max(len(line) for line in lines if "--models_dir" not in line) <= 100
 
 
-@pytest.mark.parametrize("command", [[], ["chat"], ["mistakes"]])
+@pytest.mark.parametrize("command", [[], ["chat"], ["mistakes"], ["play"]])
 def test_help_does_not_need_docstrings(command):
     assert help_of(*command, PYTHONOPTIMIZE="2") == help_of(*command)
 
@@ -61,6 +62,25 @@ def test_every_command_has_help_for_every_flag(capsys, name):
     text = capsys.readouterr().out
     for flag in flags_of(getattr(module, name)):
         assert re.search(rf"(?m)^  --{flag}\b.*\n      \S", text), flag
+
+
+@pytest.mark.parametrize("name", list(main.COMMANDS))
+def test_every_flag_but_prompt_refuses_an_empty_value(name):
+    """A shell makes it of a variable that is not set."""
+    module = main if name == "generate" else importlib.import_module(main.COMMANDS[name])
+    for flag in flags_of(getattr(module, name)).values():
+        if flag.name != "prompt":
+            with pytest.raises(InputError, match=f"^--{flag.name} ''"):
+                flag.parse("")
+
+
+@pytest.mark.parametrize("word, close", [("bogus", ""), ("benchmrk", "benchmark"), ("", "")])
+def test_an_unknown_command_is_told_the_commands(capsys, word, close):
+    assert main.main([word]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and repr(word) in err
+    assert all(name in err for name in main.COMMANDS)
+    assert f"close to {close}:" in err if close else "close to" not in err
 
 
 def test_version():

@@ -84,10 +84,10 @@ def record(cli, file, tmp_path):
 def test_texts(cli, file, tmp_path, address, local):
     flags = [f"--prompts={file}", SHORT, "--temperature=0.8", "--coupled"]
     lines, rates = [], []
-    for cluster in ("", "local:1" if local else address):
+    for cluster in ([], [f"--cluster={'local:1' if local else address}"]):
         out = tmp_path / f"{len(lines)}.jsonl"
         with dask.config.set({METHOD: "spawn"}):  # as outside of the tests
-            assert cli(*flags, f"--out={out}", "--batch_size=2", f"--cluster={cluster}").code == 0
+            assert cli(*flags, f"--out={out}", "--batch_size=2", *cluster).code == 0
         lines.append([timeless(json.loads(line)) for line in out.read_text().splitlines()])
         rates.append([one["speculative"].pop("usual_acceptance_rate") for one in lines[-1]])
     assert lines[0] == lines[1] and len(lines[0]) == len(TEXTS)
@@ -130,8 +130,8 @@ def test_a_benchmark(benchmark, two_machines):
     both, and says which are those of both together.
     """
     results = []
-    for cluster in ("", two_machines):
-        done = benchmark("--json", f"--cluster={cluster}")
+    for cluster in ([], [f"--cluster={two_machines}"]):
+        done = benchmark("--json", *cluster)
         assert done.code == 0
         results.append(json.loads(done.out))
     for one, two in zip(*(result["rows"] for result in results)):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_line import assert_refused
 from toys import TINY, write_pair
 
 import main
@@ -53,7 +54,8 @@ def recorded(cli, tmp_path):
 
     def record(*flags, name="log.jsonl.gz"):
         done = cli("record", "--out", tmp_path / name, *flags)
-        assert (done.code, done.err) == (0, "") and "3 texts of 20 tokens" in done.out
+        assert done.code == 0 and done.err.endswith(": read 3 prompts, one a line\n")
+        assert done.err.count("\n") == 1 and "3 texts of 20 tokens" in done.out
         return tmp_path / name
 
     return record
@@ -253,8 +255,7 @@ def test_one_recording_has_one_writer(cli, recorded, tmp_path):
     out = tmp_path / "log.jsonl"
     with Lines(out, {"format": "of another run"}):
         done = cli("record", "--out", out)
-    assert (done.code, done.out) == (2, "") and "being written by another run" in done.err
-    assert done.err.count("\n") == 1
+    assert_refused(done, "being written by another run")
 
 
 # ---------------------------------------------------------------- logs that cannot be used

@@ -160,12 +160,13 @@ def timeless(result):
 
 
 def assert_refused(done, *fragments):
-    """Exit code 2 and one line on stderr that has these fragments and says what to do; nothing on
-    stdout.
+    """Exit code 2 and, after notes about the prompts, one line on stderr that has these fragments
+    and says what to do; nothing on stdout.
     """
     assert (done.code, done.out) == (2, "")
-    assert done.err.count("\n") == 1 and done.err.endswith("\n")
-    assert "Traceback" not in done.err
+    error = re.sub("(?m)^note: .*\n", "", done.err)
+    assert error.count("\n") == 1 and error.endswith("\n")
+    assert "Traceback" not in error
     for fragment in fragments:
-        assert fragment in done.err
-    assert re.search(r"\b(expected|give|use|try|needs|cannot pair|shorten|convert)\b", done.err)
+        assert fragment in error
+    assert re.search(r"\b(expected|give|use|try|needs|cannot pair|shorten|convert)\b", error)
