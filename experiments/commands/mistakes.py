@@ -8,7 +8,7 @@ import textwrap
 
 from tqdm import tqdm
 
-from experiments.proving.distance import Pair, distance
+from experiments.proving.distance import Pair, compare, toy_laws
 from experiments.proving.mistakes import MISTAKES, find
 from experiments.proving.patching import changed
 from utils import MODELS_DIR, InputError, get_backend, load_pair
@@ -33,10 +33,12 @@ def show_cost(mistake, pair):
 
 def row_of(name, mistake, pair):
     """What the JSON object says of a mistake."""
+    far, errors = compare(*toy_laws(mistake.setting, mistake))
     return {
         "name": name,
         "seen_in": mistake.seen_in,
-        "total_variation": distance(mistake.setting, mistake),
+        "total_variation": far,
+        "errors": errors,
         "first_difference": pair.first_difference(mistake),
         "caught_by": mistake.caught_by,
     }
@@ -66,8 +68,9 @@ def mistakes(
 
     Without names a table of all; with names those, and the lines of code they change. Distance is
     the total variation distance from the target's law of whole texts, computed exactly on a toy
-    pair: 0 is right, 1 has nothing in common. Wrong from is the first token, counted from 0, in
-    which a text of 60 tokens by the pair of models leaves the right one.
+    pair: 0 is right, 1 has nothing in common. Errors is how often the program fails there
+    instead; the distance is that of the texts that come out. Wrong from is the first token, counted
+    from 0, in which a text of 60 tokens by the pair of models leaves the right one.
 
     Args:
         target_model_size: a size in models_dir, or a folder
@@ -89,10 +92,12 @@ def mistakes(
     if json:
         print(json_format.dumps({"mistakes": rows}))
         return
-    print(f"{'mistake':<24} {'distance':>8} {'wrong from':>11}  seen in")
+    print(f"{'mistake':<24} {'distance':>8} {'errors':>6} {'wrong from':>11}  seen in")
     for row, mistake in zip(rows, chosen.values()):
         first = "-" if row["first_difference"] is None else row["first_difference"]
-        print(f"{row['name']:<24} {row['total_variation']:>8.4f} {first:>11}  {row['seen_in']}")
+        far = "-" if row["total_variation"] is None else f"{row['total_variation']:.4f}"
+        figures = f"{far:>8} {row['errors']:>6.0%} {first:>11}"
+        print(f"{row['name']:<24} {figures}  {row['seen_in']}")
         print(f"    {mistake.what}")
         if mistake.cost:
             show_cost(mistake, pair)

@@ -107,7 +107,9 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
         )
     share = drafting_share(draft != NGRAM, K, drafted, n_rounds)
     source = f"live run, {len(texts)} prompts, K = {K}"
-    return acceptance_of(ratio(accepted, examined), interval(accepted, examined), share, source)
+    return acceptance_of(
+        ratio(accepted, examined), interval(accepted, examined, most=1), share, source
+    )
 
 
 def stored_acceptance(path, draft, target, filter):

@@ -166,7 +166,7 @@ def row_of(target, temperature, plain, fast, n_skipped, labels, token=None):
         "speedup_time": interval(alone, seconds),
         "speedup_over_token": interval(by_token, seconds) if token else None,
         "tokens_per_second": interval(tokens, seconds),
-        "acceptance_rate": interval(counts.accepted, counts.examined),
+        "acceptance_rate": interval(counts.accepted, counts.examined, most=1),
         "tokens_per_target_pass": interval(counts.written, counts.passes),
     }
 

@@ -244,7 +244,7 @@ def row_of(draft, target, K, temperature, verification, runs, expected, latency)
         "tokens_per_target_pass": ratio(tokens, passes),
         "projected_speedup": projected,
         "intervals": {
-            "acceptance_rate": interval(accepted, examined),
+            "acceptance_rate": interval(accepted, examined, most=1),
             "tokens_per_target_pass": interval(tokens, passes),
             "projected_speedup": projected_interval,
         },

@@ -1,11 +1,11 @@
 """Sums, ratios and intervals over prompts: what many runs say together."""
 
+import math
 import statistics
 
 import numpy as np
 
-# the range of n values covers their median with probability 1 - 2 ** (1 - n): 95 % needs 6
-LEAST_PROMPTS = 6
+LEAST_PROMPTS = 6  # with fewer, the interval of an acceptance rate covers too little
 N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
 
 
@@ -15,21 +15,34 @@ def ratio(numerators, denominators):
     return sum(numerators) / total if total else None
 
 
-def interval(numerators, denominators, n_resamples=2000):
-    """The 95 % bootstrap interval over prompts of sum(numerators) / sum(denominators); None for too
-    few prompts.
+def interval(numerators, denominators, most=math.inf):
+    """The 95 % interval over prompts of sum(numerators) / sum(denominators), a ratio of up to
+    `most`; None where it cannot be had: of too few prompts, or where one prompt has all there is.
 
-    Percentile method: the prompts are sampled anew, with replacement, n_resamples times, always the
-    same ones.
+    The jackknife (Tukey 1958; Efron and Tibshirani 1993, chapter 11): leave out each prompt in
+    turn; how far the ratio moves tells its standard error. Student's t makes up for an error that
+    is itself estimated from few prompts. All of it is done with the ratio's logarithm, as 2 and 1/2
+    are equally far from 1. Of six prompts, even or skewed as in tests/measuring/test_statistics.py,
+    it covers the true ratio in 93 to 95 % of cases; a percentile bootstrap does in 83 to 86 %.
     """
     n = len(numerators)
-    if n < LEAST_PROMPTS or not sum(denominators):
+    left_out = [sum(values) - np.asarray(values, float) for values in (numerators, denominators)]
+    if n < LEAST_PROMPTS or np.min(left_out) <= 0:
         return None
-    weights = np.random.default_rng(0).multinomial(n, [1 / n] * n, n_resamples)
-    above = weights @ np.asarray(numerators, float)
-    below = weights @ np.asarray(denominators, float)
-    ratios = above[below > 0] / below[below > 0]
-    return [float(value) for value in np.percentile(ratios, [2.5, 97.5])]
+    above, below = left_out
+    standard_error = math.sqrt(n - 1) * np.log(above / below).std()
+    factor = math.exp(student_t(n - 1) * standard_error)
+    value = ratio(numerators, denominators)
+    return [value / factor, min(most, value * factor)]
+
+
+def student_t(freedom):
+    """How many standard errors a 95 % interval reaches to each side, for so many degrees of
+    freedom: Fisher's expansion around the normal distribution's 1.96.
+
+    Within 0.001 from five degrees on (Abramowitz and Stegun 1964, 26.7.5).
+    """
+    return np.polyval([1.58954, 2.55585, 2.82250, 2.37227, 1.95996], 1 / freedom)
 
 
 def spread(values):

@@ -17,8 +17,7 @@ from experiments.decoding import decoders
 from experiments.decoding.decoders import NGRAM, with_drafter
 from experiments.decoding.gumbel import Noisy
 from experiments.proving import inexact
-from experiments.proving.distance import toy_laws
-from experiments.proving.enumeration import total_variation
+from experiments.proving.distance import compare, toy_laws
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.patching import made
 from sampling import Filter, speculative, verify, verify_block
@@ -166,8 +165,9 @@ def law_row(rule):
         # which tests/decoding/test_gumbel.py holds the loop to
         law = right
     texts = sorted(law.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
+    far, _ = compare(law, right)
     return {
-        "distance": total_variation(law, right),
+        "distance": far,
         "law": [["".join(map(letter, t)), right.get(t, 0.0), law.get(t, 0.0)] for t in texts],
     }
 

@@ -27,6 +27,11 @@ TOY_PROMPT = [1, 0]
 TOY_END = 2
 
 
+def failed(outcome):
+    """Whether an error ended it; see text_of."""
+    return any(isinstance(token, str) for token in outcome)
+
+
 def text_of(rounds):
     """The tokens of rounds; if an error ends them, its name comes last: a crash is an outcome as
     well.
@@ -58,9 +63,10 @@ def toy_laws(setting, mistake=None, rule=None, prepared=lambda drafter: drafter)
     {text: probability}.
 
     rule: the setting's, unless one is given. prepared: makes the drafter what that rule needs. A
-    law is that of whole texts, so that a wrong length counts too.
+    law is that of whole texts, so that a wrong length counts too. A text that an error ends has its
+    name, as in text_of.
     """
-    target, draft = toy_pair(2 if setting.full else 4, setting.toy_draft)
+    target, draft = toy_pair(setting.toy_room, setting.toy_draft)
     n_tokens, k = setting.toy
     filter, ended = setting.filter, toy_ended if setting.stop else sampling.never
     rule = rule or RULES[setting.verification]
@@ -75,9 +81,19 @@ def toy_laws(setting, mistake=None, rule=None, prepared=lambda drafter: drafter)
         return law(run), right
 
 
+def compare(law, right):
+    """(total variation distance of the texts that come out, probability of an error) for the two
+    laws of toy_laws. The distance is None where every text ends in an error.
+    """
+    errors = sum(p for text, p in law.items() if failed(text))
+    texts = {text: p / (1 - errors) for text, p in law.items() if not failed(text)}
+    return total_variation(texts, right) if texts else None, errors
+
+
 def distance(setting, mistake=None):
-    """Total variation distance between the two laws of toy_laws."""
-    return total_variation(*toy_laws(setting, mistake))
+    """The distance of `compare` on the toy, alone."""
+    far, _ = compare(*toy_laws(setting, mistake))
+    return far
 
 
 class Pair:

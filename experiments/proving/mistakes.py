@@ -23,6 +23,7 @@ class Setting:
     stop: str = ""  # a string that ends the text; on the toy, token 2 does if there is one
     full: bool = False  # the prompt leaves room for two tokens only
     toy: tuple = (3, 2)  # tokens and K there
+    toy_room: int = 4  # positions of its context after the prompt
     toy_draft: int = 2  # the seed of its draft
     verification: str = "token"  # or "block", the rule it is made in
 
@@ -183,6 +184,7 @@ MISTAKES = {
         seen_in="romsto #1, #4; mlx-examples PR #149",
         caught_by=CACHES,
         changes=ROOM | {read: NOTHING_FORGOTTEN | {"ids[start:]": "ids[n_known:]"}},
+        setting=Setting(toy_room=20),  # for all that is never forgotten
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected draft stays in the cache",
@@ -199,6 +201,7 @@ MISTAKES = {
         seen_in="romsto #4",
         caught_by=CACHES,
         changes=ROOM | {read: {"ids[start:]": "ids"}},
+        setting=Setting(toy_room=20),
     ),
     "draft-one-behind": Mistake(
         what="the draft reads the newest token only; after a full accept it lacks the one before",
@@ -248,7 +251,7 @@ MISTAKES = {
         what="the last round keeps all it has: up to K tokens more than were asked for",
         seen_in="jaymody; feifeibear",
         caught_by="tests/test_sampling.py::test_exactly_the_tokens_asked_for",
-        changes={loop: {"min(k, length - len(text) - 1)": "k"}},
+        changes=ROOM | {loop: {"min(k, length - len(text) - 1)": "k"}},
         setting=Setting(toy=(2, 2)),
     ),
     "context-unchecked": Mistake(
@@ -260,7 +263,7 @@ MISTAKES = {
                 "min(len(ids) + n_tokens, n_ctx)": "len(ids) + n_tokens",
             },
         },
-        setting=Setting(full=True),
+        setting=Setting(full=True, toy_room=2),
     ),
     "residual-nan": Mistake(
         what=(

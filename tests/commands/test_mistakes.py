@@ -12,7 +12,7 @@ from experiments.proving.distance import N_TOKENS
 from experiments.proving.mistakes import MISTAKES
 
 EXACT = 1e-12
-KEYS = ["name", "seen_in", "total_variation", "first_difference", "caught_by"]
+KEYS = ["name", "seen_in", "total_variation", "errors", "first_difference", "caught_by"]
 
 
 @pytest.fixture
@@ -38,12 +38,16 @@ def test_the_table_and_its_json(cli):
         assert (row["seen_in"], row["caught_by"]) == (mistake.seen_in, mistake.caught_by)
         assert (first is None) if mistake.cost else 0 <= first <= N_TOKENS
         far = row["total_variation"]  # 0 only where a mistake costs something else
-        assert far < EXACT if mistake.cost else 0.001 < far <= 1 + EXACT
+        if far is None:
+            assert row["errors"] == 1
+        else:
+            assert far < EXACT if mistake.cost else 0.001 < far <= 1 + EXACT
     code, out, err = cli("mistakes", *list(MISTAKES)[:3])
     assert (code, err) == (0, "") and out.splitlines()[0].split()[:2] == ["mistake", "distance"]
     for row in rows[:3]:
         shown = next(line for line in out.splitlines() if line.startswith(row["name"]))
-        assert shown.split()[1:3] == [f"{row['total_variation']:.4f}", str(row["first_difference"])]
+        figures = f"{row['total_variation']:.4f}", f"{row['errors']:.0%}"
+        assert shown.split()[1:4] == [*figures, str(row["first_difference"])]
     assert "-            return i, sample(residual(p[i], q[i]), rng)" in out
     assert "+            return i, sample(p[i], rng)" in out
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sampling
-from experiments.proving.distance import distance, text_of
+from experiments.proving.distance import compare, distance, text_of, toy_laws
 from experiments.proving.enumeration import law
 from experiments.proving.mistakes import MISTAKES
 from experiments.proving.patching import made
@@ -36,6 +36,25 @@ def test_one_distance_by_hand():
     assert [wrong[x] for x in range(3)] == pytest.approx(np.minimum(p, q) + 0.6 * p)
     right = law(token)
     assert [right[x] for x in range(3)] == pytest.approx(p)
+
+
+def test_errors_are_counted_beside_the_distance():
+    right = {(0,): 0.5, (1,): 0.5}
+    law = {(0,): 0.2, (0, "IndexError"): 0.5, ("IndexError",): 0.3}
+    assert compare(law, right) == (pytest.approx(0.5), pytest.approx(0.8))
+    assert compare({("IndexError",): 1.0}, right) == (None, 1.0)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_seen_in_texts_and_not_in_errors(name):
+    """But for the one whose mistake is the error."""
+    mistake = MISTAKES[name]
+    law, right = toy_laws(mistake.setting, mistake)
+    _, errors = compare(law, right)
+    assert errors == (1 if name == "divide-by-temperature-0" else 0)
+    if name == "too-many-tokens":
+        n_tokens, K = mistake.setting.toy
+        assert max(map(len, law)) == n_tokens + K
 
 
 def test_a_crash_is_an_outcome():

@@ -344,3 +344,6 @@ def test_the_saved_page_in_the_docs_has_todays_scripts():
         if (report.WEB / name).read_text(encoding="utf-8").strip() not in saved
     ]
     assert not older, f"docs/live.html has another {', '.join(older)}: save it again"
+    # a browser runs the script only if the page's policy names it
+    (script,) = re.findall(r"<script>(.*?)</script>", saved, re.DOTALL)
+    assert report.allowed(script) in saved

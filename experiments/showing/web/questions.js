@@ -92,7 +92,7 @@ function lawQuestion(run) {
     says: "One of these mistakes leaves the law as it is and only costs time. Which?",
     options: options.map(row => title(row.name)),
     answer: options.indexOf(right),
-    because: options.map(row => title(row.name) + ": " + (isRight(row) ? "0" : row.distance.toFixed(3))).join(", ")
+    because: options.map(row => title(row.name) + ": " + distanceOf(row, 3)).join(", ")
       + ". " + right.cost[0].toUpperCase() + right.cost.slice(1) + ".",
     then: revealLaws,
   };

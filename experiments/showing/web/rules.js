@@ -5,7 +5,8 @@ const GUESSED = ["mistake", "inexact"]; // whose laws are hidden until the quest
 let chosenRule = null, guessed = false;
 
 const title = name => name.replace(/-/g, " ");
-const isRight = row => row.distance < 1e-9;
+const isRight = row => row.distance !== null && row.distance < 1e-9;
+const distanceOf = (row, digits) => row.distance === null ? "no text" : isRight(row) ? "0" : row.distance.toFixed(digits);
 
 // The text of a row: what it shares with the first in short, then where it parts, then the rest.
 function ruleText(row, first) {
@@ -27,7 +28,7 @@ function ruleText(row, first) {
 function ruleRow(row, first) {
   const badge = !guessed && GUESSED.includes(row.kind) ? make("span.badge.hidden-law", null, "law: ?")
     : isRight(row) ? make("span.badge.right", null, "law exact")
-    : make("span.badge.wrong", null, "law off by " + row.distance.toFixed(3));
+    : make("span.badge.wrong", null, row.distance === null ? "no text" : "law off by " + distanceOf(row, 3));
   const rate = row.tokens_per_pass === null ? "" : row.tokens_per_pass.toFixed(2) + " tokens per pass";
   const same = row === first ? "" : row.parts === null ? "the same text" : "parts at token " + (row.parts + 1);
   const element = make("div.rule", {role: "radio", "aria-checked": "false", tabindex: "-1"},
@@ -75,8 +76,9 @@ function lawPanel(row) {
   const head = ["text", "", "target", "this rule"].map((name, i) =>
     make(i > 1 ? "th.number" : "th", {scope: "col"}, name));
   const parts = [
-    make("p.distance" + (isRight(row) ? ".right" : ".wrong"), null, make("b", {id: "distance"}, isRight(row) ? "0" : row.distance.toFixed(4)),
-      make("span", null, isRight(row) ? "total variation distance: this is the target’s law" : "total variation distance from the target’s law")),
+    make("p.distance" + (isRight(row) ? ".right" : ".wrong"), null, make("b", {id: "distance"}, distanceOf(row, 4)),
+      make("span", null, row.distance === null ? "comes out: an error ends each"
+        : "total variation distance" + (isRight(row) ? ": this is the target’s law" : " from the target’s law"))),
     make("p.soft", null, "Two GPT-2s with three tokens, A, B and C: every text they can write, with its probability, "
       + (row.kind === "noise" ? "by the Gumbel-max theorem." : "through every branch of the real loop. Computed, not sampled.")),
     make("table", {id: "law-table"}, make("caption", null, make("span.swatch.of-target"), "target alone  ",
