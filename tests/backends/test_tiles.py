@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from toys import TINY
 
 import utils
-from backends import threads, tiles
+from backends import autotune, threads, tiles
 from experiments.decoding.batching import read_together
 from gpt2 import Config
 
@@ -93,6 +93,18 @@ def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_colum
     if width != tiles.ALL:
         order = head.tiles.swapaxes(2, 3) if by_column else head.tiles
         assert order.flags.c_contiguous
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_is_printed_of_tiles_is_how_they_lie(by_column, transposed):
+    w = np.ones((70, 40), np.float32)
+    kernel = tiles.Kernel(8, (1, 1, 1), by_column=by_column)
+    w = w.T if transposed else w
+    tried = autotune.held_in(w.ravel(), (w.shape, transposed), (8, by_column), (1, 1))
+    for held in (tiles.Tiles.cut(w, kernel), tried):
+        _, _, to_next_row, to_next_column = held.tiles.strides
+        assert ("by column" in str(held.kernel)) == (to_next_row < to_next_column)
 
 
 @pytest.mark.parametrize("n_in, n_out", [(512, 512), (768, 768), (3072, 768)])
