@@ -96,7 +96,7 @@ def test_the_law_of_sampled_rounds(monkeypatch, K, filter):
             tossed = [False] * len(ids) + list(coins)
             drafter = CoinDrafter(whole, lambda a, b: tossed[a:b], 3, draft.config.n_ctx)
             share = np.prod([odds[i] if tossed[i] else 1 - odds[i] for i in places])
-            found[((), 0, 0), *structure(replay_text(text, drafter, K))] += probability * share
+            found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
     expected = law(rounds)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
     assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
