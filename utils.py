@@ -8,6 +8,7 @@ import importlib
 import re
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Callable
 
 import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
@@ -238,20 +239,24 @@ def random_sources(sizes, models_dir, download=False):
 
 def config_of(size, models_dir):
     """The shape of a size, or of a folder that holds at least a config.json. Raises InputError."""
-    folder = None if size in SIZES else locate(size, models_dir)
-    if size not in SIZES and folder is None:
+    if size in SIZES:
+        return SIZES[size]
+    folder = locate(size, models_dir)
+    if folder is None:
         raise InputError(
             f"--weights random: no shape {size!r}; "
             f"expected {', '.join(SIZES)}, or a folder with a config.json"
         )
-    return SIZES[size] if folder is None else read_config(folder)
+    return read_config(folder)
 
 
 class AnyTokens:
     """Turns prompts into ids for a model with random weights, to which all ids mean the same."""
 
     def __init__(self, n_vocab):
-        self.encoder, self.n_vocab = load_encoder(find_folder("17M", MODELS_DIR)), n_vocab
+        # the included tokenizer, wherever the user keeps models
+        self.encoder = load_encoder(Path(__file__).resolve().parent / "models" / "17M")
+        self.n_vocab = n_vocab
 
     def encode(self, text):
         return [i % self.n_vocab for i in self.encoder.encode(text)]

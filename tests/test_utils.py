@@ -244,3 +244,14 @@ def test_a_model_survives_pickle(monkeypatch, kernel):
         assert again.params["wte"].weight is again.params["head"]
         _, _, to_next_row, to_next_column = again.params["head"].tiles.strides
         assert (to_next_row < to_next_column) == kernel.by_column
+
+
+def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path, monkeypatch):
+    """GPT2_MODELS_DIR may name a folder without the included models: their tokenizer is the
+    project's own.
+    """
+    monkeypatch.setattr(utils, "MODELS_DIR", str(tmp_path))
+    folder = write_checkpoint(tmp_path / "shape")
+    (model,), encoder = utils.load_models([str(folder)], str(tmp_path), NUMPY, weights="random")
+    ids = encoder.encode("Once upon a time")
+    assert ids and max(ids) < model.config.n_vocab

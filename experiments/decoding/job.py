@@ -5,7 +5,7 @@ numbers and the rule. Whoever wants to watch, to time or to change a run replace
 parts (a `tap`), and the loop itself stays as it is.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Callable
 
 import numpy as np
@@ -54,7 +54,7 @@ class Parts:
     q_filter: Callable
     rng: Any
     coins: Any
-    rule: Callable = field(default=verify)
+    rule: Callable
 
     def coupled(self, seed):
         """Both models with the same noise at each position: what lies above it is greedy."""
