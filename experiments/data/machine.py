@@ -43,9 +43,9 @@ def machine():
 
 def kernels_of(model):
     """What was chosen for each weight of a block, and for the head: {"mlp.c_fc 768x3072": how}."""
-    block = model.params["blocks"][0]
     weights = {
         f"{part}.{name}": values["weight"]
+        for block in model.params.get("blocks", [])[:1]  # Medusa's heads have none
         for part in ("attn", "mlp")
         for name, values in block[part].items()
     }

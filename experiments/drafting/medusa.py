@@ -15,7 +15,7 @@ by which Medusa's authors also accept drafts, gives up the target's law.)
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class MedusaConfig:
     n_embd: int
     n_places: int
     epsilon: float = 1e-5
+    n_layer: ClassVar = 0  # it keeps no keys and values
 
     def shapes(self):
         """The parameters its file must hold: {name: shape}."""

@@ -9,9 +9,10 @@ from heads import EAGLE, MEDUSA, toy_head
 from toys import TINY, tiny_model
 
 import utils
+from experiments.data.machine import kernels_of
 from experiments.decoding import adaptive_k
 from experiments.decoding.adaptive_k import AdaptiveK, round_costs
-from experiments.decoding.batching import decode_together
+from experiments.decoding.batching import decode_together, require_room
 from experiments.decoding.coupled import Noisy
 from experiments.decoding.job import Job, decode
 from experiments.decoding.watch import Watch
@@ -97,3 +98,11 @@ def test_the_greedy_text_is_the_targets(draft):
         job = replace(GREEDY, ids=ids)
         for confidence in (0.0, 0.05):
             assert text(draft, replace(job, confidence=confidence)) == text(None, job)
+
+
+@KINDS
+def test_what_is_said_of_any_draft_can_be_said_of_a_head(draft):
+    """Its memory in a batch, and how its weights are multiplied."""
+    require_room([TARGET, *draft.models], 3, 12)
+    for model in draft.models:
+        assert any(name.startswith("head ") for name in kernels_of(model))
