@@ -29,10 +29,10 @@ def close(found, expected, what):
     assert np.allclose(found, expected, rtol=0, atol=1e-12), f"{what}: {found}, expected {expected}"
 
 
-def same_law(found, expected, what):
+def same_distribution(found, expected, what):
     distance = total_variation(found, expected)
     assert distance < 1e-12, (
-        f"{what}: at a total variation distance of {distance:.3g} from the right law; "
+        f"{what}: at a total variation distance of {distance:.3g} from the right distribution; "
         f"yours is {found}"
     )
 
@@ -58,7 +58,7 @@ def completed(texts, target, n_tokens, end=None):
 
 
 def right_texts(target, n_tokens, end=None):
-    """The law of the target alone, by the chain rule."""
+    """The distribution of the target alone, by the chain rule."""
     return completed({(): 1.0}, target, n_tokens, end)
 
 
@@ -108,12 +108,12 @@ def check_speedup_5(answer):
 
 
 def often_kept(answer, p, q):
-    """How often a draft is kept, after a check of the law of the token."""
-    token_law, kept = defaultdict(float), 0.0
+    """How often a draft is kept, after a check of the distribution of the token."""
+    token_distribution, kept = defaultdict(float), 0.0
     for (token, is_draft), probability in outcomes_of(answer, p, q).items():
-        token_law[token] += probability
+        token_distribution[token] += probability
         kept += probability * bool(is_draft)
-    same_law(token_law, dict(enumerate(p)), f"the token of p = {p}, q = {q}")
+    same_distribution(token_distribution, dict(enumerate(p)), f"the token of p = {p}, q = {q}")
     return kept
 
 
@@ -138,7 +138,8 @@ def two_drafts_of_three_tokens():
 
 
 def mean_kept(answer, q, p):
-    """The mean number kept of two drafts, sampled from the rows of q, after a check of the law.
+    """The mean number kept of two drafts, sampled from the rows of q, after a check of the
+    distribution.
 
     Rows of p that an outcome does not reach are sampled from by a later round.
     """
@@ -150,7 +151,7 @@ def mean_kept(answer, q, p):
             texts[(*draft[:n], token)] += drafted * probability
     row = lambda text: p[len(text)]
     what = "two drafts and the token after them"
-    same_law(completed(texts, row, 3), right_texts(row, 3), what)
+    same_distribution(completed(texts, row, 3), right_texts(row, 3), what)
     return n_kept
 
 
@@ -222,7 +223,7 @@ def check_speculative_9(answer):
         found = every_branch(run)
         lengths = {len(text) for text in found if end not in text}
         assert lengths <= {n_tokens}, f"with K = {K}, expected {n_tokens} tokens, not {lengths}"
-        same_law(found, expected, f"{n_tokens} tokens with K = {K} and the end {end}")
+        same_distribution(found, expected, f"{n_tokens} tokens with K = {K} and the end {end}")
     asked = {"target": 0, "draft model": 0}
 
     def counting(name):
@@ -296,7 +297,9 @@ def check_siblings_12(answer):
         for text in texts:
             assert 1 <= len(text) <= 3, f"expected one to three tokens, not {text}"
         after = lambda text: target([0, *text])
-        same_law(completed(texts, after, 3), right_texts(after, 3), "a round and what follows")
+        same_distribution(
+            completed(texts, after, 3), right_texts(after, 3), "a round and what follows"
+        )
         n_tokens = sum(mass * len(text) for text, mass in texts.items())
         close(n_tokens, expected_tree(target, draft_model), "the mean number of tokens")
 

@@ -54,7 +54,7 @@ def speedup_5(a, K, c, v):
 
 def one_token_6(p, q, sample, toss):
     """Draw a draft from q, accept it or replace it: (the token, whether it is the draft). The
-    token's law is p.
+    token's distribution is p.
     """
     raise NotImplementedError
 
@@ -63,8 +63,8 @@ def verify_7(draft, q, p, sample, toss):
     """Verify k drafted tokens: (how many are accepted, the token after them). q: [k, n_vocab], p:
     [k + 1, n_vocab].
 
-    draft[i] was drawn from q[i]. The accepted tokens and the one after them have the law of draws
-    from the rows of p.
+    draft[i] was drawn from q[i]. The accepted tokens and the one after them have the distribution
+    of draws from the rows of p.
     """
     raise NotImplementedError
 
@@ -85,8 +85,8 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
     token `end` comes first.
 
     target(ids) and draft_model(ids) return the distribution of the token after ids (no caches here:
-    ask again). Draft at most K tokens a round. The law of the text is the target's own, and the end
-    token is the last one kept.
+    ask again). Draft at most K tokens a round. The distribution of the text is the target's own,
+    and the end token is the last one kept.
     """
     raise NotImplementedError
 
@@ -95,8 +95,8 @@ def two_drafts_10(p, q, sample, toss):
     """Two drafts for one position, both drawn from q on their own: a second try before the
     replacement.
 
-    Return (the token, whether it is one of the drafts). Its law is p, and it is one of the drafts
-    at least as often as if the residual of the first were the p of the second.
+    Return (the token, whether it is one of the drafts). Its distribution is p, and it is one of the
+    drafts at least as often as if the residual of the first were the p of the second.
     """
     raise NotImplementedError
 
@@ -105,8 +105,8 @@ def block_11(draft, q, p, sample, toss):
     """Verify k drafted tokens as a block: (how many are accepted, the token after them), arguments
     as in verify_7.
 
-    The law of the text is the same, but more tokens are accepted. With P_0 = 1 and P_i = min(1,
-    P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
+    The distribution of the text is the same, but more tokens are accepted. With P_0 = 1 and P_i =
+    min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
     """
     raise NotImplementedError
 
@@ -118,7 +118,7 @@ def siblings_12(target, draft_model, ids, sample, toss):
     target(ids) and draft_model(ids) return the distribution of the token after ids. The siblings
     are different tokens: the second is sampled from the draft's distribution without the first.
     Return a list: the accepted tokens of the tree, two at most, then one more token of the target's
-    own. The law of the text is the target's, and the siblings are verified in turn.
+    own. The distribution of the text is the target's, and the siblings are verified in turn.
     """
     raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""The proof: speculative decoding has exactly the target's law.
+"""The proof: speculative decoding has exactly the target's distribution.
 
 experiments/proving/enumeration.py runs the real decoding loop through every possible history of its
 samples and tosses. The probabilities of the texts it ends in are compared with the target's own,
@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import FILTERS, TableModel, assert_same_law, at_eos, rules
+from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, rules
 from toys import tiny_model
 
-from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
+from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
 from gpt2 import Config
 from sampling import (
     Filter,
@@ -40,7 +40,7 @@ LOOPS = [
 
 @rules
 @pytest.mark.parametrize("filter, zeros, n_tokens, K, ended", LOOPS)
-def test_law_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended, rule):
+def test_distribution_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended, rule):
     """zeros: which of p and q have tokens of probability 0."""
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
     filter = FILTERS[filter]
@@ -50,9 +50,11 @@ def test_law_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended, rule):
         drafter = NeuralDrafter(draft, filter, None)
         return tokens_of(speculative(target, drafter, [0], n_tokens, K, filter, None, ended, rule))
 
-    assert_same_law(law(run), expected)
-    plain = law(lambda: tokens_of(autoregressive(target, [0], n_tokens, filter, None, ended)))
-    assert_same_law(plain, expected)
+    assert_same_distribution(distribution_of(run), expected)
+    plain = distribution_of(
+        lambda: tokens_of(autoregressive(target, [0], n_tokens, filter, None, ended))
+    )
+    assert_same_distribution(plain, expected)
 
 
 @rules
@@ -67,7 +69,7 @@ def test_law_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended, rule):
         ("all", 3, never),
     ],
 )
-def test_law_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
+def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
     """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows
     here.
     """
@@ -80,12 +82,12 @@ def test_law_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
         drafter = NeuralDrafter(draft, filter, None)
         return tokens_of(speculative(target, drafter, [1, 0], 4, K, filter, None, ended, rule))
 
-    assert_same_law(law(run), expected)
+    assert_same_distribution(distribution_of(run), expected)
 
 
 @rules
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
-def test_law_with_one_hot_drafts(filter, rule):
+def test_distribution_with_one_hot_drafts(filter, rule):
     """Look-up drafts are certain of what they propose, right or wrong; the prompt gives them
     something to look up.
     """
@@ -93,24 +95,24 @@ def test_law_with_one_hot_drafts(filter, rule):
     run = lambda: tokens_of(
         speculative(target, NGramDrafter(3), prompt, 4, 3, filter, None, at_eos, rule)
     )
-    assert_same_law(law(run), chain_rule(target, prompt, 4, filter, at_eos))
+    assert_same_distribution(distribution_of(run), chain_rule(target, prompt, 4, filter, at_eos))
 
 
 @rules
 @pytest.mark.parametrize("draft_temperature", [0.0, 0.3, 3.0])
-def test_law_does_not_depend_on_how_the_draft_samples(draft_temperature, rule):
+def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature, rule):
     """q must be what was drawn from; it need not be filtered like p. (It is, in the program:
     acceptance is higher.)
     """
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
     run = lambda: tokens_of(speculative(target, drafter(), [0], 3, 2, filter, None, never, rule))
-    assert_same_law(law(run), chain_rule(target, [0], 3, filter, never))
+    assert_same_distribution(distribution_of(run), chain_rule(target, [0], 3, filter, never))
 
 
 @rules
 @pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(5, 64), (64, 4), (5, 3)])
-def test_law_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
+def test_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
     """The target's context ends the text; the draft's only ends the drafting."""
     target, draft = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft)
     filter = Filter(1.0)
@@ -121,7 +123,7 @@ def test_law_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
 
     expected = chain_rule(target, [0, 1], 4, filter, never)
     assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
-    assert_same_law(law(run), expected)
+    assert_same_distribution(distribution_of(run), expected)
 
 
 distribution = (
@@ -139,8 +141,8 @@ rows_of_q = st.lists(distribution, min_size=2, max_size=2)
 @settings(max_examples=100, deadline=None)
 @given(p=rows_of_p, q=rows_of_q)
 def test_verify_gives_p_for_any_q(rule, p, q):
-    """One round on independent rows: the law of what it yields is the law of drawing from p row
-    after row.
+    """One round on independent rows: the distribution of what it yields is the distribution of
+    drawing from p row after row.
 
     Accepted tokens come from rows 0 .. n - 1, the last from row n; completing every outcome with
     draws from the rows it did not reach must give the product of the rows of p.
@@ -148,7 +150,7 @@ def test_verify_gives_p_for_any_q(rule, p, q):
     p, q = np.array(p), np.array(q)
     found = np.zeros((4, 4, 4))
     for draft in itertools.product(np.flatnonzero(q[0]), np.flatnonzero(q[1])):
-        for (n, token), probability in law(lambda: rule(draft, q, p, None)).items():
+        for (n, token), probability in distribution_of(lambda: rule(draft, q, p, None)).items():
             tokens = [*draft[:n], token]
             rows = [np.eye(4)[token] for token in tokens] + list(p[len(tokens) :])
             found += q[0, draft[0]] * q[1, draft[1]] * probability * np.einsum("i,j,k->ijk", *rows)
@@ -161,7 +163,7 @@ def test_acceptance_is_one_minus_total_variation():
     p, q = rng.dirichlet(np.ones(5), 2), rng.dirichlet(np.ones(5), 1)
     accepted = 0.0
     for token in range(5):
-        outcomes = law(lambda: verify([token], q, p, None)[0])
+        outcomes = distribution_of(lambda: verify([token], q, p, None)[0])
         accepted += q[0, token] * outcomes.get(1, 0.0)
     assert abs(accepted - (1 - abs(p[0] - q[0]).sum() / 2)) < 1e-12
 
@@ -179,7 +181,7 @@ def expected_accepted(rule, q, p):
     """The mean number of accepted drafts, computed exactly."""
     mean = 0.0
     for draft, mass in drafts_of(q):
-        for (n, _), probability in law(lambda: rule(draft, q, p, None)).items():
+        for (n, _), probability in distribution_of(lambda: rule(draft, q, p, None)).items():
             mean += mass * probability * n
     return mean
 
@@ -222,6 +224,6 @@ def test_one_draft_or_a_certain_one_is_verified_as_by_the_token_rule(p, q):
     certain = np.eye(4)[q.argmax(axis=1)]
     for rows in (q[:1], certain):
         for draft, _ in drafts_of(rows):
-            token = law(lambda: verify(draft, rows, p[: len(rows) + 1], None))
-            block = law(lambda: verify_block(draft, rows, p[: len(rows) + 1], None))
+            token = distribution_of(lambda: verify(draft, rows, p[: len(rows) + 1], None))
+            block = distribution_of(lambda: verify_block(draft, rows, p[: len(rows) + 1], None))
             assert total_variation(token, block) < 1e-12

@@ -192,7 +192,7 @@ def test_a_right_answer_is_accepted(name, answer):
 def test_a_wrong_answer_is_refused(name, wrong):
     with pytest.raises(AssertionError) as refused:
         CHECKS[name](wrong)
-    assert "expected" in str(refused.value) or "right law" in str(refused.value)
+    assert "expected" in str(refused.value) or "right distribution" in str(refused.value)
 
 
 def run(*words):

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from experiments.data.values import SettingError
 from experiments.decoding.settings import Json, Models, flag
 from experiments.drafting.load import is_size, load
-from experiments.proving.distance import Pair, compare, toy_laws
+from experiments.proving.distance import Pair, compare, toy_distributions
 from experiments.proving.mistakes import MISTAKES, find
 from experiments.proving.patching import changed
 from utils import InputError, get_backend
@@ -44,7 +44,7 @@ def show_changes(mistake):
 
 
 def show_cost(mistake, pair):
-    """Print what a mistake costs whose law is right."""
+    """Print what a mistake costs whose distribution is right."""
     right, wrong = pair.tokens_per_pass(mistake)
     figures = f"; {wrong:.2f} tokens per target pass, not {right:.2f}" if wrong != right else ""
     print(f"    {mistake.cost}{figures}")
@@ -52,7 +52,7 @@ def show_cost(mistake, pair):
 
 def row_of(name, mistake, pair):
     """What the JSON object says of a mistake."""
-    far, errors = compare(*toy_laws(mistake.setting, mistake))
+    far, errors = compare(*toy_distributions(mistake.setting, mistake))
     return {
         "name": name,
         "seen_in": mistake.seen_in,
@@ -84,8 +84,8 @@ def mistakes(*names, settings: MuseumSettings):
     which test catches it.
 
     Without names a table of all; with names those, and the lines of code they change. Distance is
-    the total variation distance from the target's law of whole texts, computed exactly on a toy
-    pair: 0 is right, 1 has nothing in common. Errors is how often the program fails there
+    the total variation distance from the target's distribution of whole texts, computed exactly on
+    a toy pair: 0 is right, 1 has nothing in common. Errors is how often the program fails there
     instead; the distance is that of the texts that come out. Wrong from is the first token, counted
     from 0, in which a text of 60 tokens by the pair of models leaves the right one.
     """

@@ -6,8 +6,8 @@ the rounds only, the others yield one token. What a round of K drafts costs is m
 text begins, a and h while it is written. K = 0 is plain decoding: nothing is learned from that, so
 now and then, ever more rarely, a round is drafted all the same.
 
-K depends on the rounds before, never on what will be drawn next, so the law of the text is the
-target's whatever is chosen.
+K depends on the rounds before, never on what will be drawn next, so the distribution of the text is
+the target's whatever is chosen.
 """
 
 import time

@@ -8,8 +8,8 @@ distribution,
 which is the Gumbel-max trick (Gumbel 1954; Yellott 1977). Give draft and target the same noise at
 the same position of the text, decode greedily, and the decoding loops need not know: the
 speculative text is the autoregressive text, token for token, as it always is for greedy decoding,
-and both are draws from the target's law. Where p and q are close they mostly choose the same token,
-so drafts are accepted (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
+and both are draws from the target's distribution. Where p and q are close they mostly choose the
+same token, so drafts are accepted (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
 """
 
 import numpy as np

@@ -9,9 +9,9 @@ The residual block adds to what the output head reads. In front of the final nor
 learns next to nothing: hidden states there are many times larger, and the norm shrinks with them
 what a block adds.
 
-So the places of a draft are independent: its law is the product of the heads' rows. Each token was
-sampled from its own row, which is its q, and `verify` applies as it stands. ("Typical acceptance",
-by which Medusa's authors also accept drafts, gives up the target's law.)
+So the places of a draft are independent: its distribution is the product of the heads' rows. Each
+token was sampled from its own row, which is its q, and `verify` applies as it stands. ("Typical
+acceptance", by which Medusa's authors also accept drafts, gives up the target's distribution.)
 """
 
 from dataclasses import dataclass

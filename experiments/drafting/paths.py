@@ -1,18 +1,18 @@
 """Best of several paths: of independent whole drafts keep the one that the target likes best, and
-verify it as an ordinary draft from the law it then has.
+verify it as an ordinary draft from the distribution it then has.
 
 The paths part where their tokens differ. At every place, those that agree with all that was chosen
 before are alive; the best token among theirs, the one with the largest p / q, is chosen, and only
-the paths that have it stay alive. How many those are is random, so the law of the next choice is a
-mixture: the best of one, of two, ... each with the probability that so many are alive, given the
-tokens chosen. The loop in sampling.py and its rules need nothing but this law.
+the paths that have it stay alive. How many those are is random, so the distribution of the next
+choice is a mixture: the best of one, of two, ... each with the probability that so many are alive,
+given the tokens chosen. The loop in sampling.py and its rules need nothing but this distribution.
 
-A choice among too many is accepted less often: the more there are, the more of its law lies on the
-few tokens with the largest p / q. Of a draft with q = p = (1/2, 1/2), one token is always accepted,
-the best of two with probability 3/4. So the choice is made among the first few of the alive ones,
-as many as give the highest acceptance, which depends on p and q alone. The others stay alive if
-they have its token, too. Another path never lowers the acceptance of the first token; it can lower
-that of a later one, where the number alive is random.
+A choice among too many is accepted less often: the more there are, the more of its distribution
+lies on the few tokens with the largest p / q. Of a draft with q = p = (1/2, 1/2), one token is
+always accepted, the best of two with probability 3/4. So the choice is made among the first few of
+the alive ones, as many as give the highest acceptance, which depends on p and q alone. The others
+stay alive if they have its token, too. Another path never lowers the acceptance of the first token;
+it can lower that of a later one, where the number alive is random.
 
 The choice needs p before the rule does. So the drafter has all paths scored in one pass, and the
 loop, when it asks for the scores of the chosen one, gets those.
@@ -48,19 +48,19 @@ def mass_below(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
     return below
 
 
-def laws_of_best(q, below, k):  # [n_vocab], [n_vocab] -> [k, n_vocab]
+def distributions_of_best(q, below, k):  # [n_vocab], [n_vocab] -> [k, n_vocab]
     """The distributions of the best of 1, 2, ... k tokens: that of the best of n is
     (F + q)^n - F^n, where F is the mass of q that ranks below.
 
     Written as q times the sum of (F + q)^i F^(n - 1 - i): a difference of two nearly equal powers
     would lose the rare tokens. For n + 1 that sum is (F + q) times the one for n, plus F^n.
     """
-    laws, total, power = [], np.ones(len(q)), np.ones(len(q))
+    distributions, total, power = [], np.ones(len(q)), np.ones(len(q))
     for _ in range(k):
-        laws.append(q * total)
+        distributions.append(q * total)
         power = power * below
         total = (below + q) * total + power
-    return np.array(laws)
+    return np.array(distributions)
 
 
 # ---------------------------------------------------------------- the best of several paths
@@ -73,25 +73,27 @@ def choose(paths, q, p):  # n_paths x [k], 2 x n_paths x [k, n_vocab] -> index, 
     """
     alive = list(range(len(paths)))
     n_alive = {len(paths): 1.0}  # {number: probability}, given the tokens chosen so far
-    law = []
+    distribution = []
     for t in range(len(paths[0])):
         # up to here the paths alive are the same text, so any of them has the p and q of all
         here_p, here_q = p[alive[0]][t], q[alive[0]][t]
         below = mass_below(here_p, here_q)
-        most, here_law = best_mixture(n_alive, here_p, here_q, below)
-        law.append(here_law)
+        most, here = best_mixture(n_alive, here_p, here_q, below)
+        distribution.append(here)
         token = best([paths[i][t] for i in alive[:most]], here_p, here_q)
         alive = [i for i in alive if paths[i][t] == token]
         n_alive = still_alive(n_alive, most, here_q[token], below[token])
-    return alive[0], np.array(law)
+    return alive[0], np.array(distribution)
 
 
 def best_mixture(n_alive, p, q, below):  # -> number, [n_vocab]
-    """Among how many at most to choose, and the law of the choice: the one accepted most often."""
-    laws = laws_of_best(q, below, max(n_alive))
+    """Among how many at most to choose, and the distribution of the choice: the one accepted most
+    often.
+    """
+    distributions = distributions_of_best(q, below, max(n_alive))
     mixtures = {
-        most: sum(mass * laws[min(n, most) - 1] for n, mass in n_alive.items())
-        for most in range(1, len(laws) + 1)
+        most: sum(mass * distributions[min(n, most) - 1] for n, mass in n_alive.items())
+        for most in range(1, len(distributions) + 1)
     }
     return max(mixtures.items(), key=lambda one: np.minimum(p, one[1]).sum())
 
@@ -197,10 +199,10 @@ class PathDrafter:
         paths, q = self.sample_paths(ids, k)
         logits = self.target.score(ids, paths)
         p = [self.p_filter(rows[:k]) for rows in logits]
-        chosen, law = choose(paths, q, p)
+        chosen, distribution = choose(paths, q, p)
         keep(self.caches, chosen, len(ids))
         self.target.keep(ids, chosen, logits[chosen])
-        return paths[chosen], law
+        return paths[chosen], distribution
 
     def sample_paths(self, ids, k):  # [n_ids] -> n_paths x [k], [n_paths, k, n_vocab]
         """Independent drafts of k tokens, and the distributions they were sampled from."""

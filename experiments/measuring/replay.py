@@ -8,8 +8,8 @@ target that says what is in the log:
   recorded token, at any temperature of the target. Its rounds are exactly those of the live run.
 - A draft that samples from q is accepted, given that the text went on with x, with probability
   min(p(x), q(x)) / p(x) = min(1, q(x) / p(x)): of the ways to write x, the share that comes from an
-  accepted draft. One coin for each token, the same for every K, gives rounds with exactly the law
-  of live ones; how they fall is one sample of it.
+  accepted draft. One coin for each token, the same for every K, gives rounds with exactly the
+  distribution of live ones; how they fall is one sample of it.
 - With block verification, at least t drafts of a round are accepted, given the text, with a
   probability that is the least of 1 and the products of the first 1, 2, ..., t ratios q(x) / p(x).
   (It is Q P[t] of `verify_block`, with Q the probability of the draft, divided by that of the

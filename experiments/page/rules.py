@@ -16,7 +16,7 @@ import numpy as np
 from experiments.decoding import job
 from experiments.page.report import pieces
 from experiments.proving import inexact
-from experiments.proving.distance import compare, toy_laws
+from experiments.proving.distance import compare, toy_distributions
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.patching import docstring, made
 from sampling import verify, verify_block
@@ -142,7 +142,7 @@ def parting(first, second):
 def distribution_row(name):
     """The exact distribution of texts under a rule on the toy pair, against the target's own."""
     rule = RULES[name]
-    found, right = toy_laws(rule.setting, rule.mistake, rule.decide, rule.prepared)
+    found, right = toy_distributions(rule.setting, rule.mistake, rule.decide, rule.prepared)
     if rule.kind == "noise":
         # no enumeration of a continuous noise: it is the target's by the Gumbel-max theorem, which
         # the tests of experiments/decoding/coupled.py hold the loop to

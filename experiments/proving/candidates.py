@@ -2,8 +2,8 @@
 would bring a pair of models.
 
 p is the target's distribution at the place, q the draft's. Of k candidates a rule accepts one, or
-none: (its index or k, a token), and the token has the law p. This prints how often the rules
-accept on the included models, and what trees of drafts yield:
+none: (its index or k, a token), and the token has the distribution p. This prints how often the
+rules accept on the included models, and what trees of drafts yield:
 
     python -m experiments.proving.candidates
 """
@@ -15,7 +15,7 @@ import numpy as np
 import sampling
 from experiments.data.prompts import choose_prompts
 from experiments.drafting.load import load
-from experiments.drafting.paths import choose, laws_of_best, mass_below, ranking
+from experiments.drafting.paths import choose, distributions_of_best, mass_below, ranking
 from sampling import Filter, autoregressive, residual, stop_condition
 from utils import MODELS_DIR, get_backend
 
@@ -113,10 +113,10 @@ def accepted_by_k_seq(p, q, k):
 def best_of(candidates, q, p, rng):  # [k], [n_vocab], [n_vocab] -> index, token
     """Paths of one token each (experiments/drafting/paths.py)."""
     k = len(candidates)
-    i, (law,) = choose([[token] for token in candidates], [q[None]] * k, [p[None]] * k)
-    if sampling.toss(p[candidates[i]] / law[candidates[i]], rng):
+    i, (distribution,) = choose([[token] for token in candidates], [q[None]] * k, [p[None]] * k)
+    if sampling.toss(p[candidates[i]] / distribution[candidates[i]], rng):
         return i, candidates[i]
-    return k, sampling.sample(residual(p, law), rng)
+    return k, sampling.sample(residual(p, distribution), rng)
 
 
 def optimum(p, q, k):
@@ -163,7 +163,7 @@ def best_tree(a, n):
 
 def accepted_at(p, q, k, rng):
     """{rule: [k] the probability that one of the first 1, 2, ... k candidates is accepted}."""
-    best = np.minimum(p, laws_of_best(q, mass_below(p, q), k)).sum(axis=1)
+    best = np.minimum(p, distributions_of_best(q, mass_below(p, q), k)).sum(axis=1)
     return {
         "with replacement": accepted_one_by_one(p, q, k, rng=rng).cumsum(),
         "without replacement": accepted_one_by_one(p, q, k, without, rng).cumsum(),

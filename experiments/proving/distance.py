@@ -1,5 +1,5 @@
-"""How wrong a mistake is: the distance of its law on a toy pair, and where a text by a real pair
-leaves the right one.
+"""How wrong a mistake is: the distance of its distribution on a toy pair, and where a text by a
+real pair leaves the right one.
 
 The distance is computed, not sampled: every branch of the real loop on two GPT-2s with three
 tokens, against the chain rule of the target alone.
@@ -13,7 +13,7 @@ import gpt2
 import sampling
 from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import speculation
-from experiments.proving.enumeration import chain_rule, law, total_variation
+from experiments.proving.enumeration import chain_rule, distribution_of, total_variation
 from experiments.proving.mistakes import ERRORS
 from experiments.proving.patching import made
 from sampling import Filter
@@ -58,13 +58,13 @@ def toy_pair(room=4, draft_seed=2):
     return target, random_model(config, arrays, np.float64, draft_seed, scale=0.8)
 
 
-def toy_laws(setting, mistake=None, rule=None, prepared=lambda drafter: drafter):
-    """The law of the speculative loop and the target's own, on the toy: two times
+def toy_distributions(setting, mistake=None, rule=None, prepared=lambda drafter: drafter):
+    """The distribution of the speculative loop and the target's own, on the toy: two times
     {text: probability}.
 
     rule: the setting's, unless one is given. prepared: makes the drafter what that rule needs. A
-    law is that of whole texts, so that a wrong length counts too. A text that an error ends has its
-    name, as in text_of.
+    distribution is that of whole texts, so that a wrong length counts too. A text that an error
+    ends has its name, as in text_of.
     """
     target, draft = toy_pair(setting.toy_room, setting.toy_draft)
     n_tokens, k = setting.toy
@@ -78,21 +78,21 @@ def toy_laws(setting, mistake=None, rule=None, prepared=lambda drafter: drafter)
         return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *how))
 
     with made(mistake) if mistake else nullcontext():
-        return law(run), right
+        return distribution_of(run), right
 
 
-def compare(law, right):
+def compare(distribution, right):
     """(total variation distance of the texts that come out, probability of an error) for the two
-    laws of toy_laws. The distance is None where every text ends in an error.
+    distributions of toy_distributions. The distance is None where every text ends in an error.
     """
-    errors = sum(p for text, p in law.items() if failed(text))
-    texts = {text: p / (1 - errors) for text, p in law.items() if not failed(text)}
+    errors = sum(p for text, p in distribution.items() if failed(text))
+    texts = {text: p / (1 - errors) for text, p in distribution.items() if not failed(text)}
     return total_variation(texts, right) if texts else None, errors
 
 
 def distance(setting, mistake=None):
     """The distance of `compare` on the toy, alone."""
-    far, _ = compare(*toy_laws(setting, mistake))
+    far, _ = compare(*toy_distributions(setting, mistake))
     return far
 
 
@@ -128,7 +128,8 @@ class Pair:
         and all else equal; None if it does not within 60 tokens.
 
         At temperature 0 if it shows there, otherwise in the mistake's own setting. A mistake whose
-        law is right is asked at temperature 0 only: elsewhere its text may differ and not be wrong.
+        distribution is right is asked at temperature 0 only: elsewhere its text may differ and not
+        be wrong.
         """
         setting = mistake.setting
         filters = [GREEDY] if mistake.cost else [GREEDY, setting.filter]

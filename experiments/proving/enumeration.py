@@ -1,11 +1,11 @@
-"""The exact law of a decoding loop: every text it can end in, with its probability, computed
-without sampling.
+"""The exact distribution of a decoding loop: every text it can end in, with its probability,
+computed without sampling.
 
 Every random choice in the code is a call of sampling.sample or sampling.toss. A chooser in their
 place takes each branch in turn and multiplies its probability, so the real loop runs through every
-possible history. The result is compared with the target's own law, computed by the chain rule: no
-statistics, an error of 1e-12 at most. It is feasible for a vocabulary of three tokens and a text of
-four. The proofs (tests/test_exact.py) and the museum of mistakes share it.
+possible history. The result is compared with the target's own distribution, computed by the chain
+rule: no statistics, an error of 1e-12 at most. It is feasible for a vocabulary of three tokens and
+a text of four. The proofs (tests/test_exact.py) and the museum of mistakes share it.
 """
 
 from collections import defaultdict
@@ -73,7 +73,7 @@ def every_branch(run):
     return dict(outcomes)
 
 
-def law(run):
+def distribution_of(run):
     """{outcome: probability} of run() -> outcome, over every sample and toss that is given None for
     a generator.
 
@@ -117,8 +117,8 @@ def tokens_of(rounds):
 
 
 def total_variation(first, second):
-    """Half the sum of all differences of two laws {outcome: probability}: 0 for equal ones, 1 for
-    disjoint ones.
+    """Half the sum of all differences of two distributions {outcome: probability}: 0 for equal
+    ones, 1 for disjoint ones.
     """
     outcomes = first.keys() | second.keys()
     return sum(abs(first.get(one, 0.0) - second.get(one, 0.0)) for one in outcomes) / 2

@@ -6,7 +6,7 @@ come out are from right, and where it was seen.
 
 import re
 
-from experiments.proving.distance import compare, toy_laws
+from experiments.proving.distance import compare, toy_distributions
 from experiments.proving.mistakes import MISTAKES
 from experiments.proving.patching import changed
 
@@ -41,7 +41,7 @@ def diff_of(mistake):
 
 def effect_of(mistake):
     """What a mistake does on the toy pair: the distance of its texts, and how often it fails."""
-    far, errors = compare(*toy_laws(mistake.setting, mistake))
+    far, errors = compare(*toy_distributions(mistake.setting, mistake))
     if far is None:
         return "Always ends in an error."
     if mistake.cost:

@@ -1,4 +1,4 @@
-"""Rules that give up exactness, to see what it costs: the distance of their law on a toy.
+"""Rules that give up exactness, to see what it costs: the distance of their distribution on a toy.
 
 Each has the signature of sampling.verify and accepts more drafts than an exact rule can. None is
 offered for decoding.
@@ -8,7 +8,7 @@ import numpy as np
 
 import sampling
 from experiments.proving.distance import TOY_PROMPT, toy_pair
-from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
+from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
 from sampling import Filter, NeuralDrafter, never, speculative, verify, verify_block
 
 N_TOKENS, K = 3, 2  # of the toy texts
@@ -75,8 +75,8 @@ RULES = {
 
 
 def cost_of(rule, filter=Filter(1.0)):
-    """(distance of the rule's law from the target's, mean accepted drafts of the first round) for
-    texts of three tokens by the toy target, two drafts a round.
+    """(distance of the rule's distribution from the target's, mean accepted drafts of the first
+    round) for texts of three tokens by the toy target, two drafts a round.
     """
     target, _ = toy_pair()
 
@@ -85,8 +85,8 @@ def cost_of(rule, filter=Filter(1.0)):
         return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
 
     right = chain_rule(target, TOY_PROMPT, N_TOKENS, filter, never)
-    distance = total_variation(law(lambda: tokens_of(rounds())), right)
-    first = law(lambda: [*rounds()][1].accepted)
+    distance = total_variation(distribution_of(lambda: tokens_of(rounds())), right)
+    first = distribution_of(lambda: [*rounds()][1].accepted)
     return distance, sum(n * mass for n, mass in first.items())
 
 

@@ -56,8 +56,8 @@ verify_block = sampling.verify_block
 loop = sampling.speculative
 
 # tests that catch several
-LAW = "tests/test_exact.py::test_law_of_the_loop_with_tables"
-CACHES = "tests/test_exact.py::test_law_of_the_loop_with_real_models_and_caches"
+ENUMERATED = "tests/test_exact.py::test_distribution_of_the_loop_with_tables"
+CACHES = "tests/test_exact.py::test_distribution_of_the_loop_with_real_models_and_caches"
 PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 # a cache with room for what is appended and never forgotten
@@ -74,7 +74,7 @@ MISTAKES = {
             "by the ratio of softmax probabilities"
         ),
         seen_in="jaymody/speculative-sampling#3, romsto/Speculative-Decoding",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={
             Filter.__call__: {
                 "one_hot(tokens, logits.shape[-1])": "Filter(1.0)(logits)",
@@ -95,20 +95,20 @@ MISTAKES = {
             "from which nothing was drawn"
         ),
         seen_in="huggingface/transformers#32867",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={propose: {"sample(q[-1][0], self.rng)": "int(q[-1].argmax())"}},
         not_by=("ngram",),
     ),
     "resample-from-p": Mistake(
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
         seen_in="romsto/Speculative-Decoding, n-gram path",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={verify: {"sample(residual(p[i], q[i]), rng)": "sample(p[i], rng)"}},
     ),
     "filter-on-draft-only": Mistake(
         what="temperature, top-k and top-p reach the draft model, and never the target",
         seen_in="vllm-project/vllm#9834, vllm-project/vllm#10198",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={loop: {"p = filter(target": "p = Filter(1.0)(target"}},
         setting=Setting(Filter(0.7)),
     ),
@@ -130,7 +130,7 @@ MISTAKES = {
             "ratio is taken with the unfiltered one"
         ),
         seen_in="huggingface/transformers#47932, deepseek-ai/DeepSpec#31",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={
             propose: {
                 "self.filter(logits)": "Filter(1.0)(logits)",
@@ -240,13 +240,13 @@ MISTAKES = {
     "bonus-from-wrong-row": Mistake(
         what="after a full accept the bonus token comes from the row of the last drafted token",
         seen_in="not seen; easy to make",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={verify: {"sample(p[len(draft)], rng)": "sample(p[len(draft) - 1], rng)"}},
     ),
     "first-draft-unverified": Mistake(
         what="verification begins with the second drafted token",
         seen_in="ohdearquant/lattice#243",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={verify: {"if not toss": "if i > 0 and not toss"}},
     ),
     "end-ignored": Mistake(
@@ -296,21 +296,21 @@ MISTAKES = {
     "block-whole-or-none": Mistake(
         what="one coin is tossed, for the whole block: if that fails, no token is accepted",
         seen_in="a reading of Sun et al. 2024 that skips its loop",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
         setting=Setting(verification="block"),
     ),
     "block-coin-is-p": Mistake(
         what="a shorter block is accepted with P[t], as the whole one is",
         seen_in="a reading of Sun et al. 2024 that takes P for the coin",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={verify_block: {"toss(S / (S + 1 - P[t]), rng)": "toss(P[t], rng)"}},
         setting=Setting(verification="block"),
     ),
     "block-unclipped": Mistake(
         what="the ratios are multiplied without the limit of 1 at each position",
         seen_in="a reading of Sun et al. 2024 that forgets the minimum",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={
             verify_block: {
                 "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]",
@@ -321,7 +321,7 @@ MISTAKES = {
     "block-residual-of-tokens": Mistake(
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
         seen_in="vllm-project/vllm-ascend#7807",
-        caught_by=LAW,
+        caught_by=ENUMERATED,
         changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
         setting=Setting(Filter(1.5), verification="block", toy_draft=9),
     ),

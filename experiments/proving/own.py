@@ -21,8 +21,8 @@ from experiments.decoding.session import Session, load_pair, visible
 from experiments.proving.distance import TOY_PROMPT, toy_pair
 from experiments.proving.enumeration import (
     chain_rule,
+    distribution_of,
     every_branch,
-    law,
     tokens_of,
     total_variation,
 )
@@ -125,7 +125,9 @@ class Own:
             )
             return tokens_of(rounds)
 
-        return total_variation(law(run), chain_rule(target, TOY_PROMPT, n_tokens, filter))
+        return total_variation(
+            distribution_of(run), chain_rule(target, TOY_PROMPT, n_tokens, filter)
+        )
 
     def loop(self, n_vocab, *arguments):
         """The text of the reader's loop, a tuple."""

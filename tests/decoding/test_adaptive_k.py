@@ -1,5 +1,5 @@
-"""K chosen round by round, and drafts cut short: the law stays exact, and the choice is the best
-one.
+"""K chosen round by round, and drafts cut short: the distribution stays exact, and the choice is
+the best one.
 """
 
 from dataclasses import replace
@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from clocks import Slow, Time
 from heads import EAGLE, MEDUSA, toy_head
-from laws import FILTERS, TableModel, assert_same_law, at_eos, rules
+from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, rules
 from toys import TINY, tiny_model
 
 from experiments.decoding import adaptive_k, clock
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, measured_costs, new_K, round_costs
 from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
 from experiments.measuring.theory import speedup, tokens_per_round
-from experiments.proving.enumeration import chain_rule, law, tokens_of
+from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
 from sampling import Filter, NeuralDrafter, Round, never, speculative, verify
 
-# ---------------------------------------------------------------- the law
+# ---------------------------------------------------------------- the distribution
 
 
 def assert_exact(filter, K, ended, rule, n_tokens=4, confidence=0.0):
@@ -30,12 +30,12 @@ def assert_exact(filter, K, ended, rule, n_tokens=4, confidence=0.0):
         how = n_tokens, K(), filter, None, ended, rule
         return tokens_of(speculative(target, drafter, [0], *how))
 
-    assert_same_law(law(run), chain_rule(target, [0], n_tokens, filter, ended))
+    assert_same_distribution(distribution_of(run), chain_rule(target, [0], n_tokens, filter, ended))
 
 
 @rules
 @pytest.mark.parametrize("name, ended", [("T=1", at_eos), ("greedy", never), ("all", never)])
-def test_law_with_a_k_that_depends_on_the_past(name, ended, rule):
+def test_distribution_with_a_k_that_depends_on_the_past(name, ended, rule):
     """Any function of the rounds so far, 0 among its values."""
     K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
     assert_exact(FILTERS[name], lambda: K, ended, rule)
@@ -43,17 +43,17 @@ def test_law_with_a_k_that_depends_on_the_past(name, ended, rule):
 
 @rules
 @pytest.mark.parametrize("costs", [[1, 1.2, 1.4, 1.6], [1, 2.1, 3.2], [1.0, 1.0, 1.0]])
-def test_law_with_adaptive_k(costs, rule):
+def test_distribution_with_adaptive_k(costs, rule):
     assert_exact(Filter(1.0), lambda: AdaptiveK(costs), at_eos, rule)
 
 
 @rules
 @pytest.mark.parametrize("confidence", [0.4, 0.55, 0.9, 1.0])
-def test_law_with_drafts_cut_short(confidence, rule):
+def test_distribution_with_drafts_cut_short(confidence, rule):
     assert_exact(Filter(1.0), lambda: 3, never, rule, n_tokens=3, confidence=confidence)
 
 
-def test_a_token_dropped_for_what_it_is_would_bend_the_law():
+def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
     """What the drafter's docstring warns of: stopping after the draw, where the token that was
     drawn is unlikely.
     """
@@ -66,7 +66,10 @@ def test_a_token_dropped_for_what_it_is_would_bend_the_law():
 
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     rounds = lambda: speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None)
-    found, expected = law(lambda: tokens_of(rounds())), chain_rule(target, [0], 2, filter)
+    found, expected = (
+        distribution_of(lambda: tokens_of(rounds())),
+        chain_rule(target, [0], 2, filter),
+    )
     assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from clocks import Slow, Time
-from laws import TableModel
+from table_models import TableModel
 from toys import tiny_model
 
 from experiments.decoding import clock

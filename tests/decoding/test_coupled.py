@@ -1,10 +1,10 @@
-"""Shared noise: the speculative text is the autoregressive text whatever the draft, and its law is
-the target's. Exactly.
+"""Shared noise: the speculative text is the autoregressive text whatever the draft, and its
+distribution is the target's. Exactly.
 
 Three steps make the second proof. Which token wins at a position is a comparison of noise with
 thresholds (property test); the probability of that, for Gumbel noise, is p (quadrature); and with
-noise that is independent from position to position the law of the whole text is the chain rule's
-(every possible noise of a two-token vocabulary, enumerated).
+noise that is independent from position to position the distribution of the whole text is the chain
+rule's (every possible noise of a two-token vocabulary, enumerated).
 """
 
 import itertools
@@ -16,7 +16,7 @@ import pytest
 from command_line import PROMPT
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import FILTERS, TableModel, assert_same_law, at_eos
+from table_models import FILTERS, TableModel, assert_same_distribution, at_eos
 from toys import tiny_model
 
 from experiments.decoding import coupled as coupling
@@ -103,7 +103,7 @@ def test_rows_read_together_have_the_noise_of_their_positions():
     assert model.read(ids, model.new_cache(), n_last=0).shape == (0, 3)
 
 
-# ---------------------------------------------------------------- its law is the target's
+# ---------------------------------------------------------------- its distribution is the target's
 
 distribution = (
     st.lists(st.integers(0, 9), min_size=4, max_size=4)
@@ -186,7 +186,7 @@ def at_1(generated):
         ("greedy", 4, 3, at_1),
     ],
 )
-def test_the_law_of_the_text_is_the_chain_rule(filter, n_tokens, K, ended):
+def test_the_distribution_of_the_text_is_the_chain_rule(filter, n_tokens, K, ended):
     """Of two tokens, 0 wins where V < p(0), V = 1 / (1 + exp(g(0) - g(1))), and V is uniform as g
     is Gumbel.
 
@@ -215,7 +215,7 @@ def test_the_law_of_the_text_is_the_chain_rule(filter, n_tokens, K, ended):
             one, two = both_texts(target, draft, Job([0], n_tokens, K, filter, 0, ended))
             assert one == two
             found[two] += np.prod([length for length, _ in chosen])
-    assert_same_law(dict(found), chain_rule(target, [0], n_tokens, filter, ended))
+    assert_same_distribution(dict(found), chain_rule(target, [0], n_tokens, filter, ended))
 
 
 @settings(max_examples=100, deadline=None)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from laws import FILTERS, TableModel
+from table_models import FILTERS, TableModel
 from toys import tiny_model
 
 from experiments.decoding.coupled import Noisy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import FILTERS, TableModel, at_eos
+from table_models import FILTERS, TableModel, at_eos
 
 import sampling
 from experiments.decoding.job import Job, decode

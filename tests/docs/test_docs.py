@@ -17,7 +17,7 @@ import main
 import sampling
 from experiments.decoding.metrics import speculation
 from experiments.measuring.theory import speedup, tokens_per_round
-from experiments.proving.enumeration import law
+from experiments.proving.enumeration import distribution_of
 from experiments.proving.gallery import gallery
 from experiments.proving.mistakes import MISTAKES
 from experiments.proving.patching import made
@@ -133,7 +133,7 @@ def one_token(p, q):
         n, last = verify([token], q[None], np.stack([p, p]), None)
         return token if n else last
 
-    return law(run)
+    return distribution_of(run)
 
 
 P, Q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
@@ -160,14 +160,16 @@ def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
     p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
 
     def accepted(rule, draft):
-        return law(lambda: rule(draft, q, p, None)[0])
+        return distribution_of(lambda: rule(draft, q, p, None)[0])
 
     assert accepted(verify, [0, 1]) == pytest.approx({0: 0.5, 2: 0.5})
     assert accepted(verify_block, [0, 1]) == pytest.approx({2: 1})
     for rule in (verify, verify_block):
         assert accepted(rule, [1, 0]) == pytest.approx({1: 0.5, 2: 0.5})
     for rule, mean in ((verify, 10 / 9), (verify_block, 11 / 9)):
-        drawn = law(lambda: rule([sampling.sample(row, None) for row in q], q, p, None)[0])
+        drawn = distribution_of(
+            lambda: rule([sampling.sample(row, None) for row in q], q, p, None)[0]
+        )
         assert sum(n * mass for n, mass in drawn.items()) == pytest.approx(mean)
     says("rule.md", "11/9 tokens are accepted on average instead of 10/9")
 
@@ -219,7 +221,7 @@ def test_expected_tokens_of_a_round(K):
         next(rounds)  # the prefill
         return speculation([next(rounds)])["tokens_per_target_pass"]
 
-    mean = sum(n * mass for n, mass in law(first_round).items())
+    mean = sum(n * mass for n, mass in distribution_of(first_round).items())
     assert mean == pytest.approx(tokens_per_round(a, K))
 
 

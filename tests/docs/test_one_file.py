@@ -1,5 +1,5 @@
 """The whole algorithm in one file: it is short, stands alone, writes what the five files write, and
-its rule and its loop have exactly the target's law.
+its rule and its loop have exactly the target's distribution.
 """
 
 import ast
@@ -50,7 +50,7 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
     assert n_plain == n_tokens > n_fast
 
 
-# ---------------------------------------------------------------- the law
+# ---------------------------------------------------------------- the distribution
 
 
 class Coin:
@@ -63,7 +63,7 @@ class Coin:
         return self.branches.toss(probability)
 
 
-def law(run):
+def distribution_of(run):
     """{outcome: probability} of run(rng) -> outcome, over every choice that it asks of rng."""
 
     def one_branch(branches):
@@ -94,7 +94,7 @@ def chain_rule(model, ids, n_tokens):
     return {text: probability for text, probability in texts.items() if probability > 0}
 
 
-def test_the_rule_has_exactly_the_law_of_p():
+def test_the_rule_has_exactly_the_distribution_of_p():
     """The tokens of one round, completed by samples from the rows that it did not reach."""
     rng = np.random.default_rng(0)
     for p, q in zip(rng.dirichlet(np.ones(4), (20, 3)), rng.dirichlet(np.ones(4), (20, 2))):
@@ -105,15 +105,17 @@ def test_the_rule_has_exactly_the_law_of_p():
             return tuple(tokens + [one_file.sample(row, rng) for row in p[len(tokens) :]])
 
         expected = dict(np.ndenumerate(np.einsum("i,j,k->ijk", *p)))
-        assert total_variation(law(one_round), expected) < 1e-12
+        assert total_variation(distribution_of(one_round), expected) < 1e-12
 
 
 @pytest.mark.parametrize("K", [1, 2, 3, 5])
-def test_both_loops_have_exactly_the_law_of_the_target(K):
+def test_both_loops_have_exactly_the_distribution_of_the_target(K):
     target, draft, n_tokens = toy(1), toy(2), 4
     expected = chain_rule(target, [0], n_tokens)
-    plain = law(lambda rng: tuple(one_file.decode_plainly(target, [0], n_tokens, rng)[0]))
-    fast = law(
+    plain = distribution_of(
+        lambda rng: tuple(one_file.decode_plainly(target, [0], n_tokens, rng)[0])
+    )
+    fast = distribution_of(
         lambda rng: tuple(one_file.decode_speculatively(target, draft, [0], n_tokens, K, rng)[0])
     )
     for found in (plain, fast):

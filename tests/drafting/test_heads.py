@@ -1,15 +1,17 @@
-"""Drafts that grow on the target: what they read, and that the text keeps the target's law."""
+"""Drafts that grow on the target: what they read, and that the text keeps the target's
+distribution.
+"""
 
 import numpy as np
 import pytest
 from heads import EAGLE, MEDUSA, toy_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import FILTERS, assert_same_law, at_eos
+from table_models import FILTERS, assert_same_distribution, at_eos
 from toys import TINY, tiny_model
 
 from experiments.drafting.drafts import HeadDrafter, SeenTarget
-from experiments.proving.enumeration import chain_rule, law, tokens_of
+from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
 from gpt2 import Config, gelu, layer_norm
 from sampling import Filter, never, speculative, verify, verify_block
 
@@ -31,7 +33,7 @@ def assert_exact(target, head, ids, n_tokens, K, filter, ended=never, confidence
     how = target, head, ids, n_tokens, K, filter, None, ended, confidence
     expected = chain_rule(target, ids, n_tokens, filter, ended)
     for rule in (verify, verify_block):
-        assert_same_law(law(lambda: tokens_of(rounds(*how, rule))), expected)
+        assert_same_distribution(distribution_of(lambda: tokens_of(rounds(*how, rule))), expected)
 
 
 @KINDS
@@ -45,13 +47,13 @@ def assert_exact(target, head, ids, n_tokens, K, filter, ended=never, confidence
         ("all", 4, 3, never),
     ],
 )
-def test_the_law_of_the_text_is_the_targets(kind, filter, n_tokens, K, ended):
+def test_the_distribution_of_the_text_is_the_targets(kind, filter, n_tokens, K, ended):
     head = toy_head(kind, TARGET)
     assert_exact(TARGET, head, [1, 0], n_tokens, K, FILTERS[filter], ended)
 
 
 @KINDS
-def test_the_law_from_one_token_to_the_end_of_the_context(kind):
+def test_the_distribution_from_one_token_to_the_end_of_the_context(kind):
     """Before the second token there is no hidden state to read, and after the last no room."""
     config = Config(n_vocab=3, n_ctx=4, n_embd=4, n_head=2, n_layer=1)
     target = tiny_model(3, config, scale=0.8)
@@ -59,21 +61,21 @@ def test_the_law_from_one_token_to_the_end_of_the_context(kind):
 
 
 @KINDS
-def test_the_law_of_drafts_that_end_where_the_head_is_unsure(kind):
+def test_the_distribution_of_drafts_that_end_where_the_head_is_unsure(kind):
     head, filter, drafted = toy_head(kind, TARGET), FILTERS["T=1"], set()
 
     def lengths():
         run = rounds(TARGET, head, [1, 0], 3, 2, filter, confidence=0.45)
         return tuple(one.drafted for one in run)
 
-    for outcome in law(lengths):
+    for outcome in distribution_of(lengths):
         drafted.update(outcome)
     assert len(drafted) > 1  # drafts of several lengths
     assert_exact(TARGET, head, [1, 0], 3, 2, filter, confidence=0.45)
 
 
 @KINDS
-def test_a_k_that_varies_keeps_the_law(kind):
+def test_a_k_that_varies_keeps_the_distribution(kind):
     """Also 0, after which the head has missed what the target read."""
     head, filter = toy_head(kind, TARGET), FILTERS["top_k"]
 
@@ -81,7 +83,7 @@ def test_a_k_that_varies_keeps_the_law(kind):
         ks = iter([2, 0, 1, 0])
         return tokens_of(rounds(TARGET, head, [1, 0], 4, lambda last: next(ks), filter))
 
-    assert_same_law(law(run), chain_rule(TARGET, [1, 0], 4, filter))
+    assert_same_distribution(distribution_of(run), chain_rule(TARGET, [1, 0], 4, filter))
 
 
 # ---------------------------------------------------------------- what a head reads

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import EXACT, FILTERS, assert_same_law, at_eos, rules
+from table_models import EXACT, FILTERS, assert_same_distribution, at_eos, rules
 from toys import tiny_model
 
 from experiments.decoding.batching import read_together
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft
-from experiments.drafting.paths import along_paths, choose, laws_of_best, mass_below
-from experiments.proving.enumeration import chain_rule, law, tokens_of
+from experiments.drafting.paths import along_paths, choose, distributions_of_best, mass_below
+from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
 from gpt2 import Config
 from sampling import Filter, never, verify
 
@@ -44,22 +44,26 @@ def mass_of(rows, path):
 
 
 def choices(p, q, n_paths, K):
-    """{(path, its law as bytes): probability} of what is chosen, over every draft of all paths."""
+    """{(path, its distribution as bytes): probability} of what is chosen, over every draft of all
+    paths.
+    """
     drafts = itertools.product(range(3), repeat=K)
     masses = {path: mass_of(rows_along(q, path), path) for path in drafts}
     found = defaultdict(float)
     for paths in itertools.product([path for path in masses if masses[path]], repeat=n_paths):
         rows = [[rows_along(table, path) for path in paths] for table in (q, p)]
-        i, law = choose([list(path) for path in paths], *rows)
-        found[paths[i], law.tobytes()] += np.prod([masses[path] for path in paths])
+        i, distribution = choose([list(path) for path in paths], *rows)
+        found[paths[i], distribution.tobytes()] += np.prod([masses[path] for path in paths])
     return found
 
 
-def verified(p, path, law_of_path, rule):
-    """{(number accepted, token): probability} of a rule, on a path with the law it was given."""
-    q = np.frombuffer(law_of_path).reshape(len(path), 3)
+def verified(p, path, path_distribution, rule):
+    """{(number accepted, token): probability} of a rule, on a path with the distribution it was
+    given.
+    """
+    q = np.frombuffer(path_distribution).reshape(len(path), 3)
     rows = np.array([*rows_along(p, path), p[1 + path[-1]]])
-    return law(lambda: rule(path, q, rows, None))
+    return distribution_of(lambda: rule(path, q, rows, None))
 
 
 @rules
@@ -67,15 +71,15 @@ def verified(p, path, law_of_path, rule):
 @settings(max_examples=6, deadline=None)
 @given(p=tables, q=tables)
 def test_a_round_gives_p_for_any_q(rule, n_paths, K, p, q):
-    """The law of the choice is the one it gives, a function of the tokens chosen, whatever the
-    other paths were. Of three tokens, those that a round does not reach are sampled from p.
+    """The distribution of the choice is the one it gives, a function of the tokens chosen, whatever
+    the other paths were. Of three tokens, those that a round does not reach are sampled from p.
     """
     found = dict.fromkeys(itertools.product(range(3), repeat=3), 0.0)
-    for (path, law_of_path), mass in choices(p, q, n_paths, K).items():
-        rows = np.frombuffer(law_of_path).reshape(K, 3)
+    for (path, path_distribution), mass in choices(p, q, n_paths, K).items():
+        rows = np.frombuffer(path_distribution).reshape(K, 3)
         assert abs(rows.sum(axis=1) - 1).max() < EXACT
         assert abs(mass_of(rows, path) - mass) < EXACT
-        for (n, token), probability in verified(p, path, law_of_path, rule).items():
+        for (n, token), probability in verified(p, path, path_distribution, rule).items():
             text = (*path[:n], token)
             for rest in itertools.product(range(3), repeat=3 - len(text)):
                 whole = text + rest
@@ -92,8 +96,8 @@ def test_another_path_may_lower_the_acceptance_of_the_second_token():
     found = []
     for n_paths in range(1, 5):
         reached = dict.fromkeys(range(3), 0.0)  # {accepted tokens: probability}
-        for (path, law_of_path), mass in choices(p, q, n_paths, 2).items():
-            for (n, _), probability in verified(p, path, law_of_path, verify).items():
+        for (path, path_distribution), mass in choices(p, q, n_paths, 2).items():
+            for (n, _), probability in verified(p, path, path_distribution, verify).items():
                 reached[n] += mass * probability
         assert reached[0] == pytest.approx(0, abs=EXACT)
         found.append(reached[2])
@@ -104,19 +108,19 @@ def test_paths_that_part_by_hand():
     """The last token has the largest p / q. Both paths have it, or one: the next place is the best
     of two in one third of all cases, else of one."""
     p, q = np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([[0.5, 0.5], [0.25, 0.75]])
-    i, chosen_law = choose([[0, 0], [1, 1]], [q, q], [p, p])
+    i, chosen_distribution = choose([[0, 0], [1, 1]], [q, q], [p, p])
     assert i == 1
-    assert chosen_law[0] == pytest.approx([1 / 4, 3 / 4])
-    _, best_of_two = laws_of_best(q[1], mass_below(p[1], q[1]), 2)
-    assert chosen_law[1] == pytest.approx(best_of_two / 3 + q[1] * 2 / 3)
+    assert chosen_distribution[0] == pytest.approx([1 / 4, 3 / 4])
+    _, best_of_two = distributions_of_best(q[1], mass_below(p[1], q[1]), 2)
+    assert chosen_distribution[1] == pytest.approx(best_of_two / 3 + q[1] * 2 / 3)
 
 
 @pytest.mark.parametrize("n_paths", [1, 2])
 def test_a_draft_that_is_right_is_kept_as_it_is(n_paths):
     """With q = p any choice would be accepted less often. The other path stays alive."""
     p = np.array([[0.5, 0.5], [0.9, 0.1]])
-    i, chosen_law = choose([[0, 0], [1, 1]][:n_paths], [p] * n_paths, [p] * n_paths)
-    assert i == 0 and np.array_equal(chosen_law, p)
+    i, chosen_distribution = choose([[0, 0], [1, 1]][:n_paths], [p] * n_paths, [p] * n_paths)
+    assert i == 0 and np.array_equal(chosen_distribution, p)
 
 
 # ---------------------------------------------------------------- the loop
@@ -130,7 +134,7 @@ def assert_exact(n_paths, target, draft, job):
     for rule in ("token", "block"):
         job = replace(job, rule=rule)
         rounds = lambda: decode(target, ModelDraft(draft), job, tap)
-        assert_same_law(law(lambda: tokens_of(rounds())), expected)
+        assert_same_distribution(distribution_of(lambda: tokens_of(rounds())), expected)
 
 
 @pytest.mark.parametrize(
@@ -144,20 +148,20 @@ def assert_exact(n_paths, target, draft, job):
         (3, 2, 3, at_eos, "all"),
     ],
 )
-def test_the_law_of_the_text_is_the_targets(n_paths, K, n_tokens, ended, filter):
+def test_the_distribution_of_the_text_is_the_targets(n_paths, K, n_tokens, ended, filter):
     job = Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
     assert_exact(n_paths, TARGET, DRAFT, job)
 
 
 @pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(4, 16), (16, 3), (4, 2)])
-def test_the_law_where_a_context_ends(n_ctx_target, n_ctx_draft):
+def test_the_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft):
     """The target's context ends the text; the draft's only ends the drafting."""
     target = tiny_model(1, replace(SMALL, n_ctx=n_ctx_target), scale=0.8)
     draft = tiny_model(2, replace(SMALL, n_ctx=n_ctx_draft), scale=0.8)
     assert_exact(2, target, draft, Job([1], 3, 2, FILTERS["top_k"]))
 
 
-def test_a_k_that_varies_keeps_the_law():
+def test_a_k_that_varies_keeps_the_distribution():
     """Also 0, after which all caches but the loop's have missed what the target read."""
     K = lambda last: 0 if last.accepted else 2
     assert_exact(2, TARGET, DRAFT, Job([1, 0], 4, K, FILTERS["all"]))

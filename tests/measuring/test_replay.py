@@ -1,5 +1,5 @@
-"""Replay: rounds on a recorded text are those of the live run, exactly at temperature 0 and in law
-above.
+"""Replay: rounds on a recorded text are those of the live run, exactly at temperature 0 and in
+distribution above.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from laws import TableModel
+from table_models import TableModel
 from toys import NUMPY, TINY, write_pair
 
 import utils
@@ -25,7 +25,7 @@ from experiments.measuring.replay import (
     record_text,
     replay_text,
 )
-from experiments.proving.enumeration import chain_rule, law
+from experiments.proving.enumeration import chain_rule, distribution_of
 from sampling import Filter, NeuralDrafter, speculative
 
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
@@ -74,7 +74,7 @@ def structure(rounds):
 
 @pytest.mark.parametrize("filter", [Filter(1.0), Filter(0.7, top_k=2), Filter(1.0, top_p=0.8)])
 @pytest.mark.parametrize("K", [1, 2])
-def test_the_law_of_sampled_rounds(monkeypatch, K, filter):
+def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
     """Over all texts and coins, a replay has the rounds of the live loop with the same
     probabilities: no sampling, 1e-9.
     """
@@ -97,7 +97,7 @@ def test_the_law_of_sampled_rounds(monkeypatch, K, filter):
             drafter = CoinDrafter(whole, lambda a, b: tossed[a:b], 3, draft.config.n_ctx)
             share = np.prod([odds[i] if tossed[i] else 1 - odds[i] for i in places])
             found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
-    expected = law(rounds)
+    expected = distribution_of(rounds)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
     assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
 
@@ -133,7 +133,7 @@ def test_the_end_of_the_drafts_context():
 
 
 @pytest.mark.parametrize("seeds", [(1, 2), (3, 4), (5, 6)])
-def test_rounds_of_a_block_have_the_law_of_live_ones(seeds):
+def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
     """Averaged over the target's texts, at least t drafts of a replayed round are accepted with the
     probability of live rounds, E[P[t]]; both computed exactly.
     """

@@ -14,7 +14,7 @@ from experiments.page.request import Request
 from experiments.page.rules import RULES, distribution_row, parting, rule_rows
 from experiments.page.turns import Cancelled
 from experiments.proving import inexact
-from experiments.proving.distance import distance, toy_laws
+from experiments.proving.distance import distance, toy_distributions
 from experiments.proving.mistakes import MISTAKES
 
 
@@ -68,7 +68,7 @@ def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
 
 
 def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeypatch):
-    """In a text and in the law on the toy: without that, the bonus token is the target's."""
+    """In a text and in the exact distribution: without that, the bonus token is the target's."""
     cascade, rows = inexact.cascade, []
 
     def watched(draft, q, p, rng):
@@ -113,7 +113,7 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(
     assert row["distance"] == distance(MISTAKES[name].setting, MISTAKES[name]) > 0.1
     for column in (1, 2):
         assert sum(one[column] for one in row["distribution"]) == pytest.approx(1)
-    wrong, _ = toy_laws(rule.setting, rule.mistake)
+    wrong, _ = toy_distributions(rule.setting, rule.mistake)
     is_error = lambda text: any(isinstance(token, str) for token in text)
     assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
 

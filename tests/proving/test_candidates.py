@@ -11,10 +11,10 @@ import pytest
 from command_line import embedded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import EXACT
+from table_models import EXACT
 
 import sampling
-from experiments.drafting.paths import best, laws_of_best, mass_below
+from experiments.drafting.paths import best, distributions_of_best, mass_below
 from experiments.proving import candidates
 from experiments.proving.candidates import (
     accepted_at,
@@ -25,7 +25,7 @@ from experiments.proving.candidates import (
     optimum,
     without,
 )
-from experiments.proving.enumeration import law
+from experiments.proving.enumeration import distribution_of
 
 N_VOCAB = 4
 
@@ -64,19 +64,21 @@ RULES = {
 
 def mean_over_samples(function):
     """The mean of an array that a function computes, over every sample it takes."""
-    outcomes = law(lambda: tuple(function()))
+    outcomes = distribution_of(lambda: tuple(function()))
     return sum(probability * np.array(values) for values, probability in outcomes.items())
 
 
 @pytest.mark.parametrize("name", RULES)
 @settings(max_examples=40, deadline=None)
 @given(p=distribution, q=distribution, k=several)
-def test_the_token_has_the_law_p_and_a_candidate_is_accepted_as_often_as_predicted(name, p, q, k):
-    token_law, accepted = np.zeros(N_VOCAB), np.zeros(k + 1)
-    for (i, token), probability in law(lambda: RULES[name](p, q, k)).items():
-        token_law[token] += probability
+def test_the_token_has_the_distribution_p_and_a_candidate_is_accepted_as_often_as_predicted(
+    name, p, q, k
+):
+    token_distribution, accepted = np.zeros(N_VOCAB), np.zeros(k + 1)
+    for (i, token), probability in distribution_of(lambda: RULES[name](p, q, k)).items():
+        token_distribution[token] += probability
         accepted[i] += probability
-    assert abs(token_law - p).max() < EXACT
+    assert abs(token_distribution - p).max() < EXACT
     if name == "without replacement" and np.count_nonzero(q) < k:
         return  # no candidate is left, and the index is a smaller one
     predicted = mean_over_samples(lambda: accepted_at(p, q, k, None)[name])
@@ -87,17 +89,17 @@ def test_the_token_has_the_law_p_and_a_candidate_is_accepted_as_often_as_predict
 
 @settings(max_examples=60, deadline=None)
 @given(p=distribution, q=distribution, k=several)
-def test_the_law_of_the_best(p, q, k):
-    found = law(lambda: best(independent(q, k), p, q))
-    expected = laws_of_best(q, mass_below(p, q), k)[-1]
+def test_the_distribution_of_the_best(p, q, k):
+    found = distribution_of(lambda: best(independent(q, k), p, q))
+    expected = distributions_of_best(q, mass_below(p, q), k)[-1]
     assert abs(expected - [found.get(token, 0.0) for token in range(N_VOCAB)]).max() < EXACT
 
 
-def test_the_law_of_the_best_keeps_rare_tokens():
+def test_the_distribution_of_the_best_keeps_rare_tokens():
     """As a difference of two powers the first would be 0, and its ratio infinite."""
     q = np.array([1e-20, 1 - 1e-20])
     for p, rare in ((np.array([1.0, 0.0]), 2e-20), (np.array([0.0, 1.0]), 1e-40)):
-        assert laws_of_best(q, mass_below(p, q), 2)[-1] == pytest.approx([rare, 1])
+        assert distributions_of_best(q, mass_below(p, q), 2)[-1] == pytest.approx([rare, 1])
 
 
 def largest_flow(p, q, k):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sampling
-from experiments.proving.distance import compare, distance, text_of, toy_laws
-from experiments.proving.enumeration import law
+from experiments.proving.distance import compare, distance, text_of, toy_distributions
+from experiments.proving.enumeration import distribution_of
 from experiments.proving.mistakes import MISTAKES
 from experiments.proving.patching import made
 from sampling import Filter
@@ -32,16 +32,16 @@ def test_one_distance_by_hand():
         return draft if n else last
 
     with made(MISTAKES["resample-from-p"]):
-        wrong = law(token)
+        wrong = distribution_of(token)
     assert [wrong[x] for x in range(3)] == pytest.approx(np.minimum(p, q) + 0.6 * p)
-    right = law(token)
+    right = distribution_of(token)
     assert [right[x] for x in range(3)] == pytest.approx(p)
 
 
 def test_errors_are_counted_beside_the_distance():
     right = {(0,): 0.5, (1,): 0.5}
-    law = {(0,): 0.2, (0, "IndexError"): 0.5, ("IndexError",): 0.3}
-    assert compare(law, right) == (pytest.approx(0.5), pytest.approx(0.8))
+    distribution = {(0,): 0.2, (0, "IndexError"): 0.5, ("IndexError",): 0.3}
+    assert compare(distribution, right) == (pytest.approx(0.5), pytest.approx(0.8))
     assert compare({("IndexError",): 1.0}, right) == (None, 1.0)
 
 
@@ -49,12 +49,12 @@ def test_errors_are_counted_beside_the_distance():
 def test_a_mistake_is_seen_in_texts_and_not_in_errors(name):
     """But for the one whose mistake is the error."""
     mistake = MISTAKES[name]
-    law, right = toy_laws(mistake.setting, mistake)
-    _, errors = compare(law, right)
+    distribution, right = toy_distributions(mistake.setting, mistake)
+    _, errors = compare(distribution, right)
     assert errors == (1 if name == "divide-by-temperature-0" else 0)
     if name == "too-many-tokens":
         n_tokens, K = mistake.setting.toy
-        assert max(map(len, law)) == n_tokens + K
+        assert max(map(len, distribution)) == n_tokens + K
 
 
 def test_a_crash_is_an_outcome():

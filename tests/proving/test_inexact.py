@@ -1,4 +1,4 @@
-"""Rules that give up exactness accept more and change the law; the exact ones keep it."""
+"""Rules that give up exactness accept more and change the distribution; the exact ones keep it."""
 
 import re
 from functools import partial
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.proving.distance import TOY_PROMPT, toy_pair
-from experiments.proving.enumeration import chain_rule, law, tokens_of, total_variation
+from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
 from experiments.proving.inexact import WARM, OneFurther, cascade, table
 from sampling import Filter, NeuralDrafter, never, speculative
 
@@ -21,7 +21,7 @@ def costs():
     return dict(TABLE)
 
 
-def test_exact_rules_keep_the_law(costs):
+def test_exact_rules_keep_the_distribution(costs):
     for name in ("token rule", "block verification"):
         assert costs.pop(name)[0] == pytest.approx(0, abs=1e-12)
     for name, (distance, _) in costs.items():
@@ -60,7 +60,7 @@ class Mixture:
 
 
 @pytest.mark.parametrize("alpha", [0.35, 0.45, 1.0])
-def test_a_cascade_has_the_law_of_the_mixture(alpha):
+def test_a_cascade_has_the_distribution_of_the_mixture(alpha):
     """From a draft that is rarely sure to one that always is, to the last token of the text."""
     target, _ = toy_pair()
     rule, filter = partial(cascade, alpha=alpha), Filter(1.0)
@@ -70,4 +70,4 @@ def test_a_cascade_has_the_law_of_the_mixture(alpha):
         return tokens_of(speculative(target, drafter, TOY_PROMPT, 3, 2, filter, None, never, rule))
 
     mixture = chain_rule(Mixture(target, alpha), TOY_PROMPT, 3, filter)
-    assert total_variation(law(text), mixture) < 1e-12
+    assert total_variation(distribution_of(text), mixture) < 1e-12

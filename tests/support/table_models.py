@@ -1,4 +1,4 @@
-"""Models whose distributions a test chooses, and settings of the loops, for exact laws."""
+"""Models whose distributions a test chooses, and settings of the loops, for exact distributions."""
 
 from types import SimpleNamespace
 
@@ -63,7 +63,7 @@ class TableModel:
         return np.array(rows).reshape(n_last, self.config.n_vocab)
 
 
-def assert_same_law(found, expected):
+def assert_same_distribution(found, expected):
     assert found.keys() == expected.keys()
     assert total_variation(found, expected) < EXACT
     assert abs(sum(found.values()) - 1) < EXACT
