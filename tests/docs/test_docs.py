@@ -185,7 +185,7 @@ def test_shared_noise_agrees_less_than_the_rule_and_not_less_than_its_bound():
         d = np.maximum(p - q, 0).sum()
         assert (1 - d) / (1 + d) - 1e-12 <= agreement(p, q) <= 1 - d + 1e-12
     says("coupling.md", f"the rule accepts 0.4, and shared noise {agreement(P, Q):.3f}")
-    says("coupling.md", f"at least {(1 - 0.47) / (1 + 0.47):.2f} of")
+    says("coupling.md", f"with probability at least {(1 - 0.47) / (1 + 0.47):.2f}")
 
 
 def test_shared_noise_never_shows_a_wrong_residual():
@@ -228,10 +228,10 @@ def test_expected_tokens_of_a_round(K):
 def test_the_speedups():
     says("rule.md", f"At a = 0.8 and K = 4 that is {tokens_per_round(0.8, 4):.2f}")
     says("rule.md", f"v = 1.15 gives {speedup(0.8, 4, 0.1, 1.15):.2f}")
-    says("rule.md", f"one, gives {speedup(0.8, 4, 0.1, 2.5):.2f}")
+    says("rule.md", f"v = 2.5 gives {speedup(0.8, 4, 0.1, 2.5):.2f}")
     says("rule.md", f"still K = 4, it gives {speedup(0.3, 4, 0.25, 1.3):.2f}")
-    says("rule.md", f"v = 1.55 over two rows gives {speedup(0.6, 1, 0.1, 1.55):.2f}")
-    says("rule.md", f"over three gives {speedup(0.6, 2, 0.1, 1.6):.2f}")
+    says("rule.md", f"v = 1.55 at K = 1 gives {speedup(0.6, 1, 0.1, 1.55):.2f}")
+    says("rule.md", f"v = 1.6 at K = 2 gives {speedup(0.6, 2, 0.1, 1.6):.2f}")
 
 
 def test_one_drafted_token_decides_where_v_is_1():
