@@ -235,8 +235,8 @@ def test_threads_that_cannot_be_started_are_one_line(monkeypatch):
         n_started.append(thread)
         start(thread)
 
-    monkeypatch.setattr(batching.threading.Thread, "start", limited)
-    with pytest.raises(InputError, match="4 texts at a time: .*smaller --batch_size"):
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(InputError, match="^--batch_size 8: .*no more threads"):
         list(decode_together([greedy(10)] * 8, TARGET, DRAFT, 8))
     assert threads_of_texts() == []
 

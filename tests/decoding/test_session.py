@@ -75,9 +75,9 @@ def test_blocks_for_people_and_the_speed_of_all(cli, file):
 
 
 def test_at_most_batch_size_texts_share_a_pass(cli, file, monkeypatch):
-    shared, serve = [], batching.serve
-    noted = lambda requests: shared.append(len(requests)) or serve(requests)
-    monkeypatch.setattr(batching, "serve", noted)
+    shared, read = [], batching.read_together
+    noted = lambda model, *texts: shared.append(len(texts[0])) or read(model, *texts)
+    monkeypatch.setattr(batching, "read_together", noted)
     assert cli("--prompts", file, *SHORT).code == 0
     assert max(shared) == 3
 
