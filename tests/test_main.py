@@ -341,7 +341,7 @@ def test_the_context_ends_a_text_with_a_note(as_json, n_prompt, n, n_made):
 
 # ---------------------------------------------------------------- prompts
 
-# what Fire, or a shell, could take for something else
+# what a shell, or a parser of flags, could take for something else
 PROMPTS = [
     *"123 -5 1e5 0x10 None True [1,2] (1,) a,b {'a':1} a=b = -- --- -x --K --K=5 --help -h".split(),
     *r"--json --prompt --prompt=x generate ' 'quoted' \n $HOME %s @file lambda:0 __class__".split(),
@@ -583,7 +583,7 @@ def test_memory_that_runs_out(cli, monkeypatch):
     assert done.code == 2 and done.out == "" and done.err == "error: Unable to allocate 9. GiB\n"
 
 
-@pytest.mark.parametrize("missing", ["numpy", "regex", "fire", "tqdm"])
+@pytest.mark.parametrize("missing", ["numpy", "regex", "tqdm"])
 def test_what_is_not_installed_is_named(missing):
     program = (
         f"import runpy, sys; sys.modules[{missing!r}] = None; "

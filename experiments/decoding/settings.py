@@ -47,9 +47,9 @@ APART = {
 }
 
 
-def flag(default, meaning, parse=None):
-    """A field that is a flag. parse(text) reads its value, where its type does not say how."""
-    return field(default=default, metadata={"meaning": meaning, "parse": parse})
+def flag(default, meaning, reader=None):
+    """A field that is a flag. reader(text) gives its value, where its type does not say how."""
+    return field(default=default, metadata={"meaning": meaning, "reader": reader})
 
 
 @dataclass(frozen=True)
