@@ -56,11 +56,10 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     from experiments.cli import show
     from experiments.cli.start import session_of
 
-    # read the prompt, and load the pair of models
+    # load the pair of models, and read the prompt
     check_together(prompt, settings, output)
-    texts = prompt.read()
     session = session_of(settings, output)
-    prompts = prompt.for_session(session, texts)
+    prompts = prompt.read(session)
     show.note_room(prompts, settings.n_tokens_to_generate, session.pair.target.config.n_ctx)
     if prompt.prompts or output.out or len(prompts) > 1:
         return show.together(session, prompts, output)

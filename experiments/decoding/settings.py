@@ -27,14 +27,17 @@ VERIFICATIONS = ("token", "block")
 MOST_PATHS = 16  # each is a text of its own in the target's pass
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
-# {flag: the others that cannot be given with it}, a few with one of their values only
+# {flag: the others that cannot be given with it}, some with one of their values only
 APART = {
+    "prompts": ("prompt",),
+    "prompt_ids": ("prompt", "prompts"),
     # the noise hides what the draft knows, and n-grams give no probabilities
     "draft_confidence": ("coupled", "draft_model_size=ngram"),
     # shared noise decides in place of a rule
     "coupled": ("verification=block",),
-    "trace": ("mode=autoregressive",),
+    "trace": ("mode=autoregressive", "json"),
     "report": ("mode=autoregressive",),
+    "verbose": ("cluster",),  # whose workers choose their kernels
     # a trace, a report and shared noise watch right code
     "mistake": ("trace", "report", "coupled", "mode=autoregressive"),
     "rule": ("mistake", "trace", "report", "coupled", "mode=autoregressive"),
@@ -60,11 +63,7 @@ class Group:
         for kind in reversed(type(self).__mro__):
             if "check" in vars(kind):
                 kind.check(self)
-        for name, others in APART.items():
-            for other in others:
-                if self.has(name) and self.has(other):
-                    problem = f"with --{other.replace('=', ' ')}: expected one of the two"
-                    raise SettingError(name, problem)
+        check_apart(self)
 
     def has(self, given):
         """Whether a flag is not at its default; of "flag=value", whether it has that value."""
@@ -81,6 +80,15 @@ class Group:
 
     def as_dict(self):
         return dataclasses.asdict(self)
+
+
+def check_apart(*groups):
+    """Raises SettingError for flags of these groups that cannot be given together."""
+    for name, others in APART.items():
+        for other in others:
+            if all(any(group.has(one) for group in groups) for one in (name, other)):
+                problem = f"with --{other.replace('=', ' ')}: expected one of the two"
+                raise SettingError(name, problem)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 The loop is handed all that it uses: the models (their passes are timed), the filter, the rule (it
 is asked about the draft, p and q) and the random numbers (of which the rule takes its coins u).
 `Watch` listens to each of them and keeps one `Note` a round. The trace in the terminal
-(experiments/cli/show.py) and the page in the browser (experiments/page/report.py) show its notes.
+(experiments/cli/trace.py) and the page in the browser (experiments/page/report.py) show its notes.
 """
 
 import time

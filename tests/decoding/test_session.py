@@ -193,7 +193,7 @@ def test_one_file_has_one_writer(cli, file, out, monkeypatch):
         (["--paths=two"], "--paths 'two'"),
         (["--prompt=a", "--out=x.txt"], ".jsonl"),
         (["--prompt=-", "--prompt=-"], "standard input can be read once"),
-        (["--prompts=x", "--prompt=b"], "--prompts 'x' with --prompt"),
+        (["--prompts=x", "--prompt=b"], "--prompts with --prompt"),
         (["--prompts=none.txt"], "none.txt"),
         (["--batch_size=0"], "--batch_size 0"),
         (["--batch_size=1001"], "--batch_size 1001"),

@@ -64,7 +64,7 @@ def test_settings_cannot_be_changed_only_replaced():
         ({"paths": 2, "trace": True}, "paths"),
         ({"paths": 2, "report": "x.html"}, "paths"),
         ({"draft_confidence": 0.1, "draft_model_size": "ngram"}, "draft_confidence"),
-        ({"coupled": True, "verification": "block"}, "verification"),
+        ({"coupled": True, "verification": "block"}, "coupled"),
         ({"mistake": "reseed", "mode": "autoregressive"}, "mistake"),
         ({"mistake": "reseed", "coupled": True}, "mistake"),
         ({"mistake": "reseed", "trace": True}, "mistake"),
