@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tqdm import tqdm
 
@@ -169,13 +170,13 @@ class Session:
         pair = self.pair_of(decoder)
         runs = [self.run(prompt, pair) for prompt in prompts]
 
-        def task(run):
-            # the batch hands in models that take part in its passes
-            models = lambda target, draft: replace(pair, target=target, draft=draft)
-            return lambda *both: replace(run, pair=models(*both)).finish(progress=False)
+        def finish(run, target, draft):  # models that take part in the passes of the batch
+            batched = replace(pair, target=target, draft=draft)
+            return replace(run, pair=batched).finish(progress=False)
 
+        tasks = [partial(finish, run) for run in runs]
         begin = time.perf_counter()
-        results = list(decode_together(map(task, runs), pair.target, pair.draft, len(runs)))
+        results = list(decode_together(tasks, pair.target, pair.draft, len(runs)))
         n_tokens, seconds = self.totals[decoder]
         n_tokens += sum(len(one["token_ids"]) for one in results)
         self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
