@@ -30,7 +30,9 @@ class Texts(Group):
 
     def check(self):
         if self.prompt.count("-") > 1:
-            raise SettingError("prompt", "- twice: standard input can be read once")
+            raise SettingError(
+                "prompt", "- twice: expected once, as standard input can be read once"
+            )
 
     @cached_property
     def given(self):

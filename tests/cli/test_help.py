@@ -20,15 +20,6 @@ def function_of(name):
     return getattr(importlib.import_module(f"experiments.commands.{name}"), name)
 
 
-def help_of(*words, program="main.py", **environment):
-    command = [sys.executable, program, *words, "--help"]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT | environment
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    return done.stdout.decode()
-
-
 def test_generate_groups_its_flags(cli):
     text = cli("--help").out
     headings = re.findall(r"(?m)^([A-Z]\w*):$", text)
@@ -40,16 +31,18 @@ def test_generate_groups_its_flags(cli):
     assert max(len(line) for line in lines if "--models_dir" not in line) <= 100
 
 
-@pytest.mark.parametrize("command", [[], ["download"]])
-def test_help_does_not_need_docstrings(command):
-    assert help_of(*command, PYTHONOPTIMIZE="2") == help_of(*command)
-
-
-@pytest.mark.parametrize("words", [[], ["target"]])
-def test_help_of_a_program_does_not_need_docstrings(words):
-    """It is printed, and no traceback, where Python drops them."""
-    text = help_of(*words, program="experiments/training/train.py", PYTHONOPTIMIZE="2")
-    assert ("Train a target on text" in text) and ("Commands, each" in text) == (not words)
+@pytest.mark.parametrize(
+    "words", [["main.py"], ["main.py", "download"], ["experiments/training/train.py", "target"]]
+)
+def test_help_does_not_need_docstrings(words):
+    """Python may drop them."""
+    command = [sys.executable, *words, "--help"]
+    plain, without = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT | more)
+        for more in ({}, {"PYTHONOPTIMIZE": "2"})
+    )
+    assert (plain.returncode, plain.stderr) == (0, b"") and len(plain.stdout) > 500
+    assert (without.returncode, without.stdout) == (0, plain.stdout)
 
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))

@@ -5,7 +5,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from command_line import PROMPT, assert_refused
+from command_line import PROMPT
 
 from checkpoints.errors import printable
 from experiments.cli.trace import Trace, in_colour
@@ -120,13 +120,6 @@ def test_a_trace_is_the_text_of_the_same_run(cli, as_json, more):
 def test_a_trace_shows_the_end_of_the_text(cli):
     done = cli("--target_model_size", "ends", "--prompt", "x", "--trace")
     assert "<|endoftext|>" in done.out and "Text = x\n" in done.out
-
-
-def test_what_cannot_be_shown_is_refused(cli):
-    assert_refused(cli("--trace", "--json"), "--trace", "--json")
-    for flag in (["--trace"], ["--report", "x.html"]):
-        assert_refused(cli(*flag, "--mode", "autoregressive"), flag[0], "autoregressive")
-    assert_refused(cli("--trace=yes"), "--trace", "expected")
 
 
 def test_watching_leaves_the_figures_as_they_are(as_json, tmp_path):

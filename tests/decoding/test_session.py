@@ -183,38 +183,6 @@ def test_one_file_has_one_writer(cli, file, out, monkeypatch):
     assert_refused(done, "found.jsonl.partial: is being written by another run")
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--prompt=a", "--prompt=b", "--stream"], "--stream with several prompts"),
-        (["--prompt=a", "--prompt=b", "--trace"], "--trace with several prompts"),
-        (["--prompt=a", "--prompt=b", "--paths=2", T_1], "--paths with several prompts"),
-        (["--prompt=a", "--out=x.jsonl", "--paths=2", T_1], "--paths with several prompts"),
-        (["--paths=two"], "--paths 'two'"),
-        (["--prompt=a", "--out=x.txt"], ".jsonl"),
-        (["--prompt=-", "--prompt=-"], "standard input can be read once"),
-        (["--prompts=x", "--prompt=b"], "--prompts with --prompt"),
-        (["--prompts=none.txt"], "none.txt"),
-        (["--batch_size=0"], "--batch_size 0"),
-        (["--batch_size=1001"], "--batch_size 1001"),
-        (["--prompt_ids=" + ",".join(["1"] * 64)], "64 tokens: expected at most 63"),
-        (["--prompt=a", "--prompt=b", "--mistake=stale-cache"], "--mistake with several prompts"),
-        (["--mistake=greedy-draft", "--draft_model_size=ngram"], "ngram cannot make it"),
-        (["--mistake=draft-one-behind", "--draft_model_size=medusa"], "medusa cannot make"),
-        (["--K=automatic"], "--K 'automatic'"),
-        (["--prompt=a", "--prompt=" + "long " * 99], "tokens: expected at most 63"),
-    ],
-)
-def test_what_cannot_be_is_one_line(cli, arguments, message):
-    done = cli(*arguments)
-    assert done.code == 2 and done.out == "" and done.err.count("\n") == 1 and message in done.err
-
-
-def test_adaptive_k_leaves_the_greedy_text_as_it_is(as_json):
-    found = as_json("--K=auto", "--prompt=hello", "--n_tokens_to_generate=40")
-    assert found["identical"] and found["settings"]["K"] == "auto"
-
-
 # ---------------------------------------------------------------- prompts of every kind
 
 
@@ -229,12 +197,6 @@ def test_token_ids_are_a_prompt_like_the_text_they_are(as_json):
 
 def test_token_ids_are_shown_as_their_text(cli):
     assert cli("--prompt_ids=64, 65", "--n_tokens_to_generate=2").out.count("Text = ab") == 2
-
-
-@pytest.mark.parametrize("ids", ["1,,2", "x", "1.5", "259", "-1", "[1]"])
-def test_what_are_no_token_ids(cli, ids):
-    done = cli(f"--prompt_ids={ids}")
-    assert done.code == 2 and "--prompt_ids" in done.err and "expected token ids, 0 to" in done.err
 
 
 def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(cli, as_json, file, out):
