@@ -30,9 +30,7 @@ class Texts(Group):
 
     def check(self):
         if self.prompt.count("-") > 1:
-            raise SettingError(
-                "prompt", "- twice: expected once, as standard input can be read once"
-            )
+            raise SettingError("prompt", "- twice: expected once, as it is read to its end")
 
     @cached_property
     def given(self):

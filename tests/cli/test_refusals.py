@@ -56,7 +56,7 @@ def no_work(monkeypatch):
         (["--prompt_ids=1", "--prompt=a"], "--prompt_ids with --prompt:"),
         (["--prompt_ids=1", "--prompts=a"], "--prompt_ids with --prompts:"),
         (["--prompts=x", "--prompt=b"], "--prompts with --prompt:"),
-        (["--prompt=-", "--prompt=-"], "standard input can be read once"),
+        (["--prompt=-", "--prompt=-"], "--prompt - twice: expected once"),
         ([*TWO, "--stream"], "--stream with several prompts"),
         ([*TWO, "--mistake=stale-cache"], "--mistake with several prompts"),
         (["--out=x.jsonl", "--paths=2", "--temperature=1"], "--paths with several prompts"),

@@ -213,10 +213,9 @@ def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
     monkeypatch.setattr(adaptive_k, "BUDGET", 0.0)
     target, draft = tiny_model(0), ModelDraft(tiny_model(1))
     costs = round_costs(target, draft, Filter())
-    assert costs is round_costs(target, draft, Filter())
-    assert len(costs) == MAX_K + 1 and costs[0] == 1
-    assert costs is not round_costs(target, draft, Filter(1.0))
-    assert costs is not round_costs(target, NGrams(), Filter())
+    assert (
+        costs is round_costs(target, draft, Filter()) is not round_costs(target, draft, Filter(1.0))
+    )
     assert new_K("auto", target, draft, Filter(), verify).costs is costs
     assert new_K(3, target, draft, Filter(), verify) == 3
     assert new_K("auto", target, None, Filter(), verify) == "auto"  # nothing drafts

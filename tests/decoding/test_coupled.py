@@ -251,17 +251,6 @@ def test_the_usual_rate_is_counted_where_drafts_were_examined():
     assert watch.usual_acceptance_rate() == pytest.approx(np.mean(overlaps), abs=1e-12)
 
 
-@pytest.mark.parametrize("coupled", [True, False])
-def test_draft_and_target_share_the_noise(coupled):
-    """A draft that is the target chooses what it chooses; another draft changes the text of the
-    usual rule only.
-    """
-    job = Job([0], 40, 3, Filter(1.0), seed=5, coupled=coupled)
-    same, other = (list(decode(TableModel(1), ModelDraft(TableModel(i)), job)) for i in (1, 2))
-    assert all(one.accepted == one.examined for one in same)
-    assert (tokens_of(other) == tokens_of(same)) == coupled
-
-
 @pytest.mark.parametrize("draft", ["0.7M-17M", "ngram", "bytes"])
 def test_coupled_texts_are_identical_at_any_temperature(as_json, draft):
     arguments = ["--draft_model_size", draft, "--temperature=1.2", "--top_k=50", "--coupled"]
@@ -283,14 +272,13 @@ def test_both_acceptance_rates_are_shown_and_explained(cli, as_json):
 
 
 def test_coupled_works_alone_and_greedily(as_json):
-    def ids(decoder, *more):
+    def ids(*more):
         arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 20, *more]
-        return as_json(*arguments)[decoder]["token_ids"]
+        return as_json(*arguments)["speculative"]["token_ids"]
 
-    for decoder in ("autoregressive", "speculative"):
-        assert ids(decoder, "--coupled") == ids(decoder)
-        sampled = "--coupled", "--temperature=1"
-        assert ids(decoder, *sampled, "--mode", decoder) == ids(decoder, *sampled)
+    assert ids("--coupled") == ids()
+    sampled = "--coupled", "--temperature=1"
+    assert ids(*sampled, "--mode=speculative") == ids(*sampled)
 
 
 @pytest.mark.parametrize("zeros", [False, True])
