@@ -25,11 +25,8 @@ try:
     from experiments.decoding.settings import Settings
     from utils import InputError
 except ModuleNotFoundError as missing:
-    if missing.name.split(".")[0] in ("backends", "experiments"):
-        problem = "Python does not look beside main.py: unset PYTHONSAFEPATH, and leave out -P"
-    else:
-        problem = f"{missing.name} is not installed: pip install -r requirements.txt"
-    print(f"error: {problem}", file=sys.stderr)
+    message = f"error: {missing.name} is not installed: pip install -r requirements.txt"
+    print(message, file=sys.stderr)
     sys.exit(2)
 
 # the others are in experiments/commands, imported when asked for

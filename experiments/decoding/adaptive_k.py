@@ -115,8 +115,6 @@ class AdaptiveK:
         self.waited += 1
         if self.waited <= self.patience:
             return 0
-        self.waited, self.patience = (
-            0,
-            min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128),
-        )
+        self.waited = 0
+        self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128)
         return best

@@ -125,18 +125,14 @@ class RoundTimer:
         self.rule(tokens, q, self.filter(logits), self.rng)
         return drafted - begin, verified - drafted, time.perf_counter() - begin
 
-    def after_plain(self, K):
-        """The same, after a round without drafts."""
-        self.run(0)
-        return self.run(K)
-
     def timed(self, K, n_rounds):
         """What `run` says of n_rounds with this K.
 
         Rounds that are not timed come before them, until the caches hold what they hold in a text.
         """
         if self.draft.looks_up:  # it seldom finds anything: the round before mostly had no draft
-            return [self.after_plain(K) for _ in range(n_rounds)]
+            pairs = [(self.run(0), self.run(K)) for _ in range(n_rounds)]
+            return [after for _, after in pairs]
         settling = 0.0
         while settling < SETTLING:
             settling += self.run(K)[-1]

@@ -1,7 +1,5 @@
 """How a program ends: exit codes, and one line on stderr that no terminal obeys."""
 
-import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -88,19 +86,3 @@ def test_any_message_is_one_printable_line(capsys, text):
     assert exit_code(raiser(InputError(text))) == 2
     line = capsys.readouterr().err
     assert line.startswith("error: ") and line[:-1].isprintable() and line[-1] == "\n"
-
-
-@pytest.mark.parametrize("name", ["vocab.json", "config.json"])
-def test_the_keys_of_a_file_are_shown_escaped(cli, pair, tmp_path, name):
-    """A model folder whose JSON has control characters in its keys."""
-    folder = tmp_path / "evil"
-    shutil.copytree(pair / "17M", folder)
-    content = json.loads((folder / name).read_text())
-    if name == "config.json":
-        content["n_head"] = NASTY
-    else:
-        first = next(iter(content))
-        content = {NASTY if key == first else key: i for key, i in content.items()}
-    (folder / name).write_text(json.dumps(content))
-    done = cli("--target_model_size", folder)
-    assert done.code == 2 and done.err[:-1].isprintable() and done.err.count("\n") == 1

@@ -1,7 +1,6 @@
 """--help of the real commands, also where Python drops docstrings; the tables of docs/usage.md."""
 
 import importlib
-import os
 import re
 import subprocess
 import sys
@@ -77,18 +76,3 @@ def test_an_unknown_command_is_told_the_commands(capsys, word, close):
 def test_version(cli, capsys):
     assert main.main(["--version"]) == 0 and capsys.readouterr().out == main.VERSION + "\n"
     assert_refused(cli("--version"), "'--version'")
-
-
-def test_a_python_that_does_not_look_beside_main_py_is_told_in_one_line(tmp_path):
-    done = subprocess.run(
-        [sys.executable, os.fspath(ROOT / "main.py"), "--help"],
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=120,
-        env=ENVIRONMENT | {"PYTHONSAFEPATH": "1"},
-    )
-    if sys.version_info < (3, 11):
-        assert done.returncode == 0
-        return
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"unset PYTHONSAFEPATH" in done.stderr

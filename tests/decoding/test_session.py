@@ -7,17 +7,16 @@ import itertools
 import json
 
 import pytest
-from command_line import CONFIG, assert_refused
+from command_line import CONFIG, assert_refused, timeless
 from toys import random_tensors, write_checkpoint
 
-from experiments.data.lines import Failed, Lines, SomeFailed
+from experiments.data.lines import Failed, SomeFailed
 from experiments.decoding import batching, session
 from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
 T_1 = "--temperature=1"
-TIMES = ("seconds", "prefill_seconds", "tokens_per_second", "speedup")
 
 
 @pytest.fixture
@@ -25,13 +24,6 @@ def file(tmp_path):
     path = tmp_path / "prompts.txt"
     path.write_text("\n".join(TEXTS) + "\n")
     return path
-
-
-def timeless(found):
-    """Without what a clock says, at any depth; other fractions to six digits."""
-    if isinstance(found, dict):
-        return {name: timeless(x) for name, x in found.items() if name not in TIMES}
-    return float(f"{found:.6g}") if isinstance(found, float) else found
 
 
 def lines_of(text):
@@ -164,13 +156,6 @@ def test_json_has_the_lines_of_a_run_in_which_some_failed(cli, file, out, monkey
     assert done.code == 2 and "1 prompt failed" in done.err and texts(done) == TEXTS[1:]
     done = cli("--prompts", file, "--out", out, "--json", *SHORT)
     assert done.code == 0 and texts(done) == TEXTS  # in order, not the one that was missing last
-
-
-def test_one_file_has_one_writer(cli, file, out, monkeypatch):
-    monkeypatch.setattr(session.Session, "run", lambda *a, **b: pytest.fail("a text was written"))
-    with Lines(out, {"format": "of another run"}):
-        done = cli("--prompts", file, "--out", out, *SHORT)
-    assert_refused(done, "found.jsonl.partial: is being written by another run")
 
 
 # ---------------------------------------------------------------- prompts of every kind
