@@ -19,35 +19,25 @@ N_LIKELY = 4  # candidates a note keeps of each distribution
 
 @dataclass
 class Note:
-    """The numbers of one round; those of a draft stand at its index.
-
-    draft       the drafted tokens
-    p, q        their probabilities; with `coupled`, before the noise
-    overlap     sum of min(p, q): the probability that the token rule accepts there
-    coins       u of each examined draft, accepted where u < p / q; none where `coupled` or where
-                the block rule tosses for all drafts together
-    numbers     which of the run's random numbers each coin is, counted from 0
-    support     P of the block rule: the probability that this many drafts are accepted, given
-                that they were drafted; None with the token rule
-    likely      for each token of the text, [(token, p, q)] of the likeliest; q is None where
-                nothing was drafted
-    residual    after a rejection, [(token, probability)] of the likeliest replacements
-    seconds     of drafting, of the target's pass, and of the rest: the rule, the filter, the loop
-    passes      seconds of each pass of the draft
-    """
+    """The numbers of one round; those of a draft stand at its index."""
 
     round: Round
-    draft: list
-    p: list
+    draft: list  # the drafted tokens
+    p: list  # their probabilities; with `coupled`, before the noise
     q: list
-    overlap: list
+    overlap: list  # sum of min(p, q): the probability that the token rule accepts there
+    # u of each examined draft, accepted where u < p / q; none where `coupled`, or where the block
+    # rule tosses for all drafts together
     coins: list
-    numbers: list
+    numbers: list  # which of the run's random numbers each coin is, counted from 0
+    # P of the block rule: the probability that this many drafts are accepted, given that they were
+    # drafted; None with the token rule
     support: list | None
+    # for each token, [(token, p, q)] of the likeliest there; q is None where nothing was drafted
     likely: list
-    residual: list | None
-    seconds: dict
-    passes: list
+    residual: list | None  # after a rejection, [(token, probability)] of the likeliest replacements
+    seconds: dict  # of drafting, of the target's pass, and of the rest: the rule, filter and loop
+    passes: list  # seconds of each pass of the draft
 
 
 class Kept:

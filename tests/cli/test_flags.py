@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from experiments.cli.flags import call, flags_of
-from experiments.cli.help import tables
+from experiments.cli.flags import call
 from experiments.decoding.settings import Group, flag
-from utils import InputError
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,6 @@ def paint(*words, shape: Painting, speed: Speed):
     called.append((words, shape, speed.fast))
 
 
-def silent(shape: Painting):
-    """Takes no words."""
-    called.append(shape)
-
-
 called = []
 
 
@@ -77,23 +70,6 @@ def test_words_become_the_fields_of_groups(words, plain, expected, fast):
     assert called == [(plain, Painting(**expected), fast)]
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--depth=1"], "unknown flag '--depth': expected --width, --height, --colour, --layers"),
-        (["word"], "unknown argument 'word'"),
-        (["--colr=1"], "unknown flag '--colr', close to --colour: expected --width"),
-        (["--width"], "--width: expected a value after it"),
-        (["--width=x"], "--width 'x': expected one whole number"),
-        *(([f"--{name}="], f"--{name} '': ") for name in ("width", "height", "colour")),
-    ],
-)
-def test_what_cannot_be_read_is_named(words, message):
-    with pytest.raises(InputError, match=f"^{message}"):
-        call(silent, words)
-    assert called == []
-
-
 def test_help_begins_with_the_command_and_its_own_flags(capsys):
     call(paint, ["--width=1", "--help"])
     assert called == []
@@ -109,11 +85,3 @@ def test_help_begins_with_the_command_and_its_own_flags(capsys):
         "Output:\n  --fast\n      or not\n\n"
         "Examples:\n    paint --fast\n"
     )
-
-
-def test_tables_of_markdown():
-    text = tables(flags_of(paint))
-    assert text.startswith("**Flags**\n\n| flag | default | meaning |\n| --- | --- | --- |\n")
-    assert "\n\n**Models**\n\n" in text
-    assert "\n| `--width` | 3 | how wide; see `--height` |\n" in text
-    assert "\n| `--colour` | blue | which colour here \\| there |\n" in text

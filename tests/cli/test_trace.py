@@ -107,13 +107,3 @@ def test_a_trace_is_the_text_of_the_same_run(cli, as_json, more):
 def test_a_trace_shows_the_end_of_the_text(cli):
     done = cli("--target_model_size", "ends", "--prompt", "x", "--trace")
     assert "<|endoftext|>" in done.out and "Text = x\n" in done.out
-
-
-def test_watching_leaves_the_figures_as_they_are(as_json, tmp_path):
-    """The same JSON but for the settings, whatever is watched."""
-    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", 1]
-    plain, seen = as_json(*arguments), as_json(*arguments, "--report", tmp_path / "x.html")
-    for decoder in ("autoregressive", "speculative"):
-        assert seen[decoder].keys() == plain[decoder].keys()
-        assert seen[decoder]["token_ids"] == plain[decoder]["token_ids"]
-    assert seen["speculative"]["accepted"] == plain["speculative"]["accepted"]

@@ -66,11 +66,3 @@ def test_shared_noise_lies_under_what_a_tap_returns(draft):
         decode(expected, None, Job([0, 1], 20))
     )
     assert heard
-
-
-def test_seeds_decide_and_confidence_cuts_drafts_short():
-    job = replace(JOB, filter=Filter(1.0), seed=[1, 2])
-    once, again = (list(decode(TARGET, DRAFT, job)) for _ in range(2))
-    assert once == again != list(decode(TARGET, DRAFT, replace(job, seed=3)))
-    sure = list(decode(TARGET, DRAFT, replace(job, confidence=1.0)))
-    assert sum(one.drafted for one in sure) == 0 < sum(one.drafted for one in once)
