@@ -12,7 +12,7 @@ from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, 
 from toys import TINY, tiny_model
 
 from experiments.decoding import adaptive_k, clock
-from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, measured_costs, new_K, round_costs
+from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
 from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
 from experiments.measuring.theory import speedup, tokens_per_round
 from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
@@ -170,7 +170,7 @@ def test_costs_are_those_of_rounds(monkeypatch, draft, each):
     time = Time(each=10 / 3)  # asked four times in each round
     monkeypatch.setattr(clock.time, "perf_counter", time)
     target, draft = Slow(tiny_model(0), 1.0, time), draft.over(lambda one: Slow(one, each, time))
-    costs = measured_costs(target, draft, Filter(1.0), verify)
+    costs = round_costs(target, draft, Filter(1.0), verify)
     assert costs == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
 
 
@@ -192,7 +192,7 @@ def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, m
     monkeypatch.setattr(clock, "SETTLING", 0)
     asked = set()
     noted = lambda tokens, *rest: asked.add(len(tokens)) or verify(tokens, *rest)
-    costs = measured_costs(target, draft, Filter(), noted)
+    costs = round_costs(target, draft, Filter(), noted)
     assert len(costs) == most + 1 and np.isfinite(costs).all()
     assert asked == ({K for K in adaptive_k.TRIED if K < most} | {most} if most else set())
     assert AdaptiveK([1.0] * len(costs))(Round([])) == most
@@ -201,10 +201,7 @@ def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, m
 def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
     monkeypatch.setattr(adaptive_k, "BUDGET", 0.0)
     target, draft = tiny_model(0), ModelDraft(tiny_model(1))
-    costs = round_costs(target, draft, Filter())
-    assert (
-        costs is round_costs(target, draft, Filter()) is not round_costs(target, draft, Filter(1.0))
-    )
-    assert new_K("auto", target, draft, Filter(), verify).costs is costs
+    costs = lambda filter: new_K("auto", target, draft, filter, verify).costs
+    assert costs(Filter()) is costs(Filter()) is not costs(Filter(1.0))
     assert new_K(3, target, draft, Filter(), verify) == 3
     assert new_K("auto", target, None, Filter(), verify) == "auto"  # nothing drafts
