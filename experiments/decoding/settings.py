@@ -29,24 +29,21 @@ FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a
 
 # {flag: the others that cannot be given with it}, some with one of their values only
 APART = {
-    "prompts": ("prompt",),
-    "prompt_ids": ("prompt", "prompts"),
+    "prompts": "prompt",
+    "prompt_ids": "prompt prompts",
     # the noise hides what the draft knows, and n-grams give no probabilities
-    "draft_confidence": ("coupled", "draft_model_size=ngram"),
+    "draft_confidence": "coupled draft_model_size=ngram",
     # shared noise decides in place of a rule
-    "coupled": ("verification=block",),
-    "trace": ("mode=autoregressive", "json"),
-    "report": ("mode=autoregressive",),
-    "verbose": ("cluster",),  # whose workers choose their kernels
+    "coupled": "verification=block",
+    "trace": "mode=autoregressive json",
+    "report": "mode=autoregressive",
     # a trace, a report and shared noise watch right code
-    "mistake": ("trace", "report", "coupled", "mode=autoregressive"),
-    "rule": ("mistake", "trace", "report", "coupled", "mode=autoregressive"),
+    "mistake": "mode=autoregressive trace report coupled",
+    "rule": "mode=autoregressive trace report coupled mistake",
     # several paths need a draft model, and drafts of one length that nothing else changes
-    "paths": (
-        *("draft_model_size=ngram", "draft_model_size=eagle", "draft_model_size=medusa", "K=auto"),
-        *("draft_confidence", "coupled", "mistake", "rule", "trace", "report"),
-        "mode=autoregressive",
-    ),
+    "paths": "mode=autoregressive trace report coupled mistake rule K=auto draft_confidence "
+    "draft_model_size=ngram draft_model_size=eagle draft_model_size=medusa",
+    "verbose": "cluster",  # whose workers choose their kernels
 }
 
 
@@ -85,7 +82,7 @@ class Group:
 def check_apart(*groups):
     """Raises SettingError for flags of these groups that cannot be given together."""
     for name, others in APART.items():
-        for other in others:
+        for other in others.split():
             if all(any(group.has(one) for group in groups) for one in (name, other)):
                 problem = f"with --{other.replace('=', ' ')}: expected one of the two"
                 raise SettingError(name, problem)

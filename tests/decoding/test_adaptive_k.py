@@ -73,21 +73,6 @@ def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
     assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
 
 
-@pytest.mark.parametrize("filter", [Filter(1.0), Filter(), Filter(1.0, 2)], ids=str)
-def test_a_draft_stops_where_the_draft_is_not_sure(filter):
-    """Sure is what the model is at temperature 1, whatever the filter; and the first drafts are
-    those of a free drafter.
-    """
-    model, ids = tiny_model(1), [1, 2, 3]
-    free, _ = NeuralDrafter(model, filter, np.random.default_rng(0)).propose(ids, 8)
-    top = Filter(1.0)(model.read(ids + free, model.new_cache(), n_last=9)).max(axis=1)
-    for confidence in (0.0, *top[:8] + 1e-9, 1.0):
-        drafter = NeuralDrafter(model, filter, np.random.default_rng(0), confidence)
-        draft, rows = drafter.propose(ids, 8)
-        n = next((i for i in range(8) if top[i] < confidence), 8)
-        assert draft == free[:n] and len(rows) == n
-
-
 # ---------------------------------------------------------------- the choice
 
 

@@ -260,16 +260,6 @@ def test_both_acceptance_rates_are_shown_and_explained(cli, as_json):
     assert coupling.WHY_LOWER not in cli("--temperature", 1).out
 
 
-def test_coupled_works_alone_and_greedily(as_json):
-    def ids(*more):
-        arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 20, *more]
-        return as_json(*arguments)["speculative"]["token_ids"]
-
-    assert ids("--coupled") == ids()
-    sampled = "--coupled", "--temperature=1"
-    assert ids(*sampled, "--mode=speculative") == ids(*sampled)
-
-
 @pytest.mark.parametrize("zeros", [False, True])
 def test_coupled_texts_that_differ_are_explained(zeros):
     """Also where a filter leaves a token no probability: its score is minus infinity, twice the
