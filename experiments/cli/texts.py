@@ -93,7 +93,7 @@ def check_together(prompt, settings, output):
             raise SettingError(name, problem)
     if settings.report:
         check_output("report", settings.report, (".html",))
-    prompt.given  # read now
+    prompt.given  # read before the models are: a file that cannot be used should cost no load
 
 
 def read_prompt(prompt):

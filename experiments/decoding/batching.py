@@ -11,7 +11,7 @@ ready.
 """
 
 import dataclasses
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from queue import SimpleQueue
@@ -49,7 +49,7 @@ class Request:
     text: int
     model: Any
     arguments: tuple
-    answer: Future
+    answer: SimpleQueue
 
 
 class BatchedModel:
@@ -62,9 +62,12 @@ class BatchedModel:
         self.config, self.new_cache = model.config, model.new_cache
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        request = Request(self.text, self.model, (ids, cache, n_last), Future())
-        self.inbox.put(request)
-        return request.answer.result()
+        answer = SimpleQueue()
+        self.inbox.put(Request(self.text, self.model, (ids, cache, n_last), answer))
+        result = answer.get()
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
@@ -104,11 +107,10 @@ def serve(waiting, target):
     requests.sort(key=lambda request: request.text)
     try:
         results = read_together(model, *zip(*(request.arguments for request in requests)))
-        for request, result in zip(requests, results):
-            request.answer.set_result(result)
     except Exception as error:  # whose fault it is cannot be told: each loop gets it
-        for request in requests:
-            request.answer.set_exception(error)
+        results = [error] * len(requests)
+    for request, result in zip(requests, results):
+        request.answer.put(result)
     return [request for request in waiting if request.model is not model]
 
 
@@ -151,7 +153,7 @@ def decode_together(tasks, target, draft, batch_size):
         pool.shutdown(wait=False, cancel_futures=True)
         while not all(text.done() for text in texts):
             for request in waiting:
-                request.answer.cancel()
+                request.answer.put(CancelledError())
             message = inbox.get()
             waiting = [message] if isinstance(message, Request) else []
         pool.shutdown()
