@@ -7,13 +7,21 @@ from functools import cached_property
 from experiments.data.files import check_output
 from experiments.data.prompts import fitting, note_form, note_skipped, read_prompts
 from experiments.data.reading import MOST_BYTES, require_size
-from experiments.data.values import SettingError
+from experiments.data.values import SettingError, check_numbers
 from experiments.decoding.batching import check_batch_size
 from experiments.decoding.settings import FORMS, Group, Json, Workers, check_apart, flag
 from utils import InputError
 
 DEFAULT = ("Once upon a time there lived a king",)
 ALONE = ("stream", "trace", "report", "mistake", "rule", "paths")  # with a single prompt only
+
+
+def parse_ids(text):
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        problem = f"{text!r}: expected whole numbers separated by commas"
+        raise SettingError("prompt_ids", problem) from None
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,7 @@ class Texts(Group):
         "repeat the flag for several prompts",
     )
     prompts: str = flag("", f"{FORMS}. Prompts that are too long are skipped, and named on stderr")
-    prompt_ids: str = flag("", "the prompt as token ids, such as 1,2,3")
+    prompt_ids: list = flag("", "the prompt as token ids, such as 1,2,3", parse_ids)
 
     def check(self):
         if self.prompt.count("-") > 1:
@@ -46,7 +54,9 @@ class Texts(Group):
         stderr. Raises InputError.
         """
         if self.prompt_ids:
-            return [session.prompt_of(token_ids(self.prompt_ids, session.encoder.n_vocab))]
+            for token in self.prompt_ids:
+                check_numbers(0, session.encoder.n_vocab - 1, prompt_ids=token)
+            return [session.prompt_of(self.prompt_ids)]
         if not self.prompts:
             return [session.prompt(text, number) for number, text in enumerate(self.given, 1)]
         longest = session.pair.target.config.n_ctx - 1
@@ -111,15 +121,3 @@ def read_prompt(prompt):
             f"standard input: byte {error.start} is not UTF-8; convert the text first"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
-
-
-def token_ids(text, n_vocab):
-    """The ids of "1,2,3". Raises SettingError."""
-    try:
-        ids = [int(part) for part in text.split(",")]
-        if 0 <= min(ids) and max(ids) < n_vocab:
-            return ids
-    except ValueError:
-        pass
-    expected = f"expected token ids, 0 to {n_vocab - 1}, separated by commas"
-    raise SettingError("prompt_ids", f"{text!r}: {expected}")
