@@ -1,4 +1,6 @@
-"""A run: its models and settings, and what is decoded with them, one prompt or many together."""
+"""A run: its models and settings, and what is decoded with them, one prompt or many together. What
+cannot be used, of models, settings or prompts, is an InputError.
+"""
 
 import time
 from dataclasses import dataclass, replace
@@ -30,7 +32,7 @@ class Prompt:
 
 
 def load_pair(settings, download=False):
-    """The Pair of these settings. Raises InputError."""
+    """The Pair of these settings."""
     drafts = [settings.draft_model_size] if settings.speculates else []
     backend = settings.get_backend()
     pairs = load(
@@ -40,7 +42,7 @@ def load_pair(settings, download=False):
 
 
 class Session:
-    """Settings and a Pair: all that is the same for every prompt. Raises InputError.
+    """Settings and a Pair: all that is the same for every prompt.
 
     decode: experiments.decoding.job.decode, or one that does the same in another way
     more: a function of the Session and a Prompt: what else the JSON object says
@@ -53,29 +55,28 @@ class Session:
         self.ended = stop_condition(self.encoder, settings.stop)
 
     def changed(self, **settings):
-        """The same models with other settings. Raises InputError."""
+        """The same models with other settings."""
         return Session(self.settings.replace(**settings), self.pair, self.decode, self.more)
 
     def fingerprints(self):
-        """{model: SHA-256 of its files}. Raises InputError."""
+        """{model: SHA-256 of its files}."""
         drafts = [self.settings.draft_model_size] if self.settings.speculates else []
         return fingerprints(self.settings.target_model_size, drafts, self.settings.models_dir)
 
     # ------------------------------------------------------------ prompts
 
     def token_ids(self, name, text):
-        """The ids of a text that was given as a setting of that name. Raises SettingError."""
+        """The ids of a text that was given as a setting of that name."""
         try:
             return self.encoder.encode(text)
         except ValueError as error:
             raise SettingError(name, f"cannot be used: {error}") from None
 
     def prompt(self, text, number=1, n_ctx=None):
-        """The Prompt of a text; an empty one starts from <|endoftext|>. Raises InputError if it
-        leaves no room in the context.
+        """The Prompt of a text; an empty one starts from <|endoftext|>.
 
-        number: its place among several prompts, each with its own seed. n_ctx: the context it must
-        fit into, the target's unless another model continues it.
+        number: its place among several prompts, each with its own seed. n_ctx: the context in which
+        it must leave room, the target's unless another model continues it.
         """
         ids = self.token_ids("prompt", text) or [self.encoder.end_of_text]
         if ids == [None]:
@@ -84,13 +85,10 @@ class Session:
         return self.prompt_of(ids, text, number, n_ctx)
 
     def prompt_of(self, ids, text=None, number=1, n_ctx=None):
-        """The Prompt of token ids. Raises InputError as `prompt` does."""
         longest = (n_ctx or self.pair.target.config.n_ctx) - 1
         if len(ids) > longest:
-            raise InputError(
-                f"prompt {number} has {len(ids)} tokens: expected at most {longest}, the context "
-                "less one; shorten it"
-            )
+            expected = f"expected at most {longest}, the context less one; shorten it"
+            raise InputError(f"prompt {number} has {len(ids)} tokens: {expected}")
         return Prompt(number, text, ids, self.settings.seed + number - 1)
 
     # ------------------------------------------------------------ one prompt
