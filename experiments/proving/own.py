@@ -213,7 +213,7 @@ class OwnDecoder:
         """A text of a few tokens by the reader's loop; None if there is no loop or no model for it,
         or no room.
         """
-        settings, filter = session.settings, session.settings.sampling
+        settings, encoder = session.settings, session.encoder
         K = 4 if settings.K == AUTO else settings.K
         models = session.pair.target, session.pair.draft.alone
         if self.loop_distance is None or None in models:
@@ -222,10 +222,9 @@ class OwnDecoder:
         n_tokens = min(N_LOOP, settings.n_tokens_to_generate, room)
         if n_tokens < 1:
             return None
-        functions = [as_function(model, filter) for model in models]
+        functions = [as_function(model, settings.sampling) for model in models]
         choices = choices_of(np.random.default_rng(prompt.seed))
-        encoder = session.encoder
-        job = list(prompt.ids), n_tokens, K, *choices, encoder.end_of_text
-        ids = list(self.own.loop(encoder.n_vocab, *functions, *job))
+        how = n_tokens, K, *choices, encoder.end_of_text
+        ids = list(self.own.loop(encoder.n_vocab, *functions, list(prompt.ids), *how))
         text = encoder.decode(visible(ids, encoder))
         return {"text": text, "token_ids": ids, "distance": self.loop_distance}
