@@ -240,6 +240,17 @@ def test_the_usual_rate_is_counted_where_drafts_were_examined():
     assert watch.usual_acceptance_rate() == pytest.approx(np.mean(overlaps), abs=1e-12)
 
 
+@pytest.mark.parametrize("coupled", [True, False])
+def test_draft_and_target_share_the_noise(coupled):
+    """A draft that is the target chooses what it chooses; another draft changes the text of the
+    usual rule only.
+    """
+    job = Job([0], 40, 3, Filter(1.0), seed=5, coupled=coupled)
+    same, other = (list(decode(TableModel(1), ModelDraft(TableModel(i)), job)) for i in (1, 2))
+    assert all(one.accepted == one.examined for one in same)
+    assert (tokens_of(other) == tokens_of(same)) == coupled
+
+
 @pytest.mark.parametrize("draft", ["0.7M-17M", "ngram", "bytes"])
 def test_coupled_texts_are_identical_at_any_temperature(as_json, draft):
     arguments = ["--draft_model_size", draft, "--temperature=1.2", "--top_k=50", "--coupled"]
