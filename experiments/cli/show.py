@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import contextmanager, nullcontext
 
 from tqdm import tqdm
 
@@ -132,18 +133,24 @@ def show_one_of_many(session, prompt, results):
 
 
 def together(session, prompts, output):
-    """Several prompts: a line of JSON or a block each, and the speed of all together."""
-    if output.out:
-        write_lines(session, prompts, output)
-    else:
-        found = session.run_together(prompts, output.batch_size)
-        for results, prompt in zip(found, prompts):
-            if isinstance(results, Failed):
-                continue  # which, will be said at the end of `found`
-            if output.json:
-                print(json.dumps(results), flush=True)
-            else:
-                show_one_of_many(session, prompt, results)
+    """Several prompts: a line of JSON or a block each, or a file; and the speed of all together."""
+
+    def show(i, results):
+        if isinstance(results, Failed):
+            return  # which, will be said at the end
+        if output.json:
+            print(json.dumps(results), flush=True)
+        else:
+            show_one_of_many(session, prompts[i], results)
+
+    shown = nullcontext((range(len(prompts)), show))
+    with into_file(session, prompts, output) if output.out else shown as (todo, put):
+        found = session.run_together([prompts[i] for i in todo], output.batch_size)
+        total, n_done = len(prompts), len(prompts) - len(todo)
+        hidden = None if output.out else True
+        how = {"initial": n_done, "unit": " prompts", "leave": False, "disable": hidden}
+        for results, i in zip(tqdm(found, total=total, **how), todo):
+            put(i, results)
     if output.json:
         return
     n = min(output.batch_size, len(prompts))
@@ -154,19 +161,17 @@ def together(session, prompts, output):
         print(f"Written: {output.out}")
 
 
-def write_lines(session, prompts, output):
-    """A line for each prompt in a file; an interrupted run goes on with it."""
+@contextmanager
+def into_file(session, prompts, output):
+    """(the places of the prompts that are to do, a function that writes a result into its place).
+    An interrupted run goes on with its file.
+    """
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
     models = session.fingerprints()
     same = [{"settings": one, "fingerprints": models} for one in settings]
     with Lines(output.out, expected=same) as lines:
-        todo = lines.todo(len(prompts))
-        found = session.run_together([prompts[i] for i in todo], output.batch_size)
-        n_done = len(prompts) - len(todo)
-        how = {"total": len(prompts), "initial": n_done, "unit": " prompts", "leave": False}
         try:
-            for results, i in zip(tqdm(found, disable=None, **how), todo):
-                lines.put(i, results, **same[i])
+            yield lines.todo(len(prompts)), lambda i, results: lines.put(i, results, **same[i])
         finally:  # some prompts may have failed
             if output.json:
                 for results in lines.results():

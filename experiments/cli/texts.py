@@ -92,7 +92,7 @@ def check_together(prompt, settings, output):
     """Raises InputError for flags of generate that cannot go together, and for prompts that cannot
     be read: before models are loaded.
     """
-    check_apart(prompt, settings, output)
+    check_apart(settings, output)
     several = prompt.prompts or output.out or len(prompt.prompt) > 1
     if output.cluster and not several:
         problem = f"{output.cluster}: expected several prompts; give a file with --prompts"
