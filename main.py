@@ -25,11 +25,8 @@ try:
     from experiments.decoding.settings import Settings
     from utils import InputError
 except ModuleNotFoundError as missing:
-    if missing.name.split(".")[0] in ("backends", "experiments"):
-        problem = "Python does not look beside main.py: unset PYTHONSAFEPATH, and leave out -P"
-    else:
-        problem = f"{missing.name} is not installed: pip install -r requirements.txt"
-    print(f"error: {problem}", file=sys.stderr)
+    message = f"error: {missing.name} is not installed: pip install -r requirements.txt"
+    print(message, file=sys.stderr)
     sys.exit(2)
 
 # the others are in experiments/commands, imported when asked for
@@ -56,11 +53,10 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     from experiments.cli import show
     from experiments.cli.start import session_of
 
-    # read the prompt, and load the pair of models
+    # load the pair of models, and read the prompt
     check_together(prompt, settings, output)
-    texts = prompt.read()
     session = session_of(settings, output)
-    prompts = prompt.for_session(session, texts)
+    prompts = prompt.read(session)
     show.note_room(prompts, settings.n_tokens_to_generate, session.pair.target.config.n_ctx)
     if prompt.prompts or output.out or len(prompts) > 1:
         return show.together(session, prompts, output)

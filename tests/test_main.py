@@ -1,5 +1,4 @@
-"""The command line, by what it prints: output, JSON, prompts of every kind, bad input, pipes and
-signals.
+"""The command line, by what it prints: output, JSON, prompts of every kind, pipes and signals.
 
 Most tests call main.main in this process, with a tiny pair of models; what only a real process can
 show runs as one.
@@ -13,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,6 @@ from command_line import (
     PROMPT,
     ROOT,
     TIMES,
-    assert_refused,
     embedded,
     likely,
     process,
@@ -33,21 +30,12 @@ from command_line import (
     text_of,
     timeless,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from toys import random_tensors, write_checkpoint
 
-import main
 import sampling
-import utils
-from experiments.cli.flags import flags_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-FLAGS = [*flags_of(main.generate)]
-SWITCHES = [
-    name for name, flag in flags_of(main.generate).items() if isinstance(flag.default, bool)
-]
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
 
 # ---------------------------------------------------------------- what a run prints
@@ -70,17 +58,12 @@ def test_prints_both_blocks_and_the_comparison(cli, as_json, command):
     assert [len(line) for line in done.out.splitlines() if set(line) == {"-"}] == [21, 18]
 
 
-def test_at_a_temperature_two_texts_may_differ(cli):
-    done = cli("--prompt", PROMPT, "--n_tokens_to_generate", 20, "--temperature", 1)
-    assert done.code == 0 and "identical" not in done.out
-    assert "differ" in done.out and "temperature 1" in done.out
-
-
 @pytest.mark.parametrize(
     "mode, other", [("autoregressive", "speculative"), ("speculative", "autoregressive")]
 )
 def test_one_mode_leaves_the_other_out(cli, as_json, mode, other):
     arguments = ("--prompt", PROMPT, "--mode", mode, "--n_tokens_to_generate", 9)
+    arguments += ("--draft_model_size=no such",) if mode == "autoregressive" else ()
     result, done = as_json(*arguments), cli(*arguments)
     assert result[other] is None and result["speedup"] is None and result["identical"] is None
     both = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 9)
@@ -89,11 +72,6 @@ def test_one_mode_leaves_the_other_out(cli, as_json, mode, other):
     assert f"{other.capitalize()} Decode" not in done.out
     assert "Speedup" not in done.out and "identical" not in done.out
     assert ("Tokens per target pass" in done.out) == (mode == "speculative")
-
-
-def test_the_autoregressive_mode_needs_no_draft(cli):
-    flags = ["--mode=autoregressive", "--draft_model_size=no such", "--n_tokens_to_generate=1"]
-    assert cli(*flags).code == 0
 
 
 @pytest.mark.parametrize(
@@ -120,15 +98,11 @@ def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
     "n, K, draft, temperature",
     [
         (1, 1, "0.7M-17M", 0),
-        (1, 50, "ngram", 1),
-        (2, 4, "0.7M-17M", 1),
-        (2, 1, "ngram", 0),
-        (5, 50, "0.7M-17M", 0),
-        (5, 4, "ngram", 1),
+        (2, 50, "ngram", 1),
+        (5, 4, "ngram", 0),
         (30, 4, "0.7M-17M", 0),
         (30, 50, "0.7M-17M", 1),
         (30, 1, "ngram", 1),
-        (30, 50, "ngram", 0),
     ],
 )
 def test_json(as_json, pair, n, K, draft, temperature):
@@ -158,8 +132,7 @@ def test_json(as_json, pair, n, K, draft, temperature):
     assert result["identical"] or temperature
 
 
-@pytest.mark.parametrize("dash", ["_", "-"])
-def test_json_repeats_the_settings(as_json, pair, dash):
+def test_json_repeats_the_settings(as_json, pair):
     chosen = {
         "prompt": "x",
         "n_tokens_to_generate": 3,
@@ -175,32 +148,28 @@ def test_json_repeats_the_settings(as_json, pair, dash):
         "backend": "numpy",
         "kernels": "16x1",
     }
-    arguments = [
-        part for name, value in chosen.items() for part in ("--" + name.replace("_", dash), value)
-    ]
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
     found = as_json(*arguments, "--stream")["settings"]
     assert found | chosen | {"models_dir": str(pair), "stream": True} == found
     assert all(type(found[name]) is type(value) for name, value in chosen.items())
 
 
-@pytest.mark.parametrize("K", [1, 3, 4, 50])
+@pytest.mark.parametrize("K", [1, 3, 50])
 def test_K_is_the_number_of_drafts(as_json, K):
     """A draft that is the target itself is always right."""
-    result = as_json(
-        "--draft_model_size", "17M", "--K", K, "--n_tokens_to_generate", 30, "--prompt", PROMPT
-    )
-    assert result["speculative"]["acceptance_rate"] == 1
-    assert result["speculative"]["rounds"] == -(-30 // (K + 1))
+    arguments = ["--draft_model_size", "17M", "--K", K, "--n_tokens_to_generate", 30]
+    found = as_json(*arguments, "--prompt", PROMPT)["speculative"]
+    assert (found["acceptance_rate"], found["rounds"]) == (1, -(-30 // (K + 1)))
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, "", "123 é\n\t!"])
-@pytest.mark.parametrize("draft, K", [("0.7M-17M", 8), ("bytes", 4), ("ngram", 7)])
+@pytest.mark.parametrize("draft, K", [("0.7M-17M", 8), ("bytes", 4), ("ngram", "auto")])
 def test_greedy_texts_are_identical(as_json, prompt, draft, K):
     arguments = ["--prompt", prompt, "--draft_model_size", draft, "--n_tokens_to_generate", 30]
     results = [as_json(*arguments, "--K", K, "--seed", seed) for seed in (0, 1)]
     assert all(result["identical"] is True and "difference" not in result for result in results)
+    assert all(result["settings"]["K"] == K for result in results)
     assert results[0]["autoregressive"]["token_ids"] == results[1]["autoregressive"]["token_ids"]
-    assert (results[0]["speculative"]["accepted"] > 0) or draft == "bytes" or prompt != PROMPT
 
 
 @pytest.mark.parametrize("mode", ["autoregressive", "speculative"])
@@ -212,24 +181,6 @@ def test_the_seed_decides_the_text(as_json, mode):
     assert first[mode]["token_ids"] != other[mode]["token_ids"]
 
 
-@pytest.mark.parametrize("narrow", [["--top_k", 1], ["--top_p", 1e-9], ["--temperature", 1e-9]])
-def test_a_filter_that_leaves_one_token_is_greedy(as_json, narrow):
-    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30]
-    greedy, wide = as_json(*arguments), as_json(*arguments, "--temperature", 2)
-    # of a flag that is given twice, the last counts
-    found = as_json(*arguments, "--temperature", 2, *narrow)
-    for decoder in ("autoregressive", "speculative"):
-        ids = greedy[decoder]["token_ids"]
-        assert found[decoder]["token_ids"] == ids != wide[decoder]["token_ids"]
-
-
-@pytest.mark.parametrize("kernels", ["auto", "7x2"])
-def test_kernels_change_nothing_but_the_time(as_json, kernels):
-    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", 1, "--kernels"]
-    plain, other = as_json(*arguments, "plain"), as_json(*arguments, kernels)
-    assert timeless(plain | {"settings": 0}) == timeless(other | {"settings": 0})
-
-
 def test_verbose_names_the_kernels_on_stderr(cli, as_json):
     done = cli("--verbose", "--json", "--kernels", "16x1", "--n_tokens_to_generate", 2)
     assert timeless(json.loads(done.out)) == timeless(
@@ -239,9 +190,9 @@ def test_verbose_names_the_kernels_on_stderr(cli, as_json):
         assert re.search(rf"(?m)^{role} attn.c_attn 16x48: .*16", done.err)
 
 
-@pytest.mark.parametrize("flag", ["--K", "--top_k", "--seed"])
-def test_a_number_may_be_huge(as_json, flag):
-    found = as_json(flag, 10**30, "--temperature", 1, "--n_tokens_to_generate", 3)
+def test_a_number_may_be_huge(as_json):
+    huge = [f"--{name}={10**30}" for name in ("K", "top_k", "seed")]
+    found = as_json(*huge, "--temperature=1", "--n_tokens_to_generate=3")
     assert len(found["speculative"]["token_ids"]) == 3
 
 
@@ -259,29 +210,25 @@ def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, targe
     )
 
 
-@pytest.mark.parametrize("more", [[], ["--K=auto"], ["--draft_confidence=0.2"], ["--report"]])
-def test_block_verification(as_json, tmp_path, more):
-    """The settings name it, and the greedy text is the same; the token rule goes without saying."""
-    more = [*more, tmp_path / "run.html"] if "--report" in more else more
-    arguments = ["--n_tokens_to_generate", 20, *more]
-    greedy = as_json("--verification=block", *arguments)
-    assert greedy["identical"] and greedy["settings"]["verification"] == "block"
-    if "--report" in more:
-        (tmp_path / "run.html").unlink()
-    sampled = as_json("--verification=block", "--temperature=1", *arguments)
-    assert len(sampled["speculative"]["token_ids"]) == 20
-    assert "verification" not in as_json("--n_tokens_to_generate", 3)["settings"]
-
-
-@pytest.mark.parametrize("rule", ["token", "block"])
-def test_paths(as_json, rule):
-    """The settings name them, and a nearly greedy text is the same; one goes without saying."""
-    arguments = ["--paths=3", f"--verification={rule}", "--n_tokens_to_generate", 20]
-    nearly_greedy = as_json("--temperature=1e-5", *arguments)
-    assert nearly_greedy["identical"] and nearly_greedy["settings"]["paths"] == 3
-    sampled = as_json("--temperature=1", *arguments)
-    assert len(sampled["speculative"]["token_ids"]) == 20
-    assert "paths" not in as_json("--n_tokens_to_generate", 3)["settings"]
+@pytest.mark.parametrize(
+    "name, value, more",
+    [
+        ("verification", "block", []),
+        ("verification", "block", ["--K=auto"]),
+        ("verification", "block", ["--draft_confidence=0.2"]),
+        ("verification", "block", ["--report=run.html"]),
+        ("paths", 3, []),
+        ("paths", 3, ["--verification=block"]),
+    ],
+)
+def test_another_rule_and_several_paths(as_json, tmp_path, monkeypatch, name, value, more):
+    """The settings name them, and a nearly greedy text is the same; the default is not named."""
+    monkeypatch.chdir(tmp_path)
+    arguments = [f"--{name}={value}", "--n_tokens_to_generate=20"]
+    nearly_greedy = as_json("--temperature=1e-5", *arguments, *more)
+    assert nearly_greedy["identical"] and nearly_greedy["settings"][name] == value
+    assert len(as_json("--temperature=1", *arguments)["speculative"]["token_ids"]) == 20
+    assert name not in as_json("--n_tokens_to_generate", 3)["settings"]
 
 
 @pytest.mark.parametrize("role", ["--target_model_size", "--draft_model_size"])
@@ -289,7 +236,6 @@ def test_paths(as_json, rule):
     "more",
     [
         [],
-        ["--temperature", 0.8, "--top_k", 5, "--top_p", 0.9],
         ["--temperature", 1, "--coupled"],
         ["--temperature", 1, "--paths", 3],
         ["--prompt", "there", "--batch_size", 2],
@@ -318,11 +264,6 @@ def test_stop_ends_with_the_token_that_completes_it(as_json, pair, mode, start, 
     assert found["text"].endswith(stop)
 
 
-def test_a_stop_string_in_the_prompt_does_not_count(as_json):
-    found = as_json("--prompt", "QQ", "--stop", "QQ", "--n_tokens_to_generate", 5)
-    assert len(found["autoregressive"]["token_ids"]) == len(found["speculative"]["token_ids"]) == 5
-
-
 def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
     arguments = ["--target_model_size", "ends", "--prompt", "x", "--n_tokens_to_generate", 30]
     result = as_json(*arguments)
@@ -341,35 +282,22 @@ def test_the_context_ends_a_text_with_a_note(as_json, n_prompt, n, n_made):
 
 # ---------------------------------------------------------------- prompts
 
-# what Fire, or a shell, could take for something else
+# what a shell, or a parser of flags, could take for something else
 PROMPTS = [
-    *"123 -5 1e5 0x10 None True [1,2] (1,) a,b {'a':1} a=b = -- --- -x --K --K=5 --help -h".split(),
-    *r"--json --prompt --prompt=x generate ' 'quoted' \n $HOME %s @file lambda:0 __class__".split(),
-    *("", " ", " two  spaces ", "\n", "two\nlines\n", "tab\t", "\0", "\x1b[0m", "\r\n", "- item"),
+    *"123 -5 1e5 None True [1,2] a,b {'a':1} a=b = -- --- -x --K --K=5 --help -h --json".split(),
+    *r"--prompt --prompt=x generate ' 'quoted' \n $HOME %s @file __class__".split(),
+    *("", " ", " two  spaces ", "two\nlines\n", "tab\t", "\0", "\x1b[0m", "\r\n", "- item"),
     *("é 日本 🎉", "e\u0301", "<|endoftext|>", "a<|endoftext|>b"),
 ]
 
 
-def assert_kept(as_json, pair, prompt, *arguments):
-    result = as_json("--mode", "autoregressive", "--n_tokens_to_generate", 1, *arguments)
-    assert result["settings"]["prompt"] == prompt
-    assert result["prompt_token_ids"] == [END] or END not in result["prompt_token_ids"]
-    assert text_of(pair, result["prompt_token_ids"]) == (prompt or "<|endoftext|>")
-
-
 @pytest.mark.parametrize("prompt", PROMPTS, ids=ascii)
 def test_a_prompt_is_text_whatever_it_looks_like(as_json, pair, prompt):
-    assert_kept(as_json, pair, prompt, f"--prompt={prompt}")
-    assert_kept(as_json, pair, prompt, "--prompt", prompt)
-
-
-@settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(prompt=st.text(max_size=15).filter(lambda text: text != "-"))
-def test_any_text_is_a_prompt(as_json, pair, prompt):
-    assert_kept(as_json, pair, prompt, f"--prompt={prompt}")
-    assert_kept(as_json, pair, prompt, "--prompt", prompt)
+    for arguments in ([f"--prompt={prompt}"], ["--prompt", prompt]):
+        result = as_json("--mode", "autoregressive", "--n_tokens_to_generate", 1, *arguments)
+        assert result["settings"]["prompt"] == prompt
+        assert result["prompt_token_ids"] == [END] or END not in result["prompt_token_ids"]
+        assert text_of(pair, result["prompt_token_ids"]) == (prompt or "<|endoftext|>")
 
 
 @pytest.mark.parametrize(
@@ -390,116 +318,6 @@ def test_a_prompt_from_standard_input(as_json, pair, monkeypatch, piped, text):
     assert (END in result["prompt_token_ids"]) == (piped.strip() == b"")
 
 
-# ---------------------------------------------------------------- input that cannot be used
-
-BAD_VALUES = {
-    "--K": ["0", "abc", "1.5", "1,2", "[4]", "4 5", "None", "4\n5", "\udcff"],
-    "--temperature": ["-1", "nan", "-inf", "abc", "0,1", "1e400", "True", "1j"],
-    "--top_p": ["0", "1.5", "nan", "x"],
-    "--top_k": ["-1", "2.0"],
-    "--n_tokens_to_generate": ["0", "1e3?", "'x'", "inf"],
-    "--seed": ["-1", "0.5", "None"],
-    "--mode": ["foo", "Both", "both "],
-    "--verification": ["tree"],
-    "--backend": ["torch", "NumPy"],
-    "--kernels": ["fast", "64", "0x1", "64x2x2"],
-    "--json": ["maybe", "1", "true"],
-}
-
-
-@pytest.mark.parametrize(
-    "flag, value", [(flag, value) for flag, values in BAD_VALUES.items() for value in values]
-)
-def test_a_value_that_makes_no_sense(cli, flag, value):
-    spellings = {repr(value), value, value + ".0", "inf" if value == "1e400" else value}
-    shown = "|".join(re.escape(spelling) for spelling in spellings if spelling)
-    apart = [] if flag[2:] in SWITCHES else [[flag, value]]
-    for arguments in [[f"{flag}={value}"], *apart]:
-        done = cli(*arguments)
-        assert_refused(done, flag.removeprefix("--"), "expected")
-        assert re.search(rf"[ =]({shown}):", done.err)
-
-
-@pytest.mark.parametrize(
-    "arguments, shown",
-    [
-        (["--foo"], "'--foo'"),
-        (["--foo=1"], "'--foo'"),
-        (["-K", "3"], "'-K'"),
-        (["--k", "3"], "'--k'"),
-        (["---K", "3"], "'---K'"),
-        (["--", "--help"], "'--'"),
-        (["--no-json"], "'--no-json'"),
-        (["--K", "3", "5"], "'5'"),
-        (["--json", "true"], "'true'"),
-        (["-"], "'-'"),
-        (["--K=3", "a\nb"], r"'a\nb'"),
-        (["--K=3", "\udcff"], r"'\udcff'"),
-        (["--prompt", "x", "generate"], "'generate'"),
-    ],
-)
-def test_an_argument_that_is_not_known(cli, arguments, shown):
-    assert_refused(cli(*arguments), shown, "expected", "--prompt")
-
-
-@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag not in SWITCHES])
-def test_a_flag_without_its_value(cli, flag):
-    assert_refused(cli("--json", f"--{flag}"), f"--{flag}", "expected a value")
-
-
-@pytest.mark.parametrize(
-    "arguments, fragments",
-    [
-        (["--target_model_size", "9B"], ["'9B'", "17M"]),
-        (["--draft_model_size", "9B"], ["'9B'", "17M"]),
-        (["--draft_model_size", "NGRAM"], ["'NGRAM'"]),
-        (["--target_model_size", "ngram"], ["'ngram'"]),
-        (["--target_model_size", ""], ["''"]),
-        (["--draft_model_size", ""], ["''"]),
-        (["--target_model_size", "a\nb"], [r"'a\nb'"]),
-        (["--target_model_size", "\udcff"], [r"'\udcff'"]),
-        (["--target_model_size", "no weights"], ["no weights", "model.safetensors"]),
-        (["--draft_model_size", "no weights"], ["no weights", "model.safetensors"]),
-        (["--draft_model_size", "other words"], ["other words", "17M", "different vocabularies"]),
-        (["--draft_model_size", "more words"], ["more words", "17M", "different vocabularies"]),
-        (["--target_model_size", "wide"], ["wide", "260", "259"]),
-        (["--draft_model_size", "wide"], ["wide", "260", "259"]),
-        (["--target_model_size", "x" * 300], ["x" * 300]),
-        (["--stop", "a\udcff"], ["stop", "U+DCFF"]),
-        (["--prompt", "a\udcff"], ["prompt", "U+DCFF"]),
-        (["--prompt", "x" * 64], ["64 tokens", "63"]),
-        (["--prompt", "x" * 100_000], ["100000 tokens", "63"]),
-    ],
-)
-def test_a_model_or_a_text_that_cannot_be_used(cli, arguments, fragments):
-    assert_refused(cli(*arguments), *fragments)
-
-
-def test_a_models_folder_that_is_not_there(cli, tmp_path):
-    assert_refused(cli(models_dir=tmp_path / "none"), str(tmp_path / "none"), "17M")
-
-
-def test_a_models_folder_with_a_line_break(cli, tmp_path):
-    assert_refused(cli(models_dir=tmp_path / "a\nb"), r"a\nb")
-
-
-@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
-def test_a_backend_that_is_not_installed(cli):
-    assert_refused(cli("--backend", "cupy"), "cupy", "install")
-
-
-def test_standard_input_that_is_not_utf8(cli, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\xffb")))
-    assert_refused(cli("--prompt", "-"), "standard input", "UTF-8", "byte 1")
-
-
-def test_an_endless_standard_input(cli, monkeypatch):
-    monkeypatch.setattr("experiments.cli.texts.MOST_BYTES", 1 << 20)
-    with open("/dev/zero", encoding="utf-8") as zeros:
-        monkeypatch.setattr(sys, "stdin", zeros)
-        assert_refused(cli("--prompt", "-"), "standard input: is longer than 1 MiB")
-
-
 # ---------------------------------------------------------------- real processes
 
 
@@ -509,12 +327,6 @@ def test_works_from_anywhere_and_reads_a_pipe(pair):
     assert (done.returncode, done.stderr) == (0, b"")
     result = json.loads(done.stdout)
     assert text_of(pair, result["prompt_token_ids"]) == "é" and result["identical"]
-
-
-def test_bytes_that_are_no_text(pair):
-    done = process(pair, "--json", "--prompt", b"a\xffb")
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"prompt" in done.stderr and b"expected valid Unicode" in done.stderr
 
 
 def test_an_output_that_knows_only_ascii(pair):
@@ -532,11 +344,6 @@ def test_a_pipe_that_is_closed_early(pair):
     done = process(pair, "--n_tokens_to_generate", "5", stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
-
-
-def test_head_takes_one_line(pair):
-    done = shell('"$0" "$@" | head -1', pair, "--stream", "--n_tokens_to_generate=9")
-    assert (done.stdout, done.stderr) == (b"Autoregressive Decode\n", b"")
 
 
 def test_interrupted_while_it_writes(tmp_path):
@@ -574,16 +381,7 @@ def test_an_output_that_is_full(pair):
     )
 
 
-def test_memory_that_runs_out(cli, monkeypatch):
-    def full(*arguments):
-        raise MemoryError("Unable to allocate 9. GiB")
-
-    monkeypatch.setattr(utils, "load_models", full)
-    done = cli("--n_tokens_to_generate=2")
-    assert done.code == 2 and done.out == "" and done.err == "error: Unable to allocate 9. GiB\n"
-
-
-@pytest.mark.parametrize("missing", ["numpy", "regex", "fire", "tqdm"])
+@pytest.mark.parametrize("missing", ["numpy", "regex", "tqdm"])
 def test_what_is_not_installed_is_named(missing):
     program = (
         f"import runpy, sys; sys.modules[{missing!r}] = None; "

@@ -1,25 +1,21 @@
-"""From the words of a command line to the arguments of a function.
+"""From the words of a command line to the arguments of a command.
 
-A command is a function. A parameter annotated with a group of flags, `settings: Settings`, stands
-for all fields of that dataclass (experiments/decoding/settings.py); any other parameter is a flag
-itself. The default of a flag gives the type of its value; one whose default is a tuple may be given
-several times. `*names` takes words without a flag.
+A command is a function of groups of flags. A parameter that is annotated with a group, `settings:
+Settings`, stands for all fields of that dataclass (experiments/decoding/settings.py); `*names`
+takes words without a flag. The default of a flag gives the type of its value; one whose default is
+a tuple may be given several times.
 
-Fire finds the flags and makes the call. What it would guess is settled before: where a value ends
-(a prompt may begin with --), that 123, None and [1, 2] are texts where a text is expected, and what
-a flag is that the command does not have.
+A value is whatever comes after its flag: a prompt may begin with --, and 123, None and [1, 2] are
+texts where a text is expected.
 """
 
 import dataclasses
 import difflib
 import inspect
-import json
 from dataclasses import dataclass
 from typing import Any, Callable
 
-import fire
-
-from experiments.cli.help import OWN, meanings, tables, usage
+from experiments.cli.help import OWN, tables, usage
 from experiments.data.values import SettingError
 from utils import InputError
 
@@ -32,37 +28,25 @@ class Flag:
 
     name: str
     default: Any
-    meaning: str = ""
-    heading: str = OWN  # under which --help shows it
-    reader: Callable = None
+    meaning: str
+    heading: str  # under which --help shows it
+    reader: Callable | None
 
     def parse(self, text):
         """The value of a text. Raises SettingError, also for an empty one: a shell makes that of a
         variable that is not set. Only a flag that may be given several times takes it.
         """
         kind = type(self.default)
+        if kind is tuple:
+            return text
         if not text:
             raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
         if self.reader:
             return self.reader(text)
         try:
-            if kind is tuple:
-                return tuple(json.loads(text))
-            if kind is bool:
-                return {"True": True, "False": False}[text]
-            return kind(text)
+            return {"True": True, "False": False}[text] if kind is bool else kind(text)
         except (ValueError, KeyError):
             raise SettingError(self.name, f"{text!r}: expected {EXPECTED[kind]}") from None
-
-
-def parameters_of(command):
-    return inspect.signature(command).parameters.values()
-
-
-def groups_of(command):
-    """{parameter: dataclass} of those that stand for several flags."""
-    kinds = {parameter.name: parameter.annotation for parameter in parameters_of(command)}
-    return {name: kind for name, kind in kinds.items() if dataclasses.is_dataclass(kind)}
 
 
 def flags_in(group):
@@ -75,25 +59,21 @@ def flags_in(group):
         first = next(kind for kind in classes if field.name in inspect.get_annotations(kind))
         own = first is group and "heading" not in vars(group)
         heading = OWN if own else first.heading
-        meaning, reader = field.metadata["meaning"], field.metadata["parse"]
-        flags.append(Flag(field.name, field.default, meaning, heading, reader))
+        flags.append(Flag(field.name, field.default, heading=heading, **field.metadata))
     return flags
 
 
+def groups_of(command):
+    """({parameter: dataclass} of a command, whether it takes words without a flag)"""
+    parameters = inspect.signature(command).parameters.values()
+    groups = {one.name: one.annotation for one in parameters if one.kind != one.VAR_POSITIONAL}
+    return groups, len(groups) < len(parameters)
+
+
 def flags_of(command):
-    """{name: Flag} of a function."""
-    flags, groups, described = [], groups_of(command), meanings(command)
-    for parameter in parameters_of(command):
-        name = parameter.name
-        if name in groups:
-            flags += flags_in(groups[name])
-        elif parameter.kind != parameter.VAR_POSITIONAL:
-            flags.append(Flag(name, parameter.default, described.get(name, "")))
-    return {flag.name: flag for flag in flags}
-
-
-def takes_words(command):
-    return any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters_of(command))
+    """{name: Flag} of a command."""
+    groups, _ = groups_of(command)
+    return {flag.name: flag for group in groups.values() for flag in flags_in(group)}
 
 
 def unknown(what, word, names):
@@ -103,37 +83,30 @@ def unknown(what, word, names):
     return f"unknown {what} {word!r}{hint}: expected {', '.join(names)}"
 
 
-def joined(command, words):
-    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
-    flag for a value.
-
-    None where one of them asks for help.
-    """
-    flags, rest, plain, found = flags_of(command), list(words), [], []
-    several = {name: [] for name, flag in flags.items() if isinstance(flag.default, tuple)}
+def parsed(words, flags, takes_words):
+    """(the words without a flag, {flag: value}); None where one of them asks for help."""
+    rest, plain, values = list(words), [], {}
     while rest:
-        word, equals, value = rest.pop(0).partition("=")
-        name = word.removeprefix("--").replace("-", "_")
+        word, equals, text = rest.pop(0).partition("=")
         if word in ("--help", "-h"):
             return None
-        if takes_words(command) and not word.startswith("-"):
-            plain.append(word + equals + value)
+        if takes_words and not word.startswith("-"):
+            plain.append(word + equals + text)
             continue
+        name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or name not in flags:
             what = "flag" if word.startswith("-") else "argument"
             raise InputError(unknown(what, word, [f"--{name}" for name in flags]))
-        if not equals and isinstance(flags[name].default, bool):
-            value = "True"
+        default = flags[name].default
+        if not equals and isinstance(default, bool):
+            text = "True"
         elif not equals:
             if not rest:
                 raise InputError(f"--{name}: expected a value after it")
-            value = rest.pop(0)
-        if name in several:
-            several[name].append(value)
-        else:
-            found.append(f"--{name}={value}")
-    lists = [f"--{name}={json.dumps(values)}" for name, values in several.items() if values]
-    return plain + found + lists
+            text = rest.pop(0)
+        value = flags[name].parse(text)
+        values[name] = (*values.get(name, ()), value) if isinstance(default, tuple) else value
+    return plain, values
 
 
 def call(command, words):
@@ -141,22 +114,17 @@ def call(command, words):
 
     Raises InputError for a flag it does not have or a value of another type.
     """
-    flags = flags_of(command)
+    flags, (groups, takes_words) = flags_of(command), groups_of(command)
     if words == ["--help=markdown"]:
         print(tables(flags))
         return
-    words = joined(command, words)
-    if words is None:
+    found = parsed(words, flags, takes_words)
+    if found is None:
         print(usage(command, flags))
         return
-
-    def run(*words, **given):
-        for name, group in groups_of(command).items():
-            fields = [field.name for field in dataclasses.fields(group) if field.name in given]
-            given[name] = group(**{field: given.pop(field) for field in fields})
-        return command(*words, **given)
-
-    run = fire.decorators.SetParseFn(str)(run)
-    for name, flag in flags.items():
-        run = fire.decorators.SetParseFn(flag.parse, name)(run)
-    fire.Fire(run, words, name="main.py")
+    plain, values = found
+    arguments = {}
+    for name, group in groups.items():
+        fields = {field.name for field in dataclasses.fields(group)}
+        arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
+    command(*plain, **arguments)

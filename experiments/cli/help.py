@@ -12,26 +12,6 @@ OWN = "Flags"  # the heading of what a command declares itself: it comes first
 HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine")
 
 
-# ---------------------------------------------------------------- docstrings
-
-
-def sections(documented):
-    """{heading: text} of a docstring: a line such as "Examples:" begins a section. The introduction
-    is under "".
-    """
-    introduction, *others = re.split(r"(?m)^([A-Z][\w ]*):\n", docstring(documented))
-    return {"": introduction} | dict(zip(others[::2], others[1::2]))
-
-
-def meanings(command):
-    """{parameter: meaning} of the lines "name: meaning" under "Args:"."""
-    described = re.findall(r"(?m)^    (\w+): (.*(?:\n {8}.*)*)", sections(command).get("Args", ""))
-    return {name: " ".join(meaning.split()) for name, meaning in described}
-
-
-# ---------------------------------------------------------------- flags
-
-
 def by_heading(flags):
     """[(heading, its flags)]: first those of the command alone, then in one order for all."""
     found = {}
@@ -50,33 +30,29 @@ def default_of(flag):
 
 def described(flag):
     """The lines of a flag in --help."""
-    value = "" if isinstance(flag.default, bool) else " ..."
-    default = default_of(flag)
-    indent = " " * 6
-    meaning = textwrap.wrap(
+    default, indent = default_of(flag), " " * 6
+    value = f" (default {default})" if default else " ..."
+    if isinstance(flag.default, bool):
+        value = ""
+    wrapped = textwrap.fill(
         flag.meaning,
         WIDTH,
         initial_indent=indent,
         subsequent_indent=indent,
         break_on_hyphens=False,
     )
-    return [f"  --{flag.name}{f' (default {default})' if default else value}", *meaning]
+    return f"  --{flag.name}{value}\n{wrapped}"
 
 
 def usage(command, flags):
-    """The help text of a command: what it does, its flags, and what else its docstring says.
-
-    flags: {name: Flag}
+    """The help text of a command: what its docstring says, with its flags, {name: Flag}, before
+    "Examples:" and other such sections.
     """
-    texts = sections(command)
-    texts.pop("Args", None)
-    blocks = [texts.pop("").strip()]
+    introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", docstring(command))
+    blocks = [introduction.strip()]
     for heading, some in by_heading(flags):
-        blocks.append(
-            "\n".join([f"{heading}:", *(line for one in some for line in described(one))])
-        )
-    blocks += [f"{heading}:\n{text.rstrip()}" for heading, text in texts.items()]
-    return "\n\n".join(blocks)
+        blocks.append("\n".join([f"{heading}:", *map(described, some)]))
+    return "\n\n".join([*blocks, *(section.rstrip() for section in rest)])
 
 
 def tables(flags):

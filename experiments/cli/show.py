@@ -1,8 +1,8 @@
 """What generate prints for people: a block for each decoder, and what the two have in common."""
 
-import json as json_format
+import json
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 from tqdm import tqdm
 
@@ -74,7 +74,7 @@ def comparison(summary, run, output):
         shown = run.job.ids, run.watch.notes, summary, run.pair.encoder
         write_report(report, summary["settings"], *shown)
     if output.json:
-        print(json_format.dumps(summary))
+        print(json.dumps(summary))
         return
     show_comparison(summary)
     if report:
@@ -133,47 +133,47 @@ def show_one_of_many(session, prompt, results):
 
 
 def together(session, prompts, output):
-    """Several prompts: a line of JSON each, on stdout or in a file, or blocks for people; and the
-    speed of all together.
+    """Several prompts: a line of JSON or a block each, or a file; and the speed of all together."""
+
+    def show(i, results):
+        if isinstance(results, Failed):
+            return  # which, will be said at the end
+        if output.json:
+            print(json.dumps(results), flush=True)
+        else:
+            show_one_of_many(session, prompts[i], results)
+
+    shown = nullcontext((range(len(prompts)), show))
+    with into_file(session, prompts, output) if output.out else shown as (todo, put):
+        found = session.run_together([prompts[i] for i in todo], output.batch_size)
+        total, n_done = len(prompts), len(prompts) - len(todo)
+        hidden = None if output.out else True
+        how = {"initial": n_done, "unit": " prompts", "leave": False, "disable": hidden}
+        for results, i in zip(tqdm(found, total=total, **how), todo):
+            put(i, results)
+    if output.json:
+        return
+    n = min(output.batch_size, len(prompts))
+    for decoder, (n_tokens, seconds) in session.totals.items():
+        line = f"{decoder.capitalize()}, {n} prompt{'s' if n > 1 else ''} at a time: {n_tokens} "
+        print(f"{line}tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s")
+    if output.out:
+        print(f"Written: {output.out}")
+
+
+@contextmanager
+def into_file(session, prompts, output):
+    """(the places of the prompts that are to do, a function that writes a result into its place).
+    An interrupted run goes on with its file.
     """
-    out, json, batch_size = output.out, output.json, output.batch_size
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
-    models = session.fingerprints() if out else None
+    models = session.fingerprints()
     same = [{"settings": one, "fingerprints": models} for one in settings]
-    with Lines(out, expected=same) if out else nullcontext() as lines:
-        todo = lines.todo(len(prompts)) if lines else range(len(prompts))
-        n_done, hidden = len(prompts) - len(todo), None if out else True
-        bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
-        rest = [prompts[i] for i in todo]
+    with Lines(output.out, expected=same) as lines:
         try:
-            for results, i in zip(session.run_together(rest, batch_size), todo):
-                bar.update()
-                if lines:
-                    lines.put(i, results, **same[i])
-                elif isinstance(results, Failed):
-                    continue  # which, will be said at the end
-                elif json:
-                    print(json_format.dumps(results), flush=True)
-                else:
-                    show_one_of_many(session, prompts[i], results)
+            yield lines.todo(len(prompts)), lambda i, results: lines.put(i, results, **same[i])
         finally:  # some prompts may have failed
-            if lines and json:
+            if output.json:
                 for results in lines.results():
-                    print(json_format.dumps(results))
-        bar.close()
-        if lines:
-            lines.close()
-    if not json:
-        if rest:
-            show_totals(session.totals, min(batch_size, len(rest)))
-        if out:
-            print(f"Written: {out}")
-
-
-def show_totals(totals, batch_size):
-    """The speed of all texts together, for each decoder."""
-    for decoder, (n_tokens, seconds) in totals.items():
-        speed = f"{n_tokens / seconds:.1f} tokens/s"
-        line = f"{n_tokens} tokens in {seconds:.2f}s with prefill, {speed}"
-        prompts = f"{batch_size} prompt{'s' if batch_size > 1 else ''}"
-        print(f"{decoder.capitalize()}, {prompts} at a time: {line}")
+                    print(json.dumps(results))
+        lines.close()

@@ -8,32 +8,27 @@ from experiments.decoding.job import decode
 from experiments.decoding.session import Session, load_pair
 from experiments.drafting.paths import along_paths
 from experiments.proving.mistakes import committing, in_its_rule
-from experiments.proving.own import OwnSession
+from experiments.proving.own import OwnDecoder
 
 
 def session_of(settings, output):
     """The Session of these settings, its models here or on a cluster. Raises InputError."""
-    rounds = decode
+    if output.cluster:
+        from experiments.cluster.texts import ClusterSession  # here, as only a cluster needs Dask
+
+        return ClusterSession(settings, output.cluster, output.download)
+    rounds, more = decode, None
     if settings.mistake:
         settings, rounds = in_its_rule(settings), committing(settings.mistake, decode)
     if settings.paths > 1:
         paths = along_paths(settings.paths, read_together)
         rounds = lambda target, draft, job, _: decode(target, draft, job, paths)
-    if output.cluster:
-        from experiments.cluster.texts import ClusterSession
-
-        return ClusterSession(settings, output.cluster, output.download)
     if settings.rule:
-        session = OwnSession(settings, output.download)
-    else:
-        session = Session(settings, load_pair(settings, output.download), rounds)
+        own = OwnDecoder(settings.rule, settings.verification)
+        rounds, more = own.decode, own.summary
+    session = Session(settings, load_pair(settings, output.download), rounds, more)
     if output.verbose:
-        note_kernels(session.pair)
+        for role, model in zip(("target", "draft"), session.pair.models):
+            for weight, how in kernels_of(model).items():
+                print(f"{role} {weight}: {how}", file=sys.stderr)
     return session
-
-
-def note_kernels(pair):
-    """Print on stderr how each weight of a block, and the head, is multiplied."""
-    for role, model in zip(("target", "draft"), pair.models):
-        for weight, how in kernels_of(model).items():
-            print(f"{role} {weight}: {how}", file=sys.stderr)

@@ -2,17 +2,26 @@
 
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 
 from experiments.data.files import check_output
-from experiments.data.prompts import note_form, read_prompts
+from experiments.data.prompts import fitting, note_form, note_skipped, read_prompts
 from experiments.data.reading import MOST_BYTES, require_size
-from experiments.data.values import SettingError
+from experiments.data.values import SettingError, check_numbers
 from experiments.decoding.batching import check_batch_size
-from experiments.decoding.settings import FORMS, Group, Json, Workers, flag
+from experiments.decoding.settings import FORMS, Group, Json, Workers, check_apart, flag
 from utils import InputError
 
 DEFAULT = ("Once upon a time there lived a king",)
-ALONE = ("stream", "trace", "report", "mistake", "rule")  # what goes with a single prompt only
+ALONE = ("stream", "trace", "report", "mistake", "rule", "paths")  # with a single prompt only
+
+
+def parse_ids(text):
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        problem = f"{text!r}: expected whole numbers separated by commas"
+        raise SettingError("prompt_ids", problem) from None
 
 
 @dataclass(frozen=True)
@@ -24,35 +33,36 @@ class Texts(Group):
         "the text to continue, or - for standard input; <|endoftext|> in it is ordinary text; "
         "repeat the flag for several prompts",
     )
-    prompts: str = flag(
-        "",
-        FORMS + ". Prompts that are too long are skipped, and named on stderr",
-    )
-    prompt_ids: str = flag("", "the prompt as token ids, such as 1,2,3")
+    prompts: str = flag("", f"{FORMS}. Prompts that are too long are skipped, and named on stderr")
+    prompt_ids: list = flag("", "the prompt as token ids, such as 1,2,3", parse_ids)
 
     def check(self):
-        sources = [("prompts", self.prompts), ("prompt_ids", self.prompt_ids)]
-        given = [f"--{name} {value!r}" for name, value in sources if value]
-        if self.prompt != DEFAULT:
-            given.append("--prompt")
-        if len(given) > 1:
-            raise InputError(f"{given[0]} with {given[1]}: expected one of the two")
         if self.prompt.count("-") > 1:
-            raise SettingError("prompt", "- twice: standard input can be read once")
+            raise SettingError("prompt", "- twice: expected once, as it is read to its end")
 
-    def read(self):
-        """The texts, from the command line, a file or standard input. Raises InputError."""
+    @cached_property
+    def given(self):
+        """The texts, of the command line, a file or standard input; these are read once."""
         if not self.prompts:
             return [read_prompt(text) for text in self.prompt]
         texts, form = read_prompts(self.prompts)
         note_form(self.prompts, texts, form)
         return texts
 
-    def for_session(self, session, texts):
-        """The Prompts of a Session, of these texts or of token ids. Raises InputError."""
+    def read(self, session):
+        """The Prompts of a Session. Those of a file that are too long are skipped, and named on
+        stderr. Raises InputError.
+        """
         if self.prompt_ids:
-            return [session.prompt_of_ids(self.prompt_ids)]
-        return session.prompts(texts, self.prompts)
+            for token in self.prompt_ids:
+                check_numbers(0, session.encoder.n_vocab - 1, prompt_ids=token)
+            return [session.prompt_of(self.prompt_ids)]
+        if not self.prompts:
+            return [session.prompt(text, number) for number, text in enumerate(self.given, 1)]
+        longest = session.pair.target.config.n_ctx - 1
+        fits, skipped = fitting(self.prompts, self.given, session.encoder.encode, longest)
+        note_skipped(self.prompts, skipped, longest)
+        return [session.prompt_of(ids, self.given[number - 1], number) for number, ids in fits]
 
 
 @dataclass(frozen=True)
@@ -74,34 +84,26 @@ class Output(Json, Workers):
 
     def check(self):
         check_batch_size(self.batch_size)
-        if self.cluster and self.verbose:
-            raise InputError(
-                f"--verbose with --cluster {self.cluster}: expected one of the two, as the workers "
-                "choose their kernels"
-            )
         if self.out:
             check_output("out", self.out, (".jsonl",))
 
 
-def check_together(texts, settings, output):
-    """Raises InputError for flags of generate that cannot go together, before its work begins."""
-    if settings.trace and output.json:
-        raise InputError("--trace with --json: expected one of the two, as JSON is printed alone")
-    several = texts.prompts or output.out or len(texts.prompt) > 1
+def check_together(prompt, settings, output):
+    """Raises InputError for flags of generate that cannot go together, and for prompts that cannot
+    be read: before models are loaded.
+    """
+    check_apart(settings, output)
+    several = prompt.prompts or output.out or len(prompt.prompt) > 1
     if output.cluster and not several:
-        raise InputError(
-            f"--cluster {output.cluster}: expected several prompts; give a file with --prompts"
-        )
-    if several:
-        alone = [name for name in ALONE if getattr(settings, name)]
-        alone += ["paths"] if settings.paths > 1 else []
-        if alone:
-            raise InputError(
-                f"--{alone[0]} with several prompts: expected one; give a single --prompt, "
-                "without --out"
-            )
+        problem = f"{output.cluster}: expected several prompts; give a file with --prompts"
+        raise SettingError("cluster", problem)
+    for name in ALONE:
+        if several and settings.has(name):
+            problem = "with several prompts: expected one; give a single --prompt, without --out"
+            raise SettingError(name, problem)
     if settings.report:
         check_output("report", settings.report, (".html",))
+    prompt.given  # read before the models are: a file that cannot be used should cost no load
 
 
 def read_prompt(prompt):

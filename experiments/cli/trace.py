@@ -5,15 +5,14 @@ import sys
 
 from checkpoints.errors import printable
 
-MARKS = {"draft": ("", "|"), "correction": ("[", "]"), "bonus": ("(", ")"), "target": ("{", "}")}
-NAMES = {
-    "draft": "accepted draft",
-    "correction": "correction",
-    "bonus": "bonus",
-    "target": "target alone",
+# {source of a token: (its name, what stands before it and after it, its colour: ESC [ ... m)}
+SOURCES = {
+    "draft": ("accepted draft", "", "|", "32"),
+    "correction": ("correction", "[", "]", "1;31"),
+    "bonus": ("bonus", "(", ")", "1;34"),
+    "target": ("target alone", "{", "}", "1;33"),
 }
-# as in ESC [ ... m
-COLOURS = {"draft": "32", "correction": "1;31", "bonus": "1;34", "target": "1;33", "aside": "2"}
+ASIDE = "2"  # the colour of what was rejected
 INDENT = " " * 17  # the width of a round's number and counts
 
 
@@ -37,18 +36,18 @@ class Trace:
         self.coloured = in_colour(self.out)
         self.decode = encoder.incremental_decoder()
         self.n_rounds = 0
-        legend = "  ".join(self.marked(name, source) for source, name in NAMES.items())
+        legend = "  ".join(self.marked(name, source) for source, (name, *_) in SOURCES.items())
         self.print(f"round  accepted  text    {legend}")
 
     def print(self, line):
         print(line, file=self.out, flush=True)
 
-    def paint(self, text, kind):
-        return f"\x1b[{COLOURS[kind]}m{text}\x1b[0m" if self.coloured else text
+    def paint(self, text, colour):
+        return f"\x1b[{colour}m{text}\x1b[0m" if self.coloured else text
 
     def marked(self, text, source):
-        before, after = MARKS[source]
-        return self.paint(before + text + after, source)
+        _, before, after, colour = SOURCES[source]
+        return self.paint(before + text + after, colour)
 
     def __call__(self, one=None):
         """Show the Round that has just been watched; None ends the text."""
@@ -67,5 +66,5 @@ class Trace:
             line += self.marked(printable(self.decode([token])), source)
         for token in self.watch.notes[-1].draft[one.accepted : one.examined]:
             rejected = printable(self.encoder.decode([token]))
-            line += self.paint(f'  not "{rejected}"', "aside")
+            line += self.paint(f'  not "{rejected}"', ASIDE)
         return line

@@ -40,22 +40,16 @@ def new_K(K, target, draft, filter, rule):
     """K for one text: the number itself, or for "auto" what chooses one each round."""
     if K != AUTO or draft is None:
         return K
-    return AdaptiveK(round_costs(target, draft, filter, rule))
+    known, how = COSTS.setdefault(target, {}), (draft, filter, rule)
+    if how not in known:
+        known[how] = round_costs(target, *how)
+    return AdaptiveK(known[how])
 
 
 def round_costs(target, draft, filter, rule=verify):
-    """[cost of a round of 0, 1, ... drafts], in rounds of none, measured once: up to MAX_K, or as
+    """[cost of a round of 0, 1, ... drafts], in rounds of none, measured now: up to MAX_K, or as
     many as a round can draft.
     """
-    known = COSTS.setdefault(target, {})
-    how = draft, filter, rule
-    if how not in known:
-        known[how] = measured_costs(target, *how)
-    return known[how]
-
-
-def measured_costs(target, draft, filter, rule):
-    """What round_costs returns, measured now."""
     most_K = min(MAX_K, draft.longest(target))
     if most_K == 0:
         return [1.0]
@@ -115,8 +109,6 @@ class AdaptiveK:
         self.waited += 1
         if self.waited <= self.patience:
             return 0
-        self.waited, self.patience = (
-            0,
-            min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128),
-        )
+        self.waited = 0
+        self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128)
         return best

@@ -11,14 +11,14 @@ ready.
 """
 
 import dataclasses
-import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
-from experiments.data.values import check_numbers
-from utils import InputError, require_memory
+from experiments.data.values import SettingError, check_numbers
+from utils import require_memory
 
 THREAD = "text"  # how the names of threads begin
 MOST_TEXTS = 1000  # at a time: each has a thread
@@ -52,15 +52,6 @@ class Request:
     answer: SimpleQueue
 
 
-@dataclass(frozen=True, eq=False)
-class Finished:
-    """The end of a text's task: what it returned, or what it raised."""
-
-    text: int
-    result: Any = None
-    error: BaseException | None = None
-
-
 class BatchedModel:
     """Stands in for a model in the decoding loop of one text: its `read` takes part in a pass over
     all texts.
@@ -71,9 +62,9 @@ class BatchedModel:
         self.config, self.new_cache = model.config, model.new_cache
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        request = Request(self.text, self.model, (ids, cache, n_last), SimpleQueue())
-        self.inbox.put(request)
-        result = request.answer.get()
+        answer = SimpleQueue()
+        self.inbox.put(Request(self.text, self.model, (ids, cache, n_last), answer))
+        result = answer.get()
         if isinstance(result, Exception):
             raise result
         return result
@@ -107,104 +98,62 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     return [logits[end - n : end] for n, end in zip(n_lasts, accumulate(n_lasts))]
 
 
-def serve(requests):
-    """One pass for all of these, which want the same model."""
+def serve(waiting, target):
+    """One pass for those requests that want the same model, a draft first: the others, which still
+    wait.
+    """
+    model = max((request.model for request in waiting), key=lambda one: one is not target)
+    requests = [request for request in waiting if request.model is model]
+    requests.sort(key=lambda request: request.text)
     try:
-        texts = zip(*(request.arguments for request in requests))
-        results = read_together(requests[0].model, *texts)
+        results = read_together(model, *zip(*(request.arguments for request in requests)))
     except Exception as error:  # whose fault it is cannot be told: each loop gets it
         results = [error] * len(requests)
     for request, result in zip(requests, results):
         request.answer.put(result)
-
-
-class Batch:
-    """The threads of the texts that are being decoded, and the requests that wait."""
-
-    def __init__(self, tasks, target, draft):
-        self.tasks, self.target, self.draft = tasks, target, draft
-        self.inbox, self.waiting, self.threads = SimpleQueue(), [], {}
-
-    def start(self, text):
-        """Begin a text. Raises InputError where the system has no thread left."""
-        name = f"{THREAD} {text}"
-        thread = threading.Thread(target=self.run, args=(text,), name=name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            raise InputError(
-                f"{len(self.threads) + 1} texts at a time: the system starts no more threads; "
-                "use a smaller --batch_size"
-            ) from None
-        self.threads[text] = thread
-
-    def run(self, text):
-        """What the thread of a text does."""
-        try:
-            stand_in = lambda model: BatchedModel(text, model, self.inbox)
-            draft = self.draft and self.draft.over(stand_in)
-            result = self.tasks[text](stand_in(self.target), draft)
-            self.inbox.put(Finished(text, result))
-        except BaseException as error:  # SystemExit too: whoever waits must hear of the end
-            self.inbox.put(Finished(text, error=error))
-
-    def next_finished(self):
-        """Serve requests until a text ends: its Finished."""
-        while True:
-            if len(self.waiting) == len(self.threads):  # nobody computes: the next pass
-                self.serve_one_model()
-            message = self.inbox.get()
-            if isinstance(message, Finished):
-                self.threads.pop(message.text).join()
-                return message
-            self.waiting.append(message)
-
-    def serve_one_model(self):
-        wanted = [request.model for request in self.waiting]
-        model = max(wanted, key=lambda one: one is not self.target)  # drafts first
-        requests = [request for request in self.waiting if request.model is model]
-        serve(sorted(requests, key=lambda request: request.text))
-        self.waiting = [request for request in self.waiting if request.model is not model]
-
-    def stop(self):
-        """End the texts that are still being decoded, and wait for their threads: those that
-        compute now, until they read or end.
-        """
-        while True:
-            for request in self.waiting:
-                request.answer.put(Stopped())
-            self.waiting = []
-            if not self.threads:
-                return
-            message = self.inbox.get()
-            if isinstance(message, Finished):
-                self.threads.pop(message.text).join()
-            else:
-                self.waiting.append(message)
+    return [request for request in waiting if request.model is not model]
 
 
 def decode_together(tasks, target, draft, batch_size):
     """Yield what the tasks return, in their order; batch_size of them run at a time.
 
     tasks: functions of the target and the draft, which are given to them with BatchedModels in
-    place of the models. Where texts wait for both, the draft is served first. What a task raises is
-    raised here and ends the others; no thread outlives this call. Memory: at most batch_size times
-    the caches that a task makes (see require_room).
+    place of the models. What a task raises is raised here and ends the others; no thread outlives
+    this call. Memory: at most batch_size times the caches that a task makes (see require_room).
     """
-    tasks = list(tasks)
-    batch = Batch(tasks, target, draft)
-    finished, n_started, n_yielded = {}, 0, 0
+    inbox, waiting, texts = SimpleQueue(), [], []
+
+    def run(number, task):
+        stand_in = lambda model: BatchedModel(number, model, inbox)
+        return task(stand_in(target), draft and draft.over(stand_in))
+
+    pool = ThreadPoolExecutor(batch_size, THREAD)
     try:
-        while n_yielded < len(tasks):
-            while len(batch.threads) < batch_size and n_started < len(tasks):
-                batch.start(n_started)
-                n_started += 1
-            end = batch.next_finished()
-            if end.error is not None:
-                raise end.error
-            finished[end.text] = end.result
-            while n_yielded in finished:
-                yield finished.pop(n_yielded)
-                n_yielded += 1
+        for number, task in enumerate(tasks):
+            try:
+                texts.append(pool.submit(run, number, task))
+            except RuntimeError:
+                problem = f"{batch_size}: the system starts no more threads; expected fewer texts"
+                raise SettingError("batch_size", problem) from None
+            texts[-1].add_done_callback(inbox.put)
+        n_left = len(texts)
+        while texts:
+            if len(waiting) == min(batch_size, n_left):  # nobody computes: the next pass
+                waiting = serve(waiting, target)
+            message = inbox.get()
+            if isinstance(message, Request):
+                waiting.append(message)
+                continue
+            n_left -= 1
+            message.result()  # raises what the task raised
+            while texts and texts[0].done():
+                yield texts.pop(0).result()
     finally:
-        batch.stop()
+        # end the texts that are still being decoded: those that compute, when they read or end
+        pool.shutdown(wait=False, cancel_futures=True)
+        while not all(text.done() for text in texts):
+            for request in waiting:
+                request.answer.put(CancelledError())
+            message = inbox.get()
+            waiting = [message] if isinstance(message, Request) else []
+        pool.shutdown()

@@ -38,24 +38,25 @@ class Clock:
     """
 
     def __init__(self, in_detail=False):
-        self.in_detail, self.inner = in_detail, [0.0]
-        self.clear()
-
-    def clear(self):
-        self.seconds = defaultdict(float)
+        self.in_detail, self.inner, self.seconds = in_detail, [0.0], defaultdict(float)
         self.passes, self.draft_passes, self.proposals = [], [], []
 
+    def clear(self):
+        for found in (self.seconds, self.passes, self.draft_passes, self.proposals):
+            found.clear()
+
     def __call__(self, parts):
-        target = TimedModel(parts.target, self, "verify", lambda: self.passes)
-        p_filter = self.timed("sampling", parts.p_filter)
-        q_filter = self.timed("sampling", parts.q_filter)
         draft = parts.draft
         if draft is not None:
-            draft = draft.over(
-                lambda one: TimedModel(one, self, "draft", lambda: self.draft_passes)
-            )
+            draft = draft.over(lambda model: TimedModel(model, self, "draft", self.draft_passes))
             draft = draft.wrapped(lambda drafter: TimedDrafter(drafter, self))
-        return replace(parts, target=target, draft=draft, p_filter=p_filter, q_filter=q_filter)
+        return replace(
+            parts,
+            target=TimedModel(parts.target, self, "verify", self.passes),
+            draft=draft,
+            p_filter=self.timed("sampling", parts.p_filter),
+            q_filter=self.timed("sampling", parts.q_filter),
+        )
 
     def timed(self, part, function, note=lambda result, elapsed: None):
         """The function, with the seconds of its calls added to the part and told to `note`."""
@@ -76,9 +77,9 @@ class Clock:
 class TimedModel:
     """A model under a Clock. For the loops it is a model."""
 
-    def __init__(self, model, clock, part, calls):
+    def __init__(self, model, clock, part, passes):
         self.model, self.config, self.clock = model, model.config, clock
-        note = lambda logits, elapsed: calls().append((len(logits), elapsed))
+        note = lambda logits, elapsed: passes.append((len(logits), elapsed))
         self.read = clock.timed(part, model.read, note)
 
     def new_cache(self, n_positions=None):
@@ -125,18 +126,14 @@ class RoundTimer:
         self.rule(tokens, q, self.filter(logits), self.rng)
         return drafted - begin, verified - drafted, time.perf_counter() - begin
 
-    def after_plain(self, K):
-        """The same, after a round without drafts."""
-        self.run(0)
-        return self.run(K)
-
     def timed(self, K, n_rounds):
         """What `run` says of n_rounds with this K.
 
         Rounds that are not timed come before them, until the caches hold what they hold in a text.
         """
         if self.draft.looks_up:  # it seldom finds anything: the round before mostly had no draft
-            return [self.after_plain(K) for _ in range(n_rounds)]
+            pairs = [(self.run(0), self.run(K)) for _ in range(n_rounds)]
+            return [after for _, after in pairs]
         settling = 0.0
         while settling < SETTLING:
             settling += self.run(K)[-1]

@@ -20,40 +20,29 @@ RULES = {"token": verify, "block": verify_block}
 
 @dataclass(frozen=True)
 class Job:
-    """What a decoding is: everything but the models.
-
-    K: tokens drafted per round, or a function of the last Round
-    coupled: draft and target share the sampling noise of each position
-    confidence: see sampling.NeuralDrafter
-    rule: one of the RULES
-    """
+    """What a decoding is: everything but the models."""
 
     ids: list
     n_tokens: int
-    K: Any = 4
+    K: Any = 4  # tokens drafted per round, or a function of the last Round
     filter: Filter = Filter()
     seed: Any = 0
     ended: Callable = never
-    coupled: bool = False
-    confidence: float = 0.0
-    rule: str = "token"
+    coupled: bool = False  # draft and target share the sampling noise of each position
+    confidence: float = 0.0  # see sampling.NeuralDrafter
+    rule: str = "token"  # one of the RULES
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a loop is handed. A tap, a function from Parts to Parts, replaces some.
-
-    draft: None for autoregressive decoding
-    p_filter, q_filter: of the target and of the draft
-    rng, coins: the random numbers that drafts are sampled with, and those of the rule
-    """
+    """What a loop is handed. A tap, a function from Parts to Parts, replaces some."""
 
     target: Any
-    draft: Any
-    p_filter: Callable
-    q_filter: Callable
-    rng: Any
-    coins: Any
+    draft: Any  # None for autoregressive decoding
+    p_filter: Callable  # of the target
+    q_filter: Callable  # of the draft
+    rng: Any  # the random numbers that drafts are sampled with
+    coins: Any  # and those of the rule
     rule: Callable
 
     def coupled(self, seed):

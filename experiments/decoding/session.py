@@ -1,11 +1,13 @@
-"""A run: its models and settings, and what is decoded with them, one prompt or many together."""
+"""A run: its models and settings, and what is decoded with them, one prompt or many together. What
+cannot be used, of models, settings or prompts, is an InputError.
+"""
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tqdm import tqdm
 
-from experiments.data.prompts import fitting, note_skipped
 from experiments.data.values import SettingError
 from experiments.decoding.adaptive_k import new_K
 from experiments.decoding.batching import decode_together, require_room
@@ -30,7 +32,7 @@ class Prompt:
 
 
 def load_pair(settings, download=False):
-    """The Pair of these settings. Raises InputError."""
+    """The Pair of these settings."""
     drafts = [settings.draft_model_size] if settings.speculates else []
     backend = settings.get_backend()
     pairs = load(
@@ -40,95 +42,54 @@ def load_pair(settings, download=False):
 
 
 class Session:
-    """Settings and a Pair: all that is the same for every prompt. Raises InputError.
+    """Settings and a Pair: all that is the same for every prompt.
 
-    decode is experiments.decoding.job.decode, or one that does the same in another way.
+    decode: experiments.decoding.job.decode, or one that does the same in another way
+    more: a function of the Session and a Prompt: what else the JSON object says
     """
 
-    def __init__(self, settings, pair, decode=decode):
-        self.settings, self.pair, self.decode = settings, pair, decode
+    def __init__(self, settings, pair, decode=decode, more=None):
+        self.settings, self.pair, self.decode, self.more = settings, pair, decode, more
         self.encoder = pair.encoder
         self.token_ids("stop", settings.stop)  # raises if the string cannot be encoded
         self.ended = stop_condition(self.encoder, settings.stop)
 
     def changed(self, **settings):
-        """The same models with other settings. Raises InputError."""
-        return Session(self.settings.replace(**settings), self.pair, self.decode)
+        """The same models with other settings."""
+        return Session(self.settings.replace(**settings), self.pair, self.decode, self.more)
 
     def fingerprints(self):
-        """{model: SHA-256 of its files}. Raises InputError."""
+        """{model: SHA-256 of its files}."""
         drafts = [self.settings.draft_model_size] if self.settings.speculates else []
         return fingerprints(self.settings.target_model_size, drafts, self.settings.models_dir)
 
     # ------------------------------------------------------------ prompts
 
     def token_ids(self, name, text):
-        """The ids of a text that was given as a setting of that name. Raises SettingError."""
+        """The ids of a text that was given as a setting of that name."""
         try:
             return self.encoder.encode(text)
         except ValueError as error:
             raise SettingError(name, f"cannot be used: {error}") from None
 
     def prompt(self, text, number=1, n_ctx=None):
-        """The Prompt of a text; an empty one starts from <|endoftext|>. Raises InputError if it
-        leaves no room in the context.
+        """The Prompt of a text; an empty one starts from <|endoftext|>.
 
-        number: its place among several prompts, each with its own seed. n_ctx: the context it must
-        fit into, the target's unless another model continues it.
+        number: its place among several prompts, each with its own seed. n_ctx: the context in which
+        it must leave room, the target's unless another model continues it.
         """
-        ids = self.token_ids("prompt", text)
-        if not ids:
-            if self.encoder.end_of_text is None:
-                problem = "'': expected text, as the vocabulary has no <|endoftext|> to begin with"
-                raise SettingError("prompt", problem)
-            ids = [self.encoder.end_of_text]
+        ids = self.token_ids("prompt", text) or [self.encoder.end_of_text]
+        if ids == [None]:
+            problem = "'': expected text, as the vocabulary has no <|endoftext|> to begin with"
+            raise SettingError("prompt", problem)
         return self.prompt_of(ids, text, number, n_ctx)
 
     def prompt_of(self, ids, text=None, number=1, n_ctx=None):
         longest = (n_ctx or self.pair.target.config.n_ctx) - 1
         if len(ids) > longest:
-            raise InputError(
-                f"the prompt has {len(ids)} tokens: expected at most {longest}, the context less "
-                "one; shorten it"
-            )
+            expected = f"expected at most {longest}, the context less one; shorten it"
+            raise InputError(f"prompt {number} has {len(ids)} tokens: {expected}")
         return Prompt(number, text, ids, self.settings.seed + number - 1)
-
-    def prompts(self, texts, file=""):
-        """The Prompts of several texts. Raises InputError that says which cannot be used.
-
-        file: where they are from, if not from the command line. Of a file, those that are too long
-        are skipped, and named on stderr.
-        """
-        if file:
-            return self.prompts_of_file(texts, file)
-        found = []
-        for number, text in enumerate(texts, 1):
-            try:
-                found.append(self.prompt(text, number))
-            except InputError as error:
-                if len(texts) == 1:
-                    raise
-                raise InputError(f"prompt {number} of {len(texts)}: {error}") from None
-        return found
-
-    def prompts_of_file(self, texts, file):
-        longest = self.pair.target.config.n_ctx - 1
-        fits, skipped = fitting(file, texts, self.encoder.encode, longest)
-        note_skipped(file, skipped, longest)
-        return [self.prompt_of(ids, texts[number - 1], number) for number, ids in fits]
-
-    def prompt_of_ids(self, text):
-        """The Prompt of token ids, written "1,2,3". Raises InputError."""
-        n_vocab = self.encoder.n_vocab
-        expected = f"expected token ids, 0 to {n_vocab - 1}, separated by commas"
-        try:
-            ids = [int(part) for part in text.split(",")]
-        except ValueError:
-            raise SettingError("prompt_ids", f"{text!r}: {expected}") from None
-        for token in ids:
-            if not 0 <= token < n_vocab:
-                raise SettingError("prompt_ids", f"{token}: {expected}")
-        return self.prompt_of(ids)
 
     # ------------------------------------------------------------ one prompt
 
@@ -138,13 +99,11 @@ class Session:
 
     def job(self, prompt, pair):
         """What is to be decoded after a prompt, with this pair."""
-        settings = self.settings
-        rule = settings.verification
-        K = new_K(settings.K, pair.target, pair.draft, settings.sampling, RULES[rule])
+        settings, rule = self.settings, self.settings.verification
         return Job(
             ids=prompt.ids,
             n_tokens=settings.n_tokens_to_generate,
-            K=K,
+            K=new_K(settings.K, pair.target, pair.draft, settings.sampling, RULES[rule]),
             filter=settings.sampling,
             seed=prompt.seed,
             ended=self.ended,
@@ -171,13 +130,14 @@ class Session:
         if self.settings.coupled:
             model, filter = Noisy(model, filter, prompt.seed), Filter()
         one, two = runs.get("autoregressive"), runs.get("speculative")
-        return {
+        summary = {
             "settings": self.settings.as_json(prompt.text, prompt.seed, prompt.ids),
             "prompt_token_ids": prompt.ids,
             "autoregressive": one,
             "speculative": two,
-            **compare(one, two, model, prompt.ids, filter),
         }
+        summary |= compare(one, two, model, prompt.ids, filter)
+        return summary | self.more(self, prompt) if self.more else summary
 
     # ------------------------------------------------------------ many prompts
 
@@ -188,13 +148,14 @@ class Session:
         Each is what it would be alone. Its seconds are those in which its neighbours were decoded
         as well; the tokens and seconds of all together are kept in `totals`.
         """
-        self.totals = {decoder: (0, 0.0) for decoder in self.settings.decoders}
+        self.totals = {}
         if not prompts:
             return
         longest = max(len(prompt.ids) for prompt in prompts) + self.settings.n_tokens_to_generate
         require_room(self.pair.models, min(batch_size, len(prompts)), longest)
         for decoder in self.settings.decoders:
             self.warm_run(prompts[0], decoder)
+            self.totals[decoder] = 0, 0.0
         for begin in range(0, len(prompts), batch_size):
             batch = prompts[begin : begin + batch_size]
             runs = [self.decode_batch(decoder, batch) for decoder in self.totals]
@@ -207,12 +168,13 @@ class Session:
         pair = self.pair_of(decoder)
         runs = [self.run(prompt, pair) for prompt in prompts]
 
-        def task(run):
-            # the batch hands in models that take part in its passes
-            return lambda target, draft: run.with_models(target, draft).finish(progress=False)
+        def finish(run, target, draft):  # models that take part in the passes of the batch
+            batched = replace(pair, target=target, draft=draft)
+            return replace(run, pair=batched).finish(progress=False)
 
+        tasks = [partial(finish, run) for run in runs]
         begin = time.perf_counter()
-        results = list(decode_together(map(task, runs), pair.target, pair.draft, len(runs)))
+        results = list(decode_together(tasks, pair.target, pair.draft, len(runs)))
         n_tokens, seconds = self.totals[decoder]
         n_tokens += sum(len(one["token_ids"]) for one in results)
         self.totals[decoder] = n_tokens, seconds + time.perf_counter() - begin
@@ -227,10 +189,6 @@ class Run:
     pair: Pair
     job: Job
     watch: Watch | None = None
-
-    def with_models(self, target, draft):
-        """The same with other models, which stand in for these."""
-        return replace(self, pair=replace(self.pair, target=target, draft=draft))
 
     def rounds(self):
         """The Rounds; the first is the prefill."""
@@ -247,8 +205,8 @@ class Run:
         show is called with each Round, and with None at the end; without it a progress bar appears
         on stderr when a text takes longer than a second, unless progress is False.
         """
-        hidden = bool(show) or not progress
-        n_tokens, encoder = self.job.n_tokens, self.pair.encoder
+        encoder, hidden = self.pair.encoder, bool(show) or not progress
+        n_tokens = self.job.n_tokens
         bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=hidden or None)
 
         def each(one):

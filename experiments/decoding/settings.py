@@ -20,29 +20,56 @@ from experiments.data.values import (
     parse_K,
     parse_list,
 )
-from experiments.drafting.load import CHECKPOINT, NGRAM, RANDOM
-from experiments.drafting.stored import HEADS
+from experiments.drafting.load import CHECKPOINT, RANDOM
 from sampling import Filter
 
-MODES = ("both", "autoregressive", "speculative")
 VERIFICATIONS = ("token", "block")
 MOST_PATHS = 16  # each is a text of its own in the target's pass
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
+# {flag: the others that cannot be given with it}, some with one of their values only
+APART = {
+    "prompts": "prompt",
+    "prompt_ids": "prompt prompts",
+    # the noise hides what the draft knows, and n-grams give no probabilities
+    "draft_confidence": "coupled draft_model_size=ngram",
+    # shared noise decides in place of a rule
+    "coupled": "verification=block",
+    "trace": "mode=autoregressive json",
+    "report": "mode=autoregressive",
+    # a trace, a report and shared noise watch right code
+    "mistake": "mode=autoregressive trace report coupled",
+    "rule": "mode=autoregressive trace report coupled mistake",
+    # several paths need a draft model, and drafts of one length that nothing else changes
+    "paths": "mode=autoregressive trace report coupled mistake rule K=auto draft_confidence "
+    "draft_model_size=ngram draft_model_size=eagle draft_model_size=medusa",
+    "verbose": "cluster",  # whose workers choose their kernels
+}
 
-def flag(default, meaning, parse=None):
-    """A field that is a flag. parse(text) reads its value, where its type does not say how."""
-    return field(default=default, metadata={"meaning": meaning, "parse": parse})
+
+def flag(default, meaning, reader=None):
+    """A field that is a flag. reader(text) gives its value, where its type does not say how."""
+    return field(default=default, metadata={"meaning": meaning, "reader": reader})
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some flags that belong together. `check` refuses values that make no sense."""
+    """Some flags that belong together. `check` of each class refuses values that make no sense."""
 
     def __post_init__(self):
         for kind in reversed(type(self).__mro__):
             if "check" in vars(kind):
                 kind.check(self)
+        check_apart(self)
+
+    def has(self, given):
+        """Whether a flag is not at its default; of "flag=value", whether it has that value."""
+        name, equals, value = given.partition("=")
+        if name not in vars(self):
+            return False
+        if equals:
+            return str(getattr(self, name)) == value
+        return getattr(self, name) != getattr(type(self), name)
 
     def replace(self, **changes):
         """The same settings but for these."""
@@ -50,6 +77,15 @@ class Group:
 
     def as_dict(self):
         return dataclasses.asdict(self)
+
+
+def check_apart(*groups):
+    """Raises SettingError for flags of these groups that cannot be given together."""
+    for name, others in APART.items():
+        for other in others.split():
+            if all(any(group.has(one) for group in groups) for one in (name, other)):
+                problem = f"with --{other.replace('=', ' ')}: expected one of the two"
+                raise SettingError(name, problem)
 
 
 @dataclass(frozen=True)
@@ -194,15 +230,6 @@ class Drafting(Verification, Models):
             problem = f"{self.draft_confidence}: expected a probability, 0 to 1"
             raise SettingError("draft_confidence", problem)
         check_choice("verification", self.verification, *VERIFICATIONS)
-        if self.draft_confidence and self.coupled:
-            problem = "with --coupled: expected one of the two, as noise hides what the draft knows"
-            raise SettingError("draft_confidence", problem)
-        if self.draft_confidence and self.draft_model_size == NGRAM:
-            problem = "with n-grams: expected a draft model, as n-grams give no probabilities"
-            raise SettingError("draft_confidence", problem)
-        if self.coupled and self.verification == "block":
-            problem = "with --coupled: expected token, as shared noise decides in place of a rule"
-            raise SettingError("verification", problem)
 
 
 @dataclass(frozen=True)
@@ -317,38 +344,10 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
     heading = "Text"
 
     def check(self):
-        check_choice("mode", self.mode, *MODES)
-        if self.paths > 1:
-            self.check_paths()
-        if self.mistake and (self.trace or self.report or self.coupled):
-            problem = (
-                "with --trace, --report or --coupled: expected it alone, they watch right code"
-            )
-            raise SettingError("mistake", problem)
-        for name in ("mistake", "coupled", "trace", "report"):
-            if self.rule and getattr(self, name):
-                raise SettingError("rule", f"with --{name}: expected one of the two")
-        for name in ("trace", "report", "mistake", "rule"):
-            if getattr(self, name) and not self.speculates:
-                problem = "with --mode autoregressive: expected --mode both or speculative"
-                raise SettingError(name, problem)
-
-    def check_paths(self):
-        """Several paths need a draft model, and drafts of one length that nothing else changes."""
-        if self.draft_model_size in (NGRAM, *HEADS):
-            problem = f"with --draft_model_size {self.draft_model_size}: expected a draft model"
-            raise SettingError("paths", problem)
-        if self.K == AUTO:
-            raise SettingError("paths", "with --K auto: expected a number, such as --K 4")
-        for name in ("draft_confidence", "coupled", "mistake", "rule", "trace", "report"):
-            if getattr(self, name):
-                raise SettingError("paths", f"with --{name}: expected one of the two")
-        if self.sampling.greedy or self.top_k == 1:
+        check_choice("mode", self.mode, "both", "autoregressive", "speculative")
+        if self.paths > 1 and (self.sampling.greedy or self.top_k == 1):
             problem = "with greedy decoding: expected a temperature above 0 and no --top_k 1"
             raise SettingError("paths", f"{problem}, as all paths would be the same")
-        if not self.speculates:
-            problem = "with --mode autoregressive: expected --mode both or speculative"
-            raise SettingError("paths", problem)
 
     @property
     def decoders(self):
@@ -368,13 +367,9 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         """The "settings" of a JSON object: those that give the text of one prompt alone. ids: where
         the prompt has no text.
         """
+        # newer settings are named where they are not the default
+        unnamed = {name for name in ("verification", "paths", "rule") if not self.has(name)}
         settings = {"prompt": prompt} | self.as_dict() | {"seed": seed}
         if prompt is None:
             settings["prompt_ids"] = list(ids)
-        if self.verification == "token":  # newer settings are named where they are not the default
-            del settings["verification"]
-        if self.paths == 1:
-            del settings["paths"]
-        if not self.rule:
-            del settings["rule"]
-        return settings
+        return {name: value for name, value in settings.items() if name not in unnamed}

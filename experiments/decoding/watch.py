@@ -1,9 +1,9 @@
 """Watching a decoding from outside: every number of every round, without a change to the loop.
 
-The loop is handed all that it uses: the models (their passes are timed), the filter (its results
-are p and q), the random numbers (the coins u of the rule). `Watch` listens to each of them and
-keeps one `Note` a round. The trace in the terminal (experiments/cli/trace.py) and the page in the
-browser (experiments/page/report.py) show its notes.
+The loop is handed all that it uses: the models (their passes are timed), the filter, the rule (it
+is asked about the draft, p and q) and the random numbers (of which the rule takes its coins u).
+`Watch` listens to each of them and keeps one `Note` a round. The trace in the terminal
+(experiments/cli/trace.py) and the page in the browser (experiments/page/report.py) show its notes.
 """
 
 import time
@@ -19,35 +19,25 @@ N_LIKELY = 4  # candidates a note keeps of each distribution
 
 @dataclass
 class Note:
-    """The numbers of one round; those of a draft stand at its index.
-
-    draft       the drafted tokens
-    p, q        their probabilities; with `coupled`, before the noise
-    overlap     sum of min(p, q): the probability that the token rule accepts there
-    coins       u of each examined draft, accepted where u < p / q; none where `coupled` or where
-                the block rule tosses for all drafts together
-    numbers     which of the run's random numbers each coin is, counted from 0
-    support     P of the block rule: the probability that this many drafts are accepted, given
-                that they were drafted; None with the token rule
-    likely      for each token of the text, [(token, p, q)] of the likeliest; q is None where
-                nothing was drafted
-    residual    after a rejection, [(token, probability)] of the likeliest replacements
-    seconds     of drafting, of the target's pass, and of the rest: the rule, the filter, the loop
-    passes      seconds of each pass of the draft
-    """
+    """The numbers of one round; those of a draft stand at its index."""
 
     round: Round
-    draft: list
-    p: list
+    draft: list  # the drafted tokens
+    p: list  # their probabilities; with `coupled`, before the noise
     q: list
-    overlap: list
+    overlap: list  # sum of min(p, q): the probability that the token rule accepts there
+    # u of each examined draft, accepted where u < p / q; none where `coupled`, or where the block
+    # rule tosses for all drafts together
     coins: list
-    numbers: list
+    numbers: list  # which of the run's random numbers each coin is, counted from 0
+    # P of the block rule: the probability that this many drafts are accepted, given that they were
+    # drafted; None with the token rule
     support: list | None
+    # for each token, [(token, p, q)] of the likeliest there; q is None where nothing was drafted
     likely: list
-    residual: list | None
-    seconds: dict
-    passes: list
+    residual: list | None  # after a rejection, [(token, probability)] of the likeliest replacements
+    seconds: dict  # of drafting, of the target's pass, and of the rest: the rule, filter and loop
+    passes: list  # seconds of each pass of the draft
 
 
 class Kept:
@@ -67,48 +57,17 @@ class Kept:
         return results
 
 
-class LastDraft:
-    """A drafter that remembers what it proposed last."""
-
-    def __init__(self, drafter):
-        self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
-
-    def propose(self, ids, k):
-        self.draft, self.q = self.drafter.propose(ids, k)
-        return self.draft, self.q
-
-
 class Numbers:
     """The random numbers of a run, in order; `forced`, {index: number}, replaces some of them."""
 
     def __init__(self, seed, forced=None):
         self.rng = np.random.default_rng(seed)
-        self.forced = forced or {}
-        self.n_taken = 0
+        self.forced, self.taken = forced or {}, []
 
     def random(self):
         number = self.rng.random()
-        number = self.forced.get(self.n_taken, number)
-        self.n_taken += 1
-        return number
-
-
-class Coins:
-    """The same random numbers for the rule, which remembers those it took: (index, number)."""
-
-    def __init__(self, numbers):
-        self.numbers = numbers
-        self.tossed = []
-
-    def random(self):
-        index = self.numbers.n_taken
-        number = self.numbers.random()
-        self.tossed.append((index, number))
-        return number
-
-    def take(self):
-        tossed, self.tossed = self.tossed, []
-        return tossed
+        self.taken.append(self.forced.get(len(self.taken), number))
+        return self.taken[-1]
 
 
 def likeliest(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
@@ -148,67 +107,58 @@ class Watch:
     forced: {index: number}, random numbers to use in place of the seed's
     """
 
-    drafter = None  # of a speculative run
-
     def __init__(self, job, forced=None):
-        self.job, self.numbers = job, Numbers(job.seed, forced)
-        self.clock_of_parts, self.coins = Clock(), Coins(self.numbers)
+        self.job, self.numbers, self.timer = job, Numbers(job.seed, forced), Clock()
         self.of_target, self.of_draft = Kept(job.filter), Kept(job.filter)
         self.notes, self.aside = [], 0.0
+        self.draft, self.q, self.tossed = [], None, range(0)  # of the round's rule, if it has one
 
     def clock(self):
         """A time.perf_counter that stands still while notes are taken and shown."""
         return time.perf_counter() - self.aside
 
     def __call__(self, parts):
-        parts = self.clock_of_parts(parts)
-        draft = parts.draft and parts.draft.wrapped(self.listen_to)
-        filters = {"p_filter": self.of_target, "q_filter": self.of_draft}
-        return replace(parts, draft=draft, rng=self.numbers, coins=self.coins, **filters)
+        parts = self.timer(parts)
 
-    def listen_to(self, drafter):
-        self.drafter = LastDraft(drafter)
-        return self.drafter
+        def rule(draft, q, p, rng):
+            begin = len(self.numbers.taken)
+            result = parts.rule(draft, q, p, rng)
+            self.draft, self.q = draft, q
+            self.tossed = range(begin, len(self.numbers.taken))
+            return result
+
+        numbers = {"rng": self.numbers, "coins": self.numbers}
+        return replace(parts, p_filter=self.of_target, q_filter=self.of_draft, rule=rule, **numbers)
 
     def watched(self, rounds):
         """The same rounds, with a Note of each."""
         yield next(rounds)  # the prefill
-        clock = self.clock_of_parts
         while True:
-            for tap in (self.coins, self.of_target, self.of_draft):  # of the round before
-                tap.take()
-            clock.clear()
+            self.timer.clear()
             begin = time.perf_counter()
             one = next(rounds, None)
             end = time.perf_counter()
             if one is None:
                 return
-            passes = [elapsed for _, elapsed in clock.draft_passes]
+            passes = [elapsed for _, elapsed in self.timer.draft_passes]
             # the look-up of n-grams has no passes
-            drafting = passes or [elapsed for _, elapsed in clock.proposals]
-            target = sum(elapsed for _, elapsed in clock.passes)
+            drafting = passes or [elapsed for _, elapsed in self.timer.proposals]
+            target = sum(elapsed for _, elapsed in self.timer.passes)
             seconds = {"draft": sum(drafting), "target": target}
             seconds["rule"] = end - begin - sum(seconds.values())
-            p = np.concatenate(self.of_target.take())
-            draft, q = self.drafted(p)
-            tossed = self.coins.take()
-            self.notes.append(self.note(one, draft, p, q, tossed, seconds, passes))
+            p, heard = np.concatenate(self.of_target.take()), self.of_draft.take()
+            # n-grams have no filter to listen to
+            q = self.q if self.draft and not heard else np.concatenate([p[:0], *heard])
+            self.notes.append(self.note(one, p, q, seconds, passes))
             yield one
             self.aside += time.perf_counter() - end
 
-    def drafted(self, p):
-        """The draft of the round before, and the distributions that it was sampled from."""
-        draft, heard = self.drafter.draft if self.drafter else [], self.of_draft.take()
-        if heard:
-            return draft, np.concatenate(heard)
-        # n-grams have no filter to listen to
-        return draft, self.drafter.q if draft else p[:0]
-
-    def note(self, one, draft, p, q, tossed, seconds, passes):
-        draft, in_blocks = [int(token) for token in draft], self.job.rule == "block"
+    def note(self, one, p, q, seconds, passes):
+        in_blocks = self.job.rule == "block"
+        draft = [int(token) for token in self.draft]
         places = np.arange(len(draft))
         # the first numbers of the token rule are its coins; the next one chooses the target's token
-        tossed = [] if self.job.coupled or in_blocks else tossed[: one.examined]
+        tossed = [] if self.job.coupled or in_blocks else self.tossed[: one.examined]
         p_drafted, q_drafted = p[places, draft].tolist(), q[places, draft].tolist()
         support = block_support(p_drafted, q_drafted) if in_blocks else None
         likely = []
@@ -226,8 +176,8 @@ class Watch:
             p=p_drafted,
             q=q_drafted,
             overlap=np.minimum(p[:-1], q).sum(axis=-1).tolist(),
-            coins=[number for _, number in tossed],
-            numbers=[index for index, _ in tossed],
+            coins=[self.numbers.taken[index] for index in tossed],
+            numbers=[*tossed],
             support=support,
             likely=likely,
             residual=replacements,
@@ -239,7 +189,5 @@ class Watch:
         """The share of the examined drafts that the token rule is expected to accept; None where
         nothing was examined.
         """
-        overlaps = []
-        for note in self.notes:
-            overlaps += note.overlap[: note.round.examined]
+        overlaps = [x for note in self.notes for x in note.overlap[: note.round.examined]]
         return sum(overlaps) / len(overlaps) if overlaps else None

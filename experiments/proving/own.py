@@ -17,7 +17,7 @@ import numpy as np
 import sampling
 from experiments.data.values import AUTO, SettingError
 from experiments.decoding.job import decode
-from experiments.decoding.session import Session, load_pair, visible
+from experiments.decoding.session import visible
 from experiments.proving.distance import TOY_PROMPT, toy_pair
 from experiments.proving.enumeration import (
     chain_rule,
@@ -189,45 +189,42 @@ def as_function(model, filter):
     return lambda ids: filter(model.read(list(ids), model.new_cache()))[0]
 
 
-class OwnSession(Session):
-    """A Session whose speculative decoder has a reader's rule. Raises InputError.
+class OwnDecoder:
+    """`decode` (experiments/decoding/job.py) with the rule of a reader's module, and what the JSON
+    object says of it.
 
     The rule meets the toy first, so that one that fails has decoded nothing.
     """
 
-    def __init__(self, settings, download=False):
-        self.own = Own(settings.rule)
-        self.rule_distance = self.own.rule_distance(settings.verification)
+    def __init__(self, name, verification):
+        self.own = Own(name)
+        self.rule_distance = self.own.rule_distance(verification)
         self.loop_distance = self.own.loop_distance()
-        rule = self.own.rule(settings.verification)
+        self.rule = self.own.rule(verification)
 
-        def with_own_rule(target, draft, job, tap=None):
-            return decode(target, draft, job, lambda parts: replace(parts, rule=rule))
+    def decode(self, target, draft, job, tap=None):
+        return decode(target, draft, job, lambda parts: replace(parts, rule=self.rule))
 
-        super().__init__(settings, load_pair(settings, download), with_own_rule)
+    def summary(self, session, prompt):
+        """The keys "rule_distance", and "own_loop", which is null where no loop is written."""
+        return {"rule_distance": self.rule_distance, "own_loop": self.run_loop(session, prompt)}
 
-    def summary(self, prompt, runs):
-        """Also "rule_distance", and "own_loop" (null where no loop is written)."""
-        own = {"rule_distance": self.rule_distance, "own_loop": self.run_loop(prompt)}
-        return super().summary(prompt, runs) | own
-
-    def run_loop(self, prompt):
+    def run_loop(self, session, prompt):
         """A text of a few tokens by the reader's loop; None if there is no loop or no model for it,
         or no room.
         """
-        settings, filter = self.settings, self.settings.sampling
+        settings, encoder = session.settings, session.encoder
         K = 4 if settings.K == AUTO else settings.K
-        models = self.pair.target, self.pair.draft.alone
+        models = session.pair.target, session.pair.draft.alone
         if self.loop_distance is None or None in models:
             return None
         room = min(model.config.n_ctx for model in models) - len(prompt.ids) - K
         n_tokens = min(N_LOOP, settings.n_tokens_to_generate, room)
         if n_tokens < 1:
             return None
-        functions = [as_function(model, filter) for model in models]
+        functions = [as_function(model, settings.sampling) for model in models]
         choices = choices_of(np.random.default_rng(prompt.seed))
-        end = self.encoder.end_of_text
-        job = list(prompt.ids), n_tokens, K, *choices, end
-        ids = list(self.own.loop(self.encoder.n_vocab, *functions, *job))
-        text = self.encoder.decode(visible(ids, self.encoder))
+        how = n_tokens, K, *choices, encoder.end_of_text
+        ids = list(self.own.loop(encoder.n_vocab, *functions, list(prompt.ids), *how))
+        text = encoder.decode(visible(ids, encoder))
         return {"text": text, "token_ids": ids, "distance": self.loop_distance}

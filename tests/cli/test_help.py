@@ -1,7 +1,6 @@
 """--help of the real commands, also where Python drops docstrings; the tables of docs/usage.md."""
 
 import importlib
-import os
 import re
 import subprocess
 import sys
@@ -20,15 +19,6 @@ def function_of(name):
     return getattr(importlib.import_module(f"experiments.commands.{name}"), name)
 
 
-def help_of(*words, program="main.py", **environment):
-    command = [sys.executable, program, *words, "--help"]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT | environment
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    return done.stdout.decode()
-
-
 def test_generate_groups_its_flags(cli):
     text = cli("--help").out
     headings = re.findall(r"(?m)^([A-Z]\w*):$", text)
@@ -40,16 +30,18 @@ def test_generate_groups_its_flags(cli):
     assert max(len(line) for line in lines if "--models_dir" not in line) <= 100
 
 
-@pytest.mark.parametrize("command", [[], ["download"]])
-def test_help_does_not_need_docstrings(command):
-    assert help_of(*command, PYTHONOPTIMIZE="2") == help_of(*command)
-
-
-@pytest.mark.parametrize("words", [[], ["target"]])
-def test_help_of_a_program_does_not_need_docstrings(words):
-    """It is printed, and no traceback, where Python drops them."""
-    text = help_of(*words, program="experiments/training/train.py", PYTHONOPTIMIZE="2")
-    assert ("Train a target on text" in text) and ("Commands, each" in text) == (not words)
+@pytest.mark.parametrize(
+    "words", [["main.py"], ["main.py", "download"], ["experiments/training/train.py", "target"]]
+)
+def test_help_does_not_need_docstrings(words):
+    """Python may drop them."""
+    command = [sys.executable, *words, "--help"]
+    plain, without = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT | more)
+        for more in ({}, {"PYTHONOPTIMIZE": "2"})
+    )
+    assert (plain.returncode, plain.stderr) == (0, b"") and len(plain.stdout) > 500
+    assert (without.returncode, without.stdout) == (0, plain.stdout)
 
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))
@@ -84,18 +76,3 @@ def test_an_unknown_command_is_told_the_commands(capsys, word, close):
 def test_version(cli, capsys):
     assert main.main(["--version"]) == 0 and capsys.readouterr().out == main.VERSION + "\n"
     assert_refused(cli("--version"), "'--version'")
-
-
-def test_a_python_that_does_not_look_beside_main_py_is_told_in_one_line(tmp_path):
-    done = subprocess.run(
-        [sys.executable, os.fspath(ROOT / "main.py"), "--help"],
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=120,
-        env=ENVIRONMENT | {"PYTHONSAFEPATH": "1"},
-    )
-    if sys.version_info < (3, 11):
-        assert done.returncode == 0
-        return
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"unset PYTHONSAFEPATH" in done.stderr

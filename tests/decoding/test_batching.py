@@ -3,7 +3,8 @@
 import gc
 import threading
 import weakref
-from queue import Empty, SimpleQueue
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -57,25 +58,18 @@ def test_every_text_is_what_it_is_alone(texts, batch_size):
 
 
 def test_float32_texts_are_the_same_to_the_bit_where_passes_are_exact():
-    target, rows = utils.random_model(TINY, EXACT, scale=0.3), []
+    target = utils.random_model(TINY, EXACT, scale=0.3)
 
-    def task(i):
-        def run(target, draft):
-            cache, ids = target.new_cache(), list(range(i + 1))
-            for _ in range(8):
-                rows.append((i, target.read(ids, cache)[0]))
-                ids = ids + [int(rows[-1][1].argmax())]
-            return ids
+    def task(i, target, draft):
+        cache, ids, rows = target.new_cache(), list(range(i + 1)), []
+        for _ in range(8):
+            rows.append(target.read(ids, cache)[0])
+            ids = [*ids, int(rows[-1].argmax())]
+        return rows
 
-        return run
-
-    together = list(decode_together([task(i) for i in range(5)], target, None, 3))
-    shared = {i: [row for j, row in rows if j == i] for i in range(5)}
-    rows.clear()
-    alone = [task(i)(target, None) for i in range(5)]
-    assert together == alone
-    for i in range(5):
-        assert np.array_equal(shared[i], [row for j, row in rows if j == i])
+    tasks = [partial(task, i) for i in range(5)]
+    for task, together in zip(tasks, decode_together(tasks, target, None, 3), strict=True):
+        assert np.array_equal(together, task(target, None))
 
 
 class Counted:
@@ -136,23 +130,12 @@ def test_an_error_in_a_shared_pass_reaches_the_caller():
 
 
 def within(seconds, function):
-    """What function() returns or raises, on a thread; fails if it is not done in time."""
-    results = SimpleQueue()
-
-    def run():
-        try:
-            results.put((function(), None))
-        except BaseException as error:
-            results.put((None, error))
-
-    threading.Thread(target=run, daemon=True).start()
+    """What function() returns; fails if it is not done in time."""
+    pool = ThreadPoolExecutor(1)
     try:
-        result, error = results.get(timeout=seconds)
-    except Empty:
-        pytest.fail(f"not done in {seconds} seconds")
-    if error is not None:
-        raise error
-    return result
+        return pool.submit(function).result(seconds)
+    finally:
+        pool.shutdown(wait=False)
 
 
 def threads_of_texts():
@@ -235,8 +218,8 @@ def test_threads_that_cannot_be_started_are_one_line(monkeypatch):
         n_started.append(thread)
         start(thread)
 
-    monkeypatch.setattr(batching.threading.Thread, "start", limited)
-    with pytest.raises(InputError, match="4 texts at a time: .*smaller --batch_size"):
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(InputError, match="^--batch_size 8: .*no more threads"):
         list(decode_together([greedy(10)] * 8, TARGET, DRAFT, 8))
     assert threads_of_texts() == []
 

@@ -2,7 +2,6 @@
 
 import pytest
 from clocks import Slow, Time
-from table_models import TableModel
 from toys import tiny_model
 
 from experiments.decoding import clock
@@ -85,10 +84,3 @@ def test_single_rounds(time):
         for K in (0, 1, 4):
             rounds = timer.timed(K, 2) if K or draft.looks_up else [timer.run(0)]
             assert {*rounds} == {(each * K, K + 1, K + 1 + each * K)}
-
-
-def test_single_rounds_stay_within_the_shorter_context():
-    short = ModelDraft(TableModel(2, n_ctx=5))
-    timer = RoundTimer(TableModel(1), short, Filter(), 4, verify)
-    assert len(timer.ids) == 1
-    timer.run(4)

@@ -17,7 +17,6 @@ from command_line import PROMPT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, TableModel, assert_same_distribution, at_eos
-from toys import tiny_model
 
 from experiments.decoding import coupled as coupling
 from experiments.decoding.coupled import Noisy, noise
@@ -26,7 +25,6 @@ from experiments.decoding.metrics import compare
 from experiments.decoding.watch import Watch
 from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.proving.enumeration import chain_rule, tokens_of
-from gpt2 import Config
 from sampling import Filter, never
 
 GREEDY = Filter()
@@ -75,15 +73,6 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
         job = Job([0], 8, K, FILTERS["T=1"], ended=at_eos)
         one, two = both_texts(TableModel(1, zeros=True), TableModel(draft), job)
     assert one == two
-
-
-@pytest.mark.parametrize("K", [1, 3])
-def test_the_two_texts_are_equal_with_real_models_and_caches(K):
-    config = Config(n_vocab=5, n_ctx=40, n_embd=8, n_head=2, n_layer=2)
-    target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
-    jobs = [Job([1, 0], 30, K, Filter(1.0), seed) for seed in range(10)]
-    texts = [both_texts(target, draft, job) for job in jobs]
-    assert all(one == two for one, two in texts) and len({one for one, _ in texts}) == 10
 
 
 def test_the_noise_depends_on_seed_and_position_only():
@@ -280,17 +269,6 @@ def test_both_acceptance_rates_are_shown_and_explained(cli, as_json):
         assert f"{one[rate]:.3f}" in done.out
     assert coupling.WHY_LOWER in done.out and coupling.WHY_LOWER.replace("\n", " ").count(". ") == 1
     assert coupling.WHY_LOWER not in cli("--temperature", 1).out
-
-
-def test_coupled_works_alone_and_greedily(as_json):
-    def ids(decoder, *more):
-        arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 20, *more]
-        return as_json(*arguments)[decoder]["token_ids"]
-
-    for decoder in ("autoregressive", "speculative"):
-        assert ids(decoder, "--coupled") == ids(decoder)
-        sampled = "--coupled", "--temperature=1"
-        assert ids(decoder, *sampled, "--mode", decoder) == ids(decoder, *sampled)
 
 
 @pytest.mark.parametrize("zeros", [False, True])

@@ -10,7 +10,7 @@ from table_models import FILTERS, TableModel, at_eos
 
 import sampling
 from experiments.decoding.job import Job, decode
-from experiments.decoding.watch import Watch, likeliest
+from experiments.decoding.watch import Watch
 from experiments.drafting.drafts import ModelDraft, NGrams
 from sampling import never
 
@@ -139,12 +139,6 @@ def test_a_coupled_note_has_the_distributions_under_the_noise():
     assert any(one.accepted < one.examined for one in rounds)
 
 
-def test_the_likeliest_come_in_order_and_without_the_impossible():
-    assert likeliest(np.array([0.1, 0.0, 0.4, 0.2, 0.05, 0.25])) == [2, 5, 3, 0]
-    assert likeliest(np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])) == [1]
-    assert likeliest(np.array([0.5, 0.5])) == [0, 1]
-
-
 def test_the_clock_stands_still_while_notes_are_taken(monkeypatch):
     job = Job([0], 8, 2, FILTERS["T=1"])
     watch, noted = Watch(job), Watch.note
@@ -172,11 +166,10 @@ def test_a_forced_number_takes_the_place_of_the_seeds():
     assert other in changed[place].coins and changed[place].round != notes[place].round
 
 
-def test_passes_of_the_draft_are_those_of_a_model():
+@pytest.mark.parametrize("draft", [TableModel(2), None], ids=["model", "ngram"])
+def test_passes_of_the_draft_are_those_of_a_model(draft):
     """One for each drafted token, and their time is in the draft's; n-grams have none."""
-    _, notes = watched(TableModel(1), TableModel(2), Job([0, 1, 0], 9, 2, FILTERS["T=1"]))
+    _, notes = watched(TableModel(1), draft, Job([0, 1, 0], 9, 2, FILTERS["T=1"]))
     for note in notes:
-        assert len(note.passes) == len(note.draft)
+        assert len(note.passes) == (len(note.draft) if draft else 0)
         assert sum(note.passes) <= note.seconds["draft"]
-    _, notes = watched(TableModel(1), None, Job([0, 1, 0], 9, 2, FILTERS["T=1"]))
-    assert all(note.passes == [] for note in notes)

@@ -148,15 +148,11 @@ def text_of(pair, ids):
     return utils.load_encoder(pair / "17M").decode(ids)
 
 
-def timeless(result):
-    """A JSON object without its times."""
-    return {
-        name: {n: v for n, v in value.items() if n not in TIMES}
-        if isinstance(value, dict)
-        else value
-        for name, value in result.items()
-        if name != "speedup"
-    }
+def timeless(found):
+    """A JSON object without what a clock says, at any depth; other fractions to six digits."""
+    if isinstance(found, dict):
+        return {name: timeless(x) for name, x in found.items() if name not in {*TIMES, "speedup"}}
+    return float(f"{found:.6g}") if isinstance(found, float) else found
 
 
 def assert_refused(done, *fragments):
