@@ -139,8 +139,7 @@ def together(session, prompts, output):
     out, json, batch_size = output.out, output.json, output.batch_size
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
     models = session.fingerprints() if out else None
-    same = [{"settings": one, "fingerprints": models} for one in settings]
-    with Lines(out, expected=same) if out else nullcontext() as lines:
+    with Lines(out, [settings, models]) if out else nullcontext() as lines:
         todo = lines.todo(len(prompts)) if lines else range(len(prompts))
         n_done, hidden = len(prompts) - len(todo), None if out else True
         bar = tqdm(total=len(prompts), initial=n_done, unit=" prompts", leave=False, disable=hidden)
@@ -148,17 +147,17 @@ def together(session, prompts, output):
         try:
             for results, i in zip(session.run_together(rest, batch_size), todo):
                 bar.update()
-                if lines:
-                    lines.put(i, results, **same[i])
-                elif isinstance(results, Failed):
+                if isinstance(results, Failed):
                     continue  # which, will be said at the end
+                if lines:
+                    lines.put(i, results | {"fingerprints": models})
                 elif json:
                     print(json_format.dumps(results), flush=True)
                 else:
                     show_one_of_many(session, prompts[i], results)
         finally:  # some prompts may have failed
             if lines and json:
-                for results in lines.results():
+                for results in lines.done:
                     print(json_format.dumps(results))
         bar.close()
         if lines:

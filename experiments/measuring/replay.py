@@ -19,7 +19,6 @@ Beside that, "expected_acceptance" is the mean over all tokens of sum(min(p, q))
 sample: no coin in it, but known only within bounds where the log keeps a rest.
 """
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,29 +30,21 @@ from experiments.drafting.load import NGRAM
 from experiments.measuring.statistics import counts_by_position, interval, ratio
 from sampling import Filter, one_hot, speculative
 
-GREEDY = Filter(0.0)
-
-
-class KeepingFilter:
-    """A filter that keeps the distributions it makes."""
-
-    def __init__(self, filter):
-        self.filter = filter
-        self.kept = []
-
-    def __call__(self, logits):  # [1, n_vocab] -> [1, n_vocab]
-        p = self.filter(logits)
-        self.kept.append(p[0])
-        return p
-
 
 def record_text(target, ids, n_tokens, filter, seed, top):
     """What the log keeps of a text: its tokens and, where they are sampled, probabilities."""
-    keeping = KeepingFilter(filter)
+    kept = []
+
+    def keeping(logits):  # [1, n_vocab] -> [1, n_vocab]
+        """The filter, which keeps the distributions it makes."""
+        p = filter(logits)
+        kept.append(p[0])
+        return p
+
     rounds = decode(target, None, Job(ids, n_tokens, filter=keeping, seed=seed))
     tokens = [int(token) for one in rounds for token in one.tokens]
     text = {"prompt": ids, "tokens": tokens}
-    return text if filter.greedy else text | probabilities(keeping.kept, tokens, top)
+    return text if filter.greedy else text | probabilities(kept, tokens, top)
 
 
 # ---------------------------------------------------------------- stand-ins for the models
@@ -74,20 +65,20 @@ class RecordedTarget:
 
 
 class CoinDrafter:
-    """Drafts the recorded tokens that a coin accepts, else others; up to the end of the draft's
-    context.
+    """Drafts the recorded tokens that a coin accepts, else others.
 
-    accepts(begin, end): for these positions of the text, whether each of its tokens is accepted
+    accepts(begin, end): for these positions of the text, whether each of its tokens is accepted;
+    beyond the draft's context there are none.
     """
 
-    def __init__(self, ids, accepts, n_vocab, n_ctx):
-        self.ids, self.accepts, self.n_vocab, self.n_ctx = ids, accepts, n_vocab, n_ctx
+    def __init__(self, ids, accepts, n_vocab):
+        self.ids, self.accepts, self.n_vocab = ids, accepts, n_vocab
 
     def prefill(self, ids):
         pass
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        begin, end = len(ids), min(len(ids) + k, self.n_ctx + 1)
+        begin, end = len(ids), len(ids) + k
         accepted = zip(self.ids[begin:end], self.accepts(begin, end))
         draft = [token if good else (token + 1) % self.n_vocab for token, good in accepted]
         return draft, one_hot(draft, self.n_vocab)
@@ -115,49 +106,21 @@ def block_coins(ratios, rng):
 COINS = {"token": token_coins, "block": block_coins}
 
 
-# ---------------------------------------------------------------- acceptance of a sampled text
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """Of a draft on one text.
-
-    ratios: q(x) / p(x) for each token x of the text, 0 in its prompt and beyond the draft's context
-    low, high: bounds of the sum over tokens of sum(min(p, q))
-    n: how many tokens are within the draft's context
+def agreement(draft, text, filter):  # -> [n, 3]
+    """For each token of a sampled Text that is within the draft's context: q(x) / p(x), and bounds
+    of sum(min(p, q)).
     """
-
-    ratios: np.ndarray
-    low: float = 0.0
-    high: float = 0.0
-    n: int = 0
-
-
-def acceptance_of(draft, text, filter):
-    """The Acceptance of a draft that samples through this filter."""
-    ids, n_prompt = text["prompt"] + text["tokens"], len(text["prompt"])
-    ratios = np.zeros(len(ids))
-    ids = ids[: draft.config.n_ctx + 1]
-    n = len(ids) - n_prompt
-    if n <= 0:
-        return Acceptance(ratios)
-    low = high = 0.0
-    for i, q in enumerate(filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))):
-        token, kept = text["tokens"][i], text["top_ids"][i]
-        ratios[n_prompt + i] = q[token] / text["p"][i]
-        common = np.minimum(q[kept], text["top_p"][i]).sum()
-        low += common
-        # what the log does not keep may overlap as far as both have mass left
-        high += common + min(text["rest"][i], max(0, 1 - q[kept].sum()))
-    return Acceptance(ratios, low, high, n)
-
-
-def expected_acceptance(found):
-    """[low, high] of the mean of sum(min(p, q)) over all tokens; None without a token."""
-    n = sum(one.n for one in found)
-    if not n:
-        return None
-    return [float(sum(one.low for one in found) / n), float(sum(one.high for one in found) / n)]
+    ids, n_prompt = text.ids[: draft.config.n_ctx + 1], len(text.prompt)
+    n, found = len(ids) - n_prompt, []
+    if n > 0:
+        Q = filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))
+        kept = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
+        for q, token, p, top_ids, top_p, rest in kept:
+            common = np.minimum(q[top_ids], top_p).sum()
+            # what the log does not keep may overlap as far as both have mass left
+            most = common + min(rest, max(0, 1 - q[top_ids].sum()))
+            found.append((q[token] / p, common, most))
+    return np.reshape(found, (-1, 3))
 
 
 class Drafting:
@@ -168,20 +131,22 @@ class Drafting:
 
     def __init__(self, draft, log, seed, rule="token"):
         self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
-        self.expected_acceptance = None
-        self.samples = draft.alone is not None and not log.filter.greedy
-        if self.samples:
+        self.found = self.expected_acceptance = None
+        if draft.alone and not log.filter.greedy:
             texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
-            self.found = [acceptance_of(draft.alone, text, log.filter) for text in texts]
-            self.expected_acceptance = expected_acceptance(self.found)
+            self.found = [agreement(draft.alone, text, log.filter) for text in texts]
+            every = np.concatenate(self.found)
+            if len(every):
+                self.expected_acceptance = every[:, 1:].mean(axis=0).tolist()
 
     def drafter_of(self, i):
         """The drafter for text i."""
-        ids, n_vocab = self.log.texts[i]["prompt"] + self.log.texts[i]["tokens"], self.log.n_vocab
-        if not self.samples:
-            return self.draft.drafter(RecordedTarget(ids, n_vocab), self.log.filter, None)
-        accepts = COINS[self.rule](self.found[i].ratios, np.random.default_rng([self.seed, i]))
-        return CoinDrafter(ids, accepts, n_vocab, self.draft.n_ctx)
+        text, n_vocab = self.log.texts[i], self.log.n_vocab
+        if self.found is None:
+            return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, None)
+        ratios = np.concatenate([np.zeros(len(text.prompt)), self.found[i][:, 0]])
+        accepts = COINS[self.rule](ratios, np.random.default_rng([self.seed, i]))
+        return CoinDrafter(text.ids, accepts, n_vocab)
 
     def rounds(self, K):
         """For each text, the rounds in which this draft and K would have written it."""
@@ -190,11 +155,9 @@ class Drafting:
 
 
 def replay_text(text, drafter, K):
-    """The rounds in which this drafter and K would have written the text."""
-    ids = text["prompt"] + text["tokens"]
-    target = RecordedTarget(ids, drafter.n_vocab)
-    rng = np.random.default_rng(0)
-    rounds = speculative(target, drafter, text["prompt"], len(text["tokens"]), K, GREEDY, rng)
+    """The rounds in which this drafter and K would have written the Text."""
+    target, rng = RecordedTarget(text.ids, drafter.n_vocab), np.random.default_rng(0)
+    rounds = speculative(target, drafter, text.prompt, len(text.tokens), K, Filter(0.0), rng)
     next(rounds)  # the prefill
     return list(rounds)
 
@@ -213,25 +176,25 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "expected_acceptance": drafting.expected_acceptance,
     }
     progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [what | figures(drafting.rounds(K), name, K, latency) for K in progress]
+    return [what | figures(drafting.rounds(K), K, latency) for K in progress]
 
 
-def figures(runs, name, K, latency):
+def figures(runs, K, latency):
     """What a row says of the rounds of each text."""
     rounds = [(one.drafted, one.examined, one.accepted) for run in runs for one in run]
-    examined = [sum(one.examined for one in run) for run in runs]
-    accepted = [sum(one.accepted for one in run) for run in runs]
+    examined_at, by_position, histogram = counts_by_position(rounds, K)
+    drafted, examined, accepted = (
+        [sum(getattr(one, count) for one in run) for run in runs]
+        for count in ("drafted", "examined", "accepted")
+    )
     tokens = [sum(len(one.tokens) for one in run) for run in runs]
     passes = [len(run) for run in runs]
-    n_drafted = sum(drafted for drafted, _, _ in rounds)
-    examined_at, by_position, histogram = counts_by_position(rounds, K)
 
     # project the speedup where the costs of a round are known
-    reason = latency.missing(name, K)
-    costs = None if reason else latency.costs[name, K]
+    reason = latency.missing(K)
     projected = projected_interval = None
-    if costs:
-        seconds = [sum(costs.of_round(one.drafted) for one in run) for run in runs]
+    if not reason:
+        seconds = [sum(latency.of_round(one.drafted, K) for one in run) for run in runs]
         projected, projected_interval = ratio(tokens, seconds), interval(tokens, seconds)
 
     return {
@@ -246,19 +209,23 @@ def figures(runs, name, K, latency):
             "tokens_per_target_pass": interval(tokens, passes),
             "projected_speedup": projected_interval,
         },
-        "draft_cost": costs.draft_cost if costs else None,
-        "verify_cost": costs.of_pass(K + 1) if costs else None,
+        "draft_cost": None if reason else latency.draft_cost(K),
+        "verify_cost": None if reason else latency.verify_cost(K),
         "acceptance_by_position": by_position,
         "examined_by_position": examined_at,
         "accepted_histogram": histogram,
-        "drafted": n_drafted,
-        "wasted_drafts": n_drafted - sum(accepted),
+        "drafted": sum(drafted),
+        "wasted_drafts": sum(drafted) - sum(accepted),
         "withheld": {"projected_speedup": reason} if reason else {},
     }
 
 
 def certainty(log, drafts):
     """What of the result is exact, and what an estimate."""
+    text = (
+        "exact: the rounds are those of the live run on these prompts, "
+        "up to ties that float rounding breaks"
+    )
     if log.foreign:
         text = (
             "log of another program: encoded by the draft's tokenizer, drafted greedily; "
@@ -268,10 +235,5 @@ def certainty(log, drafts):
         text = (
             "sampled log: n-gram rounds are exact; a draft model's are one sample from the "
             "distribution of live rounds, and estimate its means"
-        )
-    else:
-        text = (
-            "exact: the rounds are those of the live run on these prompts, "
-            "up to ties that float rounding breaks"
         )
     return text + "; a projected speedup is an estimate, as good as its latency model"

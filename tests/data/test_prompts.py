@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from toys import TINY, write_checkpoint
+from toys import TINY, refusal, write_checkpoint
 
 import utils
 from experiments.data.prompts import choose_prompts, read_prompts
-from utils import InputError
 
 SHARED = Path(utils.__file__).resolve().parent.parent / "shared" / "prompts"
 HELLASWAG = (
@@ -82,17 +81,12 @@ def test_forms(tmp_path, name, pack, ending):
         ("a.jsonl", lines({"answer": "one"}), "'answer'"),
         ("a.jsonl", lines({"\x1b[31m": "one"}), "'\\x1b[31m'"),
         ("a.jsonl", lines(dict.fromkeys(range(500))), "and 490 more"),
-        ("a.jsonl", lines({"instruction": None}), "its instruction is NoneType"),
-        ("a.jsonl", lines({"instruction": None, "input": "x"}), "its instruction is NoneType"),
-        ("a.jsonl", lines({"instruction": 5, "input": "x"}), "its instruction is int"),
-        ("a.jsonl", lines({"instruction": "x", "input": 5}), "its input is int"),
-        ("a.jsonl", lines({"turns": [None]}), "its turns is NoneType"),
-        ("a.jsonl", lines({"question": None}), "its question is NoneType"),
-        ("a.jsonl", '{"text": NaN}\n', "NaN"),
-        ("a.jsonl", lines({"prompt": 3}), "int"),
+        ("a.jsonl", lines({"instruction": None, "input": "x"}), "text under instruction"),
+        ("a.jsonl", lines({"instruction": "x", "input": 5}), "text under instruction"),
+        ("a.jsonl", lines({"turns": [None]}), "text under turns"),
+        ("a.jsonl", '{"text": NaN}\n', "text under text"),
         ("a.jsonl", lines({"turns": []}), "line 1"),
         ("a.jsonl", lines(7), "line 1"),
-        ("a.jsonl", '{"text": "\\ud800"}\n', "surrogate"),
         ("a.json", '["one", {"text": " "}]', "item 2"),
         ("a.json", '["one",\n"two"', "line 2"),
         ("a.json", "[]", "no prompts"),
@@ -110,15 +104,13 @@ def test_forms(tmp_path, name, pack, ending):
 def test_what_cannot_be_used_is_named(tmp_path, name, content, shown):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InputError) as error:
-        read_prompts(path)
-    assert shown in str(error.value) and name in str(error.value) and "\n" not in str(error.value)
+    message = refusal(read_prompts, path)
+    assert shown in message and name in message
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
 def test_a_file_that_is_not_there(tmp_path, name):
-    with pytest.raises(InputError, match="expected a file"):
-        read_prompts(tmp_path / name)
+    assert "expected a file" in refusal(read_prompts, tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +147,7 @@ def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):
         f"note: {path}: skipped 2 prompts of more than 5 tokens: number 2, 3",
         f"note: {path}: skipped 2 prompts of more than 6 tokens: number 3, 5",
     ]
-    with pytest.raises(InputError, match="all 5 prompts have more than 3 tokens"):
-        choose_prompts(path, 2, encoder, 3)
+    assert "all 5 prompts have more" in refusal(choose_prompts, path, 2, encoder, 3)
+    capsys.readouterr()
     assert len(choose_prompts("", 0, encoder, 999)[0]) == 16
     assert capsys.readouterr().err == ""

@@ -5,75 +5,54 @@ import json
 import pytest
 from toys import refusal
 
-from experiments.measuring.latency import Latency
+from experiments.measuring.latency import Latency, stored_latencies
+
+DRAFT = "0.7M-17M"
 
 
 def row(K, c, v, **more):
-    return {"draft": "0.7M-17M", "target": "17M", "K": K, "draft_cost": c, "verify_cost": v} | more
+    return {"draft": DRAFT, "target": "17M", "K": K, "draft_cost": c, "verify_cost": v} | more
 
 
 @pytest.fixture
-def stored(tmp_path):
-    """A function (rows) -> the path of a results file."""
+def of_file(tmp_path):
+    """A function (rows, target, rule) -> what the file of these rows says of a draft."""
 
-    def store(rows):
+    def of_file(rows, target="17M", rule="token"):
         path = tmp_path / "r.json"
         path.write_text(rows if isinstance(rows, str) else json.dumps({"rows": rows}))
-        return str(path)
+        return stored_latencies(str(path), [DRAFT, "ngram"], target, rule)
 
-    return store
+    return of_file
 
 
-def test_costs_as_given():
-    """In the order of K; a round of three drafts lies between those of two and four."""
-    latency = Latency(["0.7M-17M"], [4, 2], "17M", "", "0.1", "1.6,1.2")
-    costs = latency.costs["0.7M-17M", 4]
-    assert latency.missing("0.7M-17M", 4) is None and latency.missing("0.7M-17M", 3)
-    assert (costs.of_pass(3), costs.of_pass(5)) == (1.2, 1.6)
+def test_the_cost_of_a_round():
+    """A round of three drafts lies between those of two and four."""
+    latency = Latency({2: (0.1, 1.2), 4: (0.1, 1.6)}, "no more")
+    assert latency.missing(4) is None and latency.missing(5) == "no more"
     expected = [0.0 + 1.0, 0.1 + 1.1, 0.2 + 1.2, 0.3 + 1.4, 0.4 + 1.6]
-    assert [costs.of_round(n) for n in range(5)] == pytest.approx(expected)
+    assert [latency.of_round(n, 4) for n in range(5)] == pytest.approx(expected)
 
 
-def test_costs_from_a_file(stored):
+def test_costs_from_a_file(of_file):
     rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
-    latency = Latency(["0.7M-17M", "ngram"], [1, 2, 3, 4], "17M", stored(rows), "", "")
-    drafts = [latency.costs["0.7M-17M", K].draft_cost for K in (1, 2, 3)]
-    passes = [latency.costs["0.7M-17M", K].of_pass(K + 1) for K in (1, 2, 3)]
-    assert drafts == pytest.approx([0.1, 0.3, 0.4]) and passes == pytest.approx([1.1, 1.25, 1.4])
-    assert "no costs of draft 0.7M-17M" in latency.missing("0.7M-17M", 4)
-    assert "no costs of draft ngram" in latency.missing("ngram", 1)
+    found = of_file(rows)
+    latency = found[DRAFT]
+    assert [latency.draft_cost(K) for K in (1, 2, 3)] == pytest.approx([0.1, 0.25, 0.4])
+    assert [latency.verify_cost(K) for K in (1, 2, 3)] == pytest.approx([1.1, 1.25, 1.4])
+    assert "no costs of draft 0.7M-17M" in latency.missing(4)
+    assert "no costs of draft ngram" in found["ngram"].missing(1)
     # those of another target are not taken; a log that names none may use the only one
-    other = Latency(["0.7M-17M"], [1], "7M", stored(rows), "", "")
-    assert other.missing("0.7M-17M", 1).endswith("for 7M with the token rule")
-    assert Latency(["0.7M-17M"], [1], None, stored(rows), "", "").missing("0.7M-17M", 1) is None
+    assert of_file(rows, "7M")[DRAFT].missing(1).endswith("for 7M with the token rule")
+    assert of_file(rows, None)[DRAFT].missing(3) is None
 
 
-def test_costs_are_those_of_the_rule(stored):
+def test_costs_are_those_of_the_rule(of_file):
     """A row that names no rule is of the token rule."""
     rows = [row(1, 0.1, 1.1), row(1, 0.3, 1.3, verification="block")]
     for rule, c in (("token", 0.1), ("block", 0.3)):
-        latency = Latency(["0.7M-17M"], [1], "17M", stored(rows), "", "", rule)
-        assert latency.costs["0.7M-17M", 1].draft_cost == c
-    latency = Latency(["0.7M-17M"], [1], "17M", stored(rows[:1]), "", "", "block")
-    assert not latency.costs and "block" in latency.missing("0.7M-17M", 1)
-
-
-@pytest.mark.parametrize(
-    "costs, draft_cost, verify_cost, shown",
-    [
-        ("", "0.1", "", "needs both"),
-        ("r.json", "0.1", "1", "--costs"),
-        ("", "x", "1", "'x'"),
-        ("", "nan", "1", "'nan'"),
-        ("", "1e308", "1", "'1e308'"),
-        ("", "0.1", "0", "'0'"),
-        ("", "0.1,0.2", "1", "'0.1,0.2'"),
-        ("", "0.1", "1,2,3", "'1,2,3'"),
-    ],
-)
-def test_costs_that_make_no_sense(costs, draft_cost, verify_cost, shown):
-    what = ["0.7M-17M"], [1, 2], "17M", costs, draft_cost, verify_cost
-    assert shown in refusal(Latency, *what)
+        assert of_file(rows, rule=rule)[DRAFT].draft_cost(1) == c
+    assert "block" in of_file(rows[:1], rule="block")[DRAFT].missing(1)
 
 
 @pytest.mark.parametrize(
@@ -83,20 +62,14 @@ def test_costs_that_make_no_sense(costs, draft_cost, verify_cost, shown):
         "{}",
         "",
         '{"rows": {}}',
-        '{"rows": [{"draft": "0.7M-17M", "target": "17M", "K": 1, "draft_cost": NaN}]}',
         [7],
-        [{"draft": "0.7M-17M", "target": "17M"}],
+        [{"draft": DRAFT, "target": "17M"}],
         [row(1, "0.1", 1.1)],
+        [row(1, float("nan"), 1.1)],
         [row(1, 0.1, 0)],
-        [row(1, 1e300, 1.1)],
         [row([], 0.1, 1.1)],
-        [row(1, 0.1, 1.1, draft=None)],
     ],
 )
-def test_a_damaged_results_file(stored, rows):
-    message = refusal(Latency, ["0.7M-17M"], [1], "17M", stored(rows), "", "")
+def test_a_damaged_results_file(of_file, rows):
+    message = refusal(of_file, rows)
     assert "r.json" in message and "expected" in message
-
-
-def test_no_results_file():
-    assert "missing.json" in refusal(Latency, ["0.7M-17M"], [1], "17M", "missing.json", "", "")

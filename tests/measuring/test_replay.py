@@ -14,13 +14,13 @@ from toys import NUMPY, TINY, write_pair
 
 import utils
 from experiments.data import recordings
-from experiments.data.recordings import probabilities
+from experiments.data.recordings import Text, probabilities
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.measuring.replay import (
     CoinDrafter,
     Drafting,
-    acceptance_of,
+    agreement,
     block_coins,
     record_text,
     replay_text,
@@ -52,18 +52,18 @@ def test_greedy_replay_is_the_live_run_round_by_round(pair, which, K):
     target, smaller = pair
     drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
-        text = record_text(target, ids, 20, Filter(), [0, 1], 50)
+        text = Text(**record_text(target, ids, 20, Filter(), [0, 1], 50))
         rounds = live(target, drafts[which], ids, 20, K, Filter())
         drafter = Drafting(drafts[which], log_of(text, Filter()), 0).drafter_of(0)
         assert replay_text(text, drafter, K) == rounds
-        assert sum((one.tokens for one in rounds), []) == text["tokens"]
+        assert sum((one.tokens for one in rounds), []) == text.tokens
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.5])
 def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(pair, temperature):
     ids, filter = [5, 6, 5, 6, 5], Filter(temperature, top_k=3)
     rounds = live(pair[0], NGrams(), ids, 40, 3, filter)
-    text = {"prompt": ids, "tokens": sum((one.tokens for one in rounds), [])}
+    text = Text(ids, sum((one.tokens for one in rounds), []))
     drafter = Drafting(NGrams(), log_of(text, filter), 0).drafter_of(0)
     assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
 
@@ -90,12 +90,12 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
         whole = ids + list(tokens)
         places = range(len(ids), len(whole))
         rows = [filter(target.read(whole[:i], target.new_cache()))[0] for i in places]
-        text = {"prompt": ids, "tokens": list(tokens), **probabilities(rows, tokens, 2)}
-        odds = np.minimum(1, acceptance_of(draft, text, filter).ratios)
+        text = Text(ids, list(tokens), **probabilities(rows, tokens, 2))
+        odds = np.minimum(1, agreement(draft, text, filter)[:, 0])
         for coins in itertools.product([False, True], repeat=n):
             tossed = [False] * len(ids) + list(coins)
-            drafter = CoinDrafter(whole, lambda a, b: tossed[a:b], 3, draft.config.n_ctx)
-            share = np.prod([odds[i] if tossed[i] else 1 - odds[i] for i in places])
+            drafter = CoinDrafter(whole, lambda a, b: tossed[a:b], 3)
+            share = np.prod([p if coin else 1 - p for p, coin in zip(odds, coins)])
             found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
     expected = distribution_of(rounds)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
@@ -110,10 +110,9 @@ def test_bounds_of_the_common_mass(top):
     row = lambda model, i: filter(model.read(ids + tokens[:i], model.new_cache()))[0]
     rows = [row(target, i) for i in range(3)]
     common = sum(np.minimum(p, row(draft, i)).sum() for i, p in enumerate(rows))
-    text = {"prompt": ids, "tokens": tokens, **probabilities(rows, tokens, top)}
-    found = acceptance_of(draft, text, filter)
-    assert found.n == 3 and found.low - 1e-5 <= common <= found.high + 1e-5
-    assert (found.high - found.low < 1e-9) == (top == 5)
+    text = Text(ids, tokens, **probabilities(rows, tokens, top))
+    _, low, high = agreement(draft, text, filter).sum(axis=0)
+    assert low - 1e-5 <= common <= high + 1e-5 and (high - low < 1e-9) == (top == 5)
 
 
 def test_the_end_of_the_drafts_context():
@@ -122,9 +121,8 @@ def test_the_end_of_the_drafts_context():
     """
     draft, ids, tokens = TableModel(2, n_ctx=5), [0, 1], [1] * 6
     certain = {"p": [1.0] * 6, "top_ids": [[1]] * 6, "top_p": [[1.0]] * 6, "rest": [0.0] * 6}
-    text = {"prompt": ids, "tokens": tokens} | certain
-    found = acceptance_of(draft, text, Filter(1.0))
-    assert found.n == 4 and (found.ratios > 0).tolist() == 2 * [False] + 4 * [True] + 2 * [False]
+    text = Text(ids, tokens, **certain)
+    assert len(agreement(draft, text, Filter(1.0))) == 4
     drafter = Drafting(ModelDraft(draft), log_of(text, Filter(1.0), 3), 0).drafter_of(0)
     live = NeuralDrafter(draft, Filter(1.0), np.random.default_rng(0))
     for end in range(2, 8):
@@ -150,7 +148,7 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
         live += q.prod() * np.array(P)
         series = SimpleNamespace(random=iter(coins).__next__)
         accepts = block_coins(np.concatenate([[0], q / p]), series)
-        drafter, accepted = CoinDrafter(ids, accepts, 3, 64), np.zeros(k)
+        drafter, accepted = CoinDrafter(ids, accepts, 3), np.zeros(k)
         for _ in coins:
             drafts, _ = drafter.propose([0], k)
             accepted += np.cumprod(np.array(drafts) == text)
