@@ -77,26 +77,23 @@ class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Length, Models):
 
 def acceptances(settings, pairs):
     """{draft: its acceptance}, as given, from a results file, or from a live run."""
-    target, filter, given = settings.target_model_size, settings.sampling, settings.given()
+    drafts, filter, given = pairs.drafts, settings.sampling, settings.given()
     if given is not None:
-        source = lambda draft: "as given" + "; taken to draft in every round" * draft.looks_up
-        return {
-            name: advice.acceptance_of(given, None, 1, source(draft))
-            for name, draft in pairs.drafts.items()
-        }
+        source = "as given, for a draft in every round"
+        return dict.fromkeys(drafts, advice.acceptance_of(given, None, 1, source))
     if settings.acceptance:
-        where = settings.acceptance
+        where, target = settings.acceptance, settings.target_model_size
         return {
             name: advice.stored_acceptance(where, name, draft.looks_up, target, filter)
-            for name, draft in pairs.drafts.items()
+            for name, draft in drafts.items()
         }
     n_tokens, K = settings.n_tokens_to_generate, min(advice.LIVE_K, max(settings.Ks()))
     longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
     texts, _ = choose_prompts(settings.prompts, settings.n_prompts, pairs.encoder, longest)
-    how = texts, n_tokens, filter, settings.seed
+    how = K, texts, n_tokens, filter, settings.seed
     return {
-        name: advice.live_acceptance(pairs.target, draft, name, K, *how)
-        for name, draft in pairs.drafts.items()
+        name: advice.live_acceptance(pairs.target, draft, name, *how)
+        for name, draft in drafts.items()
     }
 
 

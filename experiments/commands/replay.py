@@ -121,16 +121,14 @@ def load_drafts(settings, log):
     """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
     found, names = {NGRAM: NGrams()}, settings.drafts()
     sizes = [*filter(is_size, names)]
-    for size in sizes:
-        encoder = load_encoder(find_folder(size, settings.models_dir))
-        if (encoder.fingerprint, encoder.n_vocab) != (log.tokenizer, log.n_vocab):
-            raise InputError(
-                f"draft {size} and the log {settings.log} have different vocabularies: "
-                "they cannot pair"
-            )
     if sizes:  # the first is loaded as a target is
         first, *others = sizes
         pairs = load(first, others, settings.models_dir, settings.get_backend())
+        if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
+            raise InputError(
+                f"draft {first} and the log {settings.log} have different vocabularies: "
+                "they cannot pair"
+            )
         found |= {first: ModelDraft(pairs.target), **pairs.drafts}
     return {name: found[name] for name in names}
 

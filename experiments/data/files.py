@@ -23,18 +23,19 @@ def check_output(flag, path, endings):
     if not (Path(text).name and os.path.basename(text).endswith(endings)):
         ending = f" that ends in {' or '.join(endings)}" if any(endings) else ""
         raise InputError(f"--{flag} {text!r}: expected a new name{ending}")
-    # try it out: only that tells names that are too long, and places like /proc
-    temporary = temporary_name(path)
     try:
-        temporary.open("xb").close()
-        temporary.unlink()
+        # try it out: only that tells names that are too long, and places like /proc
+        Path(path).open("xb").close()
+        Path(path).unlink()
+    except FileExistsError:  # even a link to nothing, or a folder
+        raise InputError(
+            f"--{flag}: {text!r} is there already; delete it or give another name"
+        ) from None
     except OSError as error:
         raise InputError(
             f"--{flag} {text[:300]!r}: cannot be written ({error.strerror}); "
             "expected a file in a folder that is there and yours"
         ) from None
-    if os.path.lexists(path):  # even a link to nothing
-        raise InputError(f"--{flag}: {text!r} is there already; delete it or give another name")
 
 
 @contextmanager

@@ -64,46 +64,32 @@ class RecordedTarget:
         return one_hot(self.ids[len(text) + 1 - n_last : len(text) + 1], self.config.n_vocab)
 
 
-class CoinDrafter:
-    """Drafts the recorded tokens that a coin accepts, else others.
+ACCEPTED = {
+    "token": lambda coins, ratios: coins < ratios,
+    # one coin decides a round: the first
+    "block": lambda coins, ratios: coins[:1] < np.minimum.accumulate(np.cumprod(ratios)),
+}
 
-    accepts(begin, end): for these positions of the text, whether each of its tokens is accepted;
-    beyond the draft's context there are none.
+
+class CoinDrafter:
+    """Drafts the tokens of a recorded text where they are accepted, else others.
+
+    ratios: q(x) / p(x) for each token x of the text; none beyond the draft's context
+    coins: a number from 0 to 1 for each token, the same whatever K is
     """
 
-    def __init__(self, ids, accepts, n_vocab):
-        self.ids, self.accepts, self.n_vocab = ids, accepts, n_vocab
+    def __init__(self, ids, ratios, coins, rule, n_vocab):
+        self.ids, self.ratios, self.coins, self.n_vocab = ids, ratios, coins, n_vocab
+        self.accepted = ACCEPTED[rule]
 
     def prefill(self, ids):
         pass
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        begin, end = len(ids), len(ids) + k
-        accepted = zip(self.ids[begin:end], self.accepts(begin, end))
+        ahead = slice(len(ids), len(ids) + k)
+        accepted = zip(self.ids[ahead], self.accepted(self.coins[ahead], self.ratios[ahead]))
         draft = [token if good else (token + 1) % self.n_vocab for token, good in accepted]
         return draft, one_hot(draft, self.n_vocab)
-
-
-def token_coins(ratios, rng):
-    """`accepts` of the token rule: one coin for each token, whatever K is.
-
-    ratios: q(x) / p(x) for each token x of a text, by position
-    """
-    accepted = rng.random(len(ratios)) < ratios
-    return lambda begin, end: accepted[begin:end]
-
-
-def block_coins(ratios, rng):
-    """`accepts` of block verification: one coin for each round."""
-
-    def accepts(begin, end):
-        products = np.cumprod(ratios[begin:end])
-        return rng.random() < np.minimum.accumulate(products)
-
-    return accepts
-
-
-COINS = {"token": token_coins, "block": block_coins}
 
 
 def agreement(draft, text, filter):  # -> [n, 3]
@@ -145,8 +131,8 @@ class Drafting:
         if self.found is None:
             return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, None)
         ratios = np.concatenate([np.zeros(len(text.prompt)), self.found[i][:, 0]])
-        accepts = COINS[self.rule](ratios, np.random.default_rng([self.seed, i]))
-        return CoinDrafter(text.ids, accepts, n_vocab)
+        coins = np.random.default_rng([self.seed, i]).random(len(ratios))
+        return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
     def rounds(self, K):
         """For each text, the rounds in which this draft and K would have written it."""

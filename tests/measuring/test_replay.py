@@ -21,7 +21,6 @@ from experiments.measuring.replay import (
     CoinDrafter,
     Drafting,
     agreement,
-    block_coins,
     record_text,
     replay_text,
 )
@@ -91,11 +90,11 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
         places = range(len(ids), len(whole))
         rows = [filter(target.read(whole[:i], target.new_cache()))[0] for i in places]
         text = Text(ids, list(tokens), **probabilities(rows, tokens, 2))
-        odds = np.minimum(1, agreement(draft, text, filter)[:, 0])
-        for coins in itertools.product([False, True], repeat=n):
-            tossed = [False] * len(ids) + list(coins)
-            drafter = CoinDrafter(whole, lambda a, b: tossed[a:b], 3)
-            share = np.prod([p if coin else 1 - p for p, coin in zip(odds, coins)])
+        ratios = np.append([0, 0], agreement(draft, text, filter)[:, 0])
+        odds = np.minimum(1, ratios[2:])
+        for coins in itertools.product([0, 1], repeat=n):  # 0 accepts, 1 does not
+            drafter = CoinDrafter(whole, ratios, np.append([0, 0], coins), "token", 3)
+            share = np.prod(np.where(coins, 1 - odds, odds))
             found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
     expected = distribution_of(rounds)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
@@ -146,11 +145,9 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
         # P[t] of sampling.verify_block
         _, *P = itertools.accumulate(p / q, lambda P, ratio: min(1.0, P * ratio), initial=1.0)
         live += q.prod() * np.array(P)
-        series = SimpleNamespace(random=iter(coins).__next__)
-        accepts = block_coins(np.concatenate([[0], q / p]), series)
-        drafter, accepted = CoinDrafter(ids, accepts, 3), np.zeros(k)
-        for _ in coins:
-            drafts, _ = drafter.propose([0], k)
+        ratios, accepted = np.append(0, q / p), np.zeros(k)
+        for coin in coins:
+            drafts, _ = CoinDrafter(ids, ratios, np.full(4, coin), "block", 3).propose([0], k)
             accepted += np.cumprod(np.array(drafts) == text)
         replayed += p.prod() * accepted / len(coins)
     assert np.allclose(replayed, live, atol=1e-3)
