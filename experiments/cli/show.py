@@ -147,10 +147,10 @@ def together(session, prompts, output):
         try:
             for results, i in zip(session.run_together(rest, batch_size), todo):
                 bar.update()
-                if isinstance(results, Failed):
-                    continue  # which, will be said at the end
                 if lines:
-                    lines.put(i, results | {"fingerprints": models})
+                    lines.put(i, results, settings=settings[i], fingerprints=models)
+                elif isinstance(results, Failed):
+                    continue  # which, will be said at the end
                 elif json:
                     print(json_format.dumps(results), flush=True)
                 else:

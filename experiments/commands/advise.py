@@ -13,7 +13,7 @@ from experiments.data.values import (
     check_numbers,
     longest_prompt,
     parse_Ks,
-    parse_probability,
+    parse_number,
 )
 from experiments.decoding.settings import (
     Json,
@@ -66,13 +66,10 @@ class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Length, Models):
 
     def given(self):
         """The acceptance that was given as a number; None where it was not."""
-        if os.path.isfile(self.acceptance):  # False also for a name that is too long
+        if not self.acceptance or os.path.isfile(self.acceptance):
             return None
-        try:
-            return parse_probability("acceptance", self.acceptance)
-        except SettingError as error:
-            problem = f"{error.problem}, or a results file that is there"
-            raise SettingError("acceptance", problem) from None
+        expected = "a number from 0 to 1, or a results file that is there"
+        return parse_number("acceptance", self.acceptance, 0, 1, expected)
 
 
 def acceptances(settings, pairs):

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
 from experiments.data.files import check_output
-from experiments.data.lines import Failed, Lines
+from experiments.data.lines import Lines
 from experiments.data.prompts import choose_prompts
 from experiments.data.recordings import FORMAT
 from experiments.data.values import check_numbers, longest_prompt
@@ -83,8 +83,7 @@ def record(settings: RecordSettings, output: LogFile):
             items = [(i, prompts[i]) for i in todo]
             results = where.run(partial(recorded, settings), items, GROUP, name)
             for text, i in zip(results, bar):
-                if not isinstance(text, Failed):
-                    lines.put(i, text)
+                lines.put(i, text)
         lines.close([header], [{"end": len(prompts)}])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")

@@ -44,7 +44,6 @@ class ReplaySettings(Kernels, Verification, Folder):
         "0.7M-17M,ngram", "sizes in models_dir, folders, or ngram, separated by commas"
     )
     K: str = flag("1..10", "how many tokens to draft per round, such as 1..10 or 1,2,4")
-    verification: str = flag("token", "the accept/reject rule: token or block")
     costs: str = flag(
         "",
         "a results file of benchmark to take the draft and verify costs from, measured with the "

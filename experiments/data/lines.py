@@ -116,9 +116,13 @@ class Lines:
         """The places, of n, whose lines are not there yet."""
         return [place for place in range(n) if place not in self.found]
 
-    def put(self, place, line):
-        """Write the line of a place."""
-        self.found[place] = line
+    def put(self, place, value, **more):
+        """Write the line of a place: the value, with more fields before its own. One that Failed is
+        left out, and stays to do.
+        """
+        if isinstance(value, Failed):
+            return
+        self.found[place] = line = more | value if more else value
         if not self.file.tell():
             self.file.write(self.header)
         self.file.write(encoded([place, line]))

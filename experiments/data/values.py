@@ -61,14 +61,15 @@ def parse_Ks(text, most, why="", auto=False):
     return found + [AUTO] * (AUTO in parts)
 
 
-def parse_number(name, text, least, most):
-    """One number within these limits."""
+def parse_number(name, text, least, most, expected=""):
+    """One number within these limits. expected: how to say what it could be."""
     try:
         if least <= float(text) <= most:
             return float(text)
     except ValueError:
         pass
-    raise SettingError(name, f"{text!r}: expected a number from {least:g} to {most:g}")
+    expected = expected or f"a number from {least:g} to {most:g}"
+    raise SettingError(name, f"{text!r}: expected {expected}")
 
 
 def parse_probability(name, text):

@@ -133,8 +133,8 @@ def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, monkeypatc
     out, partial = tmp_path / "log.jsonl", tmp_path / "log.jsonl.partial"
     put = Lines.put
 
-    def stops(*line):
-        put(*line)
+    def stops(*line, **more):
+        put(*line, **more)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -158,8 +158,8 @@ def test_a_run_goes_on_only_with_the_same_weights(cli, pair, tmp_path, monkeypat
 
     put = Lines.put
 
-    def stops(*line):
-        put(*line)
+    def stops(*line, **more):
+        put(*line, **more)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
