@@ -25,8 +25,7 @@ from experiments.decoding.settings import (
 from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.drafting.load import NGRAM, is_size, load
 from experiments.drafting.stored import HEADS
-from experiments.measuring.latency import Latency, stored_latencies
-from experiments.measuring.replay import certainty, replay_draft
+from experiments.measuring.replay import Latency, certainty, replay_draft, stored_latencies
 from utils import InputError, find_folder, load_encoder
 
 MOST_K = 1000

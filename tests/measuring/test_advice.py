@@ -5,9 +5,9 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from toys import TINY, refusal, tiny_model
+from toys import TINY, refusal
 
-from experiments.drafting.drafts import ModelDraft, NGrams
+from experiments.drafting.drafts import ModelDraft
 from experiments.measuring import advice, theory
 from gpt2 import Config
 from sampling import Filter
@@ -101,13 +101,6 @@ def test_shapes_that_cannot_be_are_left_out():
     assert [*advice.draft_shapes(Config(9, 9, 12, 12, 1))] == []
     shapes = advice.draft_shapes(Config(9, 9, 84, 12, 6)).values()
     assert all(shape.n_embd % shape.n_head == 0 for shape in shapes)
-
-
-@pytest.mark.parametrize("draft", [ModelDraft(tiny_model(2, CONFIG)), NGrams()])
-def test_costs_are_measured(draft):
-    costs = advice.measure_costs(tiny_model(1, CONFIG), draft, Filter(), [1, 2], 1, n_turns=1)
-    whole = advice.whole_costs(costs)
-    assert whole.keys() == {1, 2} and min(whole.values()) > 0
 
 
 ROW = {"draft": "0.7M", "target": "7M", "K": 2, "temperature": 1, "drafted": 8}

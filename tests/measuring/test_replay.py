@@ -2,15 +2,16 @@
 distribution above.
 """
 
-import dataclasses
 import itertools
+import json
 from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from command_line import CONFIG
 from table_models import TableModel
-from toys import NUMPY, TINY, write_pair
+from toys import NUMPY, refusal
 
 import utils
 from experiments.data import recordings
@@ -20,21 +21,20 @@ from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.measuring.replay import (
     CoinDrafter,
     Drafting,
+    Latency,
     agreement,
     record_text,
     replay_text,
+    stored_latencies,
 )
 from experiments.proving.enumeration import chain_rule, distribution_of
 from sampling import Filter, NeuralDrafter, speculative
 
-CONFIG = dataclasses.replace(TINY, n_ctx=64)
 
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    folder = write_pair(tmp_path_factory.mktemp("models"), CONFIG)
-    (target, draft), _ = utils.load_models(["17M", "0.7M-17M"], folder, NUMPY)
-    return target, draft
+@pytest.fixture
+def models(pair):
+    """A target, and a draft that often agrees with it."""
+    return utils.load_models(["17M", "0.7M-17M"], pair, NUMPY)[0]
 
 
 def log_of(text, filter, n_vocab=CONFIG.n_vocab):
@@ -47,8 +47,8 @@ def live(target, draft, ids, n, K, filter):
 
 @pytest.mark.parametrize("K", [1, 4, 30])
 @pytest.mark.parametrize("which", ["smaller", "itself", "n-grams"])
-def test_greedy_replay_is_the_live_run_round_by_round(pair, which, K):
-    target, smaller = pair
+def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
+    target, smaller = models
     drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
         text = Text(**record_text(target, ids, 20, Filter(), [0, 1], 50))
@@ -59,9 +59,9 @@ def test_greedy_replay_is_the_live_run_round_by_round(pair, which, K):
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.5])
-def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(pair, temperature):
+def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(models, temperature):
     ids, filter = [5, 6, 5, 6, 5], Filter(temperature, top_k=3)
-    rounds = live(pair[0], NGrams(), ids, 40, 3, filter)
+    rounds = live(models[0], NGrams(), ids, 40, 3, filter)
     text = Text(ids, sum((one.tokens for one in rounds), []))
     drafter = Drafting(NGrams(), log_of(text, filter), 0).drafter_of(0)
     assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
@@ -151,3 +151,74 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
             accepted += np.cumprod(np.array(drafts) == text)
         replayed += p.prod() * accepted / len(coins)
     assert np.allclose(replayed, live, atol=1e-3)
+
+
+# ---------------------------------------------------------------- the latency model
+
+
+DRAFT = "0.7M-17M"
+
+
+def row(K, c, v, **more):
+    return {"draft": DRAFT, "target": "17M", "K": K, "draft_cost": c, "verify_cost": v} | more
+
+
+@pytest.fixture
+def of_file(tmp_path):
+    """A function (rows, target, rule) -> what the file of these rows says of a draft."""
+
+    def of_file(rows, target="17M", rule="token"):
+        path = tmp_path / "r.json"
+        path.write_text(rows if isinstance(rows, str) else json.dumps({"rows": rows}))
+        return stored_latencies(str(path), [DRAFT, "ngram"], target, rule)
+
+    return of_file
+
+
+def test_the_cost_of_a_round():
+    """A round of three drafts lies between those of two and four."""
+    latency = Latency({2: (0.1, 1.2), 4: (0.1, 1.6)}, "no more")
+    assert latency.missing(4) is None and latency.missing(5) == "no more"
+    expected = [0.0 + 1.0, 0.1 + 1.1, 0.2 + 1.2, 0.3 + 1.4, 0.4 + 1.6]
+    assert [latency.of_round(n, 4) for n in range(5)] == pytest.approx(expected)
+
+
+def test_costs_from_a_file(of_file):
+    rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
+    found = of_file(rows)
+    latency = found[DRAFT]
+    assert [latency.draft_cost(K) for K in (1, 2, 3)] == pytest.approx([0.1, 0.25, 0.4])
+    assert [latency.verify_cost(K) for K in (1, 2, 3)] == pytest.approx([1.1, 1.25, 1.4])
+    assert "no costs of draft 0.7M-17M" in latency.missing(4)
+    assert "no costs of draft ngram" in found["ngram"].missing(1)
+    # those of another target are not taken; a log that names none may use the only one
+    assert of_file(rows, "7M")[DRAFT].missing(1).endswith("for 7M with the token rule")
+    assert of_file(rows, None)[DRAFT].missing(3) is None
+
+
+def test_costs_are_those_of_the_rule(of_file):
+    """A row that names no rule is of the token rule."""
+    rows = [row(1, 0.1, 1.1), row(1, 0.3, 1.3, verification="block")]
+    for rule, c in (("token", 0.1), ("block", 0.3)):
+        assert of_file(rows, rule=rule)[DRAFT].draft_cost(1) == c
+    assert "block" in of_file(rows[:1], rule="block")[DRAFT].missing(1)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "[" * 200_000,
+        "{}",
+        "",
+        '{"rows": {}}',
+        [7],
+        [{"draft": DRAFT, "target": "17M"}],
+        [row(1, "0.1", 1.1)],
+        [row(1, float("nan"), 1.1)],
+        [row(1, 0.1, 0)],
+        [row([], 0.1, 1.1)],
+    ],
+)
+def test_a_damaged_results_file(of_file, rows):
+    message = refusal(of_file, rows)
+    assert "r.json" in message and "expected" in message
