@@ -21,8 +21,8 @@ def check_output(flag, path, endings):
     text = str(path)
     # not Path.name alone, which does not see a slash at the end
     if not (Path(text).name and os.path.basename(text).endswith(endings)):
-        ending = f" that ends in {' or '.join(endings)}" if any(endings) else ""
-        raise InputError(f"--{flag} {text!r}: expected a new name{ending}")
+        expected = f"a name that ends in {' or '.join(endings)}" if any(endings) else "a new name"
+        raise InputError(f"--{flag} {text!r}: expected {expected}")
     try:
         # try it out: only that tells names that are too long, and places like /proc
         Path(path).open("xb").close()
