@@ -168,12 +168,15 @@ def into_file(session, prompts, output):
     """
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
     models = session.fingerprints()
-    same = [{"settings": one, "fingerprints": models} for one in settings]
-    with Lines(output.out, expected=same) as lines:
+
+    def put(i, results):
+        lines.put(i, results, settings=settings[i], fingerprints=models)
+
+    with Lines(output.out, [settings, models]) as lines:
         try:
-            yield lines.todo(len(prompts)), lambda i, results: lines.put(i, results, **same[i])
+            yield lines.todo(len(prompts)), put
         finally:  # some prompts may have failed
             if output.json:
-                for results in lines.results():
+                for results in lines.done:
                     print(json.dumps(results))
         lines.close()

@@ -13,7 +13,7 @@ from experiments.data.values import (
     check_numbers,
     longest_prompt,
     parse_Ks,
-    parse_probability,
+    parse_number,
 )
 from experiments.decoding.settings import (
     Json,
@@ -64,41 +64,30 @@ class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Length, Models):
     def Ks(self):
         return parse_Ks(self.K, MOST_K)
 
-    def stored(self):
-        """Whether the acceptance comes from a results file."""
-        return os.path.isfile(self.acceptance)  # False also for a name that is too long
-
     def given(self):
         """The acceptance that was given as a number; None where it was not."""
-        if self.stored():
+        if not self.acceptance or os.path.isfile(self.acceptance):
             return None
-        try:
-            return parse_probability("acceptance", self.acceptance)
-        except SettingError as error:
-            problem = f"{error.problem}, or a results file that is there"
-            raise SettingError("acceptance", problem) from None
+        expected = "a number from 0 to 1, or a results file that is there"
+        return parse_number("acceptance", self.acceptance, 0, 1, expected)
 
 
 def acceptances(settings, pairs):
-    """{draft: its acceptance}, from where the settings say."""
-    filter, target = settings.sampling, settings.target_model_size
-    given, drafts = settings.given(), pairs.drafts
+    """{draft: its acceptance}, as given, from a results file, or from a live run."""
+    drafts, filter, given = pairs.drafts, settings.sampling, settings.given()
     if given is not None:
-        sources = {False: "as given", True: "as given; taken to draft in every round"}
-        return {
-            name: advice.acceptance_of(given, None, 1, sources[draft.looks_up])
-            for name, draft in drafts.items()
-        }
-    if settings.stored():
-        where = settings.acceptance
+        source = "as given, for a draft in every round"
+        return dict.fromkeys(drafts, advice.acceptance_of(given, None, 1, source))
+    if settings.acceptance:
+        where, target = settings.acceptance, settings.target_model_size
         return {
             name: advice.stored_acceptance(where, name, draft.looks_up, target, filter)
             for name, draft in drafts.items()
         }
-    n_tokens = settings.n_tokens_to_generate
+    n_tokens, K = settings.n_tokens_to_generate, min(advice.LIVE_K, max(settings.Ks()))
     longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
     texts, _ = choose_prompts(settings.prompts, settings.n_prompts, pairs.encoder, longest)
-    how = min(advice.LIVE_K, max(settings.Ks())), texts, n_tokens, filter, settings.seed
+    how = K, texts, n_tokens, filter, settings.seed
     return {
         name: advice.live_acceptance(pairs.target, draft, name, *how)
         for name, draft in drafts.items()
@@ -115,37 +104,25 @@ def possible_Ks(name, target, draft, Ks):
     return [K for K in Ks if K <= most]
 
 
-def show_K_table(found):
-    """What to expect of each K."""
-    print(f"  {'K':>4} {'v(K+1)':>7} {'speedup':>8} {'range':>14} {'break-even acceptance':>22}")
-    for row in found["by_K"]:
-        even = "–"
-        if row["break_even_acceptance"] is not None:
-            even = f"{row['break_even_acceptance']:.3f}"
-        low_high = f"{row['low']:.2f} to {row['high']:.2f}"
-        print(f"  {row['K']:>4} {row['verify_cost']:>7.2f}", end=" ")
-        print(f"{row['speedup']:>8.2f} {low_high:>14} {even:>22}")
-
-
 def show_advice(name, target, found):
     """The advice for people."""
     a, c, top = found["acceptance"], found["draft_cost"], found["speedup"]
+    number = lambda value: "none" if value is None else f"{value:.3f}"
     share = ""
     if a["drafting_share"] < 1:
         share = f", in {a['drafting_share']:.0%} of the rounds"
     print(f"Draft {name} for target {target}")
-    a_range = f"{a['low']:.3f} to {a['high']:.3f}"
-    c_range = f"{c['low']:.3f} to {c['high']:.3f}"
-    print(f"  acceptance {a['value']:.3f} ({a_range}; {a['source']}){share}")
-    print(f"  a drafted token costs c = {c['value']:.3f} ({c_range}) target passes\n")
-    show_K_table(found)
-    print(f"\n  Does it pay here? {found['pays'].capitalize()}. Best K = {top['K']}:", end=" ")
-    print(f"speedup {top['speedup']:.2f}, between {top['low']:.2f} and {top['high']:.2f};", end=" ")
-    even = top["break_even_acceptance"]
-    if even is None:
-        print("no acceptance would do.")
-    else:
-        print(f"it pays from an acceptance of {even:.3f}, here {a['value']:.3f}.")
+    print("  acceptance {value:.3f} ({low:.3f} to {high:.3f}; {source})".format(**a) + share)
+    costs = "  a drafted token costs c = {value:.3f} ({low:.3f} to {high:.3f}) target passes\n"
+    print(costs.format(**c))
+    print(f"  {'K':>4} {'v(K+1)':>7} {'speedup':>8} {'range':>14} {'break-even acceptance':>22}")
+    for row in found["by_K"]:
+        figures = "  {K:>4} {verify_cost:>7.2f} {speedup:>8.2f} {low:>6.2f} to {high:.2f}"
+        print(figures.format(**row) + f" {number(row['break_even_acceptance']):>22}")
+    print(f"\n  Does it pay here? {found['pays'].capitalize()}.", end=" ")
+    print("Best K = {K}: speedup {speedup:.2f}, between {low:.2f} and {high:.2f};".format(**top))
+    even = number(top["break_even_acceptance"])
+    print(f"  acceptance to break even: {even}, here {a['value']:.3f}.")
     print("  What would help, most first:")
     for gain in found["would_help"]:
         print("    {change:<34} {from_to:<28}".format(**gain), end="")
@@ -156,11 +133,8 @@ def show_advice(name, target, found):
             "the acceptance that gives the same speedup"
         )
     for shape in found["shapes"]:
-        least = "none"
-        if shape["needs_acceptance"] is not None:
-            least = f"{shape['needs_acceptance']:.3f}"
-        print(f"    {shape['draft']:<24} {shape['shape']:<12}", end=" ")
-        print(f"c = {shape['draft_cost']:.3f}, acceptance {least}")
+        print("    {draft:<24} {shape:<12} c = {draft_cost:.3f},".format(**shape), end=" ")
+        print(f"acceptance {number(shape['needs_acceptance'])}")
     print()
 
 
@@ -174,22 +148,17 @@ def advise(settings: AdviseSettings, output: Json):
     size, filter, repeats = settings.target_model_size, settings.sampling, settings.repeats
     backend, drafts = settings.get_backend(), settings.drafts()
     pairs = load(size, drafts, settings.models_dir, backend, settings.weights)
-    target = pairs.target
-    Ks = {
-        name: possible_Ks(name, target, draft, settings.Ks())
-        for name, draft in pairs.drafts.items()
-    }
+    target, every = pairs.target, pairs.drafts.items()
+    Ks = {name: possible_Ks(name, target, draft, settings.Ks()) for name, draft in every}
     found = acceptances(settings, pairs)
     result = {"machine": machine(), "settings": settings.as_dict(), "advice": {}}
-    for name, draft in pairs.drafts.items():
+    for name, draft in every:
         costs = advice.measure_costs(target, draft, filter, Ks[name], repeats)
-        of_draft = advice.advice_of(found[name], costs)
-        of_draft["shapes"] = []
+        of_draft = advice.advice_of(found[name], costs) | {"shapes": []}
         if draft.alone:
             expected = of_draft["speedup"]["speedup"]
-            of_draft["shapes"] = advice.weigh_shapes(
-                target, draft.alone, filter, expected, costs, repeats
-            )
+            what = target, draft.alone, filter, expected, costs, repeats
+            of_draft["shapes"] = advice.weigh_shapes(*what)
         result["advice"][name] = of_draft
         if not output.json:
             show_advice(name, size, of_draft)

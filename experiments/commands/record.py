@@ -10,8 +10,9 @@ from tqdm import tqdm
 from experiments.cluster.models import Wanted
 from experiments.cluster.place import place
 from experiments.data.files import check_output
+from experiments.data.lines import Lines
 from experiments.data.prompts import choose_prompts
-from experiments.data.recordings import open_log
+from experiments.data.recordings import FORMAT
 from experiments.data.values import check_numbers, longest_prompt
 from experiments.decoding.settings import (
     Kernels,
@@ -23,7 +24,6 @@ from experiments.decoding.settings import (
     flag,
 )
 from experiments.measuring.replay import record_text
-from utils import InputError
 
 GROUP = 4  # texts, that a worker of a cluster is given at a time
 
@@ -60,52 +60,37 @@ def record(settings: RecordSettings, output: LogFile):
     Texts continue past <|endoftext|>, as in benchmark. An interrupted recording continues with the
     same command.
     """
-    wanted = Wanted(
-        settings.target_model_size,
-        (),
-        settings.models_dir,
-        backend=settings.backend,
-        kernels=settings.kernels,
-    )
+    target, n_tokens = settings.target_model_size, settings.n_tokens_to_generate
+    machine = {"backend": settings.backend, "kernels": settings.kernels}
+    wanted = Wanted(target, (), settings.models_dir, **machine)
     where = place(output.cluster, wanted)
-    encoder, n_tokens = where.pairs.encoder, settings.n_tokens_to_generate
+    encoder = where.pairs.encoder
     longest = longest_prompt(where.pairs.target.config.n_ctx, n_tokens)
-    texts, n_skipped = choose_prompts(settings.prompts, settings.n_prompts, encoder, longest)
+    prompts, n_skipped = choose_prompts(settings.prompts, settings.n_prompts, encoder, longest)
     header = {
+        **FORMAT,
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
-        "target": settings.target_model_size,
+        "target": target,
         "settings": settings.as_dict(),
         "fingerprints": wanted.fingerprints(),
     }
-    with open_log(output.out, header) as lines:
-        require_same(lines, texts)
-        todo = lines.todo(len(texts))
+    with Lines(output.out, [header, prompts]) as lines:
+        todo = lines.todo(len(prompts))
         bar = tqdm(todo, desc="recording", unit=" texts", leave=False, disable=None)
         with where:
-            items = [(i, texts[i]) for i in todo]
-            results = where.run(partial(recorded, settings), items, GROUP, name_of)
+            name = lambda item: f"prompt {item[0] + 1}"
+            items = [(i, prompts[i]) for i in todo]
+            results = where.run(partial(recorded, settings), items, GROUP, name)
             for text, i in zip(results, bar):
-                lines.put(i, text, prompt=texts[i])
-        lines.close({"end": len(texts)})
+                lines.put(i, text)
+        lines.close([header], [{"end": len(prompts)}])
     skipped = f"({n_skipped} prompts skipped: too long)"
-    print(f"{len(texts)} texts of {n_tokens} tokens in {output.out} {skipped}")
+    print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 
 
 def recorded(settings, pairs, items):
     """What the log keeps of each text; an item is the number of a prompt and its ids."""
-    filter, top = settings.sampling, settings.top
     for i, ids in items:
-        seed = [settings.seed, i, 0]
-        yield record_text(pairs.target, ids, settings.n_tokens_to_generate, filter, seed, top)
-
-
-def name_of(item):
-    return f"prompt {item[0] + 1}"
-
-
-def require_same(lines, texts):
-    """Raises InputError for an interrupted recording of other prompts."""
-    prompts = [line.get("prompt") if isinstance(line, dict) else None for line in lines.done]
-    if prompts != texts[: len(prompts)]:
-        raise InputError(f"{lines.partial}: is of other prompts; delete it, or give the same")
+        how = settings.n_tokens_to_generate, settings.sampling, [settings.seed, i, 0]
+        yield record_text(pairs.target, ids, *how, settings.top)

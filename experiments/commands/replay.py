@@ -12,6 +12,7 @@ from experiments.data.values import (
     check_seed,
     parse_Ks,
     parse_list,
+    parse_number,
 )
 from experiments.decoding.settings import (
     VERIFICATIONS,
@@ -24,11 +25,11 @@ from experiments.decoding.settings import (
 from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.drafting.load import NGRAM, is_size, load
 from experiments.drafting.stored import HEADS
-from experiments.measuring.latency import Latency
-from experiments.measuring.replay import certainty, replay_draft
+from experiments.measuring.replay import Latency, certainty, replay_draft, stored_latencies
 from utils import InputError, find_folder, load_encoder
 
 MOST_K = 1000
+MOST_COST = 1e6  # of a token or a pass, in target passes
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ class ReplaySettings(Kernels, Verification, Folder):
         "0.7M-17M,ngram", "sizes in models_dir, folders, or ngram, separated by commas"
     )
     K: str = flag("1..10", "how many tokens to draft per round, such as 1..10 or 1,2,4")
-    verification: str = flag("token", "the accept/reject rule: token or block")
     costs: str = flag(
         "",
         "a results file of benchmark to take the draft and verify costs from, measured with the "
@@ -69,6 +69,7 @@ class ReplaySettings(Kernels, Verification, Folder):
         check_seed(self.seed)
         check_choice("verification", self.verification, *VERIFICATIONS)
         self.Ks()
+        self.given()
         for head in {*self.drafts()} & {*HEADS}:
             problem = f"{head}: expected a model, as a head needs to see its target, not a log"
             raise SettingError("draft_model_size", problem)
@@ -87,21 +88,45 @@ class ReplaySettings(Kernels, Verification, Folder):
         models = *filter(is_size, self.drafts()), "17M"
         return load_encoder(find_folder(self.tokenizer or models[0], self.models_dir))
 
+    def given(self):
+        """The Latency that the flags give; None where they give none."""
+        flags = self.draft_cost, self.verify_cost
+        if not any(flags):
+            return None
+        if not all(flags):
+            raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
+        if self.costs:
+            raise SettingError("costs", "with --draft_cost: expected one of the two")
+        Ks, c = self.Ks(), parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
+        parts = self.verify_cost.split(",")
+        v = [parse_number("verify_cost", part, 1 / MOST_COST, MOST_COST) for part in parts]
+        if len(v) not in (1, len(Ks)):
+            expected = f"expected one number, or one for each of {len(Ks)} K"
+            raise SettingError("verify_cost", f"{self.verify_cost!r}: {expected}")
+        if len(v) == 1:
+            v *= len(Ks)
+        return Latency({K: (c, cost) for K, cost in sorted(zip(Ks, v))})
+
+    def latencies(self, target):
+        """{draft: Latency}, from the flags or a results file."""
+        if self.costs:
+            return stored_latencies(self.costs, self.drafts(), target, self.verification)
+        none = Latency({}, "no latency model; give --costs FILE, or --draft_cost and --verify_cost")
+        return dict.fromkeys(self.drafts(), self.given() or none)
+
 
 def load_drafts(settings, log):
     """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
     found, names = {NGRAM: NGrams()}, settings.drafts()
     sizes = [*filter(is_size, names)]
-    for size in sizes:
-        encoder = load_encoder(find_folder(size, settings.models_dir))
-        if (encoder.fingerprint, encoder.n_vocab) != (log.tokenizer, log.n_vocab):
-            raise InputError(
-                f"draft {size} and the log {settings.log} have different vocabularies: "
-                "they cannot pair"
-            )
     if sizes:  # the first is loaded as a target is
         first, *others = sizes
         pairs = load(first, others, settings.models_dir, settings.get_backend())
+        if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
+            raise InputError(
+                f"draft {first} and the log {settings.log} have different vocabularies: "
+                "they cannot pair"
+            )
         found |= {first: ModelDraft(pairs.target), **pairs.drafts}
     return {name: found[name] for name in names}
 
@@ -110,19 +135,20 @@ def show_rows(result):
     """The rows for people."""
     line = "{:>8} {:>4} {:>11} {:>17} {:>12} {:>18}"
     print(line.format("draft", "K", "acceptance", "expected", "tokens/pass", "projected speedup"))
+    figure = lambda value, form: "–" if value is None else form.format(value)
     for row in result["rows"]:
-        rate, expected, speedup = "–", "–", "–"
-        if row["acceptance_rate"] is not None:
-            rate = f"{row['acceptance_rate']:.3f}"
-        if row["expected_acceptance"] is not None:
-            expected = "{:.4f} to {:.4f}".format(*row["expected_acceptance"])
-        if row["projected_speedup"] is not None:
-            speedup = f"{row['projected_speedup']:.2f}"
-        per_pass = f"{row['tokens_per_target_pass']:.2f}"
-        print(line.format(row["draft"], row["K"], rate, expected, per_pass, speedup))
-    reasons = {why for row in result["rows"] for why in row["withheld"].values()}
+        print(
+            line.format(
+                row["draft"],
+                row["K"],
+                figure(row["acceptance_rate"], "{:.3f}"),
+                figure(row["expected_acceptance"], "{0[0]:.4f} to {0[1]:.4f}"),
+                figure(row["tokens_per_target_pass"], "{:.2f}"),
+                figure(row["projected_speedup"], "{:.2f}"),
+            )
+        )
     print(f"\n{result['certainty']}")
-    for why in sorted(reasons):
+    for why in sorted({why for row in result["rows"] for why in row["withheld"].values()}):
         print(f"no projected speedup: {why}")
 
 
@@ -132,17 +158,16 @@ def replay(settings: ReplaySettings, output: Json):
 
     With --costs, or with --draft_cost and --verify_cost, it also projects the speedup.
     """
-    drafts, Ks, rule = settings.drafts(), settings.Ks(), settings.verification
+    Ks, seed, rule = settings.Ks(), settings.seed, settings.verification
     log = read_log(settings.log, settings.cutter)
-    costs = settings.costs, settings.draft_cost, settings.verify_cost
-    latency = Latency(drafts, Ks, log.target, *costs, rule)
+    latencies = settings.latencies(log.target)
     rows = []
     for name, draft in load_drafts(settings, log).items():
-        rows += replay_draft(name, draft, log, Ks, settings.seed, latency, rule)
+        rows += replay_draft(name, draft, log, Ks, seed, latencies[name], rule)
     result = {
         "settings": settings.as_dict(),
         "log": {"target": log.target, "tokenizer": log.tokenizer, "settings": log.settings},
-        "certainty": certainty(log, drafts),
+        "certainty": certainty(log, settings.drafts()),
         "rows": rows,
     }
     if output.json:

@@ -10,6 +10,7 @@ from utils import InputError
 
 def temporary_name(path):
     """A name beside `path` for what is not whole yet."""
+    path = Path(path)
     return path.with_name(f"{path.name}.{os.getpid()}.part")
 
 
@@ -17,44 +18,34 @@ def check_output(flag, path, endings):
     """Raises InputError unless a new file of that name, with one of these endings, can be written:
     what is there already may be an input, or hours of work.
     """
-    text, path = str(path), Path(path)
-    if not path.name:  # of "." and "/"
-        raise InputError(f"--{flag} {text!r}: expected the name of a new file or folder")
-    # not path.name, which does not see a slash at the end
-    if not os.path.basename(text).endswith(endings):
-        raise InputError(f"--{flag} {text!r}: expected a name that ends in {' or '.join(endings)}")
-    # try it out: only that tells names that are too long, and places like /proc
-    temporary = temporary_name(path)
+    text = str(path)
+    # not Path.name alone, which does not see a slash at the end
+    if not (Path(text).name and os.path.basename(text).endswith(endings)):
+        expected = f"a name that ends in {' or '.join(endings)}" if any(endings) else "a new name"
+        raise InputError(f"--{flag} {text!r}: expected {expected}")
     try:
-        temporary.open("xb").close()
-        temporary.unlink()
+        # try it out: only that tells names that are too long, and places like /proc
+        Path(path).open("xb").close()
+        Path(path).unlink()
+    except FileExistsError:  # even a link to nothing, or a folder
+        raise InputError(
+            f"--{flag}: {text!r} is there already; delete it or give another name"
+        ) from None
     except OSError as error:
         raise InputError(
             f"--{flag} {text[:300]!r}: cannot be written ({error.strerror}); "
             "expected a file in a folder that is there and yours"
         ) from None
-    if os.path.lexists(path):  # even a link to nothing
-        raise InputError(f"--{flag}: {text!r} is there already; delete it or give another name")
-
-
-def rename_all(names):
-    """Give what is whole its name, {path: its temporary name}. Raises InputError if one of the
-    paths has appeared meanwhile: then all keep their temporary names.
-    """
-    for path in names:
-        if os.path.lexists(path):
-            results = ", ".join(map(str, names.values()))
-            raise InputError(f"{path}: appeared during this run; its result is in {results}")
-    for path, temporary in names.items():
-        temporary.rename(path)
 
 
 @contextmanager
 def all_whole(*paths):
     """A temporary name beside each path, renamed to it if the block ends well and deleted if not.
-    Raises InputError as `rename_all` does.
+
+    Raises InputError if one of the paths has appeared meanwhile: then all keep their temporary
+    names.
     """
-    names = {path: temporary_name(Path(path)) for path in paths}
+    names = {Path(path): temporary_name(path) for path in paths}
     try:
         yield [*names.values()]
     except BaseException:
@@ -64,7 +55,11 @@ def all_whole(*paths):
             else:
                 temporary.unlink(missing_ok=True)
         raise
-    rename_all(names)
+    for path in filter(os.path.lexists, names):
+        results = ", ".join(map(str, names.values()))
+        raise InputError(f"{path}: appeared during this run; its result is in {results}")
+    for path, temporary in names.items():
+        temporary.rename(path)
 
 
 @contextmanager
@@ -85,7 +80,7 @@ def whole_folder(path):
 @contextmanager
 def replacing(path):
     """A temporary name beside `path`, which takes its place if the block ends well."""
-    temporary = temporary_name(Path(path))
+    temporary = temporary_name(path)
     try:
         yield temporary
         temporary.replace(path)

@@ -1,16 +1,14 @@
-"""Files of JSON lines that are written line by line, and that an interrupted run goes on with.
+"""Files of JSON lines that an interrupted run goes on with.
 
-Lines are appended to FILE.partial; FILE appears, whole, when all are there. While a run writes the
-partial file it holds a lock on it: one file, one writer. The lock ends with its process, also when
-that is killed.
-
-A line with "failed" keeps the place of one that could not be had. The next run tries that again,
-and appends {"place": its number from 0, "line": what there is now}.
+FILE.partial begins with a line that says what the run is; then comes [place, line] for each line
+that is done, in any order. FILE appears, whole and in order, when all are there. While a run writes
+the partial file it holds a lock on it: one file, one writer. The lock ends with its process, also
+when that is killed.
 """
 
 import gzip
 import json
-import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,20 +24,15 @@ except ImportError:  # Windows
     import msvcrt
 
 LOCKED_BYTE = 0x7FFFFFF0  # for Windows, which locks bytes: one beyond the end of the file
-DAMAGED = (ValueError, LookupError, TypeError)  # what a damaged line raises
-REFILL = {"place", "line"}
 
 
 def lock(file):
-    """Lock an open file until it is closed. Raises BlockingIOError or PermissionError if another
-    process, or another open file of this one, has the lock.
-    """
+    """Lock an open file until it is closed. Raises OSError if it is locked already."""
     if fcntl:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     else:
         file.seek(LOCKED_BYTE)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        file.seek(0)
 
 
 @dataclass(frozen=True)
@@ -74,110 +67,78 @@ def encoded(value):
 
 
 class Lines:
-    """The lines of FILE. `done` are those of an interrupted run, and what was added since.
+    """The lines of FILE. found: {place: line} of an interrupted run, and what was put since.
 
-    header: a first line that says what the run is; it is not among `done`.
-    expected: for lines without a header, the fields that each must have, in order.
+    header: says what the run is, any JSON value; it is not part of FILE.
 
     Raises InputError for a partial file that is another run's, is damaged, or is being written.
     Leaving the block gives the file free; `close` before that lets FILE appear.
     """
 
-    def __init__(self, path, header=None, expected=None):
+    def __init__(self, path, header):
         self.path, self.partial = Path(path), Path(f"{path}.partial")
-        self.first = [] if header is None else [json.loads(json.dumps(header))]
-        self.file = self.open()
-        try:
-            self.done, end = self.read(expected)
-        except BaseException:
-            self.file.close()
-            raise
+        self.header = encoded(header)
+        with ExitStack() as closing:
+            try:
+                self.file = closing.enter_context(self.partial.open("a+b"))
+                lock(self.file)
+            except OSError:
+                raise InputError(
+                    f"{self.partial}: is being written by another run, or not yours; "
+                    "wait for its end, or give another name"
+                ) from None
+            self.found, end = self.read()
+            closing.pop_all()
         self.file.truncate(end)  # the last line may be cut
         self.file.seek(end)
 
-    def open(self):
-        """The partial file, open and locked."""
-        try:
-            file = self.partial.open("a+b")
-        except OSError as error:
-            raise InputError(f"{self.partial}: cannot be written ({error.strerror})") from None
-        try:
-            lock(file)
-            # the run before may have deleted the file after it was opened here
-            if os.path.samestat(os.fstat(file.fileno()), self.partial.stat()):
-                return file
-        except (BlockingIOError, PermissionError, FileNotFoundError):
-            pass
-        file.close()
-        raise InputError(
-            f"{self.partial}: is being written by another run; "
-            "wait for its end, or give another name"
-        )
-
-    def read(self, expected):
-        """The whole lines after the header, each in its place, and where they end."""
+    def read(self):
+        """({place: line} of the whole lines after the header, where they end)."""
         self.file.seek(0)
         data = self.file.read()
-        end = data.rfind(b"\n") + 1
-        n, done = len(self.first), []
-        try:
-            if data and not data.startswith(b"{"):
-                raise ValueError("not a line of ours, whole or cut")
-            found = [load_json(line) for line in data[:end].decode("utf-8").split("\n")[:-1]]
-            for line in found[n:]:
-                if isinstance(line, dict) and line.keys() == REFILL:
-                    done[line["place"]] = line["line"]
-                else:
-                    done.append(line)
-            same = found[:n] in ([], self.first)
-            if expected is not None:
-                same = len(done) <= len(expected)
-                same = same and all(line | one == line for line, one in zip(done, expected))
-        except DAMAGED:
-            raise InputError(f"{self.partial}: is damaged; delete it") from None
-        if not same:
+        if not (data.startswith(self.header) or self.header.startswith(data)):
             raise InputError(
                 f"{self.partial}: is of a run with other settings or prompts, or other files of a "
                 "model; delete it, or give the same"
             )
-        return done, end
+        end = data.rfind(b"\n") + 1
+        try:
+            return dict(map(load_json, data[len(self.header) : end].splitlines())), end
+        except (ValueError, TypeError):
+            raise InputError(f"{self.partial}: is damaged; delete it") from None
+
+    @property
+    def done(self):
+        """The lines that are there, in the order of their places."""
+        return [self.found[place] for place in sorted(self.found)]
 
     def todo(self, n):
-        """The places, of n lines, of those that failed and those that are not there yet."""
-        failed = [i for i, line in enumerate(self.done) if "failed" in line]
-        return failed + [*range(len(self.done), n)]
+        """The places, of n, whose lines are not there yet."""
+        return [place for place in range(n) if place not in self.found]
 
-    def put(self, place, value, **name):
-        """Write the line of a place that is `todo`: its name, and the value or why it Failed."""
-        line = name | ({"failed": value.reason} if isinstance(value, Failed) else value)
-        if place == len(self.done):
-            self.add(line)
-        else:
-            self.write({"place": place, "line": line})
-            self.done[place] = line
+    def put(self, place, value, **more):
+        """Write the line of a place: the value, with more fields before its own. One that Failed is
+        left out, and stays to do.
+        """
+        if isinstance(value, Failed):
+            return
+        self.found[place] = line = more | value if more else value
+        if not self.file.tell():
+            self.file.write(self.header)
+        self.file.write(encoded([place, line]))
+        self.file.flush()
 
     def add(self, line):
         """Write one line more."""
-        self.write(line)
-        self.done.append(line)
+        self.put(len(self.found), line)
 
-    def write(self, value):
-        """Append a line, the first after the header."""
-        lines = [value] if self.file.tell() else [*self.first, value]
-        self.file.writelines(map(encoded, lines))
-        self.file.flush()
-
-    def results(self):
-        """The lines of all places, in order, but for those that failed."""
-        return [line for line in self.done if "failed" not in line]
-
-    def close(self, *last):
-        """Let FILE appear, with these last lines, compressed if its name ends in .gz. Raises
-        InputError if it is there.
+    def close(self, first=(), last=()):
+        """Let FILE appear, with these lines around the others, compressed if its name ends in .gz.
+        Raises InputError if it is there.
         """
         open_file = gzip.open if self.path.suffix == ".gz" else open
         with whole(self.path) as part, open_file(part, "wb") as file:
-            file.writelines(map(encoded, [*self.first, *self.done, *last]))
+            file.writelines(map(encoded, [*first, *self.done, *last]))
         self.discard()
 
     def discard(self):
@@ -191,6 +152,6 @@ class Lines:
         return self
 
     def __exit__(self, *error):
-        if not (self.done or self.file.closed):
+        if not (self.found or self.file.closed):
             self.discard()  # nothing to go on with
         self.file.close()

@@ -31,33 +31,29 @@ MOST_NAMED = 10  # prompts or fields in a message
 
 def some(items):
     """The first of these items, separated by commas; how many more there are."""
-    named = ", ".join(map(str, items[:MOST_NAMED]))
+    items = [*map(str, items)]
+    named = ", ".join(items[:MOST_NAMED])
     return named + (f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else "")
 
 
 def text_of(record, where):
-    """The prompt in a JSON value. Raises InputError that begins with `where`."""
-    if not isinstance(record, dict):
-        return require_text(record, "value", where)
-    field = next((name for name in FIELDS if name in record), None)
+    """The prompt in a JSON value."""
+    if isinstance(record, str):
+        return record
+    fields = record if isinstance(record, dict) else {}
+    field = next((name for name in FIELDS if name in fields), None)
     if field is None:
         # quoted, as names in a file may hold control characters
-        found = some([repr(name) for name in record]) or "none"
+        found = some(map(repr, fields)) or "none"
         raise InputError(f"{where}: its fields are {found}; expected one of {', '.join(FIELDS)}")
-    text = record[field]
-    if field == "turns" and isinstance(text, list):
-        text = text[0] if text else ""
-    text = require_text(text, field, where)
-    if field == "instruction" and record.get("input") is not None:
-        more = require_text(record["input"], "input", where)
-        text += f"\n{more}" if more else ""
-    return text
-
-
-def require_text(value, field, where):
-    if not isinstance(value, str):
-        raise InputError(f"{where}: its {field} is {type(value).__name__}; expected text")
-    return value
+    texts = [record[field]]
+    if field == "turns" and isinstance(texts[0], list):
+        texts = texts[0][:1]
+    if field == "instruction":
+        texts.append(record.get("input") or "")
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{where}: expected text under {field}")
+    return "\n".join(filter(None, texts))
 
 
 def holds(kind, text):
@@ -80,45 +76,39 @@ def contexts(lines):
 
 
 def prompts_in(path):
-    """(name of the form, [(where, prompt)]) of a file."""
+    """([(where, prompt)] of a file, the name of its form)."""
     lines = read_lines(path)
     places = [(f"{path}, line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
     first = places[0][1].strip() if places else ""
-    named_json = not {".json", ".jsonl"}.isdisjoint(path.suffixes)
+    named_json = not {".json", ".jsonl"}.isdisjoint(Path(path).suffixes)
     text = "\n".join(lines)
     if first.startswith("[") and (named_json or holds(list, text)):
         items = enumerate(parse_json(text, path), 1)
         records = [(f"{path}, item {i}", record) for i, record in items]
-        return "a JSON array", [(where, text_of(record, where)) for where, record in records]
-    if named_json or holds(dict, first):
+        form = "a JSON array"
+    elif named_json or holds(dict, first):
         records = [(where, parse_json(line, where)) for where, line in places]
-        return "JSON Lines", [(where, text_of(record, where)) for where, record in records]
-    if blocks := contexts(lines):
-        return "HellaSwag's form", [(f"{path}, line {i}", context) for i, context in blocks]
-    return "one a line", places
+        form = "JSON Lines"
+    elif blocks := contexts(lines):
+        return [(f"{path}, line {i}", context) for i, context in blocks], "HellaSwag's form"
+    else:
+        return places, "one a line"
+    return [(where, text_of(record, where)) for where, record in records], form
 
 
 def read_prompts(path):
-    """(the prompts of a file, as texts; the name of its form).
-
-    Raises InputError that names the line of a prompt that cannot be used.
+    """(the prompts of a file, as texts; the name of its form). Raises InputError that names the
+    line of a prompt that cannot be used.
     """
-    form, found = prompts_in(Path(path))
+    found, form = prompts_in(path)
     for where, text in found:
         if not text.strip():
             raise InputError(f"{where}: the prompt is empty; expected text")
-        if re.search("[\ud800-\udfff]", text):
-            raise InputError(f"{where}: has a lone surrogate; expected valid Unicode")
     if not found:
         raise InputError(
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
     return [text for _, text in found], form
-
-
-def stories():
-    """The built-in prompts."""
-    return read_lines(STORIES)[:-1]  # the last line break begins no line
 
 
 def fitting(name, texts, encode, longest, enough=0):
@@ -167,10 +157,12 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
     prompts is a file, of which skipped prompts are named on stderr, or "" for the built-in stories;
     n_prompts 0 is all.
     """
-    name = prompts or "the built-in prompts"
-    texts, form = read_prompts(prompts) if prompts else (stories(), None)
+    name, texts = "the built-in prompts", read_lines(STORIES)[:-1]  # the last line is empty
+    if prompts:
+        name = prompts
+        texts, form = read_prompts(prompts)
+        note_form(prompts, texts, form)
     found, skipped = fitting(name, texts, encoder.encode, longest, enough=n_prompts)
     if prompts:
-        note_form(prompts, texts, form)
         note_skipped(prompts, skipped, longest)
     return [ids for _, ids in found], len(skipped)

@@ -1,5 +1,5 @@
-"""Reading what people give: unpacked, of a size that fits, text in UTF-8 and JSON by the standard.
-Every refusal is an InputError of one line that names the place.
+"""Reading what people give: unpacked, of a size that fits, text in UTF-8, JSON. Every refusal is an
+InputError of one line that names the place.
 """
 
 import bz2
@@ -13,24 +13,10 @@ from utils import InputError
 MOST_BYTES = 256 << 20  # of a file, unpacked
 
 
-def not_json(text):
-    raise ValueError(f"{text} is not JSON")
-
-
-def finite(text):
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text[:20]} is too large a number")
-    return value
-
-
 def load_json(text):
-    """The value of a JSON text, by the standard: no NaN, no Infinity.
-
-    Raises ValueError, also for text that is nested too deeply.
-    """
+    """The value of a JSON text. Raises ValueError, also for text that is nested too deeply."""
     try:
-        return json.loads(text, parse_constant=not_json, parse_float=finite)
+        return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -40,17 +26,16 @@ def parse_json(text, where):
     try:
         return load_json(text)
     except ValueError as error:
-        raise InputError(f"{where}: expected JSON ({str(error).splitlines()[0]})") from None
+        raise InputError(f"{where}: expected JSON ({error})") from None
 
 
 def require_size(data, name, most=MOST_BYTES):
-    """Raises InputError for more bytes than may be."""
     if len(data) > most:
         raise InputError(f"{name}: is longer than {most >> 20} MiB; expected a smaller file")
 
 
 def read_bytes(path, most=MOST_BYTES):
-    """The content of a file, unpacked where its name ends in .gz or .bz2. Raises InputError."""
+    """The content of a file, unpacked where its name ends in .gz or .bz2."""
     path = Path(path)
     open_file = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     try:
@@ -67,7 +52,7 @@ def read_bytes(path, most=MOST_BYTES):
 
 
 def read_lines(path, most=MOST_BYTES):
-    """The lines of a text file. Raises InputError that names the line that is not UTF-8."""
+    """The lines of a text file, with or without a byte order mark."""
     data = read_bytes(path, most)
     try:
         text = data.decode("utf-8-sig")

@@ -20,27 +20,38 @@ response), from any program.
 """
 
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
-from experiments.data.lines import Lines
 from experiments.data.reading import load_json, parse_json, read_lines
 from sampling import Filter
 from utils import InputError
 
-FORMAT, VERSION = "speculative decoding log", 1
+FORMAT = {"format": "speculative decoding log", "version": 1}
 OUTPUTS = ("output", "completion", "response")
 MOST_BYTES = 1 << 30  # of a log, unpacked
-MOST_TOKENS = 1 << 20  # of a vocabulary
-PROBABILITIES = ("p", "top_ids", "top_p", "rest")
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of a log; the probabilities only where it was sampled."""
+
+    prompt: list
+    tokens: list
+    p: list = ()
+    top_ids: list = ()
+    top_p: list = ()
+    rest: list = ()
+
+    @property
+    def ids(self):
+        return self.prompt + self.tokens
 
 
 @dataclass(frozen=True)
 class Log:
-    """texts: dictionaries with prompt and tokens, and where they were sampled the probabilities.
-
-    tokenizer: its fingerprint. target and settings: from the first line; None for a foreign log.
+    """The Texts of a log. tokenizer: its fingerprint. target and settings: from the first line;
+    None for a foreign log.
     """
 
     texts: list
@@ -71,7 +82,7 @@ def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
     """What the log keeps of the target's distributions at the tokens it drew: `top` entries, none
     of probability 0.
     """
-    found = {name: [] for name in PROBABILITIES}
+    found = {"p": [], "top_ids": [], "top_p": [], "rest": []}
     for row, token in zip(p, tokens):
         ids = np.argsort(-row, kind="stable")[:top]
         ids = ids[row[ids] > 0]
@@ -82,18 +93,12 @@ def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
     return found
 
 
-def open_log(path, header):
-    """The Lines of a log that is written; an interrupted one goes on."""
-    return Lines(path, {"format": FORMAT, "version": VERSION, **header})
-
-
 # ---------------------------------------------------------------- reading
 
 
 def read_log(path, encoder):
     """The Log in a file. encoder() is called for a foreign log, to cut its texts into tokens.
-
-    Raises InputError that names the line of a text that cannot be used.
+    Raises InputError.
     """
     places = enumerate(read_lines(path, MOST_BYTES), 1)
     lines = [(f"{path}, line {i}", line) for i, line in places if line.strip()]
@@ -105,7 +110,7 @@ def read_log(path, encoder):
     where, line = lines[0]
     header = parse_json(line, where)
     if isinstance(header, dict) and "format" in header:
-        return own_log(header, lines[1:], path)
+        return own_log(header, [line for _, line in lines[1:]], path)
     cutter = encoder()
     texts = [foreign_text(parse_json(line, where), where, cutter) for where, line in lines]
     return Log(texts, cutter.fingerprint, cutter.n_vocab)
@@ -113,87 +118,37 @@ def read_log(path, encoder):
 
 def own_log(header, lines, path):
     """The Log that begins with this header."""
-    log, end = log_of(header, path), None
-    for where, line in lines:
-        if end is not None:
-            raise InputError(
-                f"{where}: follows the end of the log; expected one recording in a file, split it"
-            )
-        try:
-            value = load_json(line)
-        except ValueError:
-            break  # cut in the middle
-        if isinstance(value, dict) and "end" in value:
-            end = value["end"]
-        elif is_text(value, log):
-            log.texts.append(value)
-        else:
-            raise InputError(
-                f"{where}: expected a text with prompt and tokens as ids below {log.n_vocab}; "
-                "record the log again"
-            )
-    if end != len(log.texts) or not end:
-        raise InputError(
-            f"{path}: is truncated after {len(log.texts)} texts; copy it or record it again, "
-            "expected an end line"
-        )
-    return log
-
-
-def log_of(header, path):
-    """The Log that a first line begins, without texts. Raises InputError."""
-    if header["format"] != FORMAT or header.get("version") != VERSION:
-        found = f"{header['format']!r}, version {header.get('version')!r}"
-        raise InputError(
-            f"{path}: is {found}; expected {FORMAT!r}, version {VERSION}: record the log again"
-        )
+    if not header.items() >= FORMAT.items():
+        raise InputError(f"{path}: is of another format or version; record the log again")
     try:
-        log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
-        log.filter(np.zeros((1, 2)))  # raises for sampling parameters that are none
-        kinds = [type(value) for value in (log.target, log.n_vocab, log.settings["top_k"])]
-        if kinds != [str, int, int] or not 0 < log.n_vocab <= MOST_TOKENS:
-            raise ValueError
-    except (LookupError, TypeError, ValueError, OverflowError):
+        *texts, end = map(load_json, lines)
+        if end != {"end": len(texts)}:
+            raise ValueError("truncated")
+        texts = [Text(**text) for text in texts]
+        about = [header[name] for name in ("tokenizer", "n_vocab", "target", "settings")]
+    except (ValueError, TypeError, KeyError):
         raise InputError(
-            f"{path}: its first line lacks the tokenizer, the target, or settings that make sense; "
-            "record the log again"
+            f"{path}: is damaged, truncated, or more than one log; "
+            "expected a log as record wrote it: copy it or record it again"
         ) from None
-    return log
-
-
-def is_text(text, log):
-    """Whether a line is a text of the log: ids, and probabilities where it was sampled."""
-    try:
-        ids, numbers = text["prompt"] + text["tokens"], []
-        whole = bool(text["prompt"] and text["tokens"])
-        if not log.filter.greedy:
-            ids += chain(*text["top_ids"])
-            numbers = [*text["p"], *text["rest"], *chain(*text["top_p"])]
-            whole = whole and 0 not in text["p"]
-            whole = whole and {len(text[name]) for name in PROBABILITIES} == {len(text["tokens"])}
-            pairs = zip(text["top_ids"], text["top_p"])
-            whole = whole and all(len(ids) == len(values) for ids, values in pairs)
-        whole = whole and all(type(i) is int and 0 <= i < log.n_vocab for i in ids)
-        return whole and all(0 <= number <= 1 for number in numbers)
-    except (LookupError, TypeError):
-        return False
+    return Log(texts, *about)
 
 
 def foreign_text(record, where, encoder):
     """A text of another program, cut into tokens by the encoder."""
-    found = [record[name] for name in OUTPUTS if name in record] if type(record) is dict else []
-    if not found or not isinstance(found[0], str) or not isinstance(record.get("prompt"), str):
-        expected = f"{', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}"
-        raise InputError(f"{where}: expected texts under prompt and {expected}")
+    fields = record if isinstance(record, dict) else {}
+    outputs = [fields[name] for name in OUTPUTS if name in fields]
+    texts = [fields.get("prompt"), *outputs[:1]]
+    if not outputs or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{where}: expected texts under prompt and one of {', '.join(OUTPUTS)}")
     try:
-        prompt, tokens = encoder.encode(record["prompt"]), encoder.encode(found[0])
+        prompt, tokens = map(encoder.encode, texts)
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
-    if not tokens:
-        raise InputError(f"{where}: the output is empty; expected text")
-    if not prompt and encoder.end_of_text is None:
+    prompt = prompt or [encoder.end_of_text]
+    if not tokens or prompt == [None]:
         raise InputError(
-            f"{where}: the prompt is empty; expected text, as the vocabulary has no "
+            f"{where}: expected some text, and in the prompt too where the vocabulary has no "
             "<|endoftext|> to begin with"
         )
-    return {"prompt": prompt or [encoder.end_of_text], "tokens": tokens}
+    return Text(prompt, tokens)

@@ -44,34 +44,37 @@ def parse_Ks(text, most, why="", auto=False):
     """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
     where it may be. why: what sets that limit, if not the command itself.
     """
-    found, parts = [], [part.strip() for part in text.split(",")]
+    found, parts = [], parse_list("K", text)
     for part in parts:
         if part == AUTO and auto:
             continue
-        match = re.fullmatch(r"\s*(\d{1,6})(?:\.\.(\d{1,6}))?\s*", part)
-        if not match:
-            expected = "whole numbers such as 1,2,4 or 1..10" + (", or auto" if auto else "")
-            raise SettingError("K", f"{text!r}: expected {expected}")
-        first, last = int(match[1]), int(match[2] or match[1])
+        match = re.fullmatch(r"(\d{1,6})(?:\.\.(\d{1,6}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= first <= last:
-            problem = f"{text!r}: {part} is no range, expected one upwards from 1, such as 1..10"
-            raise SettingError("K", problem)
+            expected = "numbers or ranges from 1 up, such as 1,2,4 or 1..10" + ", or auto" * auto
+            raise SettingError("K", f"{text!r}: expected {expected}")
         if last > most:
             raise SettingError("K", f"{text!r}: expected at most {most}{why and f', {why}'}")
         found += range(first, last + 1)
-    if len({*found}) < len(found) or parts.count(AUTO) > 1:
+    if len({*found}) < len(found):
         raise SettingError("K", f"{text!r}: expected each K once")
-    return found + [AUTO] * parts.count(AUTO)
+    return found + [AUTO] * (AUTO in parts)
+
+
+def parse_number(name, text, least, most, expected=""):
+    """One number within these limits. expected: how to say what it could be."""
+    try:
+        if least <= float(text) <= most:
+            return float(text)
+    except ValueError:
+        pass
+    expected = expected or f"a number from {least:g} to {most:g}"
+    raise SettingError(name, f"{text!r}: expected {expected}")
 
 
 def parse_probability(name, text):
     """A number from 0 to 1, or None for ""."""
-    try:
-        if not text or 0 <= float(text) <= 1:
-            return float(text) if text else None
-    except ValueError:
-        pass
-    raise SettingError(name, f"{text!r}: expected a number from 0 to 1")
+    return parse_number(name, text, 0, 1) if text else None
 
 
 def check_numbers(least, most=MOST, **values):

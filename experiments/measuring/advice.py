@@ -5,12 +5,14 @@ What rounds cost is measured here and now, several times over, as whole rounds: 
 timed alone would find its weights in the cache, from which the target's passes displace them in a
 text. The acceptance comes from a short live run, from a results file, or is given. What follows is
 theorem 3.8 (experiments/measuring/theory.py), with its numbers.
+
+costs is {K: (c, v)} everywhere, spreads over turns: what a drafted token costs, and all the rest of
+a round, which is little more than the pass that verifies; both in rounds without drafts.
 """
 
 import dataclasses
 import math
 import statistics
-from dataclasses import dataclass
 
 from tqdm import tqdm
 
@@ -21,7 +23,7 @@ from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import speculation
 from experiments.drafting.drafts import ModelDraft
 from experiments.measuring.statistics import drafting_share, interval, ratio, spread
-from experiments.measuring.theory import best, break_even, needed, speedup
+from experiments.measuring.theory import best, needed, speedup
 from sampling import verify
 from utils import InputError, random_model
 
@@ -32,52 +34,39 @@ LIVE_K = 4  # tokens drafted per round in the live run: the acceptance hardly de
 # ---------------------------------------------------------------- what rounds cost
 
 
-@dataclass(frozen=True)
-class RoundCost:
-    """Of a round with K drafts, in rounds without any: a drafted token, and all the rest, which is
-    little more than the pass that verifies. Both are spreads over turns.
-    """
-
-    draft: dict
-    verify: dict
-
-    def whole(self, K):
-        return K * self.draft["value"] + self.verify["value"]
-
-
 def medians(rounds):
     """(median of drafting, of all the rest) of what RoundTimer.timed says."""
     drafting = statistics.median(drafting for drafting, _, _ in rounds)
     return drafting, statistics.median(whole - drafting for drafting, _, whole in rounds)
 
 
-def one_turn(timer, Ks, repeats):
-    """{K: (cost of a drafted token, of all the rest)} in rounds without drafts, which are timed
-    before and after the others.
+def measure_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
+    """{K: (c, v)} of a draft.
 
     A turn takes well under a second: a machine that gets faster or slower from one second to the
     next does so for all rounds of a turn.
     """
-    before = timer.timed(0, repeats)
-    rounds = {K: timer.timed(K, repeats) for K in Ks}
-    plain = sum(medians(before + timer.timed(0, repeats)))
-    costs = {}
-    for K in Ks:
-        drafting, rest = medians(rounds[K])
-        costs[K] = drafting / K / plain, rest / plain
-    return costs
-
-
-def measure_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
-    """{K: RoundCost} of a draft, over turns in which every K is timed."""
     timer = RoundTimer(target, draft, filter, max(Ks), verify)
-    progress = tqdm(range(n_turns), desc="costs", delay=1, leave=False, disable=None)
-    turns = [one_turn(timer, Ks, repeats) for _ in progress]
-    costs = {}
-    for K in Ks:
-        drafting, rest = zip(*(turn[K] for turn in turns))
-        costs[K] = RoundCost(spread(drafting), spread(rest))
-    return costs
+    turns = {K: [] for K in Ks}
+    for _ in tqdm(range(n_turns), desc="costs", delay=1, leave=False, disable=None):
+        # time rounds without drafts before and after the others
+        before = timer.timed(0, repeats)
+        rounds = {K: timer.timed(K, repeats) for K in Ks}
+        plain = sum(medians(before + timer.timed(0, repeats)))
+        for K in Ks:
+            drafting, rest = medians(rounds[K])
+            turns[K].append((drafting / K / plain, rest / plain))
+    return {K: tuple(map(spread, zip(*turns[K]))) for K in Ks}
+
+
+def whole_costs(costs, of_draft=1, of_surplus=1):
+    """{K: cost of a whole round}, where drafting takes this share of its time, and so does what
+    verifying takes beyond a pass over one row.
+    """
+    return {
+        K: of_draft * K * c["value"] + 1 + of_surplus * (v["value"] - 1)
+        for K, (c, v) in costs.items()
+    }
 
 
 # ---------------------------------------------------------------- acceptance
@@ -90,8 +79,8 @@ def acceptance_of(value, low_high, share, source):
 
 
 def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
-    """Acceptance and drafting share of a live run, the interval over prompts as its range. Raises
-    InputError where no draft was examined.
+    """The acceptance in a live run, the interval over prompts as its range. Raises InputError where
+    no draft was examined.
     """
     counts = []
     for i, ids in enumerate(tqdm(texts, desc=f"live run of {name}", leave=False, disable=None)):
@@ -107,39 +96,42 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
             "--acceptance"
         )
     share = drafting_share(not draft.looks_up, K, sum(drafted), sum(rounds))
+    low_high = interval(accepted, examined, most=1)
     source = f"live run, {len(texts)} prompts, K = {K}"
-    return acceptance_of(
-        ratio(accepted, examined), interval(accepted, examined, most=1), share, source
-    )
+    return acceptance_of(ratio(accepted, examined), low_high, share, source)
 
 
 def is_of(row, name, target, filter):
     """Whether a stored row says how often drafts are accepted, of this pair and sampling: with real
     models and the token rule. What a file does not say of its sampling is taken to be so.
     """
-    sampling = all(
-        getattr(row, one) in (getattr(filter, one), None)
-        for one in ("temperature", "top_k", "top_p")
-    )
-    pair = row.draft == name and row.target in (target, None)
-    counted = None not in (row.acceptance_rate, row.drafted, row.n_rounds)
-    return sampling and pair and counted and row.is_real and row.verification == "token"
+    expected = {
+        "draft": (name,),
+        "target": (target, None),
+        "verification": ("token",),
+        "is_real": (True,),
+        "temperature": (filter.temperature, None),
+        "top_k": (filter.top_k, None),
+        "top_p": (filter.top_p, None),
+    }
+    same = all(getattr(row, field) in values for field, values in expected.items())
+    return same and row.K != AUTO and None not in (row.acceptance_rate, row.drafted, row.n_rounds)
 
 
 def stored_acceptance(path, name, looks_up, target, filter):
-    """Acceptance and drafting share of a draft in a results file: medians over its K. Raises
-    InputError where it has none.
+    """The acceptance of a draft in a results file: medians over its K. Raises InputError where it
+    has none.
     """
-    rows = [row for row in read_rows(path) if row.K != AUTO and is_of(row, name, target, filter)]
+    rows = [row for row in read_rows(path) if is_of(row, name, target, filter)]
     if not rows:
         raise InputError(
             f"{path}: has no acceptance of draft {name} for {target} at T={filter.temperature:g}, "
             f"top_k {filter.top_k} and top_p {filter.top_p:g}, measured with real models and the "
             "token rule; expected such a row"
         )
+    value = statistics.median(row.acceptance_rate for row in rows)
     ranges = [row.acceptance_interval or [row.acceptance_rate] * 2 for row in rows]
     low_high = [statistics.median(ends) for ends in zip(*ranges)]
-    value = statistics.median(row.acceptance_rate for row in rows)
     shares = [drafting_share(not looks_up, row.K, row.drafted, row.n_rounds) for row in rows]
     share = min(1, statistics.median(shares))
     return acceptance_of(value, low_high, share, f"{path}, {len(rows)} values of K")
@@ -148,72 +140,52 @@ def stored_acceptance(path, name, looks_up, target, filter):
 # ---------------------------------------------------------------- what follows from it
 
 
-def whole_costs(costs):
-    """{K: cost of a whole round}"""
-    return {K: cost.whole(K) for K, cost in costs.items()}
-
-
-def row_of(K, a, cost):
-    """What to expect of one K; the range of the speedup takes the worst and best of everything."""
-    c, v, h = cost.draft, cost.verify, a["drafting_share"]
+def advice_of(a, costs):
+    """What the numbers say of one draft with this acceptance."""
+    h, whole = a["drafting_share"], whole_costs(costs)
+    rows = [
+        {
+            "K": K,
+            "draft_cost": c["value"],
+            "verify_cost": v["value"],
+            "speedup": speedup(a["value"], K, c["value"], v["value"], h),
+            # with the worst and the best of everything
+            "low": speedup(a["low"], K, c["high"], v["high"], h),
+            "high": speedup(a["high"], K, c["low"], v["low"], h),
+            "break_even_acceptance": needed(1, {K: whole[K]}),
+        }
+        for K, (c, v) in costs.items()
+    ]
+    top = max(rows, key=lambda row: row["speedup"])
+    pays = "yes" if top["low"] > 1 else "no" if top["high"] < 1 else "too close to tell"
     return {
-        "K": K,
-        "draft_cost": c["value"],
-        "verify_cost": v["value"],
-        "speedup": speedup(a["value"], K, c["value"], v["value"], h),
-        "low": speedup(a["low"], K, c["high"], v["high"], h),
-        "high": speedup(a["high"], K, c["low"], v["low"], h),
-        "break_even_acceptance": break_even(K, c["value"], v["value"]),
+        "acceptance": a,
+        "draft_cost": costs[top["K"]][0],
+        "by_K": rows,
+        "best_K": top["K"],
+        "speedup": top,
+        "pays": pays,
+        "would_help": gains(a, costs, top),
     }
-
-
-def verdict(top):
-    """Whether the fastest K pays."""
-    if top["low"] > 1:
-        return "yes"
-    if top["high"] < 1:
-        return "no"
-    return "too close to tell"
 
 
 def gains(a, costs, top):
     """What would help, most first."""
-    h, c, v, rate = a["drafting_share"], top["draft_cost"], top["verify_cost"], a["value"]
+    c, v, rate = top["draft_cost"], top["verify_cost"], a["value"]
     better = (1 + rate) / 2
-    whole = whole_costs(costs)
-    cheaper = {K: whole[K] - K * cost.draft["value"] / 2 for K, cost in costs.items()}
-    faster = {K: whole[K] - (cost.verify["value"] - 1) / 2 for K, cost in costs.items()}
-    surplus = f"v({top['K'] + 1}) {v:.2f} to {1 + (v - 1) / 2:.2f}"
+    rates = f"acceptance {rate:.3f} to {better:.3f}"
+    surplus = f"v({top['K'] + 1}) {v:.2f} to {(1 + v) / 2:.2f}"
+    half_c, half_v = whole_costs(costs, of_draft=0.5), whole_costs(costs, of_surplus=0.5)
     changes = [
-        ("a draft at half its cost", f"c {c:.3f} to {c / 2:.3f}", rate, cheaper),
-        (
-            "a draft with half the rejections",
-            f"acceptance {rate:.3f} to {better:.3f}",
-            better,
-            whole,
-        ),
-        ("a verify pass at half its surplus", surplus, rate, faster),
+        ("a draft at half its cost", f"c {c:.3f} to {c / 2:.3f}", rate, half_c),
+        ("a draft with half the rejections", rates, better, whole_costs(costs)),
+        ("a verify pass at half its surplus", surplus, rate, half_v),
     ]
     found = []
     for change, from_to, acceptance, costs_then in changes:
-        K, value = best(acceptance, costs_then, h)
+        K, value = best(acceptance, costs_then, a["drafting_share"])
         found.append({"change": change, "from_to": from_to, "speedup": value, "K": K})
     return sorted(found, key=lambda gain: -gain["speedup"])
-
-
-def advice_of(a, costs):
-    """What the numbers say of one draft, from its acceptance and {K: RoundCost}."""
-    rows = [row_of(K, a, cost) for K, cost in costs.items()]
-    top = max(rows, key=lambda row: row["speedup"])
-    return {
-        "acceptance": a,
-        "draft_cost": costs[top["K"]].draft,
-        "by_K": rows,
-        "best_K": top["K"],
-        "speedup": top,
-        "pays": verdict(top),
-        "would_help": gains(a, costs, top),
-    }
 
 
 # ---------------------------------------------------------------- other drafts
@@ -250,7 +222,7 @@ def weigh_shapes(target, model, filter, expected, costs, repeats):
         {
             "draft": name,
             "shape": f"{config.n_layer} x {config.n_embd}",
-            "draft_cost": statistics.median(cost.draft["value"] for cost in of_shape.values()),
+            "draft_cost": statistics.median(c["value"] for c, _ in of_shape.values()),
             "needs_acceptance": needed(expected, whole_costs(of_shape)),
         }
         for name, (config, of_shape) in by_shape.items()

@@ -19,6 +19,7 @@ Beside that, "expected_acceptance" is the mean over all tokens of sum(min(p, q))
 sample: no coin in it, but known only within bounds where the log keeps a rest.
 """
 
+import statistics
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -26,34 +27,28 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.data.recordings import probabilities
+from experiments.data.results import read_rows
+from experiments.data.values import AUTO
 from experiments.decoding.job import Job, decode
 from experiments.drafting.load import NGRAM
 from experiments.measuring.statistics import counts_by_position, interval, ratio
 from sampling import Filter, one_hot, speculative
 
-GREEDY = Filter(0.0)
-
-
-class KeepingFilter:
-    """A filter that keeps the distributions it makes."""
-
-    def __init__(self, filter):
-        self.filter = filter
-        self.kept = []
-
-    def __call__(self, logits):  # [1, n_vocab] -> [1, n_vocab]
-        p = self.filter(logits)
-        self.kept.append(p[0])
-        return p
-
 
 def record_text(target, ids, n_tokens, filter, seed, top):
     """What the log keeps of a text: its tokens and, where they are sampled, probabilities."""
-    keeping = KeepingFilter(filter)
+    kept = []
+
+    def keeping(logits):  # [1, n_vocab] -> [1, n_vocab]
+        """The filter, which keeps the distributions it makes."""
+        p = filter(logits)
+        kept.append(p[0])
+        return p
+
     rounds = decode(target, None, Job(ids, n_tokens, filter=keeping, seed=seed))
     tokens = [int(token) for one in rounds for token in one.tokens]
     text = {"prompt": ids, "tokens": tokens}
-    return text if filter.greedy else text | probabilities(keeping.kept, tokens, top)
+    return text if filter.greedy else text | probabilities(kept, tokens, top)
 
 
 # ---------------------------------------------------------------- stand-ins for the models
@@ -73,91 +68,49 @@ class RecordedTarget:
         return one_hot(self.ids[len(text) + 1 - n_last : len(text) + 1], self.config.n_vocab)
 
 
-class CoinDrafter:
-    """Drafts the recorded tokens that a coin accepts, else others; up to the end of the draft's
-    context.
+ACCEPTED = {
+    "token": lambda coins, ratios: coins < ratios,
+    # one coin decides a round: the first
+    "block": lambda coins, ratios: coins[:1] < np.minimum.accumulate(np.cumprod(ratios)),
+}
 
-    accepts(begin, end): for these positions of the text, whether each of its tokens is accepted
+
+class CoinDrafter:
+    """Drafts the tokens of a recorded text where they are accepted, else others.
+
+    ratios: q(x) / p(x) for each token x of the text; none beyond the draft's context
+    coins: a number from 0 to 1 for each token, the same whatever K is
     """
 
-    def __init__(self, ids, accepts, n_vocab, n_ctx):
-        self.ids, self.accepts, self.n_vocab, self.n_ctx = ids, accepts, n_vocab, n_ctx
+    def __init__(self, ids, ratios, coins, rule, n_vocab):
+        self.ids, self.ratios, self.coins, self.n_vocab = ids, ratios, coins, n_vocab
+        self.accepted = ACCEPTED[rule]
 
     def prefill(self, ids):
         pass
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        begin, end = len(ids), min(len(ids) + k, self.n_ctx + 1)
-        accepted = zip(self.ids[begin:end], self.accepts(begin, end))
+        ahead = slice(len(ids), len(ids) + k)
+        accepted = zip(self.ids[ahead], self.accepted(self.coins[ahead], self.ratios[ahead]))
         draft = [token if good else (token + 1) % self.n_vocab for token, good in accepted]
         return draft, one_hot(draft, self.n_vocab)
 
 
-def token_coins(ratios, rng):
-    """`accepts` of the token rule: one coin for each token, whatever K is.
-
-    ratios: q(x) / p(x) for each token x of a text, by position
+def agreement(draft, text, filter):  # -> [n, 3]
+    """For each token of a sampled Text that is within the draft's context: q(x) / p(x), and bounds
+    of sum(min(p, q)).
     """
-    accepted = rng.random(len(ratios)) < ratios
-    return lambda begin, end: accepted[begin:end]
-
-
-def block_coins(ratios, rng):
-    """`accepts` of block verification: one coin for each round."""
-
-    def accepts(begin, end):
-        products = np.cumprod(ratios[begin:end])
-        return rng.random() < np.minimum.accumulate(products)
-
-    return accepts
-
-
-COINS = {"token": token_coins, "block": block_coins}
-
-
-# ---------------------------------------------------------------- acceptance of a sampled text
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """Of a draft on one text.
-
-    ratios: q(x) / p(x) for each token x of the text, 0 in its prompt and beyond the draft's context
-    low, high: bounds of the sum over tokens of sum(min(p, q))
-    n: how many tokens are within the draft's context
-    """
-
-    ratios: np.ndarray
-    low: float = 0.0
-    high: float = 0.0
-    n: int = 0
-
-
-def acceptance_of(draft, text, filter):
-    """The Acceptance of a draft that samples through this filter."""
-    ids, n_prompt = text["prompt"] + text["tokens"], len(text["prompt"])
-    ratios = np.zeros(len(ids))
-    ids = ids[: draft.config.n_ctx + 1]
-    n = len(ids) - n_prompt
-    if n <= 0:
-        return Acceptance(ratios)
-    low = high = 0.0
-    for i, q in enumerate(filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))):
-        token, kept = text["tokens"][i], text["top_ids"][i]
-        ratios[n_prompt + i] = q[token] / text["p"][i]
-        common = np.minimum(q[kept], text["top_p"][i]).sum()
-        low += common
-        # what the log does not keep may overlap as far as both have mass left
-        high += common + min(text["rest"][i], max(0, 1 - q[kept].sum()))
-    return Acceptance(ratios, low, high, n)
-
-
-def expected_acceptance(found):
-    """[low, high] of the mean of sum(min(p, q)) over all tokens; None without a token."""
-    n = sum(one.n for one in found)
-    if not n:
-        return None
-    return [float(sum(one.low for one in found) / n), float(sum(one.high for one in found) / n)]
+    ids, n_prompt = text.ids[: draft.config.n_ctx + 1], len(text.prompt)
+    n, found = len(ids) - n_prompt, []
+    if n > 0:
+        Q = filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))
+        kept = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
+        for q, token, p, top_ids, top_p, rest in kept:
+            common = np.minimum(q[top_ids], top_p).sum()
+            # what the log does not keep may overlap as far as both have mass left
+            most = common + min(rest, max(0, 1 - q[top_ids].sum()))
+            found.append((q[token] / p, common, most))
+    return np.reshape(found, (-1, 3))
 
 
 class Drafting:
@@ -168,20 +121,22 @@ class Drafting:
 
     def __init__(self, draft, log, seed, rule="token"):
         self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
-        self.expected_acceptance = None
-        self.samples = draft.alone is not None and not log.filter.greedy
-        if self.samples:
+        self.found = self.expected_acceptance = None
+        if draft.alone and not log.filter.greedy:
             texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
-            self.found = [acceptance_of(draft.alone, text, log.filter) for text in texts]
-            self.expected_acceptance = expected_acceptance(self.found)
+            self.found = [agreement(draft.alone, text, log.filter) for text in texts]
+            every = np.concatenate(self.found)
+            if len(every):
+                self.expected_acceptance = every[:, 1:].mean(axis=0).tolist()
 
     def drafter_of(self, i):
         """The drafter for text i."""
-        ids, n_vocab = self.log.texts[i]["prompt"] + self.log.texts[i]["tokens"], self.log.n_vocab
-        if not self.samples:
-            return self.draft.drafter(RecordedTarget(ids, n_vocab), self.log.filter, None)
-        accepts = COINS[self.rule](self.found[i].ratios, np.random.default_rng([self.seed, i]))
-        return CoinDrafter(ids, accepts, n_vocab, self.draft.n_ctx)
+        text, n_vocab = self.log.texts[i], self.log.n_vocab
+        if self.found is None:
+            return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, None)
+        ratios = np.concatenate([np.zeros(len(text.prompt)), self.found[i][:, 0]])
+        coins = np.random.default_rng([self.seed, i]).random(len(ratios))
+        return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
     def rounds(self, K):
         """For each text, the rounds in which this draft and K would have written it."""
@@ -190,13 +145,66 @@ class Drafting:
 
 
 def replay_text(text, drafter, K):
-    """The rounds in which this drafter and K would have written the text."""
-    ids = text["prompt"] + text["tokens"]
-    target = RecordedTarget(ids, drafter.n_vocab)
-    rng = np.random.default_rng(0)
-    rounds = speculative(target, drafter, text["prompt"], len(text["tokens"]), K, GREEDY, rng)
+    """The rounds in which this drafter and K would have written the Text."""
+    target, rng = RecordedTarget(text.ids, drafter.n_vocab), np.random.default_rng(0)
+    rounds = speculative(target, drafter, text.prompt, len(text.tokens), K, Filter(0.0), rng)
     next(rounds)  # the prefill
     return list(rounds)
+
+
+# ---------------------------------------------------------------- what a round would cost
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What a round would cost with a target that is not there, in target passes over one row.
+
+    A round that drafts n of up to K tokens costs n c(K) + v(n + 1): c for each drafted token, v for
+    a target pass over that many rows, v(1) = 1. Between known points both are interpolated.
+
+    points: {K: (c(K), v(K + 1))}, with growing K. unknown: why nothing is said beyond these
+    """
+
+    points: dict
+    unknown: str = ""
+
+    def missing(self, K):
+        """Why there is no projection, or None."""
+        return None if K <= max(self.points, default=0) else self.unknown
+
+    def draft_cost(self, K):
+        c, _ = zip(*self.points.values())
+        return float(np.interp(K, [*self.points], c))
+
+    def verify_cost(self, n_drafted):
+        """Of a pass over one row more than were drafted."""
+        _, v = zip(*self.points.values())
+        return float(np.interp(n_drafted, [0, *self.points], [1, *v]))
+
+    def of_round(self, n_drafted, K):
+        return n_drafted * self.draft_cost(K) + self.verify_cost(n_drafted)
+
+
+def stored_latencies(path, drafts, target, rule):
+    """{draft: Latency} from a results file of benchmark, of which rows of this verification rule
+    are taken, medians over those of the same K. target: None if the log does not tell; then the
+    file's only one will do.
+    """
+    rows = [row for row in read_rows(path) if row.K != AUTO and row.verification == rule]
+    rows = [row for row in rows if None not in (row.draft_cost, row.verify_cost)]
+    targets = {row.target for row in rows}
+    if target is None and len(targets) == 1:
+        (target,) = targets
+    found = {}
+    for draft in drafts:
+        of_pair = [row for row in rows if (row.draft, row.target) == (draft, target)]
+        costs = {K: [] for K in sorted({row.K for row in of_pair})}
+        for row in of_pair:
+            costs[row.K].append((row.draft_cost, row.verify_cost))
+        points = {K: tuple(map(statistics.median, zip(*some))) for K, some in costs.items()}
+        pair = f"draft {draft} up to this K for {target or 'the target'}"
+        found[draft] = Latency(points, f"{path} has no costs of {pair} with the {rule} rule")
+    return found
 
 
 # ---------------------------------------------------------------- rows
@@ -213,25 +221,25 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "expected_acceptance": drafting.expected_acceptance,
     }
     progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [what | figures(drafting.rounds(K), name, K, latency) for K in progress]
+    return [what | figures(drafting.rounds(K), K, latency) for K in progress]
 
 
-def figures(runs, name, K, latency):
+def figures(runs, K, latency):
     """What a row says of the rounds of each text."""
     rounds = [(one.drafted, one.examined, one.accepted) for run in runs for one in run]
-    examined = [sum(one.examined for one in run) for run in runs]
-    accepted = [sum(one.accepted for one in run) for run in runs]
+    examined_at, by_position, histogram = counts_by_position(rounds, K)
+    drafted, examined, accepted = (
+        [sum(getattr(one, count) for one in run) for run in runs]
+        for count in ("drafted", "examined", "accepted")
+    )
     tokens = [sum(len(one.tokens) for one in run) for run in runs]
     passes = [len(run) for run in runs]
-    n_drafted = sum(drafted for drafted, _, _ in rounds)
-    examined_at, by_position, histogram = counts_by_position(rounds, K)
 
     # project the speedup where the costs of a round are known
-    reason = latency.missing(name, K)
-    costs = None if reason else latency.costs[name, K]
+    reason = latency.missing(K)
     projected = projected_interval = None
-    if costs:
-        seconds = [sum(costs.of_round(one.drafted) for one in run) for run in runs]
+    if not reason:
+        seconds = [sum(latency.of_round(one.drafted, K) for one in run) for run in runs]
         projected, projected_interval = ratio(tokens, seconds), interval(tokens, seconds)
 
     return {
@@ -246,19 +254,23 @@ def figures(runs, name, K, latency):
             "tokens_per_target_pass": interval(tokens, passes),
             "projected_speedup": projected_interval,
         },
-        "draft_cost": costs.draft_cost if costs else None,
-        "verify_cost": costs.of_pass(K + 1) if costs else None,
+        "draft_cost": None if reason else latency.draft_cost(K),
+        "verify_cost": None if reason else latency.verify_cost(K),
         "acceptance_by_position": by_position,
         "examined_by_position": examined_at,
         "accepted_histogram": histogram,
-        "drafted": n_drafted,
-        "wasted_drafts": n_drafted - sum(accepted),
+        "drafted": sum(drafted),
+        "wasted_drafts": sum(drafted) - sum(accepted),
         "withheld": {"projected_speedup": reason} if reason else {},
     }
 
 
 def certainty(log, drafts):
     """What of the result is exact, and what an estimate."""
+    text = (
+        "exact: the rounds are those of the live run on these prompts, "
+        "up to ties that float rounding breaks"
+    )
     if log.foreign:
         text = (
             "log of another program: encoded by the draft's tokenizer, drafted greedily; "
@@ -268,10 +280,5 @@ def certainty(log, drafts):
         text = (
             "sampled log: n-gram rounds are exact; a draft model's are one sample from the "
             "distribution of live rounds, and estimate its means"
-        )
-    else:
-        text = (
-            "exact: the rounds are those of the live run on these prompts, "
-            "up to ties that float rounding breaks"
         )
     return text + "; a projected speedup is an estimate, as good as its latency model"

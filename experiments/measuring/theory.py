@@ -28,29 +28,6 @@ def speedup(a, K, c, v=1, h=1):
     return (h * tokens_per_round(a, K) + 1 - h) / (h * (K * c + v) + 1 - h)
 
 
-def first_true(reached):
-    """The smallest number from 0 to 1 for which reached(number), which stays true once it is,
-    holds; None if 1 does not.
-    """
-    if not reached(1.0):
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
-
-
-def break_even(K, c, v=1):
-    """The acceptance at which the speedup is 1, whatever h; None where not even an acceptance of 1
-    reaches it.
-
-    >>> round(break_even(1, 0.5), 9), break_even(1, 1.5)
-    (0.5, None)
-    """
-    return first_true(lambda a: speedup(a, K, c, v) >= 1)
-
-
 def best(a, costs, h=1):
     """(K, speedup) of the fastest K in costs = {K: cost of a whole round}; of equals the smallest.
 
@@ -63,10 +40,21 @@ def best(a, costs, h=1):
 
 
 def needed(value, costs):
-    """The acceptance at which the fastest K reaches this speedup, for a draft that drafts in every
-    round; None where none does. costs as for `best`.
+    """The least acceptance with which the fastest K has this speedup, for a draft that drafts in
+    every round; None where not even 1 does. costs as for `best`.
 
-    >>> round(needed(1.5, {1: 1}), 9), needed(2.5, {1: 1})
-    (0.5, None)
+    Where it has a speedup of 1 it breaks even, and does so whatever h.
+
+    >>> round(needed(1.5, {1: 1}), 9), needed(2.5, {1: 1}), round(needed(1, {1: 1.5}), 9)
+    (0.5, None, 0.5)
     """
-    return first_true(lambda a: best(a, costs)[1] >= value)
+    low, high = 0.0, 1.0
+    if best(high, costs)[1] < value:
+        return None
+    for _ in range(60):
+        middle = (low + high) / 2
+        if best(middle, costs)[1] >= value:
+            high = middle
+        else:
+            low = middle
+    return high

@@ -5,12 +5,9 @@ import json
 
 import pytest
 from command_line import assert_refused, embedded
-from heads import MEDUSA, toy_head
-from toys import TINY, refusal, tiny_model, write_pair
+from toys import TINY, write_pair
 
-from experiments.commands import advise
 from experiments.decoding import clock
-from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
 from experiments.measuring import advice
 from utils import MODELS_DIR
 
@@ -95,28 +92,6 @@ def test_bad_input(advised, monkeypatch, flag, shown):
     assert_refused(advised(flag), shown)
 
 
-def test_a_file_without_this_draft(advised, tmp_path):
-    for name, content in (("a", {"rows": []}), ("b", {"rows": [{"K": 1}]}), ("c", {})):
-        (tmp_path / name).write_text(json.dumps(content))
-        assert_refused(advised("--acceptance", tmp_path / name), name)
-
-
-def test_a_draft_fills_so_many_places():
-    target = tiny_model()
-    drafts = {
-        "medusa": HeadDraft(toy_head(MEDUSA, target)),  # of two places
-        "ngram": NGrams(),
-        "0.7M-17M": ModelDraft(tiny_model()),
-    }
-    possible = {
-        name: advise.possible_Ks(name, target, draft, [1, 2, 3, 9])
-        for name, draft in drafts.items()
-    }
-    assert possible == {"medusa": [1, 2], "ngram": [1, 2, 3, 9], "0.7M-17M": [1, 2, 3, 9]}
-    message = refusal(advise.possible_Ks, "medusa", target, drafts["medusa"], [3, 4])
-    assert message == "--K 3: expected at most 2, what medusa drafts"
-
-
 @pytest.mark.parametrize("draft, needs", [("0.7M-17M", 1), ("ngram", 2)])
 @pytest.mark.parametrize("n_ctx", [2, 3, 65])
 def test_a_small_context_takes_the_K_it_has_room_for(advised, tmp_path, n_ctx, draft, needs):
@@ -131,8 +106,11 @@ def test_a_small_context_takes_the_K_it_has_room_for(advised, tmp_path, n_ctx, d
 
 
 @embedded
-def test_advice_for_a_head(cli):
-    flags = "--target_model_size=7M", "--draft_model_size=eagle", "--acceptance=0.7", "--K=1"
-    done = cli(*flags, "--repeats=1", "--json", models_dir=MODELS_DIR, command=["advise"])
+def test_a_head_has_no_shapes_and_fills_so_many_places(cli):
+    flags = "--target_model_size=7M", "--draft_model_size=eagle,medusa", "--acceptance=0.7"
+    flags += ("--K=1,9", "--repeats=1", "--json")
+    done = cli(*flags, models_dir=MODELS_DIR, command=["advise"])
     assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out)["advice"]["eagle"]["shapes"] == []
+    eagle, medusa = json.loads(done.out)["advice"].values()
+    assert eagle["shapes"] == medusa["shapes"] == []
+    assert [len(one["by_K"]) for one in (eagle, medusa)] == [2, 1]

@@ -2,22 +2,16 @@
 
 import gzip
 import json
-import signal
-import subprocess
-import sys
 
 import pytest
-from command_line import ROOT, assert_refused
+from command_line import assert_refused
 from toys import NUMPY
 
 import utils
-from experiments.commands import record as recording
 from experiments.data.lines import Lines
-from experiments.data.recordings import PROBABILITIES, read_log
 from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import speculation
 from experiments.drafting.load import load
-from experiments.measuring import replay as replaying
 
 PROMPTS = "hello there\nthe the the the\nonce upon\n"
 
@@ -74,14 +68,6 @@ def test_replay_is_the_live_run(recorded, replayed, pair):
     assert result["certainty"].startswith("exact")
 
 
-def test_a_sampled_log_has_an_expected_acceptance(recorded, replayed):
-    result = replayed(recorded("--temperature=1"), "--K=2")
-    assert result["certainty"].startswith("sampled")
-    sampled, looked_up = result["rows"]
-    low, high = sampled["expected_acceptance"]
-    assert 0 < low <= high < 1 and looked_up["expected_acceptance"] is None
-
-
 def test_a_projection_is_what_its_model_says(recorded, replayed):
     log = recorded()
     costs = ["--draft_cost=0.1", "--verify_cost=1.2,1.4"]
@@ -92,7 +78,15 @@ def test_a_projection_is_what_its_model_says(recorded, replayed):
         drafting = 0.1 * row["drafted"]
         low, high = n_full * v + 3, n_rounds * v
         assert 60 / (high + drafting) <= row["projected_speedup"] <= 60 / (low + drafting)
-    for row in replayed(log, "--K=2")["rows"]:
+
+
+def test_a_sampled_log_has_an_expected_acceptance(recorded, replayed):
+    result = replayed(recorded("--temperature=1"), "--K=2")
+    assert result["certainty"].startswith("sampled")
+    sampled, looked_up = result["rows"]
+    low, high = sampled["expected_acceptance"]
+    assert 0 < low <= high < 1 and looked_up["expected_acceptance"] is None
+    for row in (sampled, looked_up):
         assert row["projected_speedup"] is None
         assert "give --costs" in row["withheld"]["projected_speedup"]
 
@@ -123,7 +117,8 @@ def test_the_format(recorded, pair, flags):
     assert (header["version"], header["target"], end) == (1, "17M", {"end": 3})
     assert header["tokenizer"] == utils.load_encoder(pair / "17M").fingerprint
     for text in texts:
-        assert text.keys() == {"prompt", "tokens", *(PROBABILITIES if flags else ())}
+        sampled = {"p", "top_ids", "top_p", "rest"} if flags else set()
+        assert text.keys() == {"prompt", "tokens"} | sampled
         for i in range(20 if flags else 0):
             ids, p = text["top_ids"][i], text["top_p"][i]
             assert sum(p) + text["rest"][i] == pytest.approx(1, abs=1e-4)
@@ -133,79 +128,40 @@ def test_the_format(recorded, pair, flags):
 
 
 def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, monkeypatch):
-    """Interrupted in the second text; then the same command writes what it would have written."""
+    """Interrupted after the first text; then the same command writes what it would have written."""
     whole = recorded("--temperature=1", name="whole.jsonl").read_bytes()
     out, partial = tmp_path / "log.jsonl", tmp_path / "log.jsonl.partial"
-    calls = []
+    put = Lines.put
 
-    def stops(*arguments):
-        if calls:
-            raise KeyboardInterrupt
-        calls.append(arguments)
-        return replaying.record_text(*arguments)
+    def stops(*line, **more):
+        put(*line, **more)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(recording, "record_text", stops)
+        patch.setattr(Lines, "put", stops)
         assert record(out, "--temperature=1").code == 130 and not out.exists()
     kept = partial.read_bytes()
-    assert whole.startswith(kept) and kept.count(b"\n") == 2
-    assert_refused(record(out, "--temperature=1", "--seed=5"), "other settings")
+    assert kept.count(b"\n") == 2  # the header and a text
+    assert_refused(record(out, "--temperature=1", "--seed=5"), "other settings or prompts")
     (tmp_path / "prompts.txt").write_text(PROMPTS.replace("hello", "goodbye"))
-    assert_refused(record(out, "--temperature=1"), "other prompts")
+    assert_refused(record(out, "--temperature=1"), "other settings or prompts")
     (tmp_path / "prompts.txt").write_text(PROMPTS)
     assert partial.read_bytes() == kept and record(out, "--temperature=1").code == 0
     assert out.read_bytes() == whole and not partial.exists()
 
 
-def test_a_recording_that_was_killed_leaves_nothing_after_the_next(record, pair, tmp_path):
-    """Killed while it wrote: the next run of the same command clears what is left."""
-    out = tmp_path / "log.jsonl.gz"
-    arguments = [f"--models_dir={pair}", "--kernels=plain", "--n_tokens_to_generate=20"]
-    arguments += [f"--prompts={tmp_path / 'prompts.txt'}", f"--out={out}"]
-    program = f"""
-import os, signal, main
-from experiments.commands import record
-record_text = record.record_text
-def stops(*arguments):
-    if len(open({f"{out}.partial"!r}).readlines()) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return record_text(*arguments)
-record.record_text = stops
-main.main(["record", *{arguments!r}])
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
-    assert done.returncode == -signal.SIGKILL
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"prompts.txt", "log.jsonl.gz.partial"}
-    assert record(out).code == 0 and len(read_log(out, None).texts) == 3
-    assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt", "log.jsonl.gz"}
-
-
-def test_a_recording_overwrites_nothing_and_has_one_writer(record, tmp_path):
-    path = tmp_path / "prompts.jsonl"
-    path.write_text('{"text": "hello"}\n')
-    assert_refused(record(path), "is there already")
-    assert path.read_text() == '{"text": "hello"}\n'
-    with Lines(tmp_path / "log.jsonl", {"format": "of another run"}):
+def test_recordings_that_cannot_be(record, tmp_path):
+    (tmp_path / "mine.jsonl").write_text("mine")
+    assert_refused(record(tmp_path / "mine.jsonl"), "is there already")
+    assert_refused(record(tmp_path / "log.txt"), "--out", "log.txt")
+    assert_refused(record(tmp_path / "log.jsonl", "--top=0"), "--top 0")
+    with Lines(tmp_path / "log.jsonl", "of another run"):
         assert_refused(record(tmp_path / "log.jsonl"), "being written by another run")
+    assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt", "mine.jsonl"}
 
 
 @pytest.mark.parametrize(
-    "out, flag, shown",
-    [
-        ("log.txt", "--top=9", "log.txt'"),
-        ("missing/log.jsonl", "--top=9", "--out"),
-        ("log.jsonl", "--top=0", "--top 0"),
-        ("log.jsonl", "--temperature=-1", "temperature -1"),
-    ],
-)
-def test_recordings_that_cannot_be(record, tmp_path, out, flag, shown):
-    assert_refused(record(tmp_path / out, flag), shown)
-    assert [path.name for path in tmp_path.iterdir()] == ["prompts.txt"]
-
-
-@pytest.mark.parametrize(
-    "flag, shown",
+    "flags, shown",
     [
         ("--draft_model_size=more words", "different vocabularies"),
         ("--draft_model_size=0.7M-17M,other words", "other words"),
@@ -213,21 +169,18 @@ def test_recordings_that_cannot_be(record, tmp_path, out, flag, shown):
         ("--verification=token,block", "--verification"),
         ("--K=1..2000", "1..2000"),
         ("--log=missing.jsonl", "missing.jsonl"),
+        ("--log=", "--log"),
         ("--costs=missing.json", "missing.json"),
         ("--draft_cost=0.1", "needs both"),
+        ("--draft_cost=0.1 --verify_cost=1 --costs=r.json", "--costs"),
+        ("--draft_cost=x --verify_cost=1", "--draft_cost 'x'"),
+        ("--draft_cost=nan --verify_cost=1", "--draft_cost 'nan'"),
+        ("--draft_cost=1e308 --verify_cost=1", "--draft_cost '1e308'"),
+        ("--draft_cost=0.1,0.2 --verify_cost=1", "--draft_cost '0.1,0.2'"),
+        ("--draft_cost=0.1 --verify_cost=0", "--verify_cost '0'"),
+        ("--draft_cost=0.1 --verify_cost=1,2,3", "--verify_cost '1,2,3'"),
     ],
 )
-def test_replays_that_cannot_be(cli, recorded, flag, shown):
-    done = cli("--log", recorded(), flag, command=["replay"])
-    assert_refused(done, shown)
-
-
-def test_a_replay_needs_a_log(cli):
-    assert_refused(cli(command=["replay"]), "--log")
-
-
-def test_a_log_of_another_tokenizer(cli, recorded):
-    path = recorded(name="log.jsonl")
-    header, *rest = path.read_text().splitlines()
-    path.write_text("\n".join([json.dumps(json.loads(header) | {"tokenizer": "0" * 16}), *rest]))
-    assert_refused(cli("--log", path, command=["replay"]), "different vocabularies")
+def test_replays_that_cannot_be(cli, recorded, flags, shown):
+    flags = flags.replace(" --", "\n--").split("\n")
+    assert_refused(cli("--log", recorded(), *flags, command=["replay"]), shown)

@@ -10,7 +10,7 @@ import pytest
 from command_line import CONFIG, assert_refused, timeless
 from toys import random_tensors, write_checkpoint
 
-from experiments.data.lines import Failed, SomeFailed
+from experiments.data.lines import Failed, Lines, SomeFailed
 from experiments.decoding import batching, session
 from utils import InputError
 
@@ -87,21 +87,37 @@ def partial(out):
     return out.with_name("found.jsonl.partial")
 
 
-def test_an_interrupted_run_goes_on(cli, file, out, partial, monkeypatch):
+@pytest.fixture
+def unfinished(cli, out, partial, monkeypatch):
+    """A function (*flags) -> the lines of the partial file of a run that was interrupted after its
+    last prompt.
+    """
+
+    def interrupted(lines):
+        raise KeyboardInterrupt
+
+    def run(*flags):
+        with monkeypatch.context() as patch:
+            patch.setattr(Lines, "close", interrupted)
+            assert cli(*flags, "--out", out, *SHORT).code == 130 and not out.exists()
+        return partial.read_text().splitlines(keepends=True)
+
+    return run
+
+
+def test_an_interrupted_run_goes_on(cli, file, out, partial, unfinished, monkeypatch):
     """Cut in the middle of a line after two whole ones: those stay, the others follow."""
-    assert cli("--prompts", file, "--out", out, *SHORT).code == 0
-    whole = out.read_text().splitlines(keepends=True)
-    assert [one["settings"]["prompt"] for one in map(json.loads, whole)] == TEXTS
-    out.rename(partial)
-    partial.write_text("".join(whole[:2]) + whole[2][:100])
+    header, *whole = unfinished("--prompts", file)
+    partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
     texts, together = [], session.Session.decode_batch
     noted = lambda self, decoder, batch: texts.extend(batch) or together(self, decoder, batch)
     monkeypatch.setattr(session.Session, "decode_batch", noted)
     done = cli("--prompts", file, "--out", out, "--json", *SHORT)
     assert done.code == 0 and len(texts) == 2 * 5 and not partial.exists()
-    assert done.out == out.read_text()  # of those that were done before, too
-    assert out.read_text().startswith("".join(whole[:2]))
-    assert [*map(timeless, lines_of(out.read_text()))] == [*map(timeless, map(json.loads, whole))]
+    assert done.out == out.read_text()  # those that were done before, too
+    found, before = lines_of(out.read_text()), [json.loads(line)[1] for line in whole]
+    assert [one["settings"]["prompt"] for one in found] == TEXTS and found[:2] == before[:2]
+    assert [*map(timeless, found)] == [*map(timeless, before)]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -120,25 +136,26 @@ def test_an_interruption_loses_one_batch_at_most(
     monkeypatch.setattr(session.Run, "finish", stops)
     flags = ["--n_tokens_to_generate=2", f"--batch_size={batch_size}"]
     assert cli("--prompts", file, "--out", out, *flags).code == 130
-    kept = lines_of(partial.read_text()) if partial.exists() else []
+    kept = lines_of(partial.read_text())[1:] if partial.exists() else []
     n_kept = n_runs // 2 // batch_size * batch_size
-    assert [one["settings"]["prompt"] for one in kept] == TEXTS[:n_kept]
+    assert [one["settings"]["prompt"] for _, one in kept] == TEXTS[:n_kept]
 
 
-def test_what_is_there_is_not_lost(cli, file, out, partial):
-    assert cli("--prompts", file, "--out", out, *SHORT).code == 0
-    before = out.read_text()
-    done = cli("--prompts", file, "--out", out, *SHORT)
-    assert done.code == 2 and "is there already" in done.err and out.read_text() == before
-    out.rename(partial)
+def test_what_is_there_is_not_lost(cli, file, out, partial, unfinished):
+    before = "".join(unfinished("--prompts", file))
     done = cli("--prompts", file, "--out", out, *SHORT, "--K=2")
     assert done.code == 2 and "other settings or prompts" in done.err
     assert partial.read_text() == before
-    partial.unlink()
-    # token ids have no text that would tell them apart
+    out.write_text("mine")
+    done = cli("--prompts", file, "--out", out, *SHORT)
+    assert done.code == 2 and "is there already" in done.err and out.read_text() == "mine"
+
+
+def test_token_ids_of_another_prompt_are_not_taken(cli, out, unfinished):
+    unfinished("--prompt_ids=1,2,3")
+    done = cli("--prompt_ids=40,50", "--out", out, *SHORT)
+    assert done.code == 2 and "other settings or prompts" in done.err
     assert cli("--prompt_ids=1,2,3", "--out", out, *SHORT).code == 0
-    out.rename(partial)
-    assert "other settings or prompts" in cli("--prompt_ids=40,50", "--out", out, *SHORT).err
 
 
 def test_json_has_the_lines_of_a_run_in_which_some_failed(cli, file, out, monkeypatch):

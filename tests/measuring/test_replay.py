@@ -2,40 +2,39 @@
 distribution above.
 """
 
-import dataclasses
 import itertools
+import json
 from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from command_line import CONFIG
 from table_models import TableModel
-from toys import NUMPY, TINY, write_pair
+from toys import NUMPY, refusal
 
 import utils
 from experiments.data import recordings
-from experiments.data.recordings import probabilities
+from experiments.data.recordings import Text, probabilities
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.measuring.replay import (
     CoinDrafter,
     Drafting,
-    acceptance_of,
-    block_coins,
+    Latency,
+    agreement,
     record_text,
     replay_text,
+    stored_latencies,
 )
 from experiments.proving.enumeration import chain_rule, distribution_of
 from sampling import Filter, NeuralDrafter, speculative
 
-CONFIG = dataclasses.replace(TINY, n_ctx=64)
 
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    folder = write_pair(tmp_path_factory.mktemp("models"), CONFIG)
-    (target, draft), _ = utils.load_models(["17M", "0.7M-17M"], folder, NUMPY)
-    return target, draft
+@pytest.fixture
+def models(pair):
+    """A target, and a draft that often agrees with it."""
+    return utils.load_models(["17M", "0.7M-17M"], pair, NUMPY)[0]
 
 
 def log_of(text, filter, n_vocab=CONFIG.n_vocab):
@@ -48,22 +47,22 @@ def live(target, draft, ids, n, K, filter):
 
 @pytest.mark.parametrize("K", [1, 4, 30])
 @pytest.mark.parametrize("which", ["smaller", "itself", "n-grams"])
-def test_greedy_replay_is_the_live_run_round_by_round(pair, which, K):
-    target, smaller = pair
+def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
+    target, smaller = models
     drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
-        text = record_text(target, ids, 20, Filter(), [0, 1], 50)
+        text = Text(**record_text(target, ids, 20, Filter(), [0, 1], 50))
         rounds = live(target, drafts[which], ids, 20, K, Filter())
         drafter = Drafting(drafts[which], log_of(text, Filter()), 0).drafter_of(0)
         assert replay_text(text, drafter, K) == rounds
-        assert sum((one.tokens for one in rounds), []) == text["tokens"]
+        assert sum((one.tokens for one in rounds), []) == text.tokens
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.5])
-def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(pair, temperature):
+def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(models, temperature):
     ids, filter = [5, 6, 5, 6, 5], Filter(temperature, top_k=3)
-    rounds = live(pair[0], NGrams(), ids, 40, 3, filter)
-    text = {"prompt": ids, "tokens": sum((one.tokens for one in rounds), [])}
+    rounds = live(models[0], NGrams(), ids, 40, 3, filter)
+    text = Text(ids, sum((one.tokens for one in rounds), []))
     drafter = Drafting(NGrams(), log_of(text, filter), 0).drafter_of(0)
     assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
 
@@ -90,12 +89,12 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
         whole = ids + list(tokens)
         places = range(len(ids), len(whole))
         rows = [filter(target.read(whole[:i], target.new_cache()))[0] for i in places]
-        text = {"prompt": ids, "tokens": list(tokens), **probabilities(rows, tokens, 2)}
-        odds = np.minimum(1, acceptance_of(draft, text, filter).ratios)
-        for coins in itertools.product([False, True], repeat=n):
-            tossed = [False] * len(ids) + list(coins)
-            drafter = CoinDrafter(whole, lambda a, b: tossed[a:b], 3, draft.config.n_ctx)
-            share = np.prod([odds[i] if tossed[i] else 1 - odds[i] for i in places])
+        text = Text(ids, list(tokens), **probabilities(rows, tokens, 2))
+        ratios = np.append([0, 0], agreement(draft, text, filter)[:, 0])
+        odds = np.minimum(1, ratios[2:])
+        for coins in itertools.product([0, 1], repeat=n):  # 0 accepts, 1 does not
+            drafter = CoinDrafter(whole, ratios, np.append([0, 0], coins), "token", 3)
+            share = np.prod(np.where(coins, 1 - odds, odds))
             found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
     expected = distribution_of(rounds)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
@@ -110,10 +109,9 @@ def test_bounds_of_the_common_mass(top):
     row = lambda model, i: filter(model.read(ids + tokens[:i], model.new_cache()))[0]
     rows = [row(target, i) for i in range(3)]
     common = sum(np.minimum(p, row(draft, i)).sum() for i, p in enumerate(rows))
-    text = {"prompt": ids, "tokens": tokens, **probabilities(rows, tokens, top)}
-    found = acceptance_of(draft, text, filter)
-    assert found.n == 3 and found.low - 1e-5 <= common <= found.high + 1e-5
-    assert (found.high - found.low < 1e-9) == (top == 5)
+    text = Text(ids, tokens, **probabilities(rows, tokens, top))
+    _, low, high = agreement(draft, text, filter).sum(axis=0)
+    assert low - 1e-5 <= common <= high + 1e-5 and (high - low < 1e-9) == (top == 5)
 
 
 def test_the_end_of_the_drafts_context():
@@ -122,9 +120,8 @@ def test_the_end_of_the_drafts_context():
     """
     draft, ids, tokens = TableModel(2, n_ctx=5), [0, 1], [1] * 6
     certain = {"p": [1.0] * 6, "top_ids": [[1]] * 6, "top_p": [[1.0]] * 6, "rest": [0.0] * 6}
-    text = {"prompt": ids, "tokens": tokens} | certain
-    found = acceptance_of(draft, text, Filter(1.0))
-    assert found.n == 4 and (found.ratios > 0).tolist() == 2 * [False] + 4 * [True] + 2 * [False]
+    text = Text(ids, tokens, **certain)
+    assert len(agreement(draft, text, Filter(1.0))) == 4
     drafter = Drafting(ModelDraft(draft), log_of(text, Filter(1.0), 3), 0).drafter_of(0)
     live = NeuralDrafter(draft, Filter(1.0), np.random.default_rng(0))
     for end in range(2, 8):
@@ -148,11 +145,80 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
         # P[t] of sampling.verify_block
         _, *P = itertools.accumulate(p / q, lambda P, ratio: min(1.0, P * ratio), initial=1.0)
         live += q.prod() * np.array(P)
-        series = SimpleNamespace(random=iter(coins).__next__)
-        accepts = block_coins(np.concatenate([[0], q / p]), series)
-        drafter, accepted = CoinDrafter(ids, accepts, 3, 64), np.zeros(k)
-        for _ in coins:
-            drafts, _ = drafter.propose([0], k)
+        ratios, accepted = np.append(0, q / p), np.zeros(k)
+        for coin in coins:
+            drafts, _ = CoinDrafter(ids, ratios, np.full(4, coin), "block", 3).propose([0], k)
             accepted += np.cumprod(np.array(drafts) == text)
         replayed += p.prod() * accepted / len(coins)
     assert np.allclose(replayed, live, atol=1e-3)
+
+
+# ---------------------------------------------------------------- the latency model
+
+
+DRAFT = "0.7M-17M"
+
+
+def row(K, c, v, **more):
+    return {"draft": DRAFT, "target": "17M", "K": K, "draft_cost": c, "verify_cost": v} | more
+
+
+@pytest.fixture
+def of_file(tmp_path):
+    """A function (rows, target, rule) -> what the file of these rows says of a draft."""
+
+    def of_file(rows, target="17M", rule="token"):
+        path = tmp_path / "r.json"
+        path.write_text(rows if isinstance(rows, str) else json.dumps({"rows": rows}))
+        return stored_latencies(str(path), [DRAFT, "ngram"], target, rule)
+
+    return of_file
+
+
+def test_the_cost_of_a_round():
+    """A round of three drafts lies between those of two and four."""
+    latency = Latency({2: (0.1, 1.2), 4: (0.1, 1.6)}, "no more")
+    assert latency.missing(4) is None and latency.missing(5) == "no more"
+    expected = [0.0 + 1.0, 0.1 + 1.1, 0.2 + 1.2, 0.3 + 1.4, 0.4 + 1.6]
+    assert [latency.of_round(n, 4) for n in range(5)] == pytest.approx(expected)
+
+
+def test_costs_from_a_file(of_file):
+    rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
+    found = of_file(rows)
+    latency = found[DRAFT]
+    assert [latency.draft_cost(K) for K in (1, 2, 3)] == pytest.approx([0.1, 0.25, 0.4])
+    assert [latency.verify_cost(K) for K in (1, 2, 3)] == pytest.approx([1.1, 1.25, 1.4])
+    assert "no costs of draft 0.7M-17M" in latency.missing(4)
+    assert "no costs of draft ngram" in found["ngram"].missing(1)
+    # those of another target are not taken; a log that names none may use the only one
+    assert of_file(rows, "7M")[DRAFT].missing(1).endswith("for 7M with the token rule")
+    assert of_file(rows, None)[DRAFT].missing(3) is None
+
+
+def test_costs_are_those_of_the_rule(of_file):
+    """A row that names no rule is of the token rule."""
+    rows = [row(1, 0.1, 1.1), row(1, 0.3, 1.3, verification="block")]
+    for rule, c in (("token", 0.1), ("block", 0.3)):
+        assert of_file(rows, rule=rule)[DRAFT].draft_cost(1) == c
+    assert "block" in of_file(rows[:1], rule="block")[DRAFT].missing(1)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "[" * 200_000,
+        "{}",
+        "",
+        '{"rows": {}}',
+        [7],
+        [{"draft": DRAFT, "target": "17M"}],
+        [row(1, "0.1", 1.1)],
+        [row(1, float("nan"), 1.1)],
+        [row(1, 0.1, 0)],
+        [row([], 0.1, 1.1)],
+    ],
+)
+def test_a_damaged_results_file(of_file, rows):
+    message = refusal(of_file, rows)
+    assert "r.json" in message and "expected" in message
