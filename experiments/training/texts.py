@@ -1,4 +1,8 @@
-"""The texts of a corpus as token ids: the vocabulary they are cut with, and a step's batch."""
+"""What is read in training: a corpus cut into tokens, and texts that the target wrote.
+
+Half of a draft's training text may be the target's own, sampled and greedy, because that is the
+text on which drafts are judged.
+"""
 
 import json
 from dataclasses import dataclass
@@ -6,17 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import ByteLevelBPETokenizer
 
 from checkpoints.files import first_of, sha256_of
 from checkpoints.folder import PARTS
 from encoder import END_OF_TEXT
 from experiments.data import corpus as corpora
 from experiments.data.files import replacing
+from experiments.decoding.batching import read_together
 from experiments.drafting.stored import fingerprint
 from utils import InputError, load_encoder
 
 N_VOCAB = 2048
+N_PROMPT = 32  # tokens of a book that the target continues
 N_WRITTEN = 256  # tokens of a text that the target wrote, the last one apart
 # tokens of a split: the longest window read of it, the one after it, a choice of where to begin
 LEAST = {"train": 514, "valid": 258}
@@ -24,29 +30,19 @@ LEAST = {"train": 514, "valid": 258}
 # ---------------------------------------------------------------- the vocabulary
 
 
-def byte_level(bpe):
-    """A tokenizer that splits words as GPT-2 does."""
-    tokenizer = Tokenizer(bpe)
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return tokenizer
-
-
-def learn(texts):
-    """A byte-level BPE; bpe.save(folder) stores it. Ids in OpenAI's order: bytes, merges, the
-    end.
-    """
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer = byte_level(models.BPE())
-    trainer = trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=alphabet)
-    tokenizer.train_from_iterator(texts, trainer)
-    merges = json.loads(tokenizer.to_str())["model"]["merges"]
-    vocabulary = tokenizer.get_vocab()
-    end = {END_OF_TEXT: len(vocabulary)}
-    return models.BPE(vocabulary | end, [(left, right) for left, right in merges])
+def learn_vocabulary(documents, folder):
+    """Store a byte-level BPE. Ids are in OpenAI's order: bytes, merges, the end."""
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(documents, N_VOCAB - 1, min_frequency=0)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_model(str(folder))
+    path = folder / "vocab.json"
+    vocabulary = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary[END_OF_TEXT] = len(vocabulary)
+    path.write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
 
 
 def vocabulary_files(folder):
-    """The two files of a model's vocabulary. Raises InputError where one is missing."""
     _, vocabulary, merges, _ = PARTS
     return [first_of(folder, *names) for names in (vocabulary, merges)]
 
@@ -55,11 +51,10 @@ def copy_vocabulary(source, folder):
     """A model has the vocabulary of the one it comes from beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in vocabulary_files(source):
-        if source != folder:
-            (folder / path.name).write_bytes(path.read_bytes())
+        (folder / path.name).write_bytes(path.read_bytes())
 
 
-# ---------------------------------------------------------------- the texts
+# ---------------------------------------------------------------- token ids
 
 
 def digest(corpus, split, folder):
@@ -72,23 +67,17 @@ def token_ids(places, split, folder):
 
     folder: of a model whose vocabulary it is. The ids are kept in cache_dir.
     """
-    corpus = places.corpus
-    path = Path(places.cache_dir) / f"{split}-{digest(corpus, split, folder)}.npy"
+    path = Path(places.cache_dir) / f"{split}-{digest(places.corpus, split, folder)}.npy"
     if not path.exists():
-        tokenizer = byte_level(models.BPE.from_file(*map(str, vocabulary_files(folder))))
-        texts = tokenizer.encode_batch(corpora.documents(corpus, split))
-        end = [token for token in [load_encoder(folder).end_of_text] if token is not None]
-        ids = [np.array(text.ids + end, dtype=np.uint16) for text in texts]
-        n, least = sum(map(len, ids)), LEAST[split]
-        if n < least:
-            raise InputError(f"{corpus!r}: {n} {split} tokens; expected at least {least}")
-        save_array(np.concatenate(ids), path)
+        encoder, ids = load_encoder(folder), []
+        for document in corpora.documents(places.corpus, split):
+            ids += encoder.encode(document)
+            ids += [] if encoder.end_of_text is None else [encoder.end_of_text]
+        if len(ids) < LEAST[split]:
+            problem = f"{len(ids)} {split} tokens; expected at least {LEAST[split]}"
+            raise InputError(f"{places.corpus!r}: {problem}")
+        save_array(np.array(ids, dtype=np.uint16), path)
     return np.load(path)
-
-
-def samples_path(places, folder):
-    """The file of the texts that the target in a folder wrote, with the weights it has now."""
-    return Path(places.cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
 
 
 def save_array(array, path):
@@ -98,9 +87,6 @@ def save_array(array, path):
         np.save(file, array)
 
 
-# ---------------------------------------------------------------- batches
-
-
 def batch_at(ids, step, seed, batch_size, n_seq):
     """The batch of one step: [batch_size, n_seq + 1] ids from random places, a function of (seed,
     step) alone.
@@ -108,6 +94,34 @@ def batch_at(ids, step, seed, batch_size, n_seq):
     rng = np.random.default_rng([seed, step])
     starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
     return torch.from_numpy(np.stack([ids[s : s + n_seq + 1] for s in starts]).astype(np.int64))
+
+
+# ---------------------------------------------------------------- what the target wrote
+
+
+def samples_path(places, folder):
+    """The file of the texts that the target in a folder wrote, with the weights it has now."""
+    return Path(places.cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
+
+
+def written_batch(model, ids, seed, batch, batch_size):
+    """Continuations of passages from books, a function of its arguments alone: [batch_size,
+    N_WRITTEN + 1] ids.
+
+    model: a gpt2.Model. Every third batch is greedy, the rest is sampled at temperature 1.
+    """
+    rng = np.random.default_rng([seed, batch])
+    text = batch_at(ids, batch, seed, batch_size, N_PROMPT - 1).numpy()
+    caches = [model.new_cache() for _ in text]
+    while text.shape[1] < N_WRITTEN + 1:
+        logits = np.concatenate(read_together(model, text.tolist(), caches, [1] * batch_size))
+        if batch % 3:  # the argmax of logits + Gumbel noise is a sample
+            logits = logits + rng.gumbel(size=logits.shape)
+        text = np.concatenate([text, logits.argmax(axis=1)[:, None]], axis=1)
+    return text.astype(np.uint16)
+
+
+# ---------------------------------------------------------------- batches
 
 
 @dataclass(frozen=True)
