@@ -8,6 +8,7 @@ two distances train the heads that grow on the target.
 """
 
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -16,7 +17,6 @@ from tqdm import tqdm
 
 from experiments.data.files import replacing
 from experiments.training.texts import batch_at
-from utils import InputError
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration
 ITERATIONS = 5
@@ -120,47 +120,46 @@ def mixed_precision():
 
 
 class Run:
-    """An interrupted run goes on from its checkpoint; raises InputError if that is of another run.
+    """A run over some steps, which goes on from its checkpoint where it was interrupted.
 
     settings: steps, learning_rate, weight_decay, seed and cache_dir (train.Training)
-    name: of the checkpoint; origin: {name: value} of what the run was begun with
+    name: of the run; origin: {name: value} of what it is begun with. Runs of one name that begin
+    with something else, or read other texts, have other checkpoints.
     """
 
     def __init__(self, model, settings, texts, name, **origin):
         self.model, self.settings, self.texts = model, settings, texts
-        self.path = Path(settings.cache_dir) / f"{name}.pt"
-        self.origin = origin | (texts.origin or {})
-        self.origin["parameters"] = sum(p.numel() for p in model.parameters())
-        self.origin |= {"seed": settings.seed, "weight_decay": settings.weight_decay}
+        self.name, self.origin = name, origin
         self.optimizers = optimizers_of(model, settings.learning_rate, settings.weight_decay)
         self.step = 0
-        if self.path.exists():
+        if self.path(origin).exists():
             self.resume()
 
+    def path(self, origin):
+        """The checkpoint of a run with that origin."""
+        shapes = [tuple(p.shape) for p in self.model.parameters()]
+        settings = self.settings.seed, self.settings.weight_decay
+        everything = repr((sorted(origin.items()), shapes, settings, self.texts.digests))
+        digits = sha256(everything.encode()).hexdigest()[:12]
+        return Path(self.settings.cache_dir) / f"{self.name}-{digits}.pt"
+
     def resume(self):
-        saved = torch.load(self.path, weights_only=True)
-        if others := {name for name, _ in saved["origin"].items() ^ self.origin.items()}:
-            raise InputError(
-                f"{self.path}: is of a run with another {', '.join(sorted(others))}; "
-                "give another --cache_dir, or delete it"
-            )
+        saved = torch.load(self.path(self.origin), weights_only=True)
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
         self.step = saved["step"]
 
-    def save(self, **origin):
-        """Store the checkpoint. origin: what a run that goes on from it is begun with, where that
-        has changed
-        """
+    def save(self, **changed):
+        """Store the checkpoint. changed: what a run that goes on from it is begun with instead"""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
-            "origin": self.origin | origin,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path) as part:
+        path = self.path(self.origin | changed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
             torch.save(state, part)
 
     def learning_rate(self):
@@ -186,7 +185,7 @@ class Run:
         """Take the steps that are left, with one loss(model, ids, offset) in the first half of the
         run and another in the second.
         """
-        steps, seed, name = self.settings.steps, self.settings.seed, self.path.stem
+        steps, seed, name = self.settings.steps, self.settings.seed, self.name
         bar = tqdm(total=steps, initial=self.step, desc=name, mininterval=5)
         while self.step < steps:
             torch.manual_seed(hash((seed, self.step)))  # of dropout

@@ -5,17 +5,19 @@ text on which drafts are judged.
 """
 
 import json
+import shutil
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import torch
 from tokenizers import ByteLevelBPETokenizer
 
-from checkpoints.files import first_of, sha256_of
+from checkpoints.files import first_of
 from checkpoints.folder import PARTS
 from encoder import END_OF_TEXT
-from experiments.data import corpus as corpora
+from experiments.data.corpus import documents
 from experiments.data.files import replacing
 from experiments.decoding.batching import read_together
 from experiments.drafting.stored import fingerprint
@@ -30,10 +32,10 @@ LEAST = {"train": 514, "valid": 258}
 # ---------------------------------------------------------------- the vocabulary
 
 
-def learn_vocabulary(documents, folder):
+def learn_vocabulary(texts, folder):
     """Store a byte-level BPE. Ids are in OpenAI's order: bytes, merges, the end."""
     tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(documents, N_VOCAB - 1, min_frequency=0)
+    tokenizer.train_from_iterator(texts, N_VOCAB - 1, min_frequency=0)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_model(str(folder))
     path = folder / "vocab.json"
@@ -42,49 +44,30 @@ def learn_vocabulary(documents, folder):
     path.write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
 
 
-def vocabulary_files(folder):
-    _, vocabulary, merges, _ = PARTS
-    return [first_of(folder, *names) for names in (vocabulary, merges)]
-
-
 def copy_vocabulary(source, folder):
     """A model has the vocabulary of the one it comes from beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in vocabulary_files(source):
-        (folder / path.name).write_bytes(path.read_bytes())
+    _, vocabulary, merges, _ = PARTS
+    for names in (vocabulary, merges):
+        shutil.copy(first_of(source, *names), folder)
 
 
-# ---------------------------------------------------------------- token ids
+# ---------------------------------------------------------------- books
 
 
-def digest(corpus, split, folder):
-    """12 digits that change with the texts of a split and with the vocabulary in a folder."""
-    return sha256_of([*corpora.paths(corpus, split), *vocabulary_files(folder)])[:12]
-
-
-def token_ids(places, split, folder):
+def token_ids(corpus, split, folder):
     """A whole split as one array of token ids, <|endoftext|> after every document.
 
-    folder: of a model whose vocabulary it is. The ids are kept in cache_dir.
+    folder: of a model whose vocabulary it is
     """
-    path = Path(places.cache_dir) / f"{split}-{digest(places.corpus, split, folder)}.npy"
-    if not path.exists():
-        encoder, ids = load_encoder(folder), []
-        for document in corpora.documents(places.corpus, split):
-            ids += encoder.encode(document)
-            ids += [] if encoder.end_of_text is None else [encoder.end_of_text]
-        if len(ids) < LEAST[split]:
-            problem = f"{len(ids)} {split} tokens; expected at least {LEAST[split]}"
-            raise InputError(f"{places.corpus!r}: {problem}")
-        save_array(np.array(ids, dtype=np.uint16), path)
-    return np.load(path)
-
-
-def save_array(array, path):
-    """Store an array, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as unfinished, unfinished.open("wb") as file:
-        np.save(file, array)
+    encoder, ids = load_encoder(folder), []
+    end = [] if encoder.end_of_text is None else [encoder.end_of_text]
+    for document in documents(corpus, split):
+        ids += encoder.encode(document) + end
+    if len(ids) < LEAST[split]:
+        problem = f"{len(ids)} {split} tokens; expected at least {LEAST[split]}"
+        raise InputError(f"{corpus!r}: {problem}")
+    return np.array(ids, dtype=np.uint16)
 
 
 def batch_at(ids, step, seed, batch_size, n_seq):
@@ -102,6 +85,13 @@ def batch_at(ids, step, seed, batch_size, n_seq):
 def samples_path(places, folder):
     """The file of the texts that the target in a folder wrote, with the weights it has now."""
     return Path(places.cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
+
+
+def save_array(array, path):
+    """Store an array, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.save(file, array)
 
 
 def written_batch(model, ids, seed, batch, batch_size):
@@ -129,14 +119,13 @@ class Texts:
     """What a run reads: token ids of books, and texts that the target wrote, or None.
 
     train, valid: [n_ids]; written: [n_texts, N_WRITTEN + 1], every other step takes its batch there
-    tokens: of a step; origin: {name: digits} that change with the texts
+    tokens: of a step
     """
 
     train: np.ndarray
     valid: np.ndarray
     written: np.ndarray | None = None
     tokens: int = 4096
-    origin: dict | None = None
 
     @classmethod
     def read(cls, places, folder, written=False, tokens=4096):
@@ -144,14 +133,19 @@ class Texts:
 
         folder: of the vocabulary
         """
-        train, valid = (token_ids(places, split, folder) for split in ("train", "valid"))
-        origin, samples = {"text": digest(places.corpus, "train", folder)}, None
-        if written:
-            path = samples_path(places, folder)
-            if not path.is_file():
-                raise InputError(f"{path}: is missing; run train.py samples first")
-            origin["samples"], samples = sha256_of([path]), np.load(path)
-        return cls(train, valid, samples, tokens, origin)
+        train, valid = (token_ids(places.corpus, split, folder) for split in ("train", "valid"))
+        if not written:
+            return cls(train, valid, tokens=tokens)
+        path = samples_path(places, folder)
+        if not path.is_file():
+            raise InputError(f"{path}: is missing; run train.py samples first")
+        return cls(train, valid, np.load(path), tokens)
+
+    @property
+    def digests(self):
+        """What changes with the texts that are trained on."""
+        written = b"" if self.written is None else self.written
+        return [sha256(ids).hexdigest() for ids in (self.train, written)]
 
     def batch(self, step, steps, seed, n_ctx):
         """(ids of a step, the position of the first): half windows of the context in the first 70 %

@@ -8,14 +8,14 @@ models/README.md lists the commands that made each model, and the books it has r
 interrupted goes on from its last checkpoint, in --cache_dir, when the same command is given again;
 --steps and --learning_rate may change on the way. The batch of a step depends on (seed, step)
 alone. The result is written to models/ at the end of a run, and whatever builds on a model (a
-teacher, a start) is read from there. The texts are turned into token ids once and kept in
---cache_dir.
+teacher, a start) is read from there.
 """
 
 # ruff: noqa: E402
 
 import sys
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -59,7 +59,7 @@ class Places(Group):
 
     corpus: str = flag("", "the folder of *_train.txt and *_valid.txt")
     models_dir: str = flag(utils.MODELS_DIR, "where models are read and written")
-    cache_dir: str = flag("training", "where checkpoints and token ids are kept")
+    cache_dir: str = flag("training", "where checkpoints and samples are kept")
     seed: int = flag(1, "of weights, batches and samples")
 
     def check(self):
@@ -267,20 +267,13 @@ def samples(settings: SamplesSettings):
     """Let a target continue passages of the training text, for drafts to learn from. Goes on where
     it was interrupted.
     """
-    from experiments.training.texts import (
-        digest,
-        samples_path,
-        save_array,
-        token_ids,
-        written_batch,
-    )
+    from experiments.training.texts import samples_path, save_array, token_ids, written_batch
 
     folder = settings.folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
-    ids, path = token_ids(settings, "train", folder), samples_path(settings, folder)
+    ids, path = token_ids(settings.corpus, "train", folder), samples_path(settings, folder)
     seed, n = settings.seed, settings.batch_size
-    text = digest(settings.corpus, "train", folder)
-    part = path.with_name(f"{path.stem}-{text}-{seed}-{n}.part")
+    part = path.with_name(f"{path.stem}-{sha256(ids).hexdigest()[:12]}-{seed}-{n}.part")
     batches = list(np.load(part)) if part.is_file() else []
     for i in tqdm(range(len(batches), settings.n_batches), desc="samples"):
         batches.append(written_batch(model, ids, seed, i, n))
