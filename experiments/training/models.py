@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.models.gpt2.modeling_gpt2 import GPT2MLP, GPT2Block
@@ -35,7 +35,6 @@ def shape_of(config, dropout=0.0):
         eos_token_id=config.n_vocab - 1,
         architectures=["GPT2LMHeadModel"],
         dtype="float16",  # on disk
-        use_cache=False,
         attn_implementation="eager",  # at these shapes a fused attention is slower on a CPU
     )
 
@@ -56,7 +55,8 @@ class GPT2(GPT2LMHeadModel):
     def hidden(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_embd]
         """The output of the last block, behind the final norm."""
         positions = torch.arange(offset, offset + ids.shape[1])[None]
-        return self.transformer(ids, position_ids=positions).last_hidden_state
+        read = self.transformer(ids, position_ids=positions, use_cache=False)
+        return read.last_hidden_state
 
     def logits(self, hidden):  # [..., n_embd] -> [..., n_vocab]
         return self.lm_head(hidden).float()
@@ -102,7 +102,7 @@ def write_tensors(module, path, **notes):
     """Store the parameters of a module in float16, whole or not at all."""
     halves = {name: tensor.half() for name, tensor in module.state_dict().items()}
     with replacing(path) as part:
-        save_file(halves, part, metadata={"format": "pt"} | notes)
+        part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
 
 
 def write_model(model, folder):
