@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from exercises import solutions
 from experiments.proving.enumeration import every_branch, total_variation
 from sampling import Filter, residual
 
@@ -321,3 +322,17 @@ def check_drafter_13(answer):
 NAMES = [name for name in globals() if name.startswith("check_")]
 NAMES.sort(key=lambda name: int(name.rsplit("_", 1)[1]))
 CHECKS = {name.removeprefix("check_"): globals()[name] for name in NAMES}
+
+
+def checked(answer):
+    """The function itself if it is right, exactly; an AssertionError says what is wrong. While it
+    is still to be written, the solution of the same name, so that docs/walkthrough.ipynb goes on.
+    """
+    name = answer.__name__
+    try:
+        CHECKS[name](answer)
+    except NotImplementedError:
+        print(f"{name}: STILL TO BE WRITTEN. Until then, the answer below its task stands in.")
+        return getattr(solutions, name)
+    print(f"{name}: right, over every branch")
+    return answer

@@ -43,10 +43,15 @@ def shape_of(config, dropout=0.0):
 
 
 class GPT2(GPT2LMHeadModel):
-    """config: a gpt2.Config; dropout: the share of numbers set to zero where one is trained"""
+    """config: a gpt2.Config; dropout: the share of numbers set to zero where one is trained
+    tensors: {name: array} as stored; without them, its weights are random
+    """
 
-    def __init__(self, config, dropout=0.0):
+    def __init__(self, config, dropout=0.0, tensors=None):
         super().__init__(shape_of(config, dropout))
+        if tensors:
+            named = {name: torch.from_numpy(array) for name, array in tensors.items()}
+            self.transformer.load_state_dict(named)
 
     def embed(self, ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
         positions = torch.arange(offset, offset + ids.shape[1])
@@ -78,16 +83,9 @@ def read_tensors(folder):
     return {name: tensor.read(np.float32) for name, tensor in tensors.items()}
 
 
-def with_tensors(model, tensors):
-    """The model with parameters from {name: array} as stored."""
-    named = {name: torch.from_numpy(array) for name, array in tensors.items()}
-    model.transformer.load_state_dict(named)
-    return model
-
-
 def read_model(folder, dropout=0.0):
     """The GPT2 of a model folder."""
-    return with_tensors(GPT2(read_config(folder), dropout), read_tensors(folder))
+    return GPT2(read_config(folder), dropout, read_tensors(folder))
 
 
 def grown_model(folder, layers, seed, dropout=0.0):
@@ -95,7 +93,7 @@ def grown_model(folder, layers, seed, dropout=0.0):
     config = read_config(folder)
     wide = replace(config, n_embd=2 * config.n_embd, n_head=2 * config.n_head, n_layer=len(layers))
     tensors = grow(read_tensors(folder), layers, np.random.default_rng(seed), noise=0.02)
-    return with_tensors(GPT2(wide, dropout), tensors)
+    return GPT2(wide, dropout, tensors)
 
 
 def write_tensors(module, path, **notes):

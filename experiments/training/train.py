@@ -184,8 +184,8 @@ def target(settings: TargetSettings):
         model = read_model(source, dropout)
     else:
         model = new_model(SHAPES[size], source, seed, dropout)
-    origin = {"command": "target", "layers": settings.layers, "dropout": dropout}
-    train_model(settings, size, size, model, [cross_entropy] * 2, source, **origin)
+    origin = {"layers": settings.layers, "dropout": dropout}
+    train_model(settings, size, model, [cross_entropy] * 2, source, **origin)
 
 
 def draft(settings: DraftSettings):
@@ -196,20 +196,18 @@ def draft(settings: DraftSettings):
     from experiments.training.models import new_model, read_model
     from experiments.training.run import distances_from
 
-    size, written = settings.draft_model_size, settings.written
-    source = settings.folder(settings.target_model_size)
+    size, source = settings.draft_model_size, settings.folder(settings.target_model_size)
     if settings.start:
         model = read_model(settings.folder(settings.start))
     else:
         model = new_model(SHAPES["0.7M"], source, settings.seed)
     first, second = distances_from(read_model(source))
     losses = second if settings.start else first, second
-    name = f"{size}-{'written' if written else 'books'}"
-    origin = {"command": "draft", "teacher": fingerprint(source)}
-    train_model(settings, name, size, model, losses, source, written, **origin)
+    teacher = fingerprint(source)
+    train_model(settings, size, model, losses, source, settings.written, teacher=teacher)
 
 
-def train_model(settings, name, size, model, losses, source, written=False, **origin):
+def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
     from experiments.training.models import write_model
     from experiments.training.run import Run
@@ -218,7 +216,7 @@ def train_model(settings, name, size, model, losses, source, written=False, **or
     texts, folder = Texts.read(settings, source, written), settings.result(size)
     start = settings.start and settings.folder(settings.start)
     origin["start"] = start and fingerprint(start)
-    run = Run(model, settings, texts, name, **origin)
+    run = Run(model, settings, texts, size, **origin)
     run.train(*losses, model.config.n_positions)
     if source != folder:
         copy_vocabulary(source, folder)
@@ -258,7 +256,7 @@ def train_head(settings, name, make, tokens=4096, **notes):
     torch.manual_seed(settings.seed)
     head, losses = make(config), distances_from(read_model(folder))
     texts = Texts.read(settings, folder, written=True, tokens=tokens)
-    run = Run(head, settings, texts, f"{name}-{folder.name}", command=name, teacher=grown_on)
+    run = Run(head, settings, texts, f"{name}-{folder.name}", teacher=grown_on)
     run.train(*losses, config.n_ctx)
     write_tensors(head, folder / f"{name}.safetensors", target=grown_on, **notes)
 
