@@ -43,9 +43,10 @@ def returns(answer, expected, *arguments):
 
 def same_distribution(found, expected, what):
     distance = total_variation(found, expected)
+    yours = {outcome: round(float(mass), 4) for outcome, mass in found.items()}
     assert distance < 1e-12, (
         f"{what}: at a total variation distance of {distance:.3g} from the right distribution; "
-        f"yours is {found}"
+        f"yours is {yours}"
     )
 
 

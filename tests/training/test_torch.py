@@ -155,7 +155,7 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
 
         seen.clear()
         torch.manual_seed(0)
-        model = MAKE[name]().train()
+        model = MAKE[name]()
         chosen = settings(tmp_path / where, steps=36, learning_rate=3e-2)
         run.Run(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
         return [*model.parameters()]
