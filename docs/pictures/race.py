@@ -32,8 +32,7 @@ HEADINGS = {
 }
 KINDS = {"ghost": "drafted", "draft": "accepted", "correction": "corrected", "bonus": "bonus"}
 
-STYLE = (
-    """
+STYLE = """
 .count { font: 700 54px var(--serif); text-anchor: end; fill: var(--p); }
 .right { text-anchor: end; }
 .token { font: 20px var(--mono); }
@@ -53,22 +52,19 @@ line.bonus { stroke: var(--bonus); stroke-dasharray: 6 3; }
 .weights { fill-opacity: .22; }
 .read { fill-opacity: .6; }
 .cover { fill: var(--card); }
-"""
-    + f"""
-@property --t {{ syntax: "<number>"; inherits: true; initial-value: {RACE + HOLD}; }}
-svg {{ --t: {RACE + HOLD}; }}
-@keyframes race {{ from {{ --t: 0; }} to {{ --t: {RACE + HOLD}; }} }}
-.from {{ opacity: calc(1e4 * (var(--t) - var(--begin))); }}
-.until {{ opacity: calc(1e4 * min(var(--t) - var(--begin), var(--end) - var(--t))); }}
-.grows, .shrinks {{ transform-box: fill-box; --part: calc((var(--t) - var(--begin)) /
-  (var(--end) - var(--begin))); }}
-.grows {{ transform: scaleX(clamp(0, var(--part), 1)); }}
-.shrinks {{ transform-origin: 100% 0; transform: scaleX(clamp(0, 1 - var(--part), 1)); }}
-@media (prefers-reduced-motion: no-preference) {{
-  svg {{ animation: race {RACE + HOLD}s linear infinite; }}
-}}
-"""
-)
+@property --t { syntax: "<number>"; inherits: true; initial-value: END; }
+svg { --t: END; }
+@keyframes race { from { --t: 0; } to { --t: END; } }
+.from { opacity: calc(1e4 * (var(--t) - var(--begin))); }
+.until { opacity: calc(1e4 * min(var(--t) - var(--begin), var(--end) - var(--t))); }
+.grows, .shrinks { transform-box: fill-box; --part: calc((var(--t) - var(--begin)) /
+  (var(--end) - var(--begin))); }
+.grows { transform: scaleX(clamp(0, var(--part), 1)); }
+.shrinks { transform-origin: 100% 0; transform: scaleX(clamp(0, 1 - var(--part), 1)); }
+@media (prefers-reduced-motion: no-preference) {
+  svg { animation: race ENDs linear infinite; }
+}
+""".replace("END", str(RACE + HOLD))
 
 
 # ---------------------------------------------------------------- the run: who did what, and when
