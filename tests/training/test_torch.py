@@ -64,23 +64,12 @@ def test_positions_begin_at_the_offset(folder):
     assert all(map(torch.allclose, read(0), expected))
 
 
-@torch.no_grad()
-def guesses(head, folder):
-    """{(place, position): logits}, as training computes them on a whole text."""
-    teacher, ids = models.read_model(folder).eval(), torch.tensor([IDS])
-    return {
-        (place, i): row
-        for place, (first, logits) in enumerate(head.places(ids, 0, teacher.hidden(ids), teacher))
-        for i, row in enumerate(logits[0].numpy(), first)
-    }
-
-
-def drafting(target, head, n_text, ids):
-    """Logits after the first n_text ids, and after each more, as a draft is made of them."""
+def last_logits(target, head, n_text, ids):
+    """Of a draft of ids[n_text:] that begins after the first n_text ids."""
     cache, own = target.new_cache(), head.new_cache()
     target.read(ids[: n_text - 1], cache, n_last=0)
     own.look(cache.hidden, n_text)
-    return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)]
+    return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)][-1]
 
 
 HEADS = {  # how it is made, what its file notes, and how many guesses there are of a text
@@ -89,18 +78,22 @@ HEADS = {  # how it is made, what its file notes, and how many guesses there are
 }
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("name", HEADS)
 def test_a_head_drafts_as_it_was_trained(folder, name):
     make, notes, n_guesses = HEADS[name]
-    head, target = lively(make()), utils.load_model(folder, NUMPY)
-    path = folder / f"{name}.safetensors"
+    head, path = lively(make()), folder / f"{name}.safetensors"
     models.write_tensors(head, path, target=fingerprint(folder), **notes)
-    stored, trained = load_head(name, folder, target), guesses(head, folder)
-    assert len(trained) == n_guesses
-    for (place, i), row in trained.items():
-        n_text = i + 1 - place  # the draft began after so many tokens
-        found = drafting(target, stored, n_text, IDS[: i + 1])[-1]
-        assert np.allclose(found, row, atol=1e-3)
+    target = utils.load_model(folder, NUMPY)
+    stored = load_head(name, folder, target)
+    teacher, ids = models.read_model(folder).eval(), torch.tensor([IDS])
+    # training guesses on a whole text at once
+    for place, (first, logits) in enumerate(head.places(ids, 0, teacher.hidden(ids), teacher)):
+        for i, row in enumerate(logits[0].numpy(), first):
+            n_text = i + 1 - place  # the draft began after so many tokens
+            assert np.allclose(last_logits(target, stored, n_text, IDS[: i + 1]), row, atol=1e-3)
+            n_guesses -= 1
+    assert n_guesses == 0
 
 
 # ---------------------------------------------------------------- a run
