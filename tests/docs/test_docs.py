@@ -131,12 +131,12 @@ def agreement(p, q):
     ("rule.md", f"0.7/0.1 = {M:.0f}: the textbook method accepts {1 / M:.3f} of its samples"),
     ("rule.md", f"At a = 0.8 and K = 4 that is {tokens_per_round(0.8, 4):.2f}"),
     ("rule.md", f"v = 1.15 gives {speedup(0.8, 4, 0.1, 1.15):.2f}"),
-    ("rule.md", f"one, gives {speedup(0.8, 4, 0.1, 2.5):.2f}"),
+    ("rule.md", f"v = 2.5 gives {speedup(0.8, 4, 0.1, 2.5):.2f}"),
     ("rule.md", f"still K = 4, it gives {speedup(0.3, 4, 0.25, 1.3):.2f}"),
-    ("rule.md", f"v = 1.55 over two rows gives {speedup(0.6, 1, 0.1, 1.55):.2f}"),
-    ("rule.md", f"over three gives {speedup(0.6, 2, 0.1, 1.6):.2f}"),
+    ("rule.md", f"v = 1.55 at K = 1 gives {speedup(0.6, 1, 0.1, 1.55):.2f}"),
+    ("rule.md", f"v = 1.6 at K = 2 gives {speedup(0.6, 2, 0.1, 1.6):.2f}"),
     ("coupling.md", f"the rule accepts {ACCEPTED:.1f}, and shared noise {agreement(P, Q):.3f}"),
-    ("coupling.md", f"at least {(1 - 0.47) / (1 + 0.47):.2f} of"),
+    ("coupling.md", f"with probability at least {(1 - 0.47) / (1 + 0.47):.2f}"),
 ])  # fmt: skip
 def test_a_figure_is_what_its_formula_gives(name, figure):
     assert figure in " ".join(text_of(ROOT / "docs" / name).split())
