@@ -15,7 +15,7 @@ from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import speculation
 from experiments.drafting.drafts import Draft
 from experiments.drafting.load import NGRAM, load
-from sampling import Filter, sample
+from sampling import sample
 from utils import MODELS_DIR, InputError, get_backend
 
 TARGET, MODEL = "17M", "0.7M-17M"
@@ -32,11 +32,11 @@ class Yours(Draft):
         return self.make(target.config.n_vocab, lambda p: sample(p, rng))
 
 
-def tokens_per_pass(target, draft, prompts, filter=Filter()):
-    """Of greedy texts, unless the filter says otherwise."""
+def tokens_per_pass(target, draft, prompts):
+    """Of greedy texts."""
     rounds = []
-    for seed, ids in enumerate(prompts):
-        _, *done = decode(target, draft, Job(ids, N_TOKENS, K, filter, seed))
+    for ids in prompts:
+        _, *done = decode(target, draft, Job(ids, N_TOKENS, K))
         rounds += done
     return speculation(rounds)["tokens_per_target_pass"]
 

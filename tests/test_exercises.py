@@ -11,8 +11,7 @@ import pytest
 from command_line import ENVIRONMENT, ROOT, embedded
 
 from exercises import mine, score, solutions
-from exercises.checks import CHECKS
-from exercises.lesson import checked
+from exercises.checks import CHECKS, checked
 from exercises.solutions import (
     block_11,
     nucleus_4,

@@ -90,4 +90,4 @@ def legend(a, y):
 
 
 if __name__ == "__main__":
-    command(lambda path: draw(*rows(), path), "the picture to write")
+    command(lambda picture: draw(*rows(), picture), "picture")

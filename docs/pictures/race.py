@@ -13,7 +13,6 @@ the style sheet says what that means. Without animation --t stands at the end.
 
 import json
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from docs.pictures.svg import LEFT, RIGHT, command, element, rect, text, write
@@ -27,10 +26,13 @@ CLAIM = {  # where a line of it stands
     36: "A pass of the target reads all of its weights. That takes",
     62: "the time, for one token or for five.",
 }
+HEADINGS = {
+    "Plain decoding": "each pass writes one token",
+    "Speculative decoding": "one pass checks several drafted tokens",
+}
 KINDS = {"ghost": "drafted", "draft": "accepted", "correction": "corrected", "bonus": "bonus"}
 
-STYLE = (
-    """
+STYLE = """
 .count { font: 700 54px var(--serif); text-anchor: end; fill: var(--p); }
 .right { text-anchor: end; }
 .token { font: 20px var(--mono); }
@@ -50,22 +52,19 @@ line.bonus { stroke: var(--bonus); stroke-dasharray: 6 3; }
 .weights { fill-opacity: .22; }
 .read { fill-opacity: .6; }
 .cover { fill: var(--card); }
-"""
-    + f"""
-@property --t {{ syntax: "<number>"; inherits: true; initial-value: {RACE + HOLD}; }}
-svg {{ --t: {RACE + HOLD}; }}
-@keyframes race {{ from {{ --t: 0; }} to {{ --t: {RACE + HOLD}; }} }}
-.from {{ opacity: calc(1e4 * (var(--t) - var(--begin))); }}
-.until {{ opacity: calc(1e4 * min(var(--t) - var(--begin), var(--end) - var(--t))); }}
-.grows, .shrinks {{ transform-box: fill-box; --part: calc((var(--t) - var(--begin)) /
-  (var(--end) - var(--begin))); }}
-.grows {{ transform: scaleX(clamp(0, var(--part), 1)); }}
-.shrinks {{ transform-origin: 100% 0; transform: scaleX(clamp(0, 1 - var(--part), 1)); }}
-@media (prefers-reduced-motion: no-preference) {{
-  svg {{ animation: race {RACE + HOLD}s linear infinite; }}
-}}
-"""
-)
+@property --t { syntax: "<number>"; inherits: true; initial-value: END; }
+svg { --t: END; }
+@keyframes race { from { --t: 0; } to { --t: END; } }
+.from { opacity: calc(1e4 * (var(--t) - var(--begin))); }
+.until { opacity: calc(1e4 * min(var(--t) - var(--begin), var(--end) - var(--t))); }
+.grows, .shrinks { transform-box: fill-box; --part: calc((var(--t) - var(--begin)) /
+  (var(--end) - var(--begin))); }
+.grows { transform: scaleX(clamp(0, var(--part), 1)); }
+.shrinks { transform-origin: 100% 0; transform: scaleX(clamp(0, 1 - var(--part), 1)); }
+@media (prefers-reduced-motion: no-preference) {
+  svg { animation: race ENDs linear infinite; }
+}
+""".replace("END", str(RACE + HOLD))
 
 
 # ---------------------------------------------------------------- the run: who did what, and when
@@ -77,62 +76,57 @@ def read_run(path):
         page = Path(path).read_text(encoding="utf-8")
         (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
         run = json.loads(found)
-        if not run["plain"]:
-            raise InputError(f"{path}: holds no plain run; save one with --mode both")
-        return run
+        if run["plain"]:
+            return run
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path}: expected a page that --report or the live page saved") from None
+        pass
+    raise InputError(f"{path}: expected a page that --report or the live page saved of both modes")
 
 
-@dataclass
+def rounds_of(run):
+    """The rounds of both decoders; one of plain decoding is a pass of the target alone."""
+    plain = [
+        {
+            "draft": [],
+            "passes": [],
+            "seconds": (0, took, 0),
+            "shown": [shown],
+            "sources": ["target"],
+        }
+        for shown, took in zip(run["plain"]["shown"], run["plain"]["seconds"])
+    ]
+    return plain, run["rounds"]
+
+
+def seconds_of(rounds):
+    return sum(sum(one["seconds"]) for one in rounds)
+
+
 class Lane:
-    """One decoder's run, in seconds from its start.
+    """One decoder's run, in seconds of the picture from its start.
 
-    heading, below: what it is called, and a line on it
-    passes  [(model, begin, end)]: "target" or "draft"
+    words: {id: its text}; slower: seconds of the picture for one of the run
+    passes  {model: [(begin, end)]}, of "target" and "draft"
     tokens  [(text, source, end)]: a token appears when its pass has ended
     ghosts  [(number of tokens before, [(text, drafted at)], end)]: a draft until it is judged
     """
 
-    heading: str
-    below: str
-    passes: list = field(default_factory=list)
-    tokens: list = field(default_factory=list)
-    ghosts: list = field(default_factory=list)
-    end: float = 0.0
-
-    def add(self, model, seconds):
-        self.passes.append((model, self.end, self.end + seconds))
-        self.end += seconds
-
-    def of(self, model):
-        """[(begin, end)] of the passes of a model."""
-        return [(begin, end) for name, begin, end in self.passes if name == model]
-
-
-def plain_lane(run):
-    lane = Lane("Plain decoding", "each pass writes one token")
-    for shown, seconds in zip(run["plain"]["shown"], run["plain"]["seconds"]):
-        lane.add("target", seconds)
-        lane.tokens.append((shown, "target", lane.end))
-    return lane
-
-
-def speculative_lane(run):
-    lane = Lane("Speculative decoding", "one pass checks several drafted tokens")
-    for one in run["rounds"]:
-        drafting, verifying, rest = one["seconds"]
-        begin, ghosts = lane.end, []
-        for token, seconds in zip(one["draft"], one["passes"]):
-            lane.add("draft", seconds)
-            ghosts.append((run["words"][str(token)], lane.end))
-        lane.end = begin + drafting
-        lane.add("target", verifying)
-        lane.ghosts.append((len(lane.tokens), ghosts, lane.end))
-        for shown, source in zip(one["shown"], one["sources"]):
-            lane.tokens.append((shown, source, lane.end))
-        lane.end += rest  # the rule and the loop take their time, too
-    return lane
+    def __init__(self, rounds, words, slower):
+        self.passes, self.tokens, self.ghosts = {"target": [], "draft": []}, [], []
+        self.end, self.seconds = 0.0, seconds_of(rounds)
+        for one in rounds:
+            drafting, verifying, rest = (slower * part for part in one["seconds"])
+            judging, now, ghosts = self.end + drafting, self.end, []
+            for token, seconds in zip(one["draft"], one["passes"]):
+                self.passes["draft"].append((now, now + slower * seconds))
+                now += slower * seconds
+                ghosts.append((words[str(token)], now))
+            self.end = judging + verifying
+            self.passes["target"].append((judging, self.end))
+            self.ghosts.append((len(self.tokens), ghosts, self.end))
+            for shown, source in zip(one["shown"], one["sources"]):
+                self.tokens.append((shown, source, self.end))
+            self.end += rest  # the rule and the loop take their time, too
 
 
 # ---------------------------------------------------------------- where a text lies
@@ -172,110 +166,97 @@ def chip(token, column, line, top, kind):
 # ---------------------------------------------------------------- the parts of the picture
 
 
-@dataclass
-class Picture:
-    """The parts drawn so far. slower: seconds of the picture for one of the run."""
+def timed(how, begin, end=None):
+    """The attributes of what is seen .from `begin` on or .until `end`, or .grows meanwhile."""
+    until = "" if end is None else f";--end:{end:.3f}"
+    return {"class_": how, "style": f"--begin:{begin:.3f}{until}"}
 
-    slower: float
-    parts: list = field(default_factory=list)
 
-    def timed(self, how, begin, end=None):
-        """The attributes of what is seen .from `begin` on or .until `end`, or .grows meanwhile."""
-        style = f"--begin:{begin * self.slower:.3f}"
-        if end is not None:
-            style += f";--end:{end * self.slower:.3f}"
-        return {"class_": how, "style": style}
+def count(lane, y):
+    """How many passes of the target have ended: one number after the other in one place."""
+    yield text("target passes", RIGHT, y + 25, "soft right")
+    times = [0.0] + [end for _, end in lane.passes["target"]]
+    for n, (begin, end) in enumerate(zip(times, times[1:])):
+        yield text(n, RIGHT, y, **timed("count until", begin, end))
+    yield text(len(times) - 1, RIGHT, y, **timed("count from", times[-1]))
 
-    def lane(self, lane, prompt, sizes, top):
-        """Draw a lane. Returns where it ends."""
-        self.parts.append(text(lane.heading, LEFT, top + 24, "title"))
-        self.parts.append(text(lane.below, LEFT, top + 52, "soft"))
-        self.count(lane, top + 34)
-        self.weights(lane, sizes, top + 68)
-        self.passes(lane, top + 104)
-        return top + 128 + LINE * self.words(lane, prompt, top + 128)
 
-    def count(self, lane, y):
-        """How many passes of the target have ended: one number after the other in one place."""
-        self.parts.append(text("target passes", RIGHT, y + 25, "soft right"))
-        ends = [0.0] + [end for _, end in lane.of("target")]
-        for n, (begin, end) in enumerate(zip(ends, [*ends[1:], None])):
-            how = "count from" if end is None else "count until"
-            self.parts.append(text(n, RIGHT, y, **self.timed(how, begin, end)))
-
-    def weights(self, lane, sizes, y):
-        """The weights of each model as an area; while a pass reads them, they fill."""
-        x = LEFT
-        for model, size in sizes.items():
-            width = 260 * size / sizes["target"]
-            if spans := lane.of(model):
-                self.parts.append(rect(x, y, width, 28, f"weights of-{model}"))
-                for begin, end in spans:
-                    filling = rect(
-                        x, y, width, 28, **self.timed(f"read of-{model} grows", begin, end)
-                    )
-                    self.parts.append(element("g", filling, **self.timed("until", begin, end)))
-                beside = x + 8 if width > 100 else x + width + 8
-                self.parts.append(text(f"{model}: {size:g}M weights", beside, y + 20, "label"))
+def weights(lane, sizes, y):
+    """The weights of each model as an area; while a pass reads them, they fill."""
+    x = LEFT
+    for model, spans in lane.passes.items():
+        if spans:
+            width = 260 * sizes[model] / sizes["target"]
+            yield rect(x, y, width, 28, f"weights of-{model}")
+            for span in spans:
+                yield rect(x, y, width, 28, **timed(f"read of-{model} until grows", *span))
+            beside = x + 8 if width > 100 else x + width + 8
+            yield text(f"{model}: {sizes[model]:g}M weights", beside, y + 20, "label")
             x += width + 12
 
-    def passes(self, lane, y):
-        """Every pass as a bar as long as it took, up to now."""
-        x = lambda seconds: LEFT + BARS * seconds * self.slower / RACE
-        for model, begin, end in lane.passes:
-            width = max(1.0, x(end) - x(begin) - 1)
-            self.parts.append(rect(x(begin), y, width, 12, f"of-{model}"))
-        all_of_it = self.timed("cover shrinks", 0, RACE / self.slower)
-        self.parts.append(rect(LEFT - 1, y - 1, BARS + 2, 14, **all_of_it))
-        took = f"{1e3 * lane.end:.0f} ms"
-        self.parts.append(text(took, x(lane.end) + 8, y + 13, **self.timed("soft from", lane.end)))
 
-    def words(self, lane, prompt, top):
-        """The prompt, each token from its pass on, and each guess until it is judged. Returns the
-        number of lines.
-        """
-        begin = re.findall(r"\s*\S+", prompt)
-        tokens = [shown for shown, _, _ in lane.tokens]
-        places = laid_out(begin + tokens)
-        n_lines = places[-1][-1] + 1
-        self.parts += [chip(*place, top, "prompt") for place in places[: len(begin)]]
-        for n_before, ghosts, judged in lane.ghosts:
-            before = begin + tokens[:n_before]
-            guesses = laid_out(before + [shown for shown, _ in ghosts])[len(before) :]
-            for place, (_, drafted) in zip(guesses, ghosts):
-                if place[-1] < n_lines:  # of the last round, a guess may lie behind the end
-                    when = self.timed("until", drafted, judged)
-                    self.parts.append(element("g", chip(*place, top, "ghost"), **when))
-        for place, (_, source, end) in zip(places[len(begin) :], lane.tokens):
-            self.parts.append(element("g", chip(*place, top, source), **self.timed("from", end)))
-        return n_lines
+def bars(lane, y):
+    """Every pass as a bar as long as it took, up to now."""
+    x = lambda seconds: LEFT + BARS * seconds / RACE
+    for model, spans in lane.passes.items():
+        for begin, end in spans:
+            yield rect(x(begin), y, max(1.0, x(end) - x(begin) - 1), 12, f"of-{model}")
+    yield rect(LEFT - 1, y - 1, BARS + 2, 14, **timed("cover shrinks", 0, RACE))
+    took = f"{1e3 * lane.seconds:.0f} ms"
+    yield text(took, x(lane.end) + 8, y + 13, **timed("soft from", lane.end))
 
-    def legend(self, y):
-        """One chip for each kind of token of the speculative run."""
-        column = 0
-        for kind, name in KINDS.items():
-            self.parts.append(chip(name, column, 0, y, kind))
-            column += len(name) + 2
+
+def chips(lane, begin, y):
+    """The prompt, each guess until it is judged, and each token from its pass on.
+
+    begin: the words of the prompt
+    """
+    tokens = [shown for shown, _, _ in lane.tokens]
+    places = laid_out(begin + tokens)
+    for place in places[: len(begin)]:
+        yield chip(*place, y, "prompt")
+    for n_before, ghosts, judged in lane.ghosts:
+        before = begin + tokens[:n_before]
+        guesses = laid_out(before + [shown for shown, _ in ghosts])[len(before) :]
+        for place, (_, drafted) in zip(guesses, ghosts):
+            if place[-1] <= places[-1][-1]:  # a guess of the last round may lie behind the end
+                yield element("g", chip(*place, y, "ghost"), **timed("until", drafted, judged))
+    for place, (_, source, end) in zip(places[len(begin) :], lane.tokens):
+        yield element("g", chip(*place, y, source), **timed("from", end))
+
+
+def legend(y):
+    """One chip for each kind of token of the speculative run."""
+    column = 0
+    for kind, name in KINDS.items():
+        yield chip(name, column, 0, y, kind)
+        column += len(name) + 2
 
 
 def draw(run, path):
     """Write the picture of a run, the data of a saved page."""
-    lanes, settings = (plain_lane(run), speculative_lane(run)), run["settings"]
+    settings, begin = run["settings"], re.findall(r"\s*\S+", run["prompt"])
     sizes = {model: millions(settings[f"{model}_model_size"]) for model in ("target", "draft")}
-    picture = Picture(RACE / max(lane.end for lane in lanes))
-    for y, words in CLAIM.items():
-        picture.parts.append(text(words, LEFT, y, "label"))
-    y = 84
-    for lane in lanes:
-        y = 22 + picture.lane(lane, run["prompt"], sizes, y)
-    picture.legend(y)
+    both = rounds_of(run)
+    slower = RACE / max(map(seconds_of, both))
+    parts = [text(words, LEFT, y, "label") for y, words in CLAIM.items()]
+    passes, y = [len(rounds) for rounds in both], 84
+    for rounds, (heading, below) in zip(both, HEADINGS.items()):
+        lane = Lane(rounds, run["words"], slower)
+        parts += text(heading, LEFT, y + 24, "title"), text(below, LEFT, y + 52, "soft")
+        parts += count(lane, y + 34)
+        parts += weights(lane, sizes, y + 68)
+        parts += bars(lane, y + 104)
+        parts += chips(lane, begin, y + 128)
+        last_line = laid_out(begin + [shown for shown, _, _ in lane.tokens])[-1][-1]
+        y += 150 + LINE * (last_line + 1)
+    parts += legend(y)
     way = "greedy" if settings["temperature"] == 0 else f"temperature {settings['temperature']:g}"
     same = ", same text" if run["plain"]["tokens"] == run["figures"]["token_ids"] else ""
-    caption = f"{way}, K = {settings['K']}{same}; measured, {picture.slower:.0f} times slower"
-    picture.parts.append(text(caption, LEFT, y + 58, "soft"))
-    passes = [len(lane.of("target")) for lane in lanes]
+    caption = f"{way}, K = {settings['K']}{same}; measured, {slower:.0f} times slower"
+    parts.append(text(caption, LEFT, y + 58, "soft"))
     title = "The same prompt, plain and speculative: {} and {} passes of the target".format(*passes)
-    write(path, y + 76, title, STYLE, picture.parts)
+    write(path, y + 76, title, STYLE, parts)
 
 
 def millions(size):
@@ -287,4 +268,4 @@ def millions(size):
 
 
 if __name__ == "__main__":
-    command(lambda page, path: draw(read_run(page), path), "a saved page", "the picture to write")
+    command(lambda page, picture: draw(read_run(page), picture), "page", "picture")

@@ -2,14 +2,14 @@
 them. They work as a plain image: no script, no font of their own, nothing fetched.
 """
 
+import argparse
 import re
-import sys
 from html import escape
 from pathlib import Path
 
+from experiments.cli.exit_codes import exit_code, script
 from experiments.data.files import replacing
 from experiments.page.report import WEB
-from utils import InputError
 
 WIDTH, LEFT, RIGHT = 600, 20, 580
 
@@ -59,14 +59,9 @@ def write(path, height, title, style, parts):
 
 
 def command(job, *names):
-    """Call job with the words of the command line, one for each of these names. What it cannot use
-    ends the program with one line and exit code 2.
-    """
-    words = sys.argv[1:]
-    try:
-        if len(words) != len(names):
-            raise InputError(f"{len(words)} names: expected {len(names)}: {', '.join(names)}")
-        job(*words)
-    except (InputError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    """Call job with the words of the command line, one for each of these names."""
+    parser = argparse.ArgumentParser()
+    for name in names:
+        parser.add_argument(name)
+    words = vars(parser.parse_args()).values()
+    script(lambda: exit_code(lambda: job(*words)))

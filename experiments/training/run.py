@@ -1,30 +1,81 @@
-"""A training run: its optimisers and learning rate, and the checkpoint it resumes from."""
+"""A training run: its losses, its optimisers and learning rate, and the checkpoint it resumes from.
+
+Targets are trained for the next token of a text, drafts for the target's whole distribution. A
+draft is distilled (DistillSpec, Zhou et al. 2023, arXiv 2310.08461): first by the Kullback-Leibler
+divergence, whose gradients are large where it knows nothing yet, then by total variation, because
+acceptance at temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, corollary 3.6). The same
+two distances train the heads that grow on the target.
+"""
 
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from tqdm import tqdm
 
 from experiments.data.files import replacing
-from experiments.training.tokens import batch_at
-from experiments.training.torch_gpt2 import HAS_BFLOAT16
-from utils import InputError
+from experiments.training.texts import batch_at
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration
 ITERATIONS = 5
 EVERY = 200  # steps from one checkpoint to the next
 
+# ---------------------------------------------------------------- losses
 
-def orthogonalized(matrix, dtype):  # [n, m] -> [n, m]
-    """The matrix with all its singular values brought near 1, computed in a dtype."""
+
+def cross_entropy(model, ids, offset):
+    """Of the next token, in nats. ids: [batch, n_seq + 1]; offset: the position of the first"""
+    logits = model.logits(model.hidden(ids[:, :-1], offset))
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def kullback_leibler(p, q):  # 2 x [..., n_vocab], logits
+    """Of the target's distribution p from the draft's q, the mean over places."""
+    p, q = p.log_softmax(-1), q.log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1).mean()
+
+
+def total_variation(p, q):  # 2 x [..., n_vocab], logits
+    """Half the sum of all differences, the mean over places."""
+    return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
+
+
+def distance_from(teacher, distance):
+    """The loss of a draft, a model or a head: its distance from the teacher's distributions, summed
+    over the places that it drafts at once.
+    """
+
+    def loss(draft, ids, offset):
+        with torch.no_grad():
+            hidden = teacher.hidden(ids[:, :-1], offset)
+            p = teacher.logits(hidden)
+        # q of the first place begins a place later each time
+        places = draft.places(ids[:, :-1], offset, hidden, teacher)
+        return sum(distance(p[:, first:], q) for first, q in places)
+
+    return loss
+
+
+def distances_from(teacher):
+    """The losses of the first half of a run, and of the second."""
+    teacher.eval().requires_grad_(False)
+    return distance_from(teacher, kullback_leibler), distance_from(teacher, total_variation)
+
+
+# ---------------------------------------------------------------- the optimiser
+
+
+def orthogonalized(matrix):  # [n, m] -> [n, m]
+    """The matrix with all its singular values brought near 1."""
     a, b, c = NEWTON_SCHULZ
     tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if tall else matrix).to(dtype)
+    x = matrix.T if tall else matrix
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(ITERATIONS):
         gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        x = a * x + (b * gram + c * gram @ gram) @ x
     return x.T if tall else x
 
 
@@ -33,84 +84,82 @@ class Muon(torch.optim.Optimizer):
     https://kellerjordan.github.io/posts/muon).
 
     torch.optim.Muon always multiplies in bfloat16. On a CPU without instructions for it, a step
-    would take minutes. params: [n, m] each; dtype: of the matrix products.
+    would take minutes.
     """
 
-    def __init__(self, params, lr, dtype, momentum=0.95, weight_decay=0.05):
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
-        self.dtype = dtype
+    def __init__(self, params, lr, weight_decay, momentum=0.95):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
     def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                self.move(p, group["lr"], group["momentum"], group["weight_decay"])
+        (group,) = self.param_groups
+        for p in group["params"]:
+            average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+            average.lerp_(p.grad, 1 - group["momentum"])
+            update = orthogonalized(p.grad.lerp(average, group["momentum"]))  # Nesterov's
+            p.mul_(1 - group["lr"] * group["weight_decay"])
+            p.add_(update, alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5)
 
-    def move(self, p, lr, momentum, weight_decay):
-        average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
-        average.lerp_(p.grad, 1 - momentum)
-        update = orthogonalized(p.grad.lerp(average, momentum), self.dtype)  # Nesterov's
-        p.mul_(1 - lr * weight_decay)
-        p.add_(update, alpha=-lr * 0.2 * max(p.shape) ** 0.5)
+
+def optimizers_of(model, lr, weight_decay):
+    """Muon for the weight matrices, AdamW for embeddings, norms and biases."""
+    matrices, rest = [], []
+    for name, p in model.named_parameters():
+        embedding = name.endswith(("wte.weight", "wpe.weight"))
+        (matrices if p.ndim == 2 and not embedding else rest).append(p)
+    adam = torch.optim.AdamW(rest, lr, betas=(0.9, 0.95), weight_decay=0.0)
+    return [Muon(matrices, lr, weight_decay), adam]
+
+
+# ---------------------------------------------------------------- the run
+
+
+def mixed_precision():
+    """bfloat16 for matrix products; without instructions for it, that is several times slower."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu._is_avx512_bf16_supported())
 
 
 class Run:
-    """A run with its optimisers: Muon for the weight matrices, AdamW for embeddings, norms and
-    biases. An interrupted run goes on from its checkpoint; raises InputError if that is of another
-    run.
+    """A run over some steps, which goes on from its checkpoint where it was interrupted.
 
     settings: steps, learning_rate, weight_decay, seed and cache_dir (train.Training)
-    name: of the checkpoint; origin: {name: value} of what the run was begun with
+    name: of the run; origin: {name: value} of what it is begun with. Runs of one name that begin
+    with something else, or read other texts, have other checkpoints.
     """
 
     def __init__(self, model, settings, texts, name, **origin):
         self.model, self.settings, self.texts = model, settings, texts
-        self.path = Path(settings.cache_dir) / f"{name}.pt"
-        self.origin = origin | (texts.origin or {})
-        self.origin["parameters"] = sum(p.numel() for p in model.parameters())
-        self.origin |= {"seed": settings.seed, "weight_decay": settings.weight_decay}
-        matrices, rest = [], []
-        for name, p in model.named_parameters():
-            embedding = name.startswith(("wte", "wpe"))
-            (matrices if p.ndim == 2 and not embedding else rest).append(p)
-        dtype = torch.bfloat16 if HAS_BFLOAT16 else torch.float32
-        highest = settings.learning_rate
-        self.optimizers = [
-            Muon(matrices, highest, dtype, weight_decay=settings.weight_decay),
-            torch.optim.AdamW(rest, lr=highest, betas=(0.9, 0.95), weight_decay=0.0),
-        ]
+        self.name, self.origin = name, origin
+        self.optimizers = optimizers_of(model, settings.learning_rate, settings.weight_decay)
         self.step = 0
-        if self.path.exists():
+        if self.path(origin).exists():
             self.resume()
 
+    def path(self, origin):
+        """The checkpoint of a run with that origin."""
+        shapes = [tuple(p.shape) for p in self.model.parameters()]
+        settings = self.settings.seed, self.settings.weight_decay
+        everything = repr((sorted(origin.items()), shapes, settings, self.texts.digests))
+        digits = sha256(everything.encode()).hexdigest()[:12]
+        return Path(self.settings.cache_dir) / f"{self.name}-{digits}.pt"
+
     def resume(self):
-        saved = torch.load(self.path, weights_only=True)
-        begun = saved["origin"]
-        for name in self.origin | begun:
-            before, now = begun.get(name), self.origin.get(name)
-            if before != now:
-                raise InputError(
-                    f"{self.path}: is of a run with {name} {before!r}, not {now!r}; "
-                    "give another --cache_dir, or delete it"
-                )
+        saved = torch.load(self.path(self.origin), weights_only=True)
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
         self.step = saved["step"]
 
-    def save(self, **origin):
-        """Store the checkpoint. origin: what a run that goes on from it is begun with, where that
-        has changed
-        """
-        self.origin |= origin
+    def save(self, **changed):
+        """Store the checkpoint. changed: what a run that goes on from it is begun with instead"""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
-            "origin": self.origin,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path) as part:
+        path = self.path(self.origin | changed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
             torch.save(state, part)
 
     def learning_rate(self):
@@ -129,19 +178,20 @@ class Run:
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate()
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
         self.step += 1
 
     def train(self, first, second, n_ctx):
-        """Take the steps that are left, with one loss(model, batch, offset) in the first half of
-        the run and another in the second.
+        """Take the steps that are left, with one loss(model, ids, offset) in the first half of the
+        run and another in the second.
         """
-        steps, seed, name = self.settings.steps, self.settings.seed, self.path.stem
+        steps, seed, name = self.settings.steps, self.settings.seed, self.name
         bar = tqdm(total=steps, initial=self.step, desc=name, mininterval=5)
         while self.step < steps:
             torch.manual_seed(hash((seed, self.step)))  # of dropout
             loss = second if self.step >= steps // 2 else first
-            found = loss(self.model, *self.texts.batch(self.step, steps, seed, n_ctx))
+            with mixed_precision():
+                found = loss(self.model, *self.texts.batch(self.step, steps, seed, n_ctx))
             self.update(found)
             bar.update()
             if self.step % EVERY == 0 or self.step == steps:
@@ -155,6 +205,7 @@ class Run:
         """The mean loss on text that the run does not read."""
         self.model.eval()
         batches = (batch_at(self.texts.valid, i, 0, 16, 256) for i in range(n_batches))
-        losses = [loss(self.model, batch, 0).item() for batch in batches]
+        with mixed_precision():
+            losses = [loss(self.model, batch, 0).item() for batch in batches]
         self.model.train()
         return sum(losses) / n_batches

@@ -1,6 +1,6 @@
 """Make the models in models/: vocabulary, targets, drafts distilled from them, and heads on them.
 
-    pip install -r experiments/training/requirements-train.txt
+    pip install --group train      # pip 25.1 or newer
     python experiments/training/train.py COMMAND --corpus DIR
 
 DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
@@ -8,36 +8,38 @@ models/README.md lists the commands that made each model, and the books it has r
 interrupted goes on from its last checkpoint, in --cache_dir, when the same command is given again;
 --steps and --learning_rate may change on the way. The batch of a step depends on (seed, step)
 alone. The result is written to models/ at the end of a run, and whatever builds on a model (a
-teacher, a start) is read from there. The texts are turned into token ids once and kept in
---cache_dir.
+teacher, a start) is read from there.
 """
+
+# ruff: noqa: E402
 
 import sys
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import backends.blas  # noqa: E402, F401, isort: skip: before NumPy
+import backends.blas  # noqa: F401, isort: skip: before NumPy
 
-import numpy as np  # noqa: E402
-from tqdm import tqdm  # noqa: E402
+import numpy as np
+from tqdm import tqdm
 
-import utils  # noqa: E402
-from experiments.cli.exit_codes import exit_code, script  # noqa: E402
-from experiments.cli.flags import call, unknown  # noqa: E402
-from experiments.cli.help import docstring  # noqa: E402
-from experiments.data.values import (  # noqa: E402
+import utils
+from experiments.cli.exit_codes import exit_code, script
+from experiments.cli.flags import call, unknown
+from experiments.cli.help import docstring
+from experiments.data.values import (
     SettingError,
     check_choice,
     check_numbers,
     check_seed,
     parse_list,
 )
-from experiments.decoding.settings import Group, flag  # noqa: E402
-from experiments.drafting.stored import fingerprint  # noqa: E402
-from gpt2 import Config  # noqa: E402
-from utils import InputError  # noqa: E402
+from experiments.decoding.settings import Group, flag
+from experiments.drafting.stored import fingerprint
+from gpt2 import Config
+from utils import InputError
 
 # n_vocab, n_ctx, n_embd, n_head, n_layer
 SHAPES = {
@@ -57,7 +59,7 @@ class Places(Group):
 
     corpus: str = flag("", "the folder of *_train.txt and *_valid.txt")
     models_dir: str = flag(utils.MODELS_DIR, "where models are read and written")
-    cache_dir: str = flag("training", "where checkpoints and token ids are kept")
+    cache_dir: str = flag("training", "where checkpoints and samples are kept")
     seed: int = flag(1, "of weights, batches and samples")
 
     def check(self):
@@ -106,11 +108,11 @@ class TargetSettings(Training):
         if not self.start:
             check_choice("target_model_size", self.target_model_size, *SHAPES)
 
-    def kept(self, n_layer):
-        """The layers to keep of so many. Raises SettingError."""
-        layers = parse_list("layers", self.layers, int)
-        check_numbers(0, n_layer - 1, layers=min(layers))
-        check_numbers(0, n_layer - 1, layers=max(layers))
+    def kept(self, folder):
+        """The layers to keep of the model in a folder."""
+        layers, last = parse_list("layers", self.layers, int), utils.read_config(folder).n_layer - 1
+        for layer in layers:
+            check_numbers(0, last, layers=layer)
         return layers
 
 
@@ -160,37 +162,30 @@ class SamplesSettings(Places):
 def tokenizer(settings: Places):
     """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
     from experiments.data.corpus import documents
-    from experiments.training.tokens import learn
+    from experiments.training.texts import learn_vocabulary
 
-    bpe = learn(documents(settings.corpus, "train"))
+    texts = documents(settings.corpus, "train")
     for size in SHAPES:
-        settings.result(size).mkdir(parents=True, exist_ok=True)
-        bpe.save(str(settings.result(size)))
+        learn_vocabulary(texts, settings.result(size))
 
 
 def target(settings: TargetSettings):
     """Train a target on text: from nothing, from a model, or from one that grows to twice its
     width.
     """
-    size, start = settings.target_model_size, settings.start
-    source = settings.folder(start) if start else settings.result(size)
-    layers = settings.kept(utils.read_config(source).n_layer) if settings.layers else None
-    import torch
+    from experiments.training.models import grown_model, new_model, read_model
+    from experiments.training.run import cross_entropy
 
-    from experiments.training.distillation import cross_entropy
-    from experiments.training.torch_gpt2 import grown_model, new_model, read_model
-
-    torch.manual_seed(settings.seed)
-    if layers:
-        model = grown_model(source, layers, settings.seed, settings.dropout)
-    elif start:
-        model = read_model(source, settings.dropout)
+    size, seed, dropout = settings.target_model_size, settings.seed, settings.dropout
+    source = settings.folder(settings.start) if settings.start else settings.result(size)
+    if settings.layers:
+        model = grown_model(source, settings.kept(source), seed, dropout)
+    elif settings.start:
+        model = read_model(source, dropout)
     else:
-        model = new_model(SHAPES[size], source, settings.dropout)
-    begun = {"command": "target", "start": fingerprint(source) if start else ""}
-    begun |= {"layers": settings.layers, "dropout": settings.dropout}
-    losses = cross_entropy, cross_entropy
-    train_model(settings, size, size, model, losses, source, **begun)
+        model = new_model(SHAPES[size], source, seed, dropout)
+    origin = {"layers": settings.layers, "dropout": dropout}
+    train_model(settings, size, model, [cross_entropy] * 2, source, **origin)
 
 
 def draft(settings: DraftSettings):
@@ -198,89 +193,85 @@ def draft(settings: DraftSettings):
 
     By total variation, after a first half by Kullback-Leibler where it starts from nothing.
     """
-    size, written = settings.draft_model_size, settings.written
-    source = settings.folder(settings.target_model_size)
-    start = settings.folder(settings.start) if settings.start else None
-    import torch
+    from experiments.training.models import new_model, read_model
+    from experiments.training.run import distances_from
 
-    from experiments.training.distillation import distances_from
-    from experiments.training.torch_gpt2 import new_model, read_model
-
-    torch.manual_seed(settings.seed)
-    teacher = read_model(source).eval().requires_grad_(False)
-    model = read_model(start) if start else new_model(SHAPES["0.7M"], source)
-    first, second = distances_from(teacher)
-    losses = second if start else first, second
-    name = f"{size}-{'written' if written else 'books'}"
-    begun = {"command": "draft", "start": fingerprint(start) if start else ""}
-    begun["teacher"] = fingerprint(source)
-    train_model(settings, name, size, model, losses, source, written, **begun)
+    size, source = settings.draft_model_size, settings.folder(settings.target_model_size)
+    if settings.start:
+        model = read_model(settings.folder(settings.start))
+    else:
+        model = new_model(SHAPES["0.7M"], source, settings.seed)
+    first, second = distances_from(read_model(source))
+    losses = second if settings.start else first, second
+    teacher = fingerprint(source)
+    train_model(settings, size, model, losses, source, settings.written, teacher=teacher)
 
 
-def train_model(settings, name, size, model, losses, source, written=False, **begun):
+def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
+    from experiments.training.models import write_model
     from experiments.training.run import Run
-    from experiments.training.tokens import Texts, copy_vocabulary
-    from experiments.training.torch_gpt2 import write_model
+    from experiments.training.texts import Texts, copy_vocabulary
 
-    texts = Texts.read(settings, source, written)
-    run, folder = Run(model, settings, texts, name, **begun), settings.result(size)
-    run.train(*losses, model.config.n_ctx)
-    copy_vocabulary(source, folder)
+    texts, folder = Texts.read(settings, source, written), settings.result(size)
+    start = settings.start and settings.folder(settings.start)
+    origin["start"] = start and fingerprint(start)
+    run = Run(model, settings, texts, size, **origin)
+    run.train(*losses, model.config.n_positions)
+    if source != folder:
+        copy_vocabulary(source, folder)
     write_model(model, folder)
     # where it has replaced the model it began with, more steps go on from the new one
-    if settings.start and settings.folder(settings.start).samefile(folder):
+    if start and start.samefile(folder):
         run.save(start=fingerprint(folder))
 
 
 def eagle(settings: EagleSettings):
     """Train EAGLE's head for a target (train.py samples first)."""
-    make = lambda heads, n_hidden: heads.Eagle(n_hidden, settings.width, EAGLE_HEADS)
+    from experiments.training.models import Eagle
+
+    make = lambda config: Eagle(config, settings.width, EAGLE_HEADS)
     train_head(settings, "eagle", make, n_head=str(EAGLE_HEADS))
 
 
 def medusa(settings: MedusaSettings):
     """Train Medusa's heads for a target (train.py samples first)."""
-    make = lambda heads, n_hidden: heads.Medusa(n_hidden, settings.n_heads)
+    from experiments.training.models import Medusa
+
+    make = lambda config: Medusa(config, settings.n_heads)
     # small steps: heads that begin as copies of the target's own need many, not large ones
     train_head(settings, "medusa", make, tokens=1024)
 
 
 def train_head(settings, name, make, tokens=4096, **notes):
-    """Train make(torch_heads, width of the target) and write it, with notes, beside the target."""
-    folder = settings.folder(settings.target_model_size)
+    """Train make(config of the target) and write it, with notes, beside the target."""
     import torch
 
-    from experiments.training import torch_heads
-    from experiments.training.distillation import distances_from
-    from experiments.training.run import Run
-    from experiments.training.tokens import Texts
-    from experiments.training.torch_gpt2 import read_model, stored, write_tensors
+    from experiments.training.models import read_model, write_tensors
+    from experiments.training.run import Run, distances_from
+    from experiments.training.texts import Texts
 
+    folder = settings.folder(settings.target_model_size)
+    grown_on, config = fingerprint(folder), utils.read_config(folder)
     torch.manual_seed(settings.seed)
-    teacher = read_model(folder).eval().requires_grad_(False)
-    head = make(torch_heads, teacher.config.n_embd)
+    head, losses = make(config), distances_from(read_model(folder))
     texts = Texts.read(settings, folder, written=True, tokens=tokens)
-    grown_on = fingerprint(folder)
-    begun = {"command": name, "teacher": grown_on}
-    run = Run(head, settings, texts, f"{name}-{folder.name}", **begun)
-    run.train(*distances_from(teacher), teacher.config.n_ctx)
-    write_tensors(stored(head), folder / f"{name}.safetensors", target=grown_on, **notes)
+    run = Run(head, settings, texts, f"{name}-{folder.name}", teacher=grown_on)
+    run.train(*losses, config.n_ctx)
+    write_tensors(head, folder / f"{name}.safetensors", target=grown_on, **notes)
 
 
 def samples(settings: SamplesSettings):
     """Let a target continue passages of the training text, for drafts to learn from. Goes on where
     it was interrupted.
     """
-    folder = settings.folder(settings.target_model_size)
-    from experiments.training.distillation import written_batch
-    from experiments.training.tokens import digest, samples_path, save_array, token_ids
+    from experiments.training.texts import samples_path, save_array, token_ids, written_batch
 
+    folder = settings.folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
-    ids, path = token_ids(settings, "train", folder), samples_path(settings, folder)
+    ids, path = token_ids(settings.corpus, "train", folder), samples_path(settings, folder)
     seed, n = settings.seed, settings.batch_size
-    text = digest(settings.corpus, "train", folder)
-    part = path.with_name(f"{path.stem}-{text}-{seed}-{n}.part")
+    part = path.with_name(f"{path.stem}-{sha256(ids).hexdigest()[:12]}-{seed}-{n}.part")
     batches = list(np.load(part)) if part.is_file() else []
     for i in tqdm(range(len(batches), settings.n_batches), desc="samples"):
         batches.append(written_batch(model, ids, seed, i, n))
@@ -315,10 +306,7 @@ def run(words):
     try:
         call(COMMANDS[name], words)
     except ModuleNotFoundError as missing:
-        raise InputError(
-            f"training needs {missing.name}: "
-            "pip install -r experiments/training/requirements-train.txt"
-        ) from None
+        raise InputError(f"training needs {missing.name}: pip install --group train") from None
 
 
 def main(words):

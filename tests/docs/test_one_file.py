@@ -3,18 +3,17 @@ its rule and its loop have exactly the target's distribution.
 """
 
 import ast
-import itertools
 import sys
-from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from command_line import ROOT, embedded
+from table_models import TableModel, assert_same_distribution
 from toys import NUMPY
 
 from docs import one_file
-from experiments.proving.enumeration import every_branch, total_variation
+from experiments.proving.enumeration import chain_rule, every_branch, total_variation
 from sampling import Filter, autoregressive
 from utils import load_encoder, load_model
 
@@ -73,27 +72,6 @@ def distribution_of(run):
     return every_branch(one_branch)
 
 
-def toy(seed):
-    """A model of three tokens: a random distribution for each prefix, some with a zero."""
-
-    @cache
-    def row(prefix):
-        rng = np.random.default_rng([seed, *prefix])
-        p = rng.dirichlet(np.ones(3)) * (np.arange(3) != rng.integers(6))
-        return p / p.sum()
-
-    return lambda ids: np.array([row(tuple(ids[: n + 1])) for n in range(len(ids))])
-
-
-def chain_rule(model, ids, n_tokens):
-    """{text: probability} of n_tokens more, without a loop that decodes."""
-    texts = {}
-    for tail in itertools.product(range(3), repeat=n_tokens):
-        rows = model([*ids, *tail])[len(ids) - 1 : -1]
-        texts[(*ids, *tail)] = np.prod([row[token] for row, token in zip(rows, tail)])
-    return {text: probability for text, probability in texts.items() if probability > 0}
-
-
 def test_the_rule_has_exactly_the_distribution_of_p():
     """The tokens of one round, completed by samples from the rows that it did not reach."""
     rng = np.random.default_rng(0)
@@ -110,14 +88,16 @@ def test_the_rule_has_exactly_the_distribution_of_p():
 
 @pytest.mark.parametrize("K", [1, 2, 3, 5])
 def test_both_loops_have_exactly_the_distribution_of_the_target(K):
-    target, draft, n_tokens = toy(1), toy(2), 4
-    expected = chain_rule(target, [0], n_tokens)
-    plain = distribution_of(
-        lambda rng: tuple(one_file.decode_plainly(target, [0], n_tokens, rng)[0])
-    )
-    fast = distribution_of(
-        lambda rng: tuple(one_file.decode_speculatively(target, draft, [0], n_tokens, K, rng)[0])
-    )
-    for found in (plain, fast):
-        assert found.keys() == expected.keys()
-        assert total_variation(found, expected) < 1e-12
+    tables, filter, n_tokens = [TableModel(seed, zeros=True) for seed in (1, 2)], Filter(1.0), 4
+
+    def model(table):  # a function from n tokens to n distributions
+        return lambda ids: filter(table.read(ids, table.new_cache(), len(ids)))
+
+    def texts_of(decode, models, *how):
+        return distribution_of(lambda rng: tuple(decode(*models, [0], n_tokens, *how, rng)[0][1:]))
+
+    target, draft = map(model, tables)
+    expected = chain_rule(tables[0], [0], n_tokens, filter)
+    assert_same_distribution(texts_of(one_file.decode_plainly, [target]), expected)
+    fast = texts_of(one_file.decode_speculatively, [target, draft], K)
+    assert_same_distribution(fast, expected)

@@ -30,9 +30,8 @@ def picture(tmp_path_factory):
     return path
 
 
-def counts(path):
-    texts = ElementTree.parse(path).getroot().iter(f"{SVG}text")
-    return [one for one in texts if "count" in classes(one)]
+def parts(path, tag):
+    return ElementTree.parse(path).getroot().iter(f"{SVG}{tag}")
 
 
 def test_it_is_a_small_image_that_fetches_nothing_and_can_stand_still(picture):
@@ -48,40 +47,30 @@ def test_it_is_a_small_image_that_fetches_nothing_and_can_stand_still(picture):
 
 
 def test_tokens_appear_in_order_when_their_pass_has_ended(picture):
-    groups = ElementTree.parse(picture).getroot().iter(f"{SVG}g")
-    shown = [g for g in groups if "from" in classes(g)]
-    ended = [count for count in counts(picture) if count.text != "0"]
     plain = [([token], ["target"]) for token in RUN["plain"]["shown"]]
     rounds = [(one["shown"], one["sources"]) for one in RUN["rounds"]]
+    # the counts of the target's passes: 0 to their number, of each decoder
+    counts = [one for one in parts(picture, "text") if "count" in classes(one)]
+    numbers = [n for passes in (plain, rounds) for n in range(len(passes) + 1)]
+    assert [int(count.text) for count in counts] == numbers
+    ended = [begin(count) for count in counts if count.text != "0"]
     expected = [
-        (token.strip(" ").replace("\n", "⏎"), source, begin(count))
-        for count, (tokens, sources) in zip(ended, plain + rounds, strict=True)
+        (token.strip(" ").replace("\n", "⏎"), source, end)
+        for end, (tokens, sources) in zip(ended, plain + rounds, strict=True)
         for token, source in zip(tokens, sources)
     ]
     assert expected == [
         ("".join(g.itertext()).strip(" "), classes(g.find(f"{SVG}rect"))[0], begin(g))
-        for g in shown
+        for g in parts(picture, "g")
+        if "from" in classes(g)
     ]
-
-
-def test_the_end_shows_the_passes_of_both(picture):
-    found = counts(picture)
-    at_the_end = [int(count.text) for count in found if "from" in classes(count)]
-    assert at_the_end == [len(RUN["plain"]["tokens"]), len(RUN["rounds"])]
-    assert [int(one.text) for one in found] == [n for end in at_the_end for n in range(end + 1)]
 
 
 def test_a_line_ends_before_a_word_that_does_not_fit():
     words = ["a" * 40, " b", "c" * 6, " d", "\n", "e"]
-    lines = [
-        (words[0], 0, 0),
-        ("b", 0, 1),
-        ("cccccc", 1, 1),
-        (" d", 7, 1),
-        ("⏎", 9, 1),
-        ("e", 0, 2),
-    ]
-    assert race.laid_out(words) == lines
+    places = [(0, 0), (0, 1), (1, 1), (7, 1), (9, 1), (0, 2)]
+    shown = [words[0], "b", words[2], " d", "⏎", "e"]
+    assert race.laid_out(words) == [(word, *place) for word, place in zip(shown, places)]
 
 
 def test_what_is_no_such_run_is_refused(tmp_path):

@@ -2,25 +2,24 @@
 
 import contextlib
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from toys import NUMPY, TINY, refusal, tiny_vocabulary, write_checkpoint
+from toys import NUMPY, TINY, refusal, write_checkpoint
 
 import utils
 from experiments.drafting.load import load
 from experiments.drafting.stored import fingerprint, load_head
 from experiments.training import train
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("tokenizers")
+for package in ("torch", "transformers", "safetensors", "tokenizers"):
+    pytest.importorskip(package)
 
-from experiments.training import distillation, run, tokens, torch_gpt2, torch_heads  # noqa: E402
-from experiments.training.distillation import distances_from  # noqa: E402
-from experiments.training.tokens import Texts  # noqa: E402
+import torch  # noqa: E402
+
+from experiments.training import models, run, texts  # noqa: E402
+from experiments.training.texts import Texts  # noqa: E402
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 
@@ -29,98 +28,99 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 def float32(monkeypatch):
     """Training may compute in bfloat16; here every digit is wanted, of small matrices."""
     torch.set_num_threads(1)
-    monkeypatch.setattr(torch, "autocast", lambda *names, **flags: contextlib.nullcontext())
+    monkeypatch.setattr(run, "mixed_precision", contextlib.nullcontext)
 
 
-def lively(module, seed=3):
-    """Random parameters large enough to make a difference."""
-    torch.manual_seed(seed)
+def lively(module):
+    """Random parameters large enough to make a difference, which float16 can tell."""
+    torch.manual_seed(3)
     for p in module.parameters():
-        torch.nn.init.normal_(p, std=0.3)
+        p.data = (0.3 * torch.randn(p.shape)).half().float()
     return module.eval()
 
 
 @pytest.fixture
 def folder(tmp_path):
     folder = write_checkpoint(tmp_path / "17M")
-    torch_gpt2.write_model(lively(torch_gpt2.GPT2(TINY)), folder)
+    models.write_model(lively(models.GPT2(TINY)), folder)
     return folder
 
 
+@torch.no_grad()
 def test_a_model_is_the_same_in_numpy(folder):
-    model, teacher = utils.load_model(folder, NUMPY), torch_gpt2.read_model(folder)
-    cache = model.new_cache()
-    found = model.read(IDS, cache, n_last=len(IDS))
-    with torch.no_grad():
-        hidden = teacher.hidden(torch.tensor([IDS]))[0].numpy()
-        expected = teacher(torch.tensor([IDS]))[0].numpy()
+    model, teacher = utils.load_model(folder, NUMPY), models.read_model(folder).eval()
+    found = model.read(IDS, model.new_cache(), n_last=len(IDS))
+    expected = teacher.logits(teacher.hidden(torch.tensor([IDS])))[0]
     assert np.allclose(found, expected, atol=1e-3)
-    assert np.allclose(cache.hidden[: len(IDS)], hidden, atol=1e-3)
+    assert utils.read_config(folder) == TINY
 
 
+@torch.no_grad()
 def test_positions_begin_at_the_offset(folder):
-    teacher = torch_gpt2.read_model(folder)
-    with torch.no_grad():
-        embedded = teacher.embed(torch.tensor([IDS]), 4)[0]
-    expected = teacher.wte.weight[IDS] + teacher.wpe.weight[4 : 4 + len(IDS)]
-    assert torch.allclose(embedded, expected)
+    teacher, ids = models.read_model(folder).eval(), torch.tensor([IDS])
+    read = lambda offset: (teacher.embed(ids, offset), teacher.hidden(ids, offset))
+    expected, wpe = read(4), teacher.transformer.wpe.weight
+    wpe.copy_(wpe.roll(-4, 0))
+    assert all(map(torch.allclose, read(0), expected))
 
 
-def written_head(name, head, folder, **notes):
-    path = folder / f"{name}.safetensors"
-    torch_gpt2.write_tensors(torch_gpt2.stored(head), path, target=fingerprint(folder), **notes)
-    # as it will be read: in float16
-    halves = {k: v.half().float().numpy() for k, v in torch_gpt2.stored(head).items()}
-    torch_gpt2.set_stored(head, halves)
-    target = utils.load_model(folder, NUMPY)
-    return target, load_head(name, folder, target)
-
-
-def guesses(head, folder):
-    """{(place, position): logits}, as training computes them on a whole text."""
-    teacher, ids = torch_gpt2.read_model(folder), torch.tensor([IDS])
-    with torch.no_grad():
-        places = [*head.places(ids, 0, teacher.hidden(ids), teacher)]
-    return {
-        (place, i): row
-        for place, (first, logits) in enumerate(places)
-        for i, row in enumerate(logits[0].numpy(), first)
-    }
-
-
-def drafting(target, head, n_text, ids):
-    """Logits after the first n_text ids, and after each more, as a draft is made of them."""
+def last_logits(target, head, n_text, ids):
+    """Of a draft of ids[n_text:] that begins after the first n_text ids."""
     cache, own = target.new_cache(), head.new_cache()
     target.read(ids[: n_text - 1], cache, n_last=0)
     own.look(cache.hidden, n_text)
-    return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)]
+    return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)][-1]
 
 
 HEADS = {  # how it is made, what its file notes, and how many guesses there are of a text
-    "eagle": (lambda: torch_heads.Eagle(TINY.n_embd, 8, 4), {"n_head": "4"}, 9 + 8 + 7 + 6),
-    "medusa": (lambda: torch_heads.Medusa(TINY.n_embd, 3), {}, 8 + 7 + 6),
+    "eagle": (lambda: models.Eagle(TINY, 8, 4), {"n_head": "4"}, 9 + 8 + 7 + 6),
+    "medusa": (lambda: models.Medusa(TINY, 3), {}, 8 + 7 + 6),
 }
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("name", HEADS)
 def test_a_head_drafts_as_it_was_trained(folder, name):
     make, notes, n_guesses = HEADS[name]
-    head = lively(make())
-    target, stored = written_head(name, head, folder, **notes)
-    trained = guesses(head, folder)
-    assert len(trained) == n_guesses
-    for (place, i), row in trained.items():
-        n_text = i + 1 - place  # the draft began after so many tokens
-        found = drafting(target, stored, n_text, IDS[: i + 1])[-1]
-        assert np.allclose(found, row, atol=1e-3)
+    head, path = lively(make()), folder / f"{name}.safetensors"
+    models.write_tensors(head, path, target=fingerprint(folder), **notes)
+    target = utils.load_model(folder, NUMPY)
+    stored = load_head(name, folder, target)
+    teacher, ids = models.read_model(folder).eval(), torch.tensor([IDS])
+    # training guesses on a whole text at once
+    for place, (first, logits) in enumerate(head.places(ids, 0, teacher.hidden(ids), teacher)):
+        for i, row in enumerate(logits[0].numpy(), first):
+            n_text = i + 1 - place  # the draft began after so many tokens
+            assert np.allclose(last_logits(target, stored, n_text, IDS[: i + 1]), row, atol=1e-3)
+            n_guesses -= 1
+    assert n_guesses == 0
 
 
 # ---------------------------------------------------------------- a run
 
 
-def texts(written=None, **tokens):
+def test_muon_moves_as_torchs_does(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)  # torch's own precision
+
+    def moved(make, **how):
+        """Three matrices after three steps."""
+        torch.manual_seed(3)
+        shapes = ((12, 36), (48, 12), (8, 8))
+        parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+        optimizer = make(parameters, lr=0.02, weight_decay=0.05, **how)
+        for _ in range(3):
+            for p in parameters:
+                p.grad = torch.randn_like(p)
+            optimizer.step()
+        return torch.cat([p.detach().flatten() for p in parameters])
+
+    expected = moved(torch.optim.Muon, adjust_lr_fn="match_rms_adamw")
+    assert torch.allclose(moved(run.Muon), expected, atol=1e-5)
+
+
+def read_texts(written=None, **how):
     ids = np.resize(np.random.default_rng(0).integers(0, TINY.n_vocab, 40), 5000).astype(np.uint16)
-    return Texts(ids, ids, written, **tokens)
+    return Texts(ids, ids, written, **how)
 
 
 def settings(tmp_path, **values):
@@ -128,7 +128,7 @@ def settings(tmp_path, **values):
 
 
 MAKE = {name: make for name, (make, *_) in HEADS.items()}
-MAKE["model"] = lambda: torch_gpt2.GPT2(TINY, dropout=0.1)
+MAKE["model"] = lambda: models.GPT2(TINY, dropout=0.1)
 
 
 @pytest.mark.parametrize("name", MAKE)
@@ -136,8 +136,7 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
     """Interrupted after its checkpoint and started again, it ends where it would have ended."""
     monkeypatch.setattr(run, "EVERY", 20)
     monkeypatch.setattr(run.Run, "validation", lambda *arguments: 0.0)
-    teacher = torch_gpt2.read_model(folder).requires_grad_(False)
-    loss, seen = distances_from(teacher)[1], []
+    loss, seen = run.distances_from(models.read_model(folder))[1], []
 
     def trained(where, end=None):
         def noted(*batch):
@@ -150,8 +149,8 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
         seen.clear()
         torch.manual_seed(0)
         model = MAKE[name]()
-        chosen = settings(tmp_path / where, steps=36, learning_rate=1e-2)
-        run.Run(model, chosen, texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
+        chosen = settings(tmp_path / where, steps=36, learning_rate=3e-2)
+        run.Run(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
         return [*model.parameters()]
 
     whole = trained("whole")
@@ -162,33 +161,33 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
     assert len(seen) == 16
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path):
-    model = torch_gpt2.GPT2(TINY)
+def test_another_run_has_another_checkpoint(tmp_path):
+    model = models.GPT2(TINY)
+    other = models.GPT2(dataclasses.replace(TINY, n_layer=TINY.n_layer + 1))
+    written = np.zeros((1, 257), np.uint16)
 
-    def begun(seed=1, model=model, **origin):
-        return run.Run(model, settings(tmp_path, seed=seed), texts(), "model", **origin)
+    def begun(seed=1, model=model, written=None, start="7M"):
+        chosen = settings(tmp_path, seed=seed)
+        return run.Run(model, chosen, read_texts(written), "model", start=start)
 
-    first = begun(start="7M")
+    first = begun()
     first.step = 5
     first.save()
-    assert begun(start="7M").step == 5
-    other = torch_gpt2.GPT2(dataclasses.replace(TINY, n_layer=TINY.n_layer + 1))
-    ways = ({}, {"start": ""}, {"start": "7M", "seed": 2}, {"start": "7M", "model": other})
-    for way in ways:
-        assert "give another --cache_dir" in refusal(lambda: begun(**way))
+    assert begun().step == 5
+    for other_run in ({"seed": 2}, {"model": other}, {"written": written}, {"start": ""}):
+        assert begun(**other_run).step == 0
     # one that has replaced its start goes on from the new one
     first.save(start="new")
     assert begun(start="new").step == 5
-    refusal(lambda: begun(start="7M"))
 
 
 def test_every_other_batch_is_what_the_target_wrote():
-    written = np.full((5, tokens.N_WRITTEN + 1), 7, np.uint16)
-    books, own = (texts(written).batch(step, 100, 1, 24) for step in (0, 1))
-    assert own[0].shape == (16, 257) and (own[0] == 7).all() and own[1] == 0
-    assert not (books[0] == 7).all()
+    written = np.full((5, texts.N_WRITTEN + 1), 7, np.uint16)
+    (books, _), (own, offset) = (read_texts(written).batch(step, 100, 1, 24) for step in (0, 1))
+    assert own.shape == (16, 257) and (own == 7).all() and offset == 0
+    assert not (books == 7).all()
     # those of books take turns at the halves of the context all the same
-    offsets = [texts(written).batch(step, 100, 1, 24)[1] for step in (0, 2, 4, 6, 80, 82)]
+    offsets = [read_texts(written).batch(step, 100, 1, 24)[1] for step in (0, 2, 4, 6, 80, 82)]
     assert offsets == [0, 12, 0, 12, 0, 0]
 
 
@@ -204,42 +203,21 @@ def places(folder, tmp_path):
     return train.Places(str(tmp_path / "corpus"), str(tmp_path), str(tmp_path / "cache"), 3)
 
 
-def test_a_vocabulary_is_the_encoders(tmp_path):
-    tokens.learn(["the thing that they think " * 30]).save(str(tmp_path))
-    encoder = utils.load_encoder(tmp_path)
-    known, _ = tiny_vocabulary()
-    vocabulary = json.loads((tmp_path / "vocab.json").read_text())
-    assert [*vocabulary][:256] == [*known][:256]
-    n_merges = len((tmp_path / "merges.txt").read_text().splitlines()) - 1
-    assert encoder.end_of_text == len(vocabulary) - 1 == 256 + n_merges
-
-
-def test_token_ids_are_kept_for_one_vocabulary_and_corpus(places, folder):
-    first = Texts.read(places, folder)
+def test_texts_are_cut_with_the_vocabulary_of_a_folder(places, folder):
     encoder, path = utils.load_encoder(folder), Path(places.corpus) / "a_train.txt"
-    assert first.train.tolist() == [*encoder.encode(path.read_text()), encoder.end_of_text]
-    path.write_text("think of the thing they say" * 200)
-    second = Texts.read(places, folder)
-    assert len(second.train) != len(first.train) and second.origin != first.origin
+    ids = Texts.read(places, folder).train.tolist()
+    assert ids == [*encoder.encode(path.read_text()), encoder.end_of_text]
+    assert "train.py samples" in refusal(Texts.read, places, folder, True)
     path.write_text("short")
     assert "514" in refusal(Texts.read, places, folder)
     (folder / "merges.txt").unlink()
     assert "merges.txt" in refusal(Texts.read, places, folder)
 
 
-def test_other_samples_make_another_run(places, folder):
-    assert "train.py samples" in refusal(Texts.read, places, folder, True)
-    origins = []
-    for value in (1, 2):
-        tokens.save_array(np.full((2, 257), value), tokens.samples_path(places, folder))
-        origins.append([Texts.read(places, folder, written).origin for written in (True, False)])
-    assert origins[0][0] != origins[1][0] and origins[0][1] == origins[1][1]
-
-
 def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(distillation, "N_PROMPT", 4)
-    monkeypatch.setattr(distillation, "N_WRITTEN", 9)
-    write = distillation.written_batch
+    monkeypatch.setattr(texts, "N_PROMPT", 4)
+    monkeypatch.setattr(texts, "N_WRITTEN", 9)
+    write = texts.written_batch
 
     def sample(where, interrupted=False):
         def written(model, ids, seed, batch, batch_size):
@@ -247,10 +225,10 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
                 raise KeyboardInterrupt
             return write(model, ids, seed, batch, batch_size)
 
-        monkeypatch.setattr(distillation, "written_batch", written)
+        monkeypatch.setattr(texts, "written_batch", written)
         values = vars(places) | {"cache_dir": str(tmp_path / where)}
         chosen = train.SamplesSettings(**values, target_model_size="17M", n_batches=4, batch_size=2)
-        path = tokens.samples_path(chosen, folder)
+        path = texts.samples_path(chosen, folder)
         try:
             train.samples(chosen)
         except KeyboardInterrupt:
@@ -269,7 +247,7 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
     # with other weights, the target would have written something else
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
-    assert not tokens.samples_path(places, folder).exists()
+    assert not texts.samples_path(places, folder).exists()
 
 
 # ---------------------------------------------------------------- commands
@@ -278,24 +256,38 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
 def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places, monkeypatch):
     """As models/README.md does it, a few steps each."""
     monkeypatch.setattr(run.Run, "validation", lambda *arguments: 0.0)
-    monkeypatch.setattr(tokens, "LEAST", {"train": 60, "valid": 60})
+    monkeypatch.setattr(texts, "LEAST", {"train": 60, "valid": 60})
     small = dataclasses.replace(TINY, n_ctx=256)
     monkeypatch.setattr(train, "SHAPES", {"0.7M": small, "7M": small})
-    where = {name: value for name, value in vars(places).items() if name != "seed"}
+    where = [f"--{name}={value}" for name, value in vars(places).items() if name != "seed"]
+    update, steps = run.Run.update, []
 
-    def command(*words):
-        flags = [f"--{name}={value}" for name, value in where.items()]
-        assert train.main([*words, *flags]) == 0
+    def noted(self, loss):
+        steps.append(self.step)
+        update(self, loss)
+
+    monkeypatch.setattr(run.Run, "update", noted)
+
+    def command(*words, code=0):
+        assert train.main([*words, *where]) == code
 
     few = ("--steps=2",)
     command("tokenizer")
+    size = Path(places.models_dir) / "7M"
+    encoder = utils.load_encoder(size)
+    n_merges = len((size / "merges.txt").read_text().splitlines()) - 1
+    assert encoder.end_of_text == encoder.n_vocab - 1 == 256 + n_merges
     command("target", *few)
+    command("target", "--start=7M", "--layers=0,2", *few, code=2)
     command("target", "--start=7M", "--layers=0,1", "--target_model_size=17M", *few)
-    monkeypatch.setattr(distillation, "N_PROMPT", 200)
+    monkeypatch.setattr(texts, "N_PROMPT", 200)
+    command("draft", "--start=0.7M", *few, code=2)
     command("samples", "--n_batches=1", "--batch_size=2")
     command("draft", *few)
+    steps.clear()
     command("draft", "--start=0.7M", "--written", *few)
     command("draft", "--start=0.7M", "--written", "--steps=3")  # on from its own result
+    assert steps == [0, 1, 2]
     command("eagle", "--width=8", *few)
     command("medusa", *few)
     load("7M", ["0.7M", "eagle", "medusa"], places.models_dir, NUMPY)

@@ -12,11 +12,10 @@ from experiments.training import train
 @pytest.fixture
 def without_torch(monkeypatch):
     """A machine on which the packages that training needs are not installed."""
-    for name in ("torch", "tokenizers", "safetensors"):
+    for name in ("torch", "transformers", "tokenizers", "safetensors"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in [name for name in sys.modules if name.startswith("experiments.training.t")]:
-        if name != train.__name__:
-            monkeypatch.delitem(sys.modules, name)
+    for name in ("models", "run", "texts"):
+        monkeypatch.delitem(sys.modules, f"experiments.training.{name}", raising=False)
 
 
 def test_help(capsys):
@@ -44,13 +43,10 @@ def test_it_is_a_script_that_begins_without_torch():
     (["target", "--seed", "-1"], "--seed -1"),
     (["eagle", "--learning_rate", "nan"], "--learning_rate nan"),
     (["target", "--weight_decay", "-0.1"], "--weight_decay -0.1"),
-    (["target", "--start", "7M", "--layers", "0,8"], "--layers 8"),
-    (["target", "--start", "7M", "--layers", "all"], "--layers 'all'"),
     (["eagle", "--width", "6"], "--width 6"),
     (["medusa", "--n_heads", "0"], "--n_heads 0"),
     (["samples", "--n_batches", "0"], "--n_batches 0"),
-    (["draft", "--start", "none"], "'none'"),
-    (["draft"], "requirements-train.txt"),
+    (["draft"], "pip install --group train"),
 ])  # fmt: skip
 def test_one_line_for_what_cannot_be_done(without_torch, capsys, words, problem):
     assert train.main(words) == 2
