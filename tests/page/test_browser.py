@@ -12,10 +12,9 @@ from live import Replaced, by_hand, session_of
 
 from experiments.measuring.statistics import drafting_share
 from experiments.measuring.theory import speedup
-from experiments.page import answers, rules
-from experiments.page.answers import answers_of, finished_run
+from experiments.page import rules, runs
 from experiments.page.report import write_page
-from experiments.page.request import Request
+from experiments.page.runs import answers_of, finished_run
 from experiments.proving.distance import distance
 from experiments.proving.mistakes import MISTAKES
 from sampling import Filter
@@ -35,7 +34,7 @@ def few_rules(monkeypatch):
     names += ("missing-bonus",)
     few = {name: rules.RULES[name] for name in rules.RULES if name in names}
     monkeypatch.setattr(rules, "RULES", few)
-    monkeypatch.setattr(answers, "RULES", few)
+    monkeypatch.setattr(runs, "RULES", few)
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def live(new_page, serve, pair, monkeypatch):
     def call(view="race", session=None, **options):
         served = serve(answers_of(session or session_of(pair)))
         options = {"reduced_motion": "reduce"} | options
-        page = new_page(f"{served.address}#{view}", **options)
+        page = new_page(f"{served.server.address}#{view}", **options)
         wait_for(page, READY)
         return page, served
 
@@ -147,9 +146,8 @@ def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
     settings = page.evaluate("state.base.settings")
     after = page.evaluate("state.run.figures.token_ids")
     assert after != before
-    ids = session.prompt(settings["prompt"]).ids
     rng, filter = Replaced(123, index, 0.0), Filter(settings["temperature"])
-    assert after == by_hand(session, rng, 4, filter, len(before), ids)
+    assert after == by_hand(session, rng, 4, filter, len(before), settings["prompt"])
     assert page.locator(".verdict").inner_text() == "accepted draft"
     assert page.evaluate("[selected.r, selected.i]") == place
     assert page.evaluate("document.activeElement.id") == "coin"
@@ -186,10 +184,8 @@ def test_in_a_saved_run_verdict_and_replacement_follow_the_coin(saved):
     assert would().startswith("Not below p/q: rejected.") and "residual" in would()
     assert page.evaluate("state.run === state.base")
     # computed from what is stored of p and q, where the residual itself is stored as well
-    both = page.evaluate("""state.run.rounds.filter(round => round.residual).map(round => {
-        const {residual, ...rest} = round;
-        return [residual, residualAt(rest, round.accepted)];
-    })""")
+    both = page.evaluate("""state.run.rounds.filter(round => round.residual).map(round =>
+        [round.residual, residualAt(round, round.accepted)])""")
     for stored, computed in both:
         masses = dict(map(tuple, stored))
         assert computed[0][0] == stored[0][0]
@@ -245,14 +241,44 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         assert page.locator(".verdict").inner_text() == verdict
         assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
         assert page.locator("#residual").count() == (verdict == "rejected draft")
-    masses = [text.split()[0] for text in page.locator("#residual td.number").all_inner_texts()]
-    assert masses == [shown(mass) for _, mass in row["residual"]]
     chips.last.click()  # the correction: the same residual, and the token that came out of it
     assert page.locator(".verdict").inner_text() == "correction"
-    assert "sampled" in page.locator("#residual").inner_text()
+    token = row["tokens"][-1]
+    numbers = page.locator("#likely tr.chosen td.number").all_inner_texts()
+    masses = dict(map(tuple, row["residual"]))
+    assert float(numbers[-1]) == pytest.approx(masses[token], rel=0.01)
     token = page.locator("#text button.correction").first
     token.click()
     assert token.get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("kind", ["draft", "rejected", "correction"])
+def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
+    """As they are drawn, in shares of the picture: from where to where, and in which row."""
+    page, _ = saved(*RUNS["sampled"])
+    page.evaluate(f"select(items.find(item => item.kind === '{kind}'))")
+    drawn = page.evaluate("""(() => {
+        const all = $("more").querySelector("svg").getBoundingClientRect();
+        return [...$("more").querySelectorAll("rect")].map(rect => {
+            const box = rect.getBoundingClientRect(), from = box.left - all.left;
+            const row = Math.round((box.top - all.top) / box.height);
+            return [row, rect.classList[0], from / all.width, (from + box.width) / all.width];
+        });
+    })()""")
+    rows = page.evaluate("state.run.rounds[selected.r].likely[selected.i]")
+    most = max(max(p, q) for _, p, q in rows)
+    expected = []
+    for i, (_, p, q) in enumerate(sorted(rows, key=lambda row: row[1] - row[2])):
+        areas = (("accepted", 0, min(p, q)), ("rejected", p, q), ("residual", q, p))
+        expected += [(i, *area) for area in areas if area[2] - area[1] > 1e-3 * most]
+    drawn = [row for row in drawn if row[3] - row[2] > 1e-3]
+    assert [row[:2] for row in drawn] == [[i, kind] for i, kind, *_ in expected]
+    for (*_, low, high), (*_, found_low, found_high) in zip(expected, drawn):
+        assert found_low * most == pytest.approx(low, abs=0.01 * most)
+        assert found_high * most == pytest.approx(high, abs=0.01 * most)
+    picture = page.locator("#more svg.areas")
+    assert picture.locator("title").text_content() == "p and q over the same tokens"
+    assert "residual" in picture.locator("desc").text_content()
 
 
 # ---------------------------------------------------------------- rules and costs
@@ -314,8 +340,7 @@ def test_five_questions_are_answered_by_the_run(live, few_rules):
 
 
 def test_a_new_run_cancels_the_old_and_an_error_is_one_line(live):
-    # a browser notes that the server refused something
-    page, served = live(expected="status of 400")
+    page, _ = live()
     page.locator("#controls [name=n_tokens_to_generate]").fill("40")
     page.evaluate("askRace(); askRace()")
     wait_for(page, f"{READY} && state.base.figures.token_ids.length === 40")
@@ -335,8 +360,8 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
         page.locator("#save").click()
     paths = [tmp_path / "run.html", tmp_path / "play.html"]
     download.value.save_as(paths[0])
-    assert served.server.token not in paths[0].read_text(encoding="utf-8")
-    write_page(paths[1], finished_run(session_of(pair), Request()))
+    assert served.token not in paths[0].read_text(encoding="utf-8")
+    write_page(paths[1], finished_run(session_of(pair)))
     kept = "[state.base.figures.token_ids, state.rules.map(row => row.tokens)]"
     for path in paths:
         assert path.stat().st_size < 400_000

@@ -14,10 +14,9 @@ async function ask(name, body, doing, row) {
   busy(0, doing);
   try {
     const response = await fetch("/api/" + name, {
-      method: "POST", signal: mine.signal, body: JSON.stringify(body),
-      headers: {"Content-Type": "application/json", "X-Token": live.token,
-        "X-Turn": String(performance.timeOrigin + performance.now())},
+      method: "POST", signal: mine.signal, body: JSON.stringify(body), headers: {"X-Token": live.token},
     });
+    if (!response.ok) throw new Error("This page is of an earlier start: open the address that was printed.");
     let result = null;
     for await (const line of linesOf(response)) {
       if (line.error) throw new Error(line.error);
@@ -25,10 +24,12 @@ async function ask(name, body, doing, row) {
       if (line.total) busy(line.done / line.total, doing + " " + line.done + " of " + line.total);
       if (line.result) result = line.result;
     }
+    if (!result) throw new TypeError("the answer has no end");
     return result;
   } catch (error) {
     if (mine.signal.aborted) return null; // something newer was asked
-    complain(error instanceof TypeError ? "The server does not answer: is python main.py play still running?" : error.message);
+    complain(error instanceof TypeError
+      ? "The server does not answer: is python main.py play still running?" : error.message);
     return null;
   } finally {
     if (asking === mine) { asking = null; $("progress").hidden = true; }
@@ -48,9 +49,9 @@ async function* linesOf(response) {
 
 // An input for a field of the form; name is that of a setting.
 function field(name, value) {
-  const {label, least, most, whole} = live.form.fields[name];
-  return make("label", null, label + " ", make("input", {name, type: "number", min: String(least),
-    max: String(most), step: whole ? "1" : "any", value: String(value), required: ""}));
+  const {label, least, most, step} = live.form.fields[name];
+  return make("label", label + " ",
+    make("input", {name, type: "number", min: least, max: most, step, value, required: ""}));
 }
 
 function requestOf(settings) {
@@ -71,13 +72,13 @@ async function askRace() {
 }
 
 async function askWhatIf(edits, place) {
-  const base = requestOf(state.base.settings);
-  const body = {...base, coins: edits.coins.map(([index, u]) => [index, u]), changes: edits.changes};
+  const coins = edits.coins.map(([index, u]) => [index, u]);
+  const body = {...requestOf(state.base.settings), coins, changes: edits.changes};
   complain("");
   const run = await ask("what_if", body, "Writing on: token");
   if (!run) return;
   Object.assign(words, run.words);
-  const focused = document.activeElement && document.activeElement.id;
+  const focused = document.activeElement?.id;
   showMicroscope(run, edits, place);
   if (focused === "coin" && $("coin")) $("coin").focus();
   announce("The text that would have followed. " + $("because").textContent);
@@ -136,33 +137,29 @@ async function save() {
 function showAll(run) {
   state.base = run;
   state.rules = run.rules || [];
-  state.rulesDone = Boolean(run.rules && run.rules.length);
+  state.rulesDone = state.rules.length > 0;
   state.costs = run.costs || state.costs;
   guessed = false;
   Object.assign(words, run.words);
-  showHead(run);
-  showRace(run);
-  showMicroscope(run, null);
-  showRules();
-  showPays(run);
-  showQuestions();
-  for (const element of document.querySelectorAll("main")) element.hidden = false;
+  for (const show of [showHead, showRace, showMicroscope, showRules, showPays]) show(run);
+  showQuestions(true);
+  $("views").hidden = false;
   $("save").hidden = !live;
 }
 
 if (live) {
+  const form = $("controls");
   $("mode").textContent = "live";
-  $("controls").hidden = $("writes-on").hidden = false;
-  $("controls").prompt.maxLength = live.form.characters;
-  $("controls").prompt.value = live.form.prompt;
+  form.hidden = $("writes-on").hidden = false;
+  form.prompt.value = live.form.prompt;
   $("run").before(...Object.entries(live.form.fields).map(([name, {value}]) => field(name, value)));
-  $("controls").addEventListener("submit", event => { event.preventDefault(); askRace(); });
+  form.addEventListener("submit", event => { event.preventDefault(); askRace(); });
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);
   $("views").hidden = true;
   opened.push(name => { if (name === "rules") askMissing(); });
 }
-openView(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : live || page.plain ? "race" : "microscope");
+openView(addressed() || (live || page.plain ? "race" : "microscope"));
 // a browser that has just started takes the cores that the race is to be measured on
 if (live) setTimeout(askRace, 1500);
 else {
