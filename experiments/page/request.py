@@ -11,12 +11,13 @@ from utils import InputError
 
 @dataclass(frozen=True)
 class Field:
-    """A number of the form: a whole one if the value it begins with is one."""
+    """A number of the form, of the type of the value that it begins with."""
 
     label: str
     value: int | float
     least: int | float
     most: int | float
+    step: int | str = 1
 
     def read(self, name, value):
         """Raises SettingError for a value outside the limits."""
@@ -28,29 +29,14 @@ class Field:
 FIELDS = {
     "n_tokens_to_generate": Field("Tokens", 60, 1, 200),
     "K": Field("K", 4, 1, 12),
-    "temperature": Field("Temperature", 0.8, 0, 10),
+    "temperature": Field("Temperature", 0.8, 0, 10, "any"),
     "top_k": Field("Top-k", 0, 0, 1_000_000),
-    "top_p": Field("Top-p", 1.0, 0.000001, 1),
+    "top_p": Field("Top-p", 1.0, 0.000001, 1, "any"),
     "seed": Field("Seed", 123, 0, 2**53),
 }
 PROMPT = "Once upon a time"
-FORM = {
-    "prompt": PROMPT,
-    "fields": {
-        name: asdict(one) | {"step": 1 if isinstance(one.value, int) else "any"}
-        for name, one in FIELDS.items()
-    },
-}
+FORM = {"prompt": PROMPT, "fields": {name: asdict(one) for name, one in FIELDS.items()}}
 LABELS = {"prompt": "Prompt"} | {name: one.label for name, one in FIELDS.items()}
-
-
-@dataclass(frozen=True)
-class Change:
-    """K and temperature from one round on, rounds counted from 0."""
-
-    round: int
-    K: int
-    temperature: float
 
 
 @dataclass(frozen=True)
@@ -59,7 +45,7 @@ class Request:
 
     settings: {name: value} of the FIELDS
     coins: {index: u}, random numbers to use in place of the seed's
-    changes: in the order of their rounds
+    changes: {round: {"K", "temperature"}}, from that round on, rounds counted from 0
     """
 
     prompt: str = PROMPT
@@ -67,7 +53,7 @@ class Request:
         default_factory=lambda: {name: one.value for name, one in FIELDS.items()}
     )
     coins: dict = field(default_factory=dict)
-    changes: tuple = ()
+    changes: dict = field(default_factory=dict)
 
 
 def read(values, *names):
@@ -83,10 +69,10 @@ def parse(body):
             prompt=str(values["prompt"]),
             settings=read(values, *FIELDS),
             coins={int(index): float(u) for index, u in values.get("coins", [])},
-            changes=tuple(
-                Change(int(one["round"]), **read(one, "K", "temperature"))
+            changes={
+                int(one["round"]): read(one, "K", "temperature")
                 for one in values.get("changes", [])
-            ),
+            },
         )
     except InputError:
         raise

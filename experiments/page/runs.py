@@ -32,10 +32,10 @@ class Schedule:
 
     def next_K(self, last):
         """K of the round that begins; the loop asks once a round, before anything else."""
-        for change in self.changes:
-            if change.round == self.n_rounds:
-                self.K = change.K
-                self.current = replace(self.current, temperature=change.temperature)
+        change = self.changes.get(self.n_rounds)
+        if change:
+            self.K = change["K"]
+            self.current = replace(self.current, temperature=change["temperature"])
         self.n_rounds += 1
         return self.K
 

@@ -95,7 +95,7 @@ def test_the_race_is_the_run_of_the_command_line(live, as_json):
     found = as_json(*(part for name in values for part in (f"--{name}", values[name])))
     spans = "e => [...e.querySelectorAll('.token:not(.to-come)')].map(s => s.textContent).join('')"
     for i, decoder in enumerate(("autoregressive", "speculative")):
-        shown = page.locator(".race-text").nth(i).evaluate(spans)
+        shown = page.locator(".lane .written").nth(i).evaluate(spans)
         assert shown.replace("·", "") == found[decoder]["text"].replace("\n", "⏎\n")
     assert page.evaluate("state.base.figures.token_ids") == found["speculative"]["token_ids"]
     score = float(page.locator("#score b").inner_text().removesuffix("×"))
@@ -220,7 +220,7 @@ def test_every_decision_of_every_run_opens(saved, arguments):
     assert page.evaluate("scrollY") == 0  # its address names a view
     assert_in_words(page)
     page.locator("#tab-race").click()
-    texts = page.locator(".race-text").all_inner_texts()
+    texts = page.locator(".lane .written").all_inner_texts()
     decoders = ("autoregressive", "speculative") if len(texts) else ()
     found = [result[decoder]["text"].replace("\n", "⏎\n") for decoder in decoders]
     assert [text.removeprefix(PROMPT).replace("·", "") for text in texts] == found

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, Replaced, by_hand, session_of, unheard
 
-from experiments.page.request import Change, Request
-from experiments.page.runs import ANSWERS, Schedule, costs
+from experiments.page.request import Request
+from experiments.page.runs import ANSWERS, costs
 from sampling import Filter
 
 drafts = pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
@@ -20,8 +20,10 @@ def race(session, tell=unheard, **settings):
     return ANSWERS["race"](session, Request(PROMPT, SETTINGS | settings), tell)
 
 
-def what_if(session, coins=(), changes=()):
-    return ANSWERS["what_if"](session, Request(PROMPT, SETTINGS, dict(coins), changes), unheard)
+def what_if(session, coins=(), changes=None):
+    return ANSWERS["what_if"](
+        session, Request(PROMPT, SETTINGS, dict(coins), changes or {}), unheard
+    )
 
 
 @drafts
@@ -72,7 +74,7 @@ def test_a_changed_coin_gives_the_text_of_the_same_coins(pair, draft):
 
 def test_K_and_temperature_change_from_a_round_on(pair):
     session = session_of(pair)
-    after = what_if(session, changes=(Change(2, 1, 0.0),))
+    after = what_if(session, changes={2: {"K": 1, "temperature": 0.0}})
     rng, n_rounds = np.random.default_rng(SETTINGS["seed"]), 0
 
     def K(last):
@@ -84,13 +86,6 @@ def test_K_and_temperature_change_from_a_round_on(pair):
         return Filter(1.0 if n_rounds <= 2 else 0.0)(logits)
 
     assert after["figures"]["token_ids"] == by_hand(session, rng, K, filter, 30)
-
-
-def test_a_schedule_takes_the_last_of_its_changes(pair):
-    settings = session_of(pair).settings
-    schedule = Schedule(settings, [Change(1, 2, 0.5), Change(1, 3, 0.7), Change(4, 5, 0.0)])
-    assert [schedule.next_K(None) for _ in range(6)] == [4, 3, 3, 3, 5, 5]
-    assert schedule.current.temperature == 0
 
 
 @drafts

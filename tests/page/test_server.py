@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from live import ASKED, PROMPT, SETTINGS, session_of
 
-from experiments.page.request import LABELS, Change, Request, parse
+from experiments.page.request import LABELS, Request, parse
 from experiments.page.runs import answers_of
 from experiments.page.server import ADDRESS, LiveServer
 from utils import InputError
@@ -95,10 +95,10 @@ def test_a_burst_of_connections_gets_in():
 
 
 def test_a_request_is_read():
-    change = {"round": 2, "K": 1, "temperature": 0.5}
-    values = ASKED | {"coins": [[7, 0.5], [9, 0]], "changes": [change], "models_dir": "/etc"}
-    found = parse(json.dumps(values).encode())
-    assert found == Request(PROMPT, SETTINGS, {7: 0.5, 9: 0.0}, (Change(2, 1, 0.5),))
+    change = {"K": 1, "temperature": 0.5}
+    changed = {"coins": [[7, 0.5], [9, 0]], "changes": [{"round": 2} | change]}
+    found = parse(json.dumps(ASKED | changed | {"models_dir": "/etc"}).encode())
+    assert found == Request(PROMPT, SETTINGS, {7: 0.5, 9: 0.0}, {2: change})
 
 
 BAD = {

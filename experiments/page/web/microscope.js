@@ -79,7 +79,7 @@ function showRounds(run) {
     return make("div.round", {role: "group", "aria-label": "round " + (r + 1)},
       make("span.soft.number", String(r + 1)),
       make("span.number", {title: "accepted of examined"}, round.accepted + "/" + round.examined),
-      make("div.chips", chips),
+      make("div.row", chips),
       make("span.times", {title: timesOf(round)},
         stack("span.stack", round.seconds.map(seconds => seconds / longest)),
         make("span.number", ms(sum(round.seconds)))));
@@ -157,7 +157,7 @@ function decision(item, round) {
   const facts = [["p (target)", round.p[item.i]], ["q (draft)", round.q[item.i]],
     ["p / q", round.p[item.i] / round.q[item.i]], ["u (coin)", round.coins[item.i]],
     ["P (block)", round.support?.[item.i]]].filter(([, value]) => value !== undefined);
-  return [make("div.decision", make("p.word", word(item.id)),
+  return [make("div.row", make("p.word", word(item.id)),
       make("span.verdict." + item.kind, NAMES[item.kind]),
       make("span.soft", "round " + (item.r + 1) + ", id " + item.id)),
     make("p", {id: "because"}, explain(item, round)),
@@ -200,7 +200,7 @@ function areas(rows) {
     make("svg:desc", {id: "areas-desc"}, drafted ? "q has too much of " + names("p", "q") + ", which may be rejected. "
       + "p has more of " + names("q", "p") + ", which the residual fills." : "Nothing was drafted here."),
     make("svg:defs", make("svg:pattern", {id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse"},
-      make("svg:path", {d: "M0 6L6 0"}))),
+      make("svg:path.hatch", {d: "M0 6L6 0"}))),
     rows.map(({p, q}, i) => drafted ? [area("accepted", i, 0, Math.min(p, q)), area("rejected", i, p, q),
       area("residual", i, q, p)] : area("sampled", i, 0, p)),
     make("svg:svg", {viewBox: "0 0 1 " + rows.length, preserveAspectRatio: "none"},
@@ -277,7 +277,7 @@ function restForm(item) {
     event.preventDefault();
     changeRest(next, Number(form.K.value), Number(form.temperature.value));
   };
-  const form = make("form.rest", {submit}, make("span.soft", "From round " + (next + 1) + " on:"),
+  const form = make("form.rest.row", {submit}, make("span.soft", "From round " + (next + 1) + " on:"),
     field("K", change.K), field("temperature", change.temperature), make("button", {type: "submit"}, "Write on"));
   return form;
 }

@@ -44,22 +44,25 @@ function standing(run) {
   return {K, a, c, v, h, speedup, by, best: by.indexOf(Math.max(...by)) + 1};
 }
 
-// [speedup below, class, what the legend calls it]
-const BUCKETS = [[.7, "loss-2", "loses"], [1, "loss-1", "loses a little"], [1.25, "gain-1", "1 to 1.25"],
+// [speedup below, colour, what the legend calls it]
+const HEAT = [[.7, "loss-2", "loses"], [1, "loss-1", "loses a little"], [1.25, "gain-1", "1 to 1.25"],
   [1.6, "gain-2", "to 1.6"], [2.2, "gain-3", "to 2.2"], [Infinity, "gain-4", "more"]];
+const heated = (kind, colour, text) => make(kind + (colour.startsWith("loss") ? ".loss" : ""),
+  {style: {backgroundColor: "var(--" + colour + ")"}}, text);
 
 function showMap(now) {
+  const heads = ["a \\ K", ...range(MAP_K).map(i => i + 1)].map(text => make("th", {scope: "col"}, text));
   const row = a => make("tr", make("th", {scope: "row"}, Math.round(100 * a) + " %"), range(MAP_K).map(i => {
-    const speedup = now.speedup(a, i + 1), [, kind] = BUCKETS.find(([below]) => speedup < below);
+    const speedup = now.speedup(a, i + 1), [, colour] = HEAT.find(([below]) => speedup < below);
     const here = i + 1 === now.K && Math.abs(a - now.a) <= .5 / ROWS + 1e-9;
-    return make("td." + kind + (here ? ".here" : ""), here ? {title: "you are here"} : {}, speedup.toFixed(2));
+    return heated(here ? "td.here" : "td", colour, speedup.toFixed(2));
   }));
+  const caption = "Speedup by acceptance a (down) and K (across). Hatched: slower than no draft at all.";
   put("map",
-    make("table.map",
-      make("caption", "Speedup by acceptance a (down) and K (across). Hatched: slower than no draft at all."),
-      make("thead", make("tr", ["a \\ K", ...range(MAP_K).map(i => i + 1)].map(text => make("th", {scope: "col"}, text)))),
+    make("table.map", make("caption", caption), make("thead", make("tr", heads)),
       make("tbody", range(ROWS + 1).map(i => row(1 - i / ROWS)))),
-    legend(...BUCKETS.map(([, kind, says]) => [swatch(kind), says]), [swatch("here"), "you are here"]));
+    legend(...HEAT.map(([, colour, says]) => [heated("span.swatch", colour), says]),
+      [swatch("here"), "you are here"]));
 }
 
 function showVerdict(run, now) {
@@ -67,7 +70,7 @@ function showVerdict(run, now) {
   const equal = range(201).map(i => i / 200).find(a => now.speedup(a, now.K) >= 1);
   const moved = Object.values(knobs).some(value => value !== null);
   put("verdict",
-    make("p.distance" + (speedup < 1 ? ".wrong" : ".right"), make("b", times(speedup)),
+    make("p.big" + (speedup < 1 ? ".wrong" : ".right"), make("b", times(speedup)),
       make("span", speedup < 1 ? "here it loses: plain decoding is faster" : "expected here")),
     make("p", "Fastest: K = " + now.best + ", " + times(most) + ". With K = " + now.K
       + (!now.h ? " nothing was drafted here." : equal === undefined
@@ -76,7 +79,7 @@ function showVerdict(run, now) {
       run.speedup !== null && !moved && run.settings.K === now.K && " The race measured " + times(run.speedup)
         + ": the formula takes every draft to be accepted with the same chance, and leaves out the rule."),
     tableOf({}, null, null, now.by.map((value, i) => barRow("K = " + (i + 1),
-      [bar(value / most, value < 1 ? "loses" : "gains")], [times(value)], i + 1 === now.K ? "chosen" : ""))));
+      [bar(value / most, value < 1 ? "of-wrong" : "of-right")], [times(value)], i + 1 === now.K ? "chosen" : ""))));
 }
 
 function knob(name, says, value, low, high, step, show) {

@@ -110,7 +110,7 @@ function card(n, {says, options, answer, because, then}) {
   };
   const form = make("form.card.question", {"aria-labelledby": name, submit},
     make("p.eyebrow", "Predict, then reveal · " + n + " of 5"),
-    make("fieldset", make("legend", {id: name}, says), make("div.options", labels)),
+    make("fieldset", make("legend", {id: name}, says), make("div.options.row", labels)),
     make("button", {type: "submit"}, "Reveal"), output);
   return form;
 }

@@ -53,9 +53,9 @@ function drawLane(lane, prompt) {
   lane.now = make("p.now.soft");
   lane.figures = make("p.lane-figures");
   return make("article.lane", {"aria-label": lane.name},
-    make("header", make("h3", lane.name, make("span.soft", " " + lane.what)), lane.figures),
+    make("div.row.between", make("h3", lane.name, make("span.soft", " " + lane.what)), lane.figures),
     make("div.strip", {"aria-hidden": "true"}, lane.strip, make("b.head")), lane.now,
-    make("p.race-text", make("span.soft", prompt), lane.spans));
+    make("p.written", make("span.soft", prompt), lane.spans));
 }
 
 function showRace(run) {
@@ -96,7 +96,7 @@ function showMoment(time) {
   const ready = rates[0] > 0 && rates[1] > 0, speedup = rates[1] / rates[0];
   put("score", make("b", ready ? times(speedup) : "–"),
     make("span.soft", ready ? "speedup at this moment" : "speedup: nobody has written a token yet"));
-  $("score").classList.toggle("losing", ready && speedup < 1);
+  $("score").className = "big " + (ready && speedup < 1 ? "wrong" : "right");
   $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
   $("clock-now").textContent = ms(race.time) + " of " + ms(race.length);

@@ -15,7 +15,7 @@ function ruleText(row, first) {
   const parts = row.parts === null ? row.tokens.length : row.parts;
   const from = row === first ? 0 : Math.max(0, Math.min(parts, row.tokens.length) - PREFIX);
   const kind = i => i < parts && row !== first ? "same" : row.sources[i] || "target";
-  return make("p.rule-text",
+  return make("p.written",
     from > 0 && make("span.soft", "… " + plural(from, "token") + " the same …"),
     row.shown.slice(from).map((text, n) => [
       n + from === parts && make("span.parting", "parts here"),
@@ -31,7 +31,7 @@ function ruleRow(row, first) {
   const notes = given([
     row !== first && (row.parts === null ? "the same text" : "parts at token " + (row.parts + 1)),
     row.tokens_per_pass !== null && row.tokens_per_pass.toFixed(2) + " tokens per pass"]);
-  const head = make("div.rule-head", make("h3", title(row)), badge, make("span.soft", notes.join(" · ")));
+  const head = make("div.row", make("h3", title(row)), badge, make("span.soft", notes.join(" · ")));
   row.element = make("div.rule", {role: "radio", click: () => chooseRule(row), tabindex: "-1"},
     head, make("p.soft", row.what), ruleText(row, first));
   row.element.row = row;
@@ -42,7 +42,7 @@ function showRules() {
   const rows = state.rules;
   $("rules-missing").textContent = rows.length || live ? ""
     : "This page was saved without the comparison of rules: python main.py play computes it.";
-  $("rules").querySelector(".columns").hidden = !rows.length;
+  $("rules-stage").hidden = !rows.length;
   if (!rows.length) return;
   put("rule-list", rows.map(row => ruleRow(row, rows[0])));
   chooseRule(rows.find(row => chosenRule && row.name === chosenRule.name) || rows[0]);
@@ -60,13 +60,13 @@ function chooseRule(row) {
 function distributionPanel(row) {
   const right = isRight(row), most = Math.max(...row.distribution.flatMap(([, target, rule]) => [target, rule]));
   const rows = row.distribution.map(([text, target, rule]) => barRow(text,
-    [bar(target / most), bar(rule / most, "of-rule-text")],
+    [bar(target / most), bar(rule / most, "of-wrong")],
     [target.toFixed(3), rule.toFixed(3)], Math.abs(rule - target) > 1e-9 ? "off" : ""));
-  const caption = [swatch("of-target"), "target alone  ", swatch("of-rule-text"), title(row)];
+  const caption = [swatch("of-target"), "target alone  ", swatch("of-wrong"), title(row)];
   const says = row.distance === null ? "comes out: an error ends each" : "total variation distance"
     + (right ? ": this is the target’s distribution" : " from the target’s distribution");
   return [
-    make("p.distance" + (right ? ".right" : ".wrong"), make("b", {id: "distance"}, distanceOf(row, 4)),
+    make("p.big" + (right ? ".right" : ".wrong"), make("b", {id: "distance"}, distanceOf(row, 4)),
       make("span", says)),
     row.errors > 0 && make("p", {id: "errors"}, percent(row.errors) + " of its texts end in an error."),
     make("p.soft", "Two GPT-2s with three tokens, A, B and C: every text they can write, with its probability, "
