@@ -41,41 +41,23 @@ def test_a_server_in_a_process_of_its_own(pair):
     assert running.returncode in (0, 130) and "Traceback" not in err and "error" not in err
 
 
-class Ended:
-    """A server that is stopped once a browser has been opened."""
-
-    address = "http://127.0.0.1:1/?token=x"
-
-    def __init__(self, port, answers):
-        assert port == 8123
-        self.serving, self.opened, self.closed = threading.Event(), threading.Event(), False
-        Ended.last = self
-
-    def serve_forever(self):
-        self.serving.set()
-        self.opened.wait(5)
-        raise KeyboardInterrupt
-
-    def server_close(self):
-        self.closed = True
-
-
-def test_the_browser_is_opened_by_a_file_of_its_owner(cli, monkeypatch):
+def test_the_browser_is_opened_by_a_file_of_its_owner(monkeypatch):
     """It may block until its page is served; its arguments, for all to read, have no token."""
-    seen = []
+    address, seen = "http://127.0.0.1:1/?token=x", []
+    serving, ended = threading.Event(), threading.Event()
 
-    def browser(address):
-        assert Ended.last.serving.wait(5)
-        file = Path(url2pathname(urlsplit(address).path))
-        seen.append((address, file.read_text(), file.parent, file.parent.stat().st_mode))
-        Ended.last.opened.set()
+    def browser(opened):
+        assert serving.wait(5)
+        file = Path(url2pathname(urlsplit(opened).path))
+        seen.append((opened, file.read_text(), file.parent, file.parent.stat().st_mode))
+        ended.set()
 
-    monkeypatch.setattr(play, "LiveServer", Ended)
     monkeypatch.setattr(play.webbrowser, "open", browser)
-    done = cli("--port", 8123, command=["play"])
-    assert done.code == 0 and done.out.startswith(Ended.address) and Ended.last.closed
-    ((address, text, folder, mode),) = seen
-    assert Ended.address in text and address.startswith("file:") and "token" not in address
+    with play.in_browser(address):
+        serving.set()
+        assert ended.wait(5)
+    ((opened, text, folder, mode),) = seen
+    assert address in text and opened.startswith("file:") and "token" not in opened
     assert os.name != "posix" or mode & 0o077 == 0  # for its owner alone
     assert not folder.exists()
 

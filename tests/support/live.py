@@ -27,6 +27,19 @@ SETTINGS = {
 ASKED = {"prompt": PROMPT} | SETTINGS
 
 
+NASTY = "</script><img src=x>é\n\u2028&lt;"  # 30 tokens
+RUNS = {  # of main.py, that a page can show
+    "sampled": ["--temperature", 1],
+    "coupled": ["--temperature", 1, "--coupled"],
+    "block": ["--temperature", 1, "--verification", "block"],
+    "ngram": ["--draft_model_size", "ngram", "--temperature", 0.7],
+    "alone": ["--mode", "speculative", "--K", 1],
+    "bytes": ["--target_model_size", "bytes", "--temperature", 1.2],
+    "ends": ["--target_model_size", "ends", "--prompt", "x"],
+    "nasty": ["--prompt", NASTY, "--stop", "</script>"],
+}
+
+
 def unheard(**line):
     """A tell that nobody listens to."""
 
@@ -106,3 +119,17 @@ def serve():
     yield call
     for served in running:
         served.stop()
+
+
+@pytest.fixture
+def written(as_json, tmp_path):
+    """A function (*arguments) -> the path of a report, and the JSON object of its run."""
+
+    def call(*arguments, **more):
+        path = tmp_path / "report.html"
+        prompt = () if "--prompt" in arguments else ("--prompt", PROMPT)
+        return path, as_json(
+            *prompt, "--n_tokens_to_generate", 30, *arguments, "--report", path, **more
+        )
+
+    return call

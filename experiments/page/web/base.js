@@ -79,8 +79,8 @@ function stopAt(all, here) {
   for (const element of all) element.tabIndex = element === here ? 0 : -1;
 }
 
-// From there the arrow keys, Home and End go to others: go(element). Up and down go by rows, where
-// rowOf(element, i) says in which an element is.
+// From there the arrow keys, Home and End go to others: go(element, i). Up and down go by rows,
+// where rowOf(element, i) says in which an element is.
 function arrowKeys(group, go, rowOf) {
   group.addEventListener("keydown", event => {
     const all = [...group.querySelectorAll("[tabindex]")], here = all.indexOf(document.activeElement);
@@ -92,10 +92,10 @@ function arrowKeys(group, go, rowOf) {
     }
     if (here < 0 || !(event.key in to)) return;
     event.preventDefault();
-    const element = all[to[event.key]];
-    if (!element) return;
-    element.focus();
-    go(element);
+    const i = to[event.key];
+    if (!all[i]) return;
+    all[i].focus();
+    go(all[i], i);
   });
 }
 

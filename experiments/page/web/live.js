@@ -7,10 +7,10 @@ async function ask(name, body, doing, row) {
   if (asking) asking.abort();
   const mine = asking = new AbortController();
   const busy = (share, says) => {
-    $("progress").hidden = false;
     $("bar").value = share;
     $("doing").textContent = says;
   };
+  $("progress").hidden = false;
   busy(0, doing);
   try {
     const response = await fetch("/api/" + name, {
@@ -54,11 +54,6 @@ function field(name, value) {
     make("input", {name, type: "number", min: least, max: most, step, value, required: ""}));
 }
 
-function requestOf(settings) {
-  const names = ["prompt", ...Object.keys(live.form.fields)];
-  return Object.fromEntries(names.map(name => [name, settings[name]]));
-}
-
 async function askRace() {
   const form = $("controls"), body = {prompt: form.prompt.value};
   for (const name in live.form.fields) body[name] = Number(form[name].value);
@@ -73,7 +68,7 @@ async function askRace() {
 
 async function askWhatIf(edits, place) {
   const coins = edits.coins.map(([index, u]) => [index, u]);
-  const body = {...requestOf(state.base.settings), coins, changes: edits.changes};
+  const body = {...state.base.settings, coins, changes: edits.changes};
   complain("");
   const run = await ask("what_if", body, "Writing on: token");
   if (!run) return;
@@ -88,7 +83,7 @@ async function askWhatIf(edits, place) {
 // What the views need beside the run: measured costs, and the rules once their view is open.
 async function askMissing(all) {
   if (!live || asking || !state.base) return;
-  const base = state.base, body = requestOf(base.settings);
+  const base = state.base, body = base.settings;
   if (!state.costs) {
     const costs = await ask("costs", body, "Measuring this machine");
     if (!costs || base !== state.base) return;
@@ -119,8 +114,7 @@ async function save() {
   await askMissing(true);
   $("save").disabled = false;
   if (base !== state.base) return; // a newer run: it can be saved when it is there
-  const plain = ({element, ...row}) => row;
-  const data = {...state.base, costs: state.costs, rules: state.rulesDone ? state.rules.map(plain) : []};
+  const data = {...base, costs: state.costs, rules: state.rulesDone ? state.rules : []};
   if (state.run !== state.base) data.what_if = {run: state.run, edits: state.edits};
   const json = JSON.stringify(data).replace(/</g, "\\u003c");
   const begin = SOURCE.indexOf('id="data">') + 'id="data">'.length;

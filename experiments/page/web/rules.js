@@ -32,10 +32,8 @@ function ruleRow(row, first) {
     row !== first && (row.parts === null ? "the same text" : "parts at token " + (row.parts + 1)),
     row.tokens_per_pass !== null && row.tokens_per_pass.toFixed(2) + " tokens per pass"]);
   const head = make("div.row", make("h3", title(row)), badge, make("span.soft", notes.join(" · ")));
-  row.element = make("div.rule", {role: "radio", click: () => chooseRule(row), tabindex: "-1"},
+  return make("div.rule", {role: "radio", click: () => chooseRule(row), tabindex: "-1"},
     head, make("p.soft", row.what), ruleText(row, first));
-  row.element.row = row;
-  return row.element;
 }
 
 function showRules() {
@@ -50,8 +48,9 @@ function showRules() {
 
 function chooseRule(row) {
   chosenRule = row;
-  for (const other of state.rules) other.element.setAttribute("aria-checked", String(other === row));
-  stopAt($("rule-list").children, row.element);
+  const all = [...$("rule-list").children];
+  all.forEach((element, i) => element.setAttribute("aria-checked", String(state.rules[i] === row)));
+  stopAt(all, all[state.rules.indexOf(row)]);
   put("distribution", isHidden(row) ? [make("p", "Answer the question above first, or look at once: does “"
       + title(row) + "” still write the target’s text?"),
     button("Show the distributions", "show-distributions", revealDistributions)] : distributionPanel(row));
@@ -86,4 +85,4 @@ function revealDistributions() {
   showRules();
 }
 
-arrowKeys($("rule-list"), element => chooseRule(element.row), (element, i) => i);
+arrowKeys($("rule-list"), (element, i) => chooseRule(state.rules[i]), (element, i) => i);
