@@ -9,8 +9,8 @@ const given = children =>
   children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false);
 const put = (id, ...children) => $(id).replaceChildren(...given(children));
 
-// An element: make("td.number", {title: "x", click: f}, "text", child, ...), or make("svg:rect", ...).
-// Text only ever goes in as text; styles are set as properties, which the content security policy
+// An element: make("td.number", {title: "x", click: f}, "text", child, ...), or an svg:rect. Text
+// only ever goes in as text; styles are set as properties, which the content security policy
 // allows; functions listen to the event of that name.
 function make(kind, ...children) {
   const [tag, ...classes] = kind.split("."), drawn = tag.startsWith("svg:");
@@ -33,7 +33,8 @@ const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 const sum = list => list.reduce((a, b) => a + b, 0);
 const range = n => Array.from({length: n}, (_, i) => i);
 const percent = x => (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : 1) + " %";
-const number = x => x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
+const number = x => x === undefined || x === null ? "" // what is not there
+  : x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
 const times = x => x.toFixed(2) + " ×";
 const ms = x => (1e3 * x).toFixed(2) + " ms";
 const plural = (n, word) => n + " " + word + (n === 1 ? "" : "s");
@@ -83,7 +84,8 @@ function stopAt(all, here) {
 // where rowOf(element, i) says in which an element is.
 function arrowKeys(group, go, rowOf) {
   group.addEventListener("keydown", event => {
-    const all = [...group.querySelectorAll("[tabindex]")], here = all.indexOf(document.activeElement);
+    const all = [...group.querySelectorAll("[tabindex]")];
+    const here = all.indexOf(document.activeElement);
     const to = {ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: all.length - 1};
     if (rowOf) {
       const rows = all.map(rowOf);
@@ -126,15 +128,16 @@ function showHead(run) {
   const s = run.settings, f = run.figures;
   const drafter = s.draft_model_size === "ngram" ? "looking up n-grams" : s.draft_model_size;
   $("summary").textContent = given([
-    s.target_model_size + " checks what " + drafter + " proposes. K = " + s.K,
-    "temperature " + s.temperature, s.top_k > 0 && "top-k " + s.top_k, s.top_p < 1 && "top-p " + s.top_p,
-    "seed " + s.seed, s.verification === "block" && "drafts verified in blocks",
+    `${s.target_model_size} checks what ${drafter} proposes. K = ${s.K}`,
+    `temperature ${s.temperature}`, s.top_k > 0 && `top-k ${s.top_k}`,
+    s.top_p < 1 && `top-p ${s.top_p}`, `seed ${s.seed}`,
+    s.verification === "block" && "drafts verified in blocks",
     run.coupled && "draft and target coupled by shared noise"]).join(", ") + ".";
   const figure = (value, what) => make("li", make("b", value), make("span", what));
-  const counts = f.accepted + " of " + f.examined + " examined drafted tokens";
+  const counts = `accepted: ${f.accepted} of ${f.examined} examined drafted tokens`;
   put("figures",
     run.speedup !== null && figure(times(run.speedup), "the speed of plain decoding"),
-    f.acceptance_rate !== null && figure(percent(f.acceptance_rate), "accepted: " + counts),
+    f.acceptance_rate !== null && figure(percent(f.acceptance_rate), counts),
     run.coupled && f.usual_acceptance_rate !== null
       && figure(percent(f.usual_acceptance_rate), "the token rule would accept of the same"),
     figure(f.tokens_per_target_pass.toFixed(2), "tokens per target pass"),

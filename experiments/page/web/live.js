@@ -13,15 +13,14 @@ async function ask(name, body, doing, row) {
   $("progress").hidden = false;
   busy(0, doing);
   try {
-    const response = await fetch("/api/" + name, {
-      method: "POST", signal: mine.signal, body: JSON.stringify(body), headers: {"X-Token": live.token},
-    });
-    if (!response.ok) throw new Error("This page is of an earlier start: open the address that was printed.");
+    const response = await fetch("/api/" + name, {method: "POST", signal: mine.signal,
+      body: JSON.stringify(body), headers: {"X-Token": live.token}});
+    if (!response.ok) throw new Error("This page is of an earlier start: open the new address.");
     let result = null;
     for await (const line of linesOf(response)) {
       if (line.error) throw new Error(line.error);
       if (line.row) row(line.row);
-      if (line.total) busy(line.done / line.total, doing + " " + line.done + " of " + line.total);
+      if (line.total) busy(line.done / line.total, `${doing} ${line.done} of ${line.total}`);
       if (line.result) result = line.result;
     }
     if (!result) throw new TypeError("the answer has no end");
@@ -61,7 +60,8 @@ async function askRace() {
   const run = await ask("race", body, "Writing the text twice: token");
   if (!run) return;
   showAll(run);
-  announce("Done: " + plural(run.figures.token_ids.length, "token") + ", speedup " + times(run.speedup));
+  const n = plural(run.figures.token_ids.length, "token");
+  announce(`Done: ${n}, speedup ${times(run.speedup)}`);
   if (state.view === "race" && !still.matches) play();
   askMissing();
 }

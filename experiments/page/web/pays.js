@@ -1,7 +1,7 @@
 // ---------------------------------------------------------------- when does it pay?
-// Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass (experiments/measuring/theory.py):
-// a round of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over one row. A share h
-// of the rounds drafts; the others are one pass for one token.
+// Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass (experiments/measuring/
+// theory.py): a round of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over
+// one row. A share h of the rounds drafts; the others are one pass for one token.
 
 const MAP_K = 8, ROWS = 20;
 const AS_MEASURED = {a: null, c: null, v: null, K: null};
@@ -37,7 +37,8 @@ function verifyCost(costs, K, here) {
 
 // What the page shows at this moment: measured values where no slider was moved.
 function standing(run) {
-  const costs = costsOf(run), K = knobs.K || clamp(run.settings.K, 1, MAP_K), h = draftingShare(run);
+  const costs = costsOf(run), h = draftingShare(run);
+  const K = knobs.K ?? clamp(run.settings.K, 1, MAP_K);
   const a = knobs.a ?? acceptance(run), c = knobs.c ?? costs.c, v = k => verifyCost(costs, k, K);
   const speedup = (a, k) => speedupOf(a, k, c, v(k), h);
   const by = range(MAP_K).map(i => speedup(a, i + 1));
@@ -45,21 +46,23 @@ function standing(run) {
 }
 
 // [speedup below, colour, what the legend calls it]
-const HEAT = [[.7, "loss-2", "loses"], [1, "loss-1", "loses a little"], [1.25, "gain-1", "1 to 1.25"],
-  [1.6, "gain-2", "to 1.6"], [2.2, "gain-3", "to 2.2"], [Infinity, "gain-4", "more"]];
+const HEAT = [[.7, "loss-2", "loses"], [1, "loss-1", "loses a little"],
+  [1.25, "gain-1", "1 to 1.25"], [1.6, "gain-2", "to 1.6"], [2.2, "gain-3", "to 2.2"],
+  [Infinity, "gain-4", "more"]];
 const heated = (kind, colour, text) => make(kind + (colour.startsWith("loss") ? ".loss" : ""),
   {style: {backgroundColor: "var(--" + colour + ")"}}, text);
 
 function showMap(now) {
-  const heads = ["a \\ K", ...range(MAP_K).map(i => i + 1)].map(text => make("th", {scope: "col"}, text));
-  const row = a => make("tr", make("th", {scope: "row"}, Math.round(100 * a) + " %"), range(MAP_K).map(i => {
+  const head = text => make("th", {scope: "col"}, text), rate = a => `${Math.round(100 * a)} %`;
+  const row = a => make("tr", make("th", {scope: "row"}, rate(a)), range(MAP_K).map(i => {
     const speedup = now.speedup(a, i + 1), [, colour] = HEAT.find(([below]) => speedup < below);
     const here = i + 1 === now.K && Math.abs(a - now.a) <= .5 / ROWS + 1e-9;
     return heated(here ? "td.here" : "td", colour, speedup.toFixed(2));
   }));
-  const caption = "Speedup by acceptance a (down) and K (across). Hatched: slower than no draft at all.";
   put("map",
-    make("table.map", make("caption", caption), make("thead", make("tr", heads)),
+    make("table.map", make("caption", "Speedup by acceptance a (down) and K (across). Hatched: "
+        + "slower than no draft at all."),
+      make("thead", make("tr", head("a \\ K"), range(MAP_K).map(i => head(i + 1)))),
       make("tbody", range(ROWS + 1).map(i => row(1 - i / ROWS)))),
     legend(...HEAT.map(([, colour, says]) => [heated("span.swatch", colour), says]),
       [swatch("here"), "you are here"]));
@@ -69,17 +72,20 @@ function showVerdict(run, now) {
   const speedup = now.by[now.K - 1], most = Math.max(...now.by);
   const equal = range(201).map(i => i / 200).find(a => now.speedup(a, now.K) >= 1);
   const moved = Object.values(knobs).some(value => value !== null);
+  const pays = !now.h ? "nothing was drafted here"
+    : equal === undefined ? "nothing gains, not even a draft that is always right"
+    : `it pays from an acceptance of ${percent(equal)} on`;
+  const rows = now.by.map((value, i) => barRow(`K = ${i + 1}`,
+    [bar(value / most, value < 1 ? "of-wrong" : "of-right")], [times(value)],
+    i + 1 === now.K ? "chosen" : ""));
   put("verdict",
     make("p.big" + (speedup < 1 ? ".wrong" : ".right"), make("b", times(speedup)),
       make("span", speedup < 1 ? "here it loses: plain decoding is faster" : "expected here")),
-    make("p", "Fastest: K = " + now.best + ", " + times(most) + ". With K = " + now.K
-      + (!now.h ? " nothing was drafted here." : equal === undefined
-        ? " nothing gains, not even a draft that is always right."
-        : " it pays from an acceptance of " + percent(equal) + " on."),
-      run.speedup !== null && !moved && run.settings.K === now.K && " The race measured " + times(run.speedup)
-        + ": the formula takes every draft to be accepted with the same chance, and leaves out the rule."),
-    tableOf({}, null, null, now.by.map((value, i) => barRow("K = " + (i + 1),
-      [bar(value / most, value < 1 ? "of-wrong" : "of-right")], [times(value)], i + 1 === now.K ? "chosen" : ""))));
+    make("p", `Fastest: K = ${now.best}, ${times(most)}. With K = ${now.K} ${pays}.`,
+      run.speedup !== null && !moved && run.settings.K === now.K
+        && ` The race measured ${times(run.speedup)}: the formula takes every draft to be accepted `
+        + "with the same chance, and leaves out the rule."),
+    tableOf({}, null, null, rows));
 }
 
 function knob(name, says, value, low, high, step, show) {
@@ -107,8 +113,8 @@ function showPays(run) {
     : "A round of K drafts costs K c + v passes and yields 1 + a + … + a^K tokens. "
       + (costs.rough ? "c and v are those of this run’s own passes."
         : "c and v were measured on this machine: a pass of the target over one row takes "
-          + ms(costs.target_seconds) + ", drafting a token " + number(costs.c) + " of that.")
-      + (h < 1 ? " Look-up filled " + percent(h) + " of the positions that it could draft. "
+          + `${ms(costs.target_seconds)}, drafting a token ${number(costs.c)} of that.`)
+      + (h < 1 ? ` Look-up filled ${percent(h)} of the positions that it could draft. `
         + "The formula takes this as the share of rounds that draft." : "");
   if (!costs) return;
   const now = standing(run);

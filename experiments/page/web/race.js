@@ -4,7 +4,8 @@
 
 const race = {lanes: [], time: 0, length: 0, playing: false, frame: null};
 const PASS_NAMES = {
-  target: "a pass of the target", draft: "a pass of the draft", rule: "the rule, the filter and the loop",
+  target: "a pass of the target", draft: "a pass of the draft",
+  rule: "the rule, the filter and the loop",
 };
 
 // A lane to be filled: pass(...) and token(...) add what follows on its clock.
@@ -26,18 +27,20 @@ function plainLane(run) {
 }
 
 function speculativeLane(run) {
-  const {target_model_size: target, draft_model_size: draft} = run.settings;
-  const lane = emptyLane("Speculative", target + " checks " + (draft === "ngram" ? "n-grams" : draft));
+  const {target_model_size: target, draft_model_size: size} = run.settings;
+  const draft = size === "ngram" ? "n-grams" : size;
+  const lane = emptyLane("Speculative", `${target} checks ${draft}`);
   run.rounds.forEach((round, r) => {
-    const name = "round " + (r + 1) + ": ", n = round.draft.length;
+    const name = `round ${r + 1}:`, n = round.draft.length, drafts = round.draft.map(quoted);
     round.passes.forEach((seconds, i) =>
-      lane.pass("draft", seconds, name + "draft pass " + (i + 1) + ": " + round.draft.slice(i, i + 1).map(quoted)));
+      lane.pass("draft", seconds, `${name} draft pass ${i + 1}: ${drafts[i] ?? ""}`));
     if (n && !round.passes.length) { // looked up, all at once
-      lane.pass("draft", round.seconds[0], name + "draft: " + round.draft.map(quoted).join(" "));
+      lane.pass("draft", round.seconds[0], `${name} draft: ${drafts.join(" ")}`);
     }
-    lane.pass("target", round.seconds[1], name + "target pass over " + plural(n + 1, "row"));
-    lane.pass("rule", round.seconds[2], name + round.accepted + " of " + plural(n, "draft") + " accepted, "
-      + plural(round.tokens.length, "token") + " more");
+    lane.pass("target", round.seconds[1], `${name} target pass over ${plural(n + 1, "row")}`);
+    const accepted = `${round.accepted} of ${plural(n, "draft")} accepted`;
+    lane.pass("rule", round.seconds[2],
+      `${name} ${accepted}, ${plural(round.tokens.length, "token")} more`);
     round.tokens.forEach((id, i) => lane.token(id, round.shown[i], round.sources[i]));
   });
   return lane;
@@ -45,15 +48,17 @@ function speculativeLane(run) {
 
 function drawLane(lane, prompt) {
   lane.strip = make("div.strip-inner", lane.passes.map(({kind, begin, end, says}) => {
-    const left = begin * race.scale + "px", width = Math.max(1, (end - begin) * race.scale - 1) + "px";
-    return make("i.of-" + kind, {title: says + ", " + ms(end - begin), style: {left, width}});
+    const left = `${begin * race.scale}px`;
+    const width = `${Math.max(1, (end - begin) * race.scale - 1)}px`;
+    return make("i.of-" + kind, {title: `${says}, ${ms(end - begin)}`, style: {left, width}});
   }));
   lane.spans = lane.tokens.map(({text, source}) =>
     make("span.token." + source, text.replace(/\n/g, "⏎\n") || "·"));
   lane.now = make("p.now.soft");
   lane.figures = make("p.lane-figures");
   return make("article.lane", {"aria-label": lane.name},
-    make("div.row.between", make("h3", lane.name, make("span.soft", " " + lane.what)), lane.figures),
+    make("div.row.between", make("h3", lane.name, make("span.soft", " " + lane.what)),
+      lane.figures),
     make("div.strip", {"aria-hidden": "true"}, lane.strip, make("b.head")), lane.now,
     make("p.written", make("span.soft", prompt), lane.spans));
 }
@@ -64,17 +69,19 @@ function showRace(run) {
   $("race-lead").textContent = !run.plain
     ? "This run has no autoregressive half to race against: it was written with --mode speculative."
     : "The same prompt, the same target, one clock. Bars are the measured times of "
-      + (run.plain.timed ? "each pass" : "the passes (the autoregressive ones are equal shares of their total)")
+      + (run.plain.timed ? "each pass"
+        : "the passes (the autoregressive ones are equal shares of their total)")
       + "; a token appears when the pass that decides it has ended.";
   if (!run.plain) return;
   race.lanes = [plainLane(run), speculativeLane(run)];
   const [plain, fast] = race.lanes;
   race.length = Math.max(plain.end, fast.end);
-  race.scale = 30 * plain.passes.length / plain.end; // pixels per second: 30 for a pass over one row
+  // pixels per second: 30 for a pass over one row
+  race.scale = 30 * plain.passes.length / plain.end;
   put("lanes", race.lanes.map(lane => drawLane(lane, run.prompt)));
   put("pass-legend",
     ["target", "draft", "rule"].map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
-    ["draft", "correction", "bonus", "target"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
+    Object.keys(MEANINGS).map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
   showMoment(page.live ? 0 : race.length);
 }
 
@@ -84,10 +91,12 @@ function showMoment(time) {
   const rates = race.lanes.map(lane => {
     const tokens = before(lane.tokens).length, seconds = Math.min(race.time, lane.end);
     const passes = before(lane.passes).filter(pass => pass.kind === "target").length;
-    const rate = seconds ? tokens / seconds : 0, current = lane.passes.find(pass => pass.end > race.time);
+    const rate = seconds ? tokens / seconds : 0;
+    const current = lane.passes.find(pass => pass.end > race.time);
     lane.spans.forEach((span, i) => span.classList.toggle("to-come", i >= tokens));
-    lane.strip.style.transform = "translateX(" + (-race.time * race.scale).toFixed(1) + "px)";
-    lane.now.textContent = race.time === 0 ? "ready" : current ? current.says : "finished after " + ms(lane.end);
+    lane.strip.style.transform = `translateX(${(-race.time * race.scale).toFixed(1)}px)`;
+    lane.now.textContent = race.time === 0 ? "ready"
+      : current ? current.says : `finished after ${ms(lane.end)}`;
     lane.figures.replaceChildren(make("b", rate.toFixed(0)), " tokens/s  ",
       make("b", passes ? (tokens / passes).toFixed(2) : "–"), " tokens per target pass  ",
       make("b", String(tokens)), " tokens");
@@ -95,11 +104,11 @@ function showMoment(time) {
   });
   const ready = rates[0] > 0 && rates[1] > 0, speedup = rates[1] / rates[0];
   put("score", make("b", ready ? times(speedup) : "–"),
-    make("span.soft", ready ? "speedup at this moment" : "speedup: nobody has written a token yet"));
+    ready ? "speedup at this moment" : "speedup: nobody has written a token yet");
   $("score").className = "big " + (ready && speedup < 1 ? "wrong" : "right");
   $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
-  $("clock-now").textContent = ms(race.time) + " of " + ms(race.length);
+  $("clock-now").textContent = `${ms(race.time)} of ${ms(race.length)}`;
 }
 
 const slowness = () => Math.round(10 ** Number($("slow").value));
@@ -118,7 +127,7 @@ function pause() {
 function play() {
   if (still.matches) { // no motion: the end at once, and steps
     showMoment(race.length);
-    announce("Your system asks for no motion: this is the end of the race; step through it instead.");
+    announce("Your system asks for no motion: this is the end of the race; step through it.");
     return;
   }
   if (race.time >= race.length) showMoment(0);

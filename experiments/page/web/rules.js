@@ -1,11 +1,11 @@
 // ---------------------------------------------------------------- rules side by side
 
 const PREFIX = 5; // tokens shown of what a text has in common with the token rule's
-const GUESSED = ["mistake", "inexact"]; // their distributions are hidden until the question is answered
 let chosenRule = null, guessed = false;
 
 const title = row => row.name.replace(/-/g, " ");
-const isHidden = row => !guessed && GUESSED.includes(row.kind);
+// until the question is answered
+const isHidden = row => !guessed && ["mistake", "inexact"].includes(row.kind);
 const isRight = row => row.distance !== null && row.distance < 1e-9;
 const distanceOf = (row, digits) =>
   row.distance === null ? "no text" : isRight(row) ? "0" : row.distance.toFixed(digits);
@@ -16,7 +16,7 @@ function ruleText(row, first) {
   const from = row === first ? 0 : Math.max(0, Math.min(parts, row.tokens.length) - PREFIX);
   const kind = i => i < parts && row !== first ? "same" : row.sources[i] || "target";
   return make("p.written",
-    from > 0 && make("span.soft", "… " + plural(from, "token") + " the same …"),
+    from > 0 && make("span.soft", `… ${plural(from, "token")} the same …`),
     row.shown.slice(from).map((text, n) => [
       n + from === parts && make("span.parting", "parts here"),
       make("span.token." + kind(n + from), text.replace(/\n/g, "⏎") || "·")]),
@@ -29,11 +29,11 @@ function ruleRow(row, first) {
     : isRight(row) ? make("span.badge.right", "exact")
     : make("span.badge.wrong", row.distance === null ? "no text" : "off by " + distanceOf(row, 3));
   const notes = given([
-    row !== first && (row.parts === null ? "the same text" : "parts at token " + (row.parts + 1)),
-    row.tokens_per_pass !== null && row.tokens_per_pass.toFixed(2) + " tokens per pass"]);
-  const head = make("div.row", make("h3", title(row)), badge, make("span.soft", notes.join(" · ")));
+    row !== first && (row.parts === null ? "the same text" : `parts at token ${row.parts + 1}`),
+    row.tokens_per_pass !== null && `${row.tokens_per_pass.toFixed(2)} tokens per pass`]);
   return make("div.rule", {role: "radio", click: () => chooseRule(row), tabindex: "-1"},
-    head, make("p.soft", row.what), ruleText(row, first));
+    make("div.row", make("h3", title(row)), badge, make("span.soft", notes.join(" · "))),
+    make("p.soft", row.what), ruleText(row, first));
 }
 
 function showRules() {
@@ -51,13 +51,18 @@ function chooseRule(row) {
   const all = [...$("rule-list").children];
   all.forEach((element, i) => element.setAttribute("aria-checked", String(state.rules[i] === row)));
   stopAt(all, all[state.rules.indexOf(row)]);
-  put("distribution", isHidden(row) ? [make("p", "Answer the question above first, or look at once: does “"
-      + title(row) + "” still write the target’s text?"),
-    button("Show the distributions", "show-distributions", revealDistributions)] : distributionPanel(row));
+  put("distribution", isHidden(row) ? hiddenPanel(row) : distributionPanel(row));
 }
 
+const hiddenPanel = row => [
+  make("p", "Answer the question above first, or look at once: does "
+    + `“${title(row)}” still write the target’s text?`),
+  button("Show the distributions", "show-distributions", revealDistributions),
+];
+
 function distributionPanel(row) {
-  const right = isRight(row), most = Math.max(...row.distribution.flatMap(([, target, rule]) => [target, rule]));
+  const right = isRight(row);
+  const most = Math.max(...row.distribution.flatMap(([, target, rule]) => [target, rule]));
   const rows = row.distribution.map(([text, target, rule]) => barRow(text,
     [bar(target / most), bar(rule / most, "of-wrong")],
     [target.toFixed(3), rule.toFixed(3)], Math.abs(rule - target) > 1e-9 ? "off" : ""));
@@ -67,16 +72,17 @@ function distributionPanel(row) {
   return [
     make("p.big" + (right ? ".right" : ".wrong"), make("b", {id: "distance"}, distanceOf(row, 4)),
       make("span", says)),
-    row.errors > 0 && make("p", {id: "errors"}, percent(row.errors) + " of its texts end in an error."),
-    make("p.soft", "Two GPT-2s with three tokens, A, B and C: every text they can write, with its probability, "
-      + (row.kind === "noise" ? "by the Gumbel-max theorem."
-        : "through every branch of the real loop. Computed, not sampled.")),
+    row.errors > 0
+      && make("p", {id: "errors"}, `${percent(row.errors)} of its texts end in an error.`),
+    make("p.soft", "Two GPT-2s with three tokens, A, B and C: every text they can write, with its "
+      + (row.kind === "noise" ? "probability, by the Gumbel-max theorem."
+        : "probability, through every branch of the real loop. Computed, not sampled.")),
     tableOf({id: "distribution-table"}, caption, ["text", "", "target", "this rule"], rows),
     row.cost && make("p", sentence(row.cost)),
     row.changes && [make("h3", "The mistake"),
-      row.changes.map(([where, right, wrong]) => make("pre.diff", make("span.soft", where + "\n"),
-        make("del", "− " + right + "\n"), make("ins", "+ " + wrong))),
-      make("p.soft", "Seen in " + row.seen_in + ". Try it: python main.py --mistake " + row.name)],
+      row.changes.map(([where, right, wrong]) => make("pre", make("span.soft", `${where}\n`),
+        make("del", `− ${right}\n`), make("ins", `+ ${wrong}`))),
+      make("p.soft", `Seen in ${row.seen_in}. Try it: python main.py --mistake ${row.name}`)],
   ];
 }
 
