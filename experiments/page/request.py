@@ -19,11 +19,6 @@ class Field:
     most: int | float
     step: int | str = 1
 
-    def read(self, name, value):
-        """Raises SettingError for a value outside the limits."""
-        check_numbers(self.least, self.most, **{name: value})
-        return type(self.value)(value)
-
 
 # settings of experiments.decoding.settings, by their names there
 FIELDS = {
@@ -57,8 +52,10 @@ class Request:
 
 
 def read(values, *names):
-    """These settings of a JSON object. Raises SettingError."""
-    return {name: FIELDS[name].read(name, values[name]) for name in names}
+    """These settings of a JSON object. Raises SettingError for one outside its limits."""
+    for name in names:
+        check_numbers(FIELDS[name].least, FIELDS[name].most, **{name: values[name]})
+    return {name: type(FIELDS[name].value)(values[name]) for name in names}
 
 
 def parse(body):

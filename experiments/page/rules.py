@@ -56,6 +56,7 @@ def all_rules():
 
 NOISE = "Draft and target choose under the same noise; a draft stays where both choose the same."
 RULES = {rule.name: rule for rule in all_rules()}
+LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 
 
 # ---------------------------------------------------------------- the text of a rule
@@ -136,19 +137,13 @@ def distribution_row(name):
         found = right
     texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     far, errors = compare(found, right)
-    return {
-        "distance": far,
-        "errors": errors,
-        "distribution": [
-            ["".join(map(letter, text)), right.get(text, 0.0), found.get(text, 0.0)]
-            for text in texts
-        ],
-    }
 
+    def row(text):
+        # what ends a text in an error is a name already
+        name = "".join(LETTERS.get(token, f" {token}") for token in text)
+        return [name, right.get(text, 0.0), found.get(text, 0.0)]
 
-def letter(token):
-    """A token of the toy as a letter; what ends a text in an error is a name already."""
-    return "ABC"[token] if isinstance(token, int) else f" {token}"
+    return {"distance": far, "errors": errors, "distribution": [row(text) for text in texts]}
 
 
 # ---------------------------------------------------------------- all that the page shows

@@ -1,7 +1,6 @@
 """The server, over HTTP: who gets in, what it answers, and that one run computes at a time."""
 
 import json
-import os
 import socket
 import threading
 import time
@@ -67,20 +66,6 @@ def test_nobody_else_gets_in(served, line, headers):
     headers = {name: value and value.format(**known) for name, value in headers.items()}
     code, _, text = served.request(method, path, BODY if method == "POST" else None, **headers)
     assert code == 403 and served.token not in text
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows would let two servers have one port")
-def test_a_port_can_be_had_again_at_once_but_not_twice():
-    first = LiveServer(0, {})
-    port = first.server_port
-    with socket.create_connection((ADDRESS, port)) as client:
-        connection, _ = first.get_request()
-        with pytest.raises(OSError):
-            LiveServer(port, {})
-        connection.close()  # it is now the server's end that waits for a while
-        assert client.recv(1) == b""
-    first.server_close()
-    LiveServer(port, {}).server_close()
 
 
 def test_a_burst_of_connections_gets_in():
