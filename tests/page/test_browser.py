@@ -46,7 +46,7 @@ def live(new_page, serve, pair, monkeypatch):
         served = serve(answers_of(session or session_of(pair)))
         options = {"reduced_motion": "reduce"} | options
         page = new_page(f"{served.server.address}#{view}", **options)
-        wait_for(page, READY + (" && state.rulesDone" if view == "rules" else ""))
+        wait_for(page, READY + (" && Boolean(state.rulesDone)" if view == "rules" else ""))
         return page, served
 
     return call

@@ -81,26 +81,24 @@ async function askWhatIf(edits, place) {
 }
 
 // What the views need beside the run: measured costs, and the rules once their view is open.
+// Something newer ends it: an answer that it comes to is of state.base.
 async function askMissing(all) {
-  if (!live || asking || !state.base) return;
-  const base = state.base, body = base.settings;
+  if (asking || !state.base) return;
+  const body = state.base.settings;
   if (!state.costs) {
-    const costs = await ask("costs", body, "Measuring this machine");
-    if (!costs || base !== state.base) return;
-    state.costs = costs;
-    showPays(base);
+    state.costs = await ask("costs", body, "Measuring this machine");
+    if (!state.costs) return;
+    showPays(state.base);
     showQuestions();
   }
   if (!state.rulesDone && (all || state.view === "rules")) {
     const rows = [];
-    const done = await ask("rules", body, "Every rule and its distribution:", row => {
+    state.rulesDone = await ask("rules", body, "Every rule and its distribution:", row => {
       rows.push(row);
       state.rules = rows;
-      if (base === state.base) showRules();
+      showRules();
     });
-    if (!done || base !== state.base) return;
-    state.rulesDone = true;
-    showQuestions();
+    if (state.rulesDone) showQuestions();
   }
 }
 

@@ -233,7 +233,7 @@ function distributions({round, i, id, kind}) {
       [swatch("accepted"), `accepted: min(${p}, q)` + (P ? "" : `, in all ${number(overlap)}`)],
       [swatch("rejected"), "rejected: what q has too much"],
       [swatch("residual"), `residual: what ${p} has beyond q`]),
-    drafted && coupled && make("p.soft", "So the token rule decides; the noise decides otherwise."),
+    drafted && coupled && make("p.soft", "This is how the token rule decides; here the noise does."),
   ];
 }
 
