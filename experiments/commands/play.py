@@ -11,8 +11,8 @@ from experiments.data.files import check_output
 from experiments.data.values import SettingError, check_numbers
 from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Kernels, Models, Settings, flag
-from experiments.page.answers import answers_of, finished_run
 from experiments.page.report import write_page
+from experiments.page.runs import answers_of, finished_run
 from experiments.page.server import LiveServer
 
 REDIRECT = """<!doctype html>
@@ -81,4 +81,3 @@ def play(settings: PlaySettings):
         print("Stopped.")
     finally:
         server.server_close()
-        server.turns.cancel_all()

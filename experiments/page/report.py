@@ -21,15 +21,6 @@ from experiments.decoding.settings import Settings
 
 WEB = Path(__file__).with_name("web")
 SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "quiz.js", "live.js")
-# of a command line that gives the same run; the others only where they are not as always
-ALWAYS_SAID = {
-    "n_tokens_to_generate",
-    "draft_model_size",
-    "target_model_size",
-    "K",
-    "temperature",
-    "seed",
-}
 AS_ALWAYS = Settings().as_dict()
 
 
@@ -50,12 +41,10 @@ def command(settings, ids=()):
         words += ["--prompt_ids", ",".join(map(str, ids))]
     else:
         words += ["--prompt", settings["prompt"]]
-    for name, value in settings.items():
-        if name in ("prompt", "prompt_ids"):
-            continue
-        if name not in ALWAYS_SAID and value == AS_ALWAYS[name]:
-            continue
-        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    for name, default in AS_ALWAYS.items():
+        value = settings.get(name, default)
+        if value != default:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return shlex.join(words)
 
 
@@ -97,26 +86,14 @@ def round_data(note, shown):
 
 
 def plain_data(result, shown, notes):
-    """The autoregressive run, for the race: its tokens and the seconds of each pass.
-
-    Passes that were not timed one by one take equal shares of the time.
+    """The autoregressive run, for the race: its tokens and the seconds of each pass, which are
+    equal shares of the time where the run was not watched (notes is None).
     """
     tokens = result["token_ids"]
+    seconds = [result["seconds"] / len(tokens)] * len(tokens)
     if notes:
         seconds = [sum(note.seconds.values()) for note in notes]
-    else:
-        seconds = [result["seconds"] / len(tokens)] * len(tokens)
     return {"tokens": tokens, "shown": shown, "seconds": short(seconds), "timed": bool(notes)}
-
-
-def tokens_in(rounds, plain):
-    """Every token that the page may have to name."""
-    found = set(plain["tokens"] if plain else ())
-    for one in rounds:
-        found.update(one["draft"] + one["tokens"])
-        for rows in [*one["likely"], one["residual"] or []]:
-            found.update(row[0] for row in rows)
-    return sorted(found)
 
 
 def report_data(settings, ids, notes, results, encoder, plain_notes=None):
@@ -131,6 +108,11 @@ def report_data(settings, ids, notes, results, encoder, plain_notes=None):
     if plain:
         _, shown = pieces(encoder, ids, plain["token_ids"])
         plain = plain_data(plain, shown, plain_notes)
+    named = {*plain["tokens"]} if plain else set()
+    for one in rounds:
+        named.update(one["draft"], one["tokens"])
+        for rows in (*one["likely"], one["residual"] or []):
+            named.update(row[0] for row in rows)
     python, machine = platform.python_version(), platform.machine()
     kept = without_places(settings)
     return {
@@ -140,7 +122,7 @@ def report_data(settings, ids, notes, results, encoder, plain_notes=None):
         "prompt": begin,
         "rounds": rounds,
         "plain": plain,
-        "words": {token: encoder.decode([token]) for token in tokens_in(rounds, plain)},
+        "words": {token: encoder.decode([token]) for token in sorted(named)},
         "figures": fast,
         "speedup": results["speedup"],
         "made": f"Python {python}, NumPy {np.__version__}, {machine}.",
@@ -157,10 +139,8 @@ def allowed(text):
 
 
 def page_of(data):
-    """(the page with these data, its content security policy)
-
-    The policy allows this style and this script and nothing else; a served page may ask its own
-    server.
+    """The page with these data. Its content security policy allows this style and this script and
+    nothing else; a served page may ask its own server.
     """
     style = (WEB / "page.css").read_text(encoding="utf-8")
     script = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -171,18 +151,17 @@ def page_of(data):
     # no text can end the script element
     written = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
     page = (WEB / "page.html").read_text(encoding="utf-8")
-    pieces = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "DATA": written}
-    for name, text in pieces.items():
+    parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "DATA": written}
+    for name, text in parts.items():
         before, after = page.split("{{" + name + "}}")
         page = before + text + after
-    return page, policy
+    return page
 
 
 def write_page(path, data):
     """Write the page with these data, whole or not at all."""
-    page, _ = page_of(data)
     with whole(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(page_of(data), encoding="utf-8")
 
 
 def write_report(path, *run):

@@ -9,6 +9,7 @@ that two rules meet the same draft and the same coins for as long as their texts
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import zip_longest
 from typing import Callable
 
 import numpy as np
@@ -36,25 +37,17 @@ class Rule:
     decide: Callable
     mistake: Mistake | None = None
 
-    @property
-    def setting(self):
-        return self.mistake.setting if self.mistake else Setting()
-
     def prepared(self, drafter):
         """The drafter as this rule needs it."""
         return inexact.prepared(drafter, self.decide)
-
-
-def first_paragraph(function):
-    """Of a function's documentation, on one line."""
-    return " ".join(docstring(function).split("\n\n")[0].split())
 
 
 def all_rules():
     """Yield every Rule, the token rule first."""
     for name, decide in inexact.RULES.items():
         kind = "right" if decide in (verify, verify_block) else "inexact"
-        yield Rule(name, kind, first_paragraph(decide), decide)
+        first_paragraph, _, _ = docstring(decide).partition("\n\n")
+        yield Rule(name, kind, " ".join(first_paragraph.split()), decide)
     yield Rule("shared noise", "noise", NOISE, verify)
     for name, mistake in MISTAKES.items():
         decide = job.RULES[mistake.setting.verification]
@@ -63,6 +56,7 @@ def all_rules():
 
 NOISE = "Draft and target choose under the same noise; a draft stays where both choose the same."
 RULES = {rule.name: rule for rule in all_rules()}
+LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 
 
 # ---------------------------------------------------------------- the text of a rule
@@ -82,28 +76,23 @@ class PlacedDrafter:
         return self.drafter.propose(ids, k)
 
 
-def placed(rule, seed):
-    """A tap (see decoding/job.py): this rule, and numbers that depend on the place."""
-    rng, coins = np.random.default_rng(), np.random.default_rng()
-
-    def wrap(drafter):
-        return PlacedDrafter(rule.prepared(drafter), seed, rng, coins)
-
-    def tap(parts):
-        draft = parts.draft.wrapped(wrap)
-        return replace(parts, draft=draft, rng=rng, coins=coins, rule=rule.decide)
-
-    return tap
-
-
 def rounds_of(rule, session, prompt):
     """The rounds of the speculative loop under a rule."""
+    rng, coins = np.random.default_rng(), np.random.default_rng()
+
+    def placed(drafter):
+        return PlacedDrafter(rule.prepared(drafter), prompt.seed, rng, coins)
+
+    def tap(parts):
+        draft = parts.draft.wrapped(placed)
+        return replace(parts, draft=draft, rng=rng, coins=coins, rule=rule.decide)
+
     pair = session.pair
     wanted = replace(session.job(prompt, pair), coupled=rule.kind == "noise")
-    return job.decode(pair.target, pair.draft, wanted, placed(rule, prompt.seed))
+    return job.decode(pair.target, pair.draft, wanted, tap)
 
 
-def text_row(rule, session, prompt, check):
+def text_row(rule, session, prompt, tell):
     """The text that a rule writes, and how it came about; `error` where the program fails."""
     tokens, sources, n_rounds, error = [], [], 0, None
     with made(rule.mistake) if rule.mistake else nullcontext():
@@ -111,7 +100,7 @@ def text_row(rule, session, prompt, check):
             rounds = rounds_of(rule, session, prompt)
             next(rounds)  # the prefill
             for one in rounds:
-                check()
+                tell()
                 n_rounds += 1
                 tokens += [int(token) for token in one.tokens]
                 sources += one.sources[: len(one.tokens)]
@@ -129,10 +118,8 @@ def text_row(rule, session, prompt, check):
 
 def parting(first, second):
     """The place of the first token in which two texts differ; None for equal texts."""
-    for place, (one, other) in enumerate(zip(first, second)):
-        if one != other:
-            return place
-    return None if len(first) == len(second) else min(len(first), len(second))
+    both = enumerate(zip_longest(first, second))
+    return next((place for place, (one, other) in both if one != other), None)
 
 
 # ---------------------------------------------------------------- the distribution of a rule
@@ -142,26 +129,21 @@ def parting(first, second):
 def distribution_row(name):
     """The exact distribution of texts under a rule on the toy pair, against the target's own."""
     rule = RULES[name]
-    found, right = toy_distributions(rule.setting, rule.mistake, rule.decide, rule.prepared)
+    setting = rule.mistake.setting if rule.mistake else Setting()
+    found, right = toy_distributions(setting, rule.mistake, rule.decide, rule.prepared)
     if rule.kind == "noise":
         # no enumeration of a continuous noise: it is the target's by the Gumbel-max theorem, which
         # the tests of experiments/decoding/coupled.py hold the loop to
         found = right
     texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     far, errors = compare(found, right)
-    return {
-        "distance": far,
-        "errors": errors,
-        "distribution": [
-            ["".join(map(letter, text)), right.get(text, 0.0), found.get(text, 0.0)]
-            for text in texts
-        ],
-    }
 
+    def row(text):
+        # what ends a text in an error is a name already
+        name = "".join(LETTERS.get(token, f" {token}") for token in text)
+        return [name, right.get(text, 0.0), found.get(text, 0.0)]
 
-def letter(token):
-    """A token of the toy as a letter; what ends a text in an error is a name already."""
-    return "ABC"[token] if isinstance(token, int) else f" {token}"
+    return {"distance": far, "errors": errors, "distribution": [row(text) for text in texts]}
 
 
 # ---------------------------------------------------------------- all that the page shows
@@ -176,17 +158,17 @@ def changes(mistake):
     ]
 
 
-def rule_rows(session, request, check):
+def rule_rows(session, request, tell):
     """Yield what the page shows of each rule; the first is the one the others part from.
 
-    check() is called after every round.
+    tell() is called after every round.
     """
     session = session.changed(mode="speculative", **request.settings)
     prompt = session.prompt(request.prompt)
     first = None
     for rule in RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
-        row |= text_row(rule, session, prompt, check) | distribution_row(rule.name)
+        row |= text_row(rule, session, prompt, tell) | distribution_row(rule.name)
         first = first or row["tokens"]
         row["parts"] = parting(first, row["tokens"])
         if rule.mistake:

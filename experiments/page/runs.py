@@ -1,16 +1,23 @@
-"""What the page shows, computed: a race of the two decoders, a text with coins or settings changed
-on the way, and what drafting and verifying cost on this machine.
+"""What the page asks the models for: a race of the two decoders, a text with coins or settings
+changed on the way, what drafting and verifying cost on this machine, and every rule.
+
+tell(**line) is that of experiments.page.server: it sends progress and ends what nobody waits for.
 """
 
+import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from experiments.decoding.clock import RoundTimer
 from experiments.decoding.watch import Watch
 from experiments.page.report import report_data
+from experiments.page.request import Request
+from experiments.page.rules import RULES, rule_rows
 from sampling import Filter, verify
 
+SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 MOST_K = 8  # of the rounds whose costs are measured
 TURNS, ROUNDS = 8, 2  # in each turn, so many rounds of every K
 GREEDY = Filter(0.0)  # drafts without random numbers
@@ -20,17 +27,15 @@ class Schedule:
     """K and filter of each round: those of the settings, changed from some rounds on."""
 
     def __init__(self, settings, changes):
-        self.K = settings.K
-        self.current = settings.sampling
-        self.changes = list(changes)
+        self.K, self.current, self.changes = settings.K, settings.sampling, changes
         self.n_rounds = 0
 
     def next_K(self, last):
         """K of the round that begins; the loop asks once a round, before anything else."""
-        while self.changes and self.changes[0].round <= self.n_rounds:
-            change = self.changes.pop(0)
-            self.K = change.K
-            self.current = replace(self.current, temperature=change.temperature)
+        change = self.changes.get(self.n_rounds)
+        if change:
+            self.K = change["K"]
+            self.current = replace(self.current, temperature=change["temperature"])
         self.n_rounds += 1
         return self.K
 
@@ -38,54 +43,46 @@ class Schedule:
         return self.current(logits)
 
 
-def watched_run(session, prompt, decoder, request, advance):
-    """(what the JSON object says of a decoder's run, its notes)"""
-    run = session.warm_run(prompt, decoder)
-    schedule = Schedule(session.settings, request.changes)
-    job = replace(run.job, K=schedule.next_K, filter=schedule.filter)
-    watch = Watch(job, request.coins)
+def progress(tell, total):
+    """A `show` of Run.finish that tells now and then how many of the total are written."""
+    done, told = 0, time.monotonic()
 
     def show(one):
-        if one is not None:
-            advance(len(one.tokens))
+        nonlocal done, told
+        done += len(one.tokens) if one else 0
+        now = time.monotonic()
+        if now - told < SAY_EVERY:
+            tell()
+        else:
+            told = now
+            tell(done=done, total=total)
 
-    return replace(run, job=job, watch=watch).finish(show), watch.notes
+    return show
 
 
-def page_data(session, request, advance):
-    """The data of a page: the decoders of the session after the request's prompt.
-
-    advance(n) is called whenever n tokens have been written; each decoder writes all of them.
+def written(session, request, tell, mode):
+    """The data of a page (report_data): the text of a request, by these decoders, with its coins
+    and changes.
     """
-    prompt = session.prompt(request.prompt)
+    session = session.changed(mode=mode, **request.settings)
+    settings, prompt = session.settings, session.prompt(request.prompt)
+    show = progress(tell, len(settings.decoders) * settings.n_tokens_to_generate)
     results, notes = {}, {}
-    for decoder in session.settings.decoders:
-        results[decoder], notes[decoder] = watched_run(session, prompt, decoder, request, advance)
+    for decoder in settings.decoders:
+        run = session.warm_run(prompt, decoder)
+        schedule = Schedule(settings, request.changes)
+        job = replace(run.job, K=schedule.next_K, filter=schedule.filter)
+        watch = Watch(job, request.coins)
+        results[decoder] = replace(run, job=job, watch=watch).finish(show)
+        notes[decoder] = watch.notes
     summary = session.summary(prompt, results)
     plain, fast = notes.get("autoregressive"), notes["speculative"]
     return report_data(summary["settings"], prompt.ids, fast, summary, session.encoder, plain)
 
 
-def race(session, request, advance):
-    """The data of a page, with both decoders."""
-    return page_data(session.changed(mode="both", **request.settings), request, advance)
-
-
-def what_if(session, request, advance):
-    """The speculative half of such data, with the request's coins and changes."""
-    return page_data(session.changed(mode="speculative", **request.settings), request, advance)
-
-
-def typical(seconds):
-    """A disturbed pass is slow, and none is too fast."""
-    return float(np.quantile(seconds, 0.25))
-
-
-def costs(session, check):
+def costs(session, request, tell):
     """{"c": cost of drafting a token, "v": [cost of a pass over 1, 2, ... rows]}, both in passes of
     the target over one row, and the seconds of such a pass.
-
-    check() is called now and then.
     """
     target, draft = session.pair.target, session.pair.draft
     most = min(MOST_K, draft.most, min(target.config.n_ctx, draft.n_ctx) - 1)
@@ -93,14 +90,48 @@ def costs(session, check):
     drafting, passes = [], [[] for _ in range(most + 1)]
     for _ in range(TURNS):
         for K, found in enumerate(passes):
-            check()
+            tell()
             for drafted, verified, _ in timer.timed(K, ROUNDS):
                 found.append(verified)
                 if K:
                     drafting.append(drafted / K)
+    # a disturbed pass is slow, and none is too fast
+    typical = partial(np.quantile, q=0.25)
     one = typical(passes[0])
     return {
-        "c": typical(drafting) / one,
-        "v": [typical(seconds) / one for seconds in passes],
-        "target_seconds": one,
+        "c": float(typical(drafting) / one),
+        "v": [float(typical(seconds) / one) for seconds in passes],
+        "target_seconds": float(one),
     }
+
+
+def rules(session, request, tell):
+    """Tells each row of experiments.page.rules."""
+    for done, row in enumerate(rule_rows(session, request, tell), 1):
+        tell(row=row, done=done, total=len(RULES))
+    return {}
+
+
+ANSWERS = {
+    "race": partial(written, mode="both"),
+    "what_if": partial(written, mode="speculative"),
+    "costs": costs,
+    "rules": rules,
+}
+
+
+def answers_of(session):
+    """{name: function(request, tell)}, for experiments.page.server."""
+    return {name: partial(answer, session) for name, answer in ANSWERS.items()}
+
+
+def finished_run(session, request=Request()):
+    """The data of a page with everything that the page could ask about a run."""
+
+    def tell(**line):
+        pass
+
+    data = ANSWERS["race"](session, request, tell)
+    data["costs"] = costs(session, request, tell)
+    data["rules"] = list(rule_rows(session, request, tell))
+    return data

@@ -1,198 +1,118 @@
-"""The server of the live page: the page itself, and what it may ask.
+"""The server of the live page: the page itself, and what it asks the models for.
 
 It listens on the loopback address only. A request needs the token of the printed address, the right
 Host (a name that a foreign page rebinds to 127.0.0.1 is refused) and, for POST, the page's own
-Origin. No part of a request names a file. Answers are lines of JSON, so that a long run can say how
-far it is: {"done", "total"} and {"row"} any number of times, then {"result"} or {"error"}.
+Origin. An answer is lines of JSON: {"done", "total"} and {"row"} any number of times, then
+{"result"} or {"error"}.
 """
 
 import hmac
 import json
 import os
 import secrets
+import select
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
 
-from checkpoints.errors import printable
 from experiments.data.values import SettingError
 from experiments.page.report import page_of
-from experiments.page.request import FORM, LABELS, MOST_BYTES, parse
-from experiments.page.turns import Busy, Cancelled, Turns
+from experiments.page.request import FORM, LABELS, parse
 from utils import InputError
 
 ADDRESS = "127.0.0.1"
-IDLE_SECONDS = 15  # for a request to arrive
-MOST_CONNECTING = 128  # connections that wait to be accepted
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-
-
-class Refused(Exception):
-    """A request that gets a status and one line."""
-
-    def __init__(self, status, message):
-        super().__init__(message)
-        self.status = status
-
-
-# what ends an answer: a refusal, or a run that failed
-ENDS = Refused, InputError, Cancelled, Busy
-FAILS = ArithmeticError, LookupError, MemoryError, TypeError, ValueError
-
-
-def refusal(error):
-    """(status, what the page is told): it has fields where the command line has flags."""
-    if isinstance(error, SettingError):
-        return 400, one_line(f"{LABELS.get(error.name, error.name)} {error.problem}")
-    if isinstance(error, InputError):
-        return 400, one_line(error)
-    if isinstance(error, ENDS):
-        return error.status, one_line(error)
-    return 500, f"the run failed: {type(error).__name__}"
-
-
-def one_line(text):
-    return " ".join(str(text).split())
 
 
 class LiveServer(ThreadingHTTPServer):
-    """answers: {name: function(request, turn, send) -> result}, asked for as POST /api/NAME."""
+    """answers: {name: function(request, tell) -> result}, asked for as POST /api/NAME.
 
-    daemon_threads = True
-    request_queue_size = MOST_CONNECTING
+    tell(**line) sends the page a line; it ends a run that the page no longer waits for, and is
+    therefore called now and then, with or without a line.
+    """
+
+    request_queue_size = 128  # a browser opens many connections at once
     # so that the same port can be had again at once; on Windows, two servers could have it
     allow_reuse_address = os.name == "posix"
 
     def __init__(self, port, answers):
+        self.answers = answers
+        self.models = threading.Lock()  # they compute for one request at a time
+        self.closing = False
         super().__init__((ADDRESS, port), Handler)
-        self.answers, self.turns = answers, Turns()
         self.token = secrets.token_urlsafe(24)
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
-        self.page, self.policy = page_of({"live": {"token": self.token, "form": FORM}})
+        self.page = page_of({"live": {"token": self.token, "form": FORM}})
 
     @property
     def address(self):
         return f"http://{ADDRESS}:{self.server_port}/?token={self.token}"
 
+    def server_close(self):
+        """Stop listening, and wait until no run computes."""
+        super().server_close()
+        self.closing = True
+        with self.models:
+            pass
+
     def handle_error(self, request, client_address):
-        """A client that went away is no error of the program; anything else gets one line."""
-        error = sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1]
-        if not isinstance(error, (ConnectionError, TimeoutError)):
-            problem = printable(f"{type(error).__name__}: {error}")
-            print(f"error: {problem}", file=sys.stderr)
+        """A browser that went away is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
-    timeout = IDLE_SECONDS
-    server_version = "play"
-    sys_version = ""
-    started = False  # whether an answer has begun
-
     def log_message(self, *arguments):
         """Requests are not logged: their address holds the token."""
 
     def do_GET(self):
-        self.answer(self.show_page)
+        if self.may_ask(self.path, f"/?token={self.server.token}"):
+            self.begin("text/html")
+            self.wfile.write(self.server.page.encode())
 
     def do_POST(self):
-        self.answer(self.ask)
+        origin = self.headers.get("Origin", "").removeprefix("http://")
+        if origin not in self.server.hosts:
+            self.send_error(403, "Wrong origin: open the address that was printed")
+        elif self.may_ask(self.headers.get("X-Token", ""), self.server.token):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.begin("application/x-ndjson")
+            with self.server.models:
+                self.tell(**self.outcome(body))
 
-    def answer(self, respond):
-        self.close_connection = True
-        try:
-            self.check_host()
-            respond()
-        except (*ENDS, *FAILS) as error:
-            self.refuse(*refusal(error))
+    def may_ask(self, given, token):
+        """Whether the Host is ours and the token right; else the request is refused."""
+        right = hmac.compare_digest(given.encode(), token.encode())
+        if right and self.headers.get("Host") in self.server.hosts:
+            return True
+        self.send_error(403, "Wrong host or token: open the address that was printed")
+        return False
 
-    def refuse(self, status, message):
-        """One line: the whole answer, or the last of one that has begun."""
-        if not self.started:
-            self.start(status, "application/json")
-        self.send_line({"error": message})
-
-    def send_error(self, code, message=None, explain=None):
-        """What the standard library refuses by itself gets one line as well."""
-        self.close_connection = True
-        self.refuse(code, one_line(message or "the request was refused"))
-
-    def check_host(self):
-        if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
-            raise Refused(421, "wrong host: open the address that was printed")
-
-    def check_token(self, token):
-        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
-            raise Refused(403, "wrong or missing token: open the address that was printed")
-
-    def start(self, status, kind):
-        self.started = True
-        self.send_response(status)
+    def begin(self, kind):
+        self.send_response(200)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Security-Policy", self.server.policy)
-        self.send_header("Connection", "close")
-        for name, value in HEADERS.items():
-            self.send_header(name, value)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("X-Frame-Options", "DENY")
         self.end_headers()
 
-    def send_line(self, value):
-        self.wfile.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
-        self.wfile.flush()
+    def tell(self, **line):
+        # all that it sends has been read: what is there to read now is the end
+        gone, _, _ = select.select([self.connection], [], [], 0)
+        if gone or self.server.closing:
+            raise ConnectionAbortedError
+        if line:
+            self.wfile.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    # ------------------------------------------------------------ the page
-
-    def show_page(self):
+    def outcome(self, body):
+        """The last line of an answer. The page has fields where the command line has flags."""
         try:
-            url = urlsplit(self.path)
-        except ValueError:
-            raise Refused(400, "not an address: open the one that was printed") from None
-        if url.path != "/":
-            raise Refused(404, "not found: the page is at /")
-        self.check_token(parse_qs(url.query).get("token", [""])[0])
-        self.start(200, "text/html")
-        self.wfile.write(self.server.page.encode())
-
-    # ------------------------------------------------------------ what it asks
-
-    def ask(self):
-        self.check_origin()
-        self.check_token(self.headers.get("X-Token", ""))
-        name = self.path.removeprefix("/api/")
-        if name not in self.server.answers or self.path != f"/api/{name}":
-            raise Refused(404, "not found")
-        request = parse(self.body())
-        with self.server.turns.newest(self.asked()) as turn:
-
-            def send(line):
-                turn.check()
-                if not self.started:
-                    self.start(200, "application/x-ndjson")
-                self.send_line(line)
-
-            send({"result": self.server.answers[name](request, turn, send)})
-
-    def check_origin(self):
-        origins = {f"http://{host}" for host in self.server.hosts}
-        if self.headers.get("Origin") not in origins:
-            raise Refused(403, "wrong origin: open the address that was printed")
-
-    def asked(self):
-        """When the page asked."""
-        try:
-            return float(self.headers.get("X-Turn", "0"))
-        except ValueError:
-            raise Refused(400, "X-Turn: expected a number") from None
-
-    def body(self):
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit() and len(length) < 10):
-            raise Refused(411, "a request needs its length")
-        if int(length) > MOST_BYTES:
-            raise Refused(413, f"the request is too large: expected at most {MOST_BYTES} bytes")
-        return self.rfile.read(int(length))
+            answer = self.server.answers[self.path.removeprefix("/api/")]
+            return {"result": answer(parse(body), self.tell)}
+        except ConnectionError:
+            raise
+        except SettingError as error:
+            return {"error": f"{LABELS.get(error.name, error.name)} {error.problem}"}
+        except InputError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            return {"error": f"the run failed: {type(error).__name__}: {error}"}

@@ -41,53 +41,25 @@ def test_a_server_in_a_process_of_its_own(pair):
     assert running.returncode in (0, 130) and "Traceback" not in err and "error" not in err
 
 
-class Ended:
-    """A server that is stopped once a browser has been opened."""
-
-    address = "http://127.0.0.1:1/?token=x"
-
-    def __init__(self, port, answers):
-        self.port, self.calls = port, []
-        self.turns = self
-        Ended.last = self
-
-    def serve_forever(self):
-        self.serving.set()
-        self.opened.wait(10)
-        raise KeyboardInterrupt
-
-    def server_close(self):
-        self.calls.append("close")
-
-    def cancel_all(self):
-        self.calls.append("cancel")
-
-
-@pytest.mark.parametrize("quiet", [True, False])
-def test_the_browser_is_opened_unless_told_not_to(cli, monkeypatch, quiet):
+def test_the_browser_is_opened_by_a_file_of_its_owner(monkeypatch):
     """It may block until its page is served; its arguments, for all to read, have no token."""
-    seen = []
+    address, seen = "http://127.0.0.1:1/?token=x", []
+    serving, ended = threading.Event(), threading.Event()
 
-    def browser(address):
-        file = Path(url2pathname(urlsplit(address).path))
-        served = Ended.serving.wait(5)
-        seen.append((address, file.parent, file.parent.stat().st_mode, file.read_text(), served))
-        Ended.opened.set()
+    def browser(opened):
+        assert serving.wait(5)
+        file = Path(url2pathname(urlsplit(opened).path))
+        seen.append((opened, file.read_text(), file.parent, file.parent.stat().st_mode))
+        ended.set()
 
-    Ended.serving, Ended.opened = threading.Event(), threading.Event()
-    if quiet:
-        Ended.opened.set()
-    monkeypatch.setattr(play, "LiveServer", Ended)
     monkeypatch.setattr(play.webbrowser, "open", browser)
-    done = cli(*(["--no_browser"] if quiet else []), "--port", 8123, command=["play"])
-    assert done.code == 0 and done.out.startswith(Ended.address)
-    assert Ended.last.port == 8123 and Ended.last.calls == ["close", "cancel"]
-    assert len(seen) == 1 - quiet
-    for address, folder, mode, text, served in seen:
-        assert served and Ended.address in text
-        assert address.startswith("file:") and "token" not in address
-        assert os.name != "posix" or mode & 0o077 == 0  # for its owner alone
-        assert not folder.exists()
+    with play.in_browser(address):
+        serving.set()
+        assert ended.wait(5)
+    ((opened, text, folder, mode),) = seen
+    assert address in text and opened.startswith("file:") and "token" not in opened
+    assert os.name != "posix" or mode & 0o077 == 0  # for its owner alone
+    assert not folder.exists()
 
 
 def test_a_run_is_saved_without_a_server(cli, monkeypatch, tmp_path):

@@ -7,62 +7,58 @@ import re
 
 import pytest
 from browsers import assert_readable, wait_for
-from command_line import PROMPT
-from live import Replaced, by_hand, session_of
+from live import PROMPT, RUNS, Replaced, by_hand, session_of
 
 from experiments.measuring.statistics import drafting_share
 from experiments.measuring.theory import speedup
-from experiments.page import answers, rules
-from experiments.page.answers import answers_of, finished_run
+from experiments.page import rules, runs
 from experiments.page.report import write_page
-from experiments.page.request import Request
+from experiments.page.runs import answers_of, finished_run
 from experiments.proving.distance import distance
 from experiments.proving.mistakes import MISTAKES
 from sampling import Filter
 
 pytestmark = pytest.mark.browser
 
-NASTY = "</script><img src=x onerror=alert(1)>"
 VIEWS = ("race", "microscope", "rules", "pays")
 QUICK = "too-many-tokens"  # a mistake whose distribution is small
+FEW = ("token rule", "shared noise", QUICK, "end-ignored", "context-unchecked", "missing-bonus")
 READY = "Boolean(state.base && !asking && state.costs)"
 
 
 @pytest.fixture
 def few_rules(monkeypatch):
     """A few rules: all have distributions that are quickly computed."""
-    names = ("token rule", "shared noise", QUICK, "end-ignored", "context-unchecked")
-    names += ("missing-bonus",)
-    few = {name: rules.RULES[name] for name in rules.RULES if name in names}
-    monkeypatch.setattr(rules, "RULES", few)
-    monkeypatch.setattr(answers, "RULES", few)
+    few = {name: rules.RULES[name] for name in rules.RULES if name in FEW}
+    for module in (rules, runs):
+        monkeypatch.setattr(module, "RULES", few)
 
 
 @pytest.fixture
 def live(new_page, serve, pair, monkeypatch):
-    """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
+    """A function (view, **options) -> (page, server) with the tiny pair, after its first run and,
+    where the view is that, the rules.
+    """
 
     monkeypatch.setattr("experiments.decoding.clock.SETTLING", 0.0)
 
     def call(view="race", session=None, **options):
         served = serve(answers_of(session or session_of(pair)))
         options = {"reduced_motion": "reduce"} | options
-        page = new_page(f"{served.address}#{view}", **options)
-        wait_for(page, READY)
+        page = new_page(f"{served.server.address}#{view}", **options)
+        wait_for(page, READY + (" && Boolean(state.rulesDone)" if view == "rules" else ""))
         return page, served
 
     return call
 
 
 @pytest.fixture
-def saved(new_page, as_json, tmp_path):
-    """A function (*arguments, **options) -> the page of --report, its run's JSON object."""
+def saved(new_page, written):
+    """A function (*arguments) -> the page of --report, its run's JSON object."""
 
-    def call(*arguments, **options):
-        path = tmp_path / "report.html"
-        prompt = () if "--prompt" in arguments else ("--prompt", PROMPT)
-        result = as_json(*prompt, "--n_tokens_to_generate", 30, *arguments, "--report", path)
-        return new_page(path.as_uri() + "#microscope", **options), result
+    def call(*arguments):
+        path, result = written(*arguments)
+        return new_page(path.as_uri() + "#microscope"), result
 
     return call
 
@@ -89,14 +85,15 @@ def assert_in_words(page):
 
 
 def test_the_race_is_the_run_of_the_command_line(live, as_json):
-    values = {"prompt": NASTY, "n_tokens_to_generate": 20, "K": 5, "temperature": 1.2, "seed": 7}
+    prompt = "</script><img src=x onerror=alert(1)>"
+    values = {"prompt": prompt, "n_tokens_to_generate": 20, "K": 5, "temperature": 1.2, "seed": 7}
     page, _ = live()
     run(page, **values)
     page.locator("#play").click()  # without motion this is the end
     found = as_json(*(part for name in values for part in (f"--{name}", values[name])))
     spans = "e => [...e.querySelectorAll('.token:not(.to-come)')].map(s => s.textContent).join('')"
     for i, decoder in enumerate(("autoregressive", "speculative")):
-        shown = page.locator(".race-text").nth(i).evaluate(spans)
+        shown = page.locator(".lane .written").nth(i).evaluate(spans)
         assert shown.replace("·", "") == found[decoder]["text"].replace("\n", "⏎\n")
     assert page.evaluate("state.base.figures.token_ids") == found["speculative"]["token_ids"]
     score = float(page.locator("#score b").inner_text().removesuffix("×"))
@@ -136,21 +133,17 @@ def test_the_race_is_stepped_rewound_slowed_and_played(live):
 
 def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
     """Against the loop in Python, with a generator that gives that number in its place."""
-    page, served = live("microscope")
-    before = page.evaluate("state.base.figures.token_ids")
+    page, _ = live("microscope")
+    before, settings = page.evaluate("[state.base.figures.token_ids, state.base.settings]")
     page.locator("#rounds button.rejected").first.click()
     place = page.evaluate("[selected.r, selected.i]")
     index = page.evaluate("state.run.rounds[selected.r].numbers[selected.i]")
     page.locator("#coin").press("Home")  # u = 0: accepted, whatever the ratio
     wait_for(page, "!asking && state.run !== state.base")
-    session = session_of(pair)
-    settings = page.evaluate("state.base.settings")
     after = page.evaluate("state.run.figures.token_ids")
-    assert after != before
-    ids = session.prompt(settings["prompt"]).ids
     rng, filter = Replaced(123, index, 0.0), Filter(settings["temperature"])
-    assert after == by_hand(session, rng, 4, filter, len(before), ids)
-    assert page.locator(".verdict").inner_text() == "accepted draft"
+    assert after == by_hand(session_of(pair), rng, 4, filter, len(before), settings["prompt"])
+    assert after != before and page.locator(".verdict").inner_text() == "accepted draft"
     assert page.evaluate("[selected.r, selected.i]") == place
     assert page.evaluate("document.activeElement.id") == "coin"
     assert page.locator("#edits").is_visible() and page.locator("#text .parting").count() == 1
@@ -172,8 +165,7 @@ def test_K_and_temperature_change_for_the_rest(live):
 
 
 def test_in_a_saved_run_verdict_and_replacement_follow_the_coin(saved):
-    """The replacements are those of the residual, which is stored where a draft was rejected."""
-    page, _ = saved("--temperature", 1)
+    page, _ = saved(*RUNS["sampled"])
     would = lambda: page.locator("#would").inner_text()
     page.locator("#rounds button.rejected").first.click()
     page.locator("#coin").press("Home")
@@ -185,11 +177,9 @@ def test_in_a_saved_run_verdict_and_replacement_follow_the_coin(saved):
     page.locator("#coin").press("End")
     assert would().startswith("Not below p/q: rejected.") and "residual" in would()
     assert page.evaluate("state.run === state.base")
-    # computed from what is stored of p and q, where the residual itself is stored as well
-    both = page.evaluate("""state.run.rounds.filter(round => round.residual).map(round => {
-        const {residual, ...rest} = round;
-        return [residual, residualAt(rest, round.accepted)];
-    })""")
+    # what would replace a draft is computed from what is stored of p and q
+    both = page.evaluate("""state.run.rounds.filter(round => round.residual).map(round =>
+        [round.residual, residualAt(round, round.accepted)])""")
     for stored, computed in both:
         masses = dict(map(tuple, stored))
         assert computed[0][0] == stored[0][0]
@@ -197,19 +187,9 @@ def test_in_a_saved_run_verdict_and_replacement_follow_the_coin(saved):
             assert token not in masses or mass == pytest.approx(masses[token], rel=0.01, abs=1e-4)
 
 
-RUNS = {
-    "sampled": ["--temperature", 1],
-    "coupled": ["--temperature", 1, "--coupled"],
-    "block": ["--temperature", 1, "--verification", "block"],
-    "ngram": ["--draft_model_size", "ngram", "--temperature", 0.7],
-    "bytes": ["--target_model_size", "bytes", "--temperature", 1.2],
-    "alone": ["--mode", "speculative", "--K", 1],
-}
-
-
-@pytest.mark.parametrize("arguments", RUNS.values(), ids=RUNS)
-def test_every_decision_of_every_run_opens(saved, arguments):
-    page, result = saved(*arguments)
+@pytest.mark.parametrize("name", ["sampled", "coupled", "block", "ngram", "alone", "bytes"])
+def test_every_decision_of_every_run_opens(saved, name):
+    page, result = saved(*RUNS[name])
     data = json.loads(page.locator("#data").text_content())
     chips = page.locator("#rounds button")
     assert chips.count() == sum(
@@ -224,11 +204,11 @@ def test_every_decision_of_every_run_opens(saved, arguments):
     assert page.evaluate("scrollY") == 0  # its address names a view
     assert_in_words(page)
     page.locator("#tab-race").click()
-    texts = page.locator(".race-text").all_inner_texts()
-    decoders = ("autoregressive", "speculative") if len(texts) else ()
+    texts = page.locator(".lane .written").all_inner_texts()
+    decoders = () if name == "alone" else ("autoregressive", "speculative")
     found = [result[decoder]["text"].replace("\n", "⏎\n") for decoder in decoders]
     assert [text.removeprefix(PROMPT).replace("·", "") for text in texts] == found
-    assert page.locator("#race-stage").is_hidden() == (arguments == RUNS["alone"])
+    assert page.locator("#race-stage").is_hidden() == (name == "alone")
     assert page.locator("#controls").is_hidden() and page.locator("#save").is_hidden()
 
 
@@ -245,22 +225,45 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         assert page.locator(".verdict").inner_text() == verdict
         assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
         assert page.locator("#residual").count() == (verdict == "rejected draft")
-    masses = [text.split()[0] for text in page.locator("#residual td.number").all_inner_texts()]
-    assert masses == [shown(mass) for _, mass in row["residual"]]
     chips.last.click()  # the correction: the same residual, and the token that came out of it
     assert page.locator(".verdict").inner_text() == "correction"
-    assert "sampled" in page.locator("#residual").inner_text()
-    token = page.locator("#text button.correction").first
-    token.click()
-    assert token.get_attribute("aria-pressed") == "true"
+    *_, mass = page.locator("#likely .chosen td.number").all_inner_texts()
+    assert float(mass) == pytest.approx(dict(row["residual"])[row["tokens"][-1]], rel=0.01)
 
 
-# ---------------------------------------------------------------- rules and costs
+@pytest.mark.parametrize("kind", ["draft", "rejected", "correction"])
+def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
+    """As they are drawn, in shares of the picture: from where to where, and in which row."""
+    page, _ = saved(*RUNS["sampled"])
+    page.evaluate(f"select(items.find(item => item.kind === '{kind}'))")
+    drawn = page.evaluate("""(() => {
+        const all = $("more").querySelector("svg").getBoundingClientRect();
+        return [...$("more").querySelectorAll("rect")].map(rect => {
+            const box = rect.getBoundingClientRect(), from = box.left - all.left;
+            const row = Math.round((box.top - all.top) / box.height);
+            return [row, rect.classList[0], from / all.width, (from + box.width) / all.width];
+        });
+    })()""")
+    rows = page.evaluate("state.run.rounds[selected.r].likely[selected.i]")
+    most = max(max(p, q) for _, p, q in rows)
+    expected = []
+    for i, (_, p, q) in enumerate(sorted(rows, key=lambda row: row[1] - row[2])):
+        areas = (("accepted", 0, min(p, q)), ("rejected", p, q), ("residual", q, p))
+        expected += [(i, *area) for area in areas if area[2] - area[1] > 1e-3 * most]
+    drawn = [row for row in drawn if row[3] - row[2] > 1e-3]
+    assert [row[:2] for row in drawn] == [[i, kind] for i, kind, *_ in expected]
+    for (*_, low, high), (*_, found_low, found_high) in zip(expected, drawn):
+        assert [found_low, found_high] == pytest.approx([low / most, high / most], abs=0.01)
+    picture = page.locator("#more svg.areas")
+    assert picture.locator("title").text_content() == "p and q over the same tokens"
+    assert "residual" in picture.locator("desc").text_content()
+
+
+# ---------------------------------------------------------------- rules, costs, questions
 
 
 def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     page, _ = live("rules")
-    wait_for(page, "Boolean(state.rulesDone)")
     page.locator(".rule", has_text="too many tokens").click()
     assert page.locator("#distance").count() == 0  # not before the question
     page.locator("#show-distributions").click()
@@ -293,14 +296,9 @@ def test_the_expected_speedup_is_that_of_the_theory(live, pair, draft):
     assert page.evaluate("knobs.a") is None
 
 
-# ---------------------------------------------------------------- questions
-
-
 def test_five_questions_are_answered_by_the_run(live, few_rules):
     page, _ = live("rules")
-    wait_for(page, "Boolean(state.rulesDone)")
-    names = {1: "race", 2: "race", 3: "microscope", 4: "microscope", 5: "rules"}
-    for n, view in names.items():
+    for n, view in enumerate(("race", "race", "microscope", "microscope", "rules"), 1):
         page.locator(f"#tab-{view}").click()
         form = page.locator("form.question").filter(has_text=f"{n} of 5")
         form.locator("input").first.check()
@@ -313,9 +311,8 @@ def test_five_questions_are_answered_by_the_run(live, few_rules):
 # ---------------------------------------------------------------- runs
 
 
-def test_a_new_run_cancels_the_old_and_an_error_is_one_line(live):
-    # a browser notes that the server refused something
-    page, served = live(expected="status of 400")
+def test_a_new_run_takes_the_place_of_the_old_and_an_error_is_one_line(live):
+    page, _ = live()
     page.locator("#controls [name=n_tokens_to_generate]").fill("40")
     page.evaluate("askRace(); askRace()")
     wait_for(page, f"{READY} && state.base.figures.token_ids.length === 40")
@@ -335,15 +332,15 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
         page.locator("#save").click()
     paths = [tmp_path / "run.html", tmp_path / "play.html"]
     download.value.save_as(paths[0])
-    assert served.server.token not in paths[0].read_text(encoding="utf-8")
-    write_page(paths[1], finished_run(session_of(pair), Request()))
+    assert served.token not in paths[0].read_text(encoding="utf-8")
+    write_page(paths[1], finished_run(session_of(pair)))
     kept = "[state.base.figures.token_ids, state.rules.map(row => row.tokens)]"
     for path in paths:
         assert path.stat().st_size < 400_000
         again = new_page(path.as_uri() + "#race")
         assert again.locator("#controls").is_hidden()
         assert again.evaluate(kept) == page.evaluate(kept)
-        assert again.evaluate("state.rules.length") == 6
+        assert again.evaluate("state.rules.length") == len(FEW)
         assert_in_words(again)
 
 
@@ -353,7 +350,6 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
 @pytest.mark.parametrize("width, scheme", [(1400, "light"), (800, "dark"), (360, "light")])
 def test_everybody_can_read_every_view(live, few_rules, width, scheme):
     page, _ = live("rules", color_scheme=scheme, viewport={"width": width, "height": 800})
-    wait_for(page, "Boolean(state.rulesDone)")
     page.evaluate("revealDistributions(); chooseRule(state.rules.at(-1))")
     for view in VIEWS:
         page.locator(f"#tab-{view}").click()
@@ -367,23 +363,18 @@ def test_everybody_can_read_every_view(live, few_rules, width, scheme):
 
 
 def test_the_keyboard_reaches_everything(live, few_rules):
-    page, _ = live("race")
+    page, _ = live("rules")
     wanted = {
         "race": {"run", "save", "tab-race", "play", "step", "rewind", "slow", "clock", "copy"},
         "microscope": {"tab-microscope", "before", "after", "coin", "command"},
         "rules": {"tab-rules"},
         "pays": {"knob-a", "knob-c", "knob-v", "knob-K", "as-measured"},
     }
-    page.locator("#tab-race").focus()
     for i, view in enumerate(VIEWS):
-        if i:
-            page.locator(f"#tab-{VIEWS[i - 1]}").focus()
-            page.keyboard.press("ArrowRight")
-        if view == "rules":
-            wait_for(page, "Boolean(state.rulesDone)")
+        page.locator(f"#tab-{VIEWS[i - 1]}").focus()
+        page.keyboard.press("ArrowRight" if i else "Home")
         assert page.locator(f"#{view}").is_visible()
-        if view == "microscope":
-            page.evaluate("select(items.find(item => item.kind === 'rejected'))")
+        page.evaluate("select(items.find(item => item.kind === 'rejected'))")
         page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
         seen = set()
         for _ in range(45):

@@ -15,8 +15,8 @@ from experiments.page.server import LiveServer
 from experiments.proving.enumeration import tokens_of
 from sampling import stop_condition
 
-ASKED = {
-    "prompt": "hello there",
+PROMPT = "hello there"
+SETTINGS = {
     "n_tokens_to_generate": 30,
     "K": 4,
     "temperature": 1.0,
@@ -24,6 +24,24 @@ ASKED = {
     "top_p": 1.0,
     "seed": 123,
 }
+ASKED = {"prompt": PROMPT} | SETTINGS
+
+
+NASTY = "</script><img src=x>é\n\u2028&lt;"  # 30 tokens
+RUNS = {  # of main.py, that a page can show
+    "sampled": ["--temperature", 1],
+    "coupled": ["--temperature", 1, "--coupled"],
+    "block": ["--temperature", 1, "--verification", "block"],
+    "ngram": ["--draft_model_size", "ngram", "--temperature", 0.7],
+    "alone": ["--mode", "speculative", "--K", 1],
+    "bytes": ["--target_model_size", "bytes", "--temperature", 1.2],
+    "ends": ["--target_model_size", "ends", "--prompt", "x"],
+    "nasty": ["--prompt", NASTY, "--stop", "</script>"],
+}
+
+
+def unheard(**line):
+    """A tell that nobody listens to."""
 
 
 def session_of(folder, **settings):
@@ -43,10 +61,10 @@ class Replaced:
         return self.value if self.n - 1 == self.index else real
 
 
-def by_hand(session, rng, K, filter, n_tokens, ids=None):
+def by_hand(session, rng, K, filter, n_tokens, prompt=PROMPT):
     """The text of the loop with this generator."""
-    ids = ids or session.prompt(ASKED["prompt"]).ids
-    job = Job(ids, n_tokens, K, filter, ended=stop_condition(session.encoder))
+    ended = stop_condition(session.encoder)
+    job = Job(session.prompt(prompt).ids, n_tokens, K, filter, ended=ended)
     with_rng = lambda parts: replace(parts, rng=rng, coins=rng)
     return list(tokens_of(decode(session.pair.target, session.pair.draft, job, with_rng)))
 
@@ -56,7 +74,8 @@ class Served:
 
     def __init__(self, answers):
         self.server = LiveServer(0, answers)
-        self.address = self.server.address
+        self.host, self.token = f"127.0.0.1:{self.server.server_port}", self.server.token
+        self.own = {"Host": self.host, "Origin": f"http://{self.host}", "X-Token": self.token}
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         self.thread.start()
 
@@ -65,24 +84,16 @@ class Served:
         self.server.server_close()
         self.thread.join()
 
-    def own_headers(self):
-        port = self.server.server_port
-        return {
-            "Host": f"127.0.0.1:{port}",
-            "Origin": f"http://127.0.0.1:{port}",
-            "X-Token": self.server.token,
-        }
-
-    def request(self, method, path, body=None, headers=None):
-        """(status, headers, body) of a request with these headers and no others."""
-        connection = HTTPConnection("127.0.0.1", self.server.server_port, timeout=60)
+    def request(self, method, path, body=None, **headers):
+        """(status, headers, text) of a request with the page's own headers and these; a header of
+        None is left out.
+        """
+        connection = HTTPConnection(self.host, timeout=60)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        headers = self.own_headers() if headers is None else headers
-        if body is not None and "Content-Length" not in headers:
-            headers = headers | {"Content-Length": str(len(body))}
+        headers = self.own | {"Content-Length": str(len(body or b""))} | headers
         for name, value in headers.items():
             if value is not None:
-                connection.putheader(name, value)
+                connection.putheader(name, value.encode())
         connection.endheaders(body)
         response = connection.getresponse()
         answer = response.status, dict(response.getheaders()), response.read().decode()
@@ -90,14 +101,10 @@ class Served:
         return answer
 
     def ask(self, name, **values):
-        """(status, lines) of a question about ASKED with these values."""
+        """The lines that answer a question about ASKED with these values."""
         status, _, text = self.request("POST", f"/api/{name}", json.dumps(ASKED | values).encode())
-        return status, [json.loads(line) for line in text.splitlines()]
-
-    def result(self, name, **values):
-        status, lines = self.ask(name, **values)
-        assert status == 200 and "result" in lines[-1], lines[-1]
-        return lines[-1]["result"]
+        assert status == 200
+        return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.fixture
@@ -112,3 +119,17 @@ def serve():
     yield call
     for served in running:
         served.stop()
+
+
+@pytest.fixture
+def written(as_json, tmp_path):
+    """A function (*arguments) -> the path of a report, and the JSON object of its run."""
+
+    def call(*arguments, **more):
+        path = tmp_path / "report.html"
+        prompt = () if "--prompt" in arguments else ("--prompt", PROMPT)
+        return path, as_json(
+            *prompt, "--n_tokens_to_generate", 30, *arguments, "--report", path, **more
+        )
+
+    return call

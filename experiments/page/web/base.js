@@ -4,16 +4,26 @@ const SOURCE = document.documentElement.outerHTML;
 const page = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
 
-// An element: make("td.number", {title: "x"}, "text", child, ...). Text only ever goes in as text;
-// styles are set as properties, which the content security policy allows.
-function make(kind, attributes, ...children) {
-  const [tag, ...classes] = kind.split("."), element = document.createElement(tag);
-  for (const name of classes) element.classList.add(name);
-  for (const [name, value] of Object.entries(attributes || {})) {
+// What a condition left out, as null or false, is no child.
+const given = children =>
+  children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false);
+const put = (id, ...children) => $(id).replaceChildren(...given(children));
+
+// An element: make("td.number", {title: "x", click: f}, "text", child, ...), or an svg:rect. Text
+// only ever goes in as text; styles are set as properties, which the content security policy
+// allows; functions listen to the event of that name.
+function make(kind, ...children) {
+  const [tag, ...classes] = kind.split("."), drawn = tag.startsWith("svg:");
+  const element = drawn ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4))
+    : document.createElement(tag);
+  const attributes = children[0]?.constructor === Object ? children.shift() : {};
+  element.classList.add(...classes);
+  for (const [name, value] of Object.entries(attributes)) {
     if (name === "style") Object.assign(element.style, value);
+    else if (typeof value === "function") element.addEventListener(name, value);
     else element.setAttribute(name, value);
   }
-  element.append(...children.filter(child => child !== null && child !== undefined));
+  element.append(...given(children));
   return element;
 }
 
@@ -21,14 +31,16 @@ function make(kind, attributes, ...children) {
 
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 const sum = list => list.reduce((a, b) => a + b, 0);
+const range = n => Array.from({length: n}, (_, i) => i);
 const percent = x => (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : 1) + " %";
-const number = x => x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
+const number = x => x === undefined || x === null ? "" // what is not there
+  : x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
 const times = x => x.toFixed(2) + " ×";
 const ms = x => (1e3 * x).toFixed(2) + " ms";
 const plural = (n, word) => n + " " + word + (n === 1 ? "" : "s");
-const width = share => ({width: (100 * clamp(share, 0, 1)).toFixed(2) + "%"});
-const at = share => ({left: (100 * clamp(share, 0, 1)).toFixed(2) + "%"});
-
+const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
+const width = x => ({width: share(x)});
+const at = x => ({left: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
 
 const visible = text =>
@@ -42,13 +54,7 @@ const NAMES = {
   draft: "accepted draft", correction: "correction", bonus: "bonus", target: "target alone",
   rejected: "rejected draft", unexamined: "unexamined draft",
 };
-const MEANINGS = {
-  draft: "proposed by the draft, kept",
-  correction: "from the residual, in place of a rejected draft",
-  bonus: "the target’s own, after a full accept",
-  target: "the target’s own, nothing was drafted",
-};
-const PARTS = ["draft", "target", "rule"];
+const PARTS = ["draft", "target", "rule"]; // of a round's time
 
 // ---------------------------------------------------------------- the state of the page
 
@@ -64,109 +70,117 @@ function announce(text) {
 
 function complain(text) {
   $("error").hidden = !text;
-  $("error").textContent = text || "";
+  $("error").textContent = text;
 }
 
-// The acceptance rate of a run, or what the drafts examined so far say of it.
-function acceptance(run) {
-  return run.figures.acceptance_rate === null ? 0 : run.figures.acceptance_rate;
+// ---------------------------------------------------------------- groups and the keyboard
+
+// Only one element of a group is a stop of the tab key.
+function stopAt(all, here) {
+  for (const element of all) element.tabIndex = element === here ? 0 : -1;
 }
 
-// ---------------------------------------------------------------- tabs
+// From there the arrow keys, Home and End go to others: go(element, i). Up and down go by rows,
+// where rowOf(element, i) says in which an element is.
+function arrowKeys(group, go, rowOf) {
+  group.addEventListener("keydown", event => {
+    const all = [...group.querySelectorAll("[tabindex]")];
+    const here = all.indexOf(document.activeElement);
+    const to = {ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: all.length - 1};
+    if (rowOf) {
+      const rows = all.map(rowOf);
+      to.ArrowDown = rows.findIndex(row => row > rows[here]);
+      to.ArrowUp = rows.indexOf(rows[here] - 1);
+    }
+    if (here < 0 || !(event.key in to)) return;
+    event.preventDefault();
+    const i = to[event.key];
+    if (!all[i]) return;
+    all[i].focus();
+    go(all[i], i);
+  });
+}
 
 const VIEWS = ["race", "microscope", "rules", "pays"];
 const opened = []; // called with the name of each view that is opened
 
-function openView(name, focus) {
+function openView(name) {
   for (const view of VIEWS) {
-    const tab = $("tab-" + view), here = view === name;
-    $(view).hidden = !here;
-    tab.setAttribute("aria-selected", String(here));
-    tab.tabIndex = here ? 0 : -1;
-    if (here && focus) tab.focus();
+    $(view).hidden = view !== name;
+    $("tab-" + view).setAttribute("aria-selected", String(view === name));
   }
+  stopAt(document.querySelectorAll("[role=tab]"), $("tab-" + name));
   state.view = name;
   for (const call of opened) call(name);
 }
 
-VIEWS.forEach((view, i) => {
-  const tab = $("tab-" + view);
-  tab.addEventListener("click", () => { history.replaceState(null, "", "#" + view); openView(view); });
-  tab.addEventListener("keydown", event => {
-    const to = {ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: VIEWS.length - 1}[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    openView(VIEWS[(to + VIEWS.length) % VIEWS.length], true);
-  });
+for (const view of VIEWS) $("tab-" + view).addEventListener("click", () => {
+  history.replaceState(null, "", "#" + view);
+  openView(view);
 });
-addEventListener("hashchange", () => {
-  if (VIEWS.includes(location.hash.slice(1))) openView(location.hash.slice(1));
-});
+arrowKeys(document.querySelector(".tabs"), tab => openView(tab.getAttribute("aria-controls")));
+const addressed = () => VIEWS.find(view => location.hash === "#" + view);
+addEventListener("hashchange", () => { if (addressed()) openView(addressed()); });
 
 // ---------------------------------------------------------------- what stands around the views
 
 function showHead(run) {
   const s = run.settings, f = run.figures;
   const drafter = s.draft_model_size === "ngram" ? "looking up n-grams" : s.draft_model_size;
-  $("summary").textContent = s.target_model_size + " checks what " + drafter + " proposes. K = " + s.K
-    + ", temperature " + s.temperature + (s.top_k ? ", top-k " + s.top_k : "")
-    + (s.top_p < 1 ? ", top-p " + s.top_p : "") + ", seed " + s.seed
-    + (s.verification === "block" ? ", drafts verified in blocks" : "")
-    + (run.coupled ? ", draft and target coupled by shared noise" : "") + ".";
-  const figure = (value, what) => make("li", null, make("b", null, value), make("span", null, what));
-  const shown = [];
-  if (run.speedup !== null) shown.push(figure(times(run.speedup), "the speed of plain decoding"));
-  if (f.acceptance_rate !== null) {
-    const counts = f.accepted + " of " + f.examined + " examined drafted tokens";
-    shown.push(figure(percent(f.acceptance_rate), "accepted: " + counts));
-  }
-  if (run.coupled && f.usual_acceptance_rate !== null) {
-    shown.push(figure(percent(f.usual_acceptance_rate), "the token rule would accept of the same"));
-  }
-  shown.push(figure(f.tokens_per_target_pass.toFixed(2), "tokens per target pass"));
-  shown.push(figure(String(f.rounds), "rounds for " + plural(f.token_ids.length, "token")));
-  shown.push(figure(f.tokens_per_second.toFixed(0), "tokens per second"));
-  $("figures").replaceChildren(...shown);
+  $("summary").textContent = given([
+    `${s.target_model_size} checks what ${drafter} proposes. K = ${s.K}`,
+    `temperature ${s.temperature}`, s.top_k > 0 && `top-k ${s.top_k}`,
+    s.top_p < 1 && `top-p ${s.top_p}`, `seed ${s.seed}`,
+    s.verification === "block" && "drafts verified in blocks",
+    run.coupled && "draft and target coupled by shared noise"]).join(", ") + ".";
+  const figure = (value, what) => make("li", make("b", value), make("span", what));
+  const counts = `accepted: ${f.accepted} of ${f.examined} examined drafted tokens`;
+  put("figures",
+    run.speedup !== null && figure(times(run.speedup), "the speed of plain decoding"),
+    f.acceptance_rate !== null && figure(percent(f.acceptance_rate), counts),
+    run.coupled && f.usual_acceptance_rate !== null
+      && figure(percent(f.usual_acceptance_rate), "the token rule would accept of the same"),
+    figure(f.tokens_per_target_pass.toFixed(2), "tokens per target pass"),
+    figure(String(f.rounds), "rounds for " + plural(f.token_ids.length, "token")),
+    figure(f.tokens_per_second.toFixed(0), "tokens per second"));
   $("command").textContent = run.command;
   $("made").textContent = run.made;
 }
 
 $("copy").addEventListener("click", async () => {
-  try {
-    await navigator.clipboard.writeText($("command").textContent);
-    $("copied").textContent = "copied";
-  } catch {
-    getSelection().selectAllChildren($("command"));
-    $("copied").textContent = "selected: copy it with your keyboard";
-  }
+  await navigator.clipboard.writeText($("command").textContent);
+  $("copied").textContent = "copied";
 });
 
-// ---------------------------------------------------------------- tables and sliders
+// ---------------------------------------------------------------- tables, buttons, sliders
 
-const bar = (share, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: width(share)});
+const bar = (x, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: width(x)});
 const swatch = kind => make("span.swatch." + kind);
+const legend = (...entries) => make("ul.legend", entries.map(content => make("li", content)));
+const button = (text, id, click) => make("button", {type: "button", id, click}, text);
+// the shares of draft, target and rule as one bar
+const stack = (kind, shares, attributes = {}) =>
+  make(kind, attributes, PARTS.map((part, i) => make("i.of-" + part, {style: width(shares[i])})));
 
 // A row: its name, what stands beside it (bars), and numbers; `kind` is its class.
 function barRow(name, bars, numbers, kind) {
-  return make(kind ? "tr." + kind : "tr", null, make("th", {scope: "row"}, name),
-    bars.length ? make("td.wide", null, ...bars) : null,
-    ...numbers.map(text => make("td.number", null, text)));
+  return make(kind ? "tr." + kind : "tr", make("th", {scope: "row"}, name), make("td.wide", bars),
+    numbers.map(text => make("td.number", text)));
 }
 
 // A table; heads and the caption are lists of texts and elements, or null.
 function tableOf(attributes, caption, heads, rows) {
-  const head = heads && heads.map((content, i) =>
-    make(i > 1 ? "th.number" : "th", {scope: "col"}, ...[content].flat()));
-  return make("table", attributes, caption && make("caption", null, ...caption),
-    head && make("thead", null, make("tr", null, ...head)), make("tbody", null, ...rows));
+  const head = (content, i) => make(i > 1 ? "th.number" : "th", {scope: "col"}, content);
+  return make("table", attributes, caption && make("caption", caption),
+    heads && make("thead", make("tr", heads.map(head))), make("tbody", rows));
 }
 
 // A slider; moved(value) is called while it is dragged, say(value) is what is read out.
 function slider(attributes, value, say, moved) {
-  const element = make("input", {type: "range", ...attributes});
   const tell = () => element.setAttribute("aria-valuetext", say(Number(element.value)));
+  const input = () => { tell(); moved(Number(element.value)); };
+  const element = make("input", {type: "range", ...attributes, input});
   element.value = value;
   tell();
-  element.addEventListener("input", () => { tell(); moved(Number(element.value)); });
   return element;
 }

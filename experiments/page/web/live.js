@@ -7,28 +7,28 @@ async function ask(name, body, doing, row) {
   if (asking) asking.abort();
   const mine = asking = new AbortController();
   const busy = (share, says) => {
-    $("progress").hidden = false;
     $("bar").value = share;
     $("doing").textContent = says;
   };
+  $("progress").hidden = false;
   busy(0, doing);
   try {
-    const response = await fetch("/api/" + name, {
-      method: "POST", signal: mine.signal, body: JSON.stringify(body),
-      headers: {"Content-Type": "application/json", "X-Token": live.token,
-        "X-Turn": String(performance.timeOrigin + performance.now())},
-    });
+    const response = await fetch("/api/" + name, {method: "POST", signal: mine.signal,
+      body: JSON.stringify(body), headers: {"X-Token": live.token}});
+    if (!response.ok) throw new Error("This page is of an earlier start: open the new address.");
     let result = null;
     for await (const line of linesOf(response)) {
       if (line.error) throw new Error(line.error);
       if (line.row) row(line.row);
-      if (line.total) busy(line.done / line.total, doing + " " + line.done + " of " + line.total);
+      if (line.total) busy(line.done / line.total, `${doing} ${line.done} of ${line.total}`);
       if (line.result) result = line.result;
     }
+    if (!result) throw new TypeError("the answer has no end");
     return result;
   } catch (error) {
     if (mine.signal.aborted) return null; // something newer was asked
-    complain(error instanceof TypeError ? "The server does not answer: is python main.py play still running?" : error.message);
+    complain(error instanceof TypeError
+      ? "The server does not answer: is python main.py play still running?" : error.message);
     return null;
   } finally {
     if (asking === mine) { asking = null; $("progress").hidden = true; }
@@ -48,14 +48,9 @@ async function* linesOf(response) {
 
 // An input for a field of the form; name is that of a setting.
 function field(name, value) {
-  const {label, least, most, whole} = live.form.fields[name];
-  return make("label", null, label + " ", make("input", {name, type: "number", min: String(least),
-    max: String(most), step: whole ? "1" : "any", value: String(value), required: ""}));
-}
-
-function requestOf(settings) {
-  const names = ["prompt", ...Object.keys(live.form.fields)];
-  return Object.fromEntries(names.map(name => [name, settings[name]]));
+  const {label, least, most, step} = live.form.fields[name];
+  return make("label", label + " ",
+    make("input", {name, type: "number", min: least, max: most, step, value, required: ""}));
 }
 
 async function askRace() {
@@ -65,19 +60,20 @@ async function askRace() {
   const run = await ask("race", body, "Writing the text twice: token");
   if (!run) return;
   showAll(run);
-  announce("Done: " + plural(run.figures.token_ids.length, "token") + ", speedup " + times(run.speedup));
+  const n = plural(run.figures.token_ids.length, "token");
+  announce(`Done: ${n}, speedup ${times(run.speedup)}`);
   if (state.view === "race" && !still.matches) play();
   askMissing();
 }
 
 async function askWhatIf(edits, place) {
-  const base = requestOf(state.base.settings);
-  const body = {...base, coins: edits.coins.map(([index, u]) => [index, u]), changes: edits.changes};
+  const coins = edits.coins.map(([index, u]) => [index, u]);
+  const body = {...state.base.settings, coins, changes: edits.changes};
   complain("");
   const run = await ask("what_if", body, "Writing on: token");
   if (!run) return;
   Object.assign(words, run.words);
-  const focused = document.activeElement && document.activeElement.id;
+  const focused = document.activeElement?.id;
   showMicroscope(run, edits, place);
   if (focused === "coin" && $("coin")) $("coin").focus();
   announce("The text that would have followed. " + $("because").textContent);
@@ -85,26 +81,24 @@ async function askWhatIf(edits, place) {
 }
 
 // What the views need beside the run: measured costs, and the rules once their view is open.
+// Something newer ends it: an answer that it comes to is of state.base.
 async function askMissing(all) {
-  if (!live || asking || !state.base) return;
-  const base = state.base, body = requestOf(base.settings);
+  if (asking || !state.base) return;
+  const body = state.base.settings;
   if (!state.costs) {
-    const costs = await ask("costs", body, "Measuring this machine");
-    if (!costs || base !== state.base) return;
-    state.costs = costs;
-    showPays(base);
+    state.costs = await ask("costs", body, "Measuring this machine");
+    if (!state.costs) return;
+    showPays(state.base);
     showQuestions();
   }
   if (!state.rulesDone && (all || state.view === "rules")) {
     const rows = [];
-    const done = await ask("rules", body, "Every rule and its distribution:", row => {
+    state.rulesDone = await ask("rules", body, "Every rule and its distribution:", row => {
       rows.push(row);
       state.rules = rows;
-      if (base === state.base) showRules();
+      showRules();
     });
-    if (!done || base !== state.base) return;
-    state.rulesDone = true;
-    showQuestions();
+    if (state.rulesDone) showQuestions();
   }
 }
 
@@ -118,8 +112,7 @@ async function save() {
   await askMissing(true);
   $("save").disabled = false;
   if (base !== state.base) return; // a newer run: it can be saved when it is there
-  const plain = ({element, ...row}) => row;
-  const data = {...state.base, costs: state.costs, rules: state.rulesDone ? state.rules.map(plain) : []};
+  const data = {...base, costs: state.costs, rules: state.rulesDone ? state.rules : []};
   if (state.run !== state.base) data.what_if = {run: state.run, edits: state.edits};
   const json = JSON.stringify(data).replace(/</g, "\\u003c");
   const begin = SOURCE.indexOf('id="data">') + 'id="data">'.length;
@@ -136,33 +129,29 @@ async function save() {
 function showAll(run) {
   state.base = run;
   state.rules = run.rules || [];
-  state.rulesDone = Boolean(run.rules && run.rules.length);
+  state.rulesDone = state.rules.length > 0;
   state.costs = run.costs || state.costs;
   guessed = false;
   Object.assign(words, run.words);
-  showHead(run);
-  showRace(run);
-  showMicroscope(run, null);
-  showRules();
-  showPays(run);
-  showQuestions();
-  for (const element of document.querySelectorAll("main")) element.hidden = false;
+  for (const show of [showHead, showRace, showMicroscope, showRules, showPays]) show(run);
+  showQuestions(true);
+  $("views").hidden = false;
   $("save").hidden = !live;
 }
 
 if (live) {
+  const form = $("controls");
   $("mode").textContent = "live";
-  $("controls").hidden = $("writes-on").hidden = false;
-  $("controls").prompt.maxLength = live.form.characters;
-  $("controls").prompt.value = live.form.prompt;
+  form.hidden = $("writes-on").hidden = false;
+  form.prompt.value = live.form.prompt;
   $("run").before(...Object.entries(live.form.fields).map(([name, {value}]) => field(name, value)));
-  $("controls").addEventListener("submit", event => { event.preventDefault(); askRace(); });
+  form.addEventListener("submit", event => { event.preventDefault(); askRace(); });
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);
   $("views").hidden = true;
   opened.push(name => { if (name === "rules") askMissing(); });
 }
-openView(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : live || page.plain ? "race" : "microscope");
+openView(addressed() || (live || page.plain ? "race" : "microscope"));
 // a browser that has just started takes the cores that the race is to be measured on
 if (live) setTimeout(askRace, 1500);
 else {

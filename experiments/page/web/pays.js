@@ -1,13 +1,15 @@
 // ---------------------------------------------------------------- when does it pay?
-// Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass (experiments/measuring/theory.py):
-// a round of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over one row. A share h
-// of the rounds drafts; the others are one pass for one token.
+// Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass (experiments/measuring/
+// theory.py): a round of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over
+// one row. A share h of the rounds drafts; the others are one pass for one token.
 
 const MAP_K = 8, ROWS = 20;
-const knobs = {a: null, c: null, v: null, K: null}; // null: as measured
+const AS_MEASURED = {a: null, c: null, v: null, K: null};
+const knobs = {...AS_MEASURED};
 
-const tokensPerRound = (a, K) => sum(Array.from({length: K + 1}, (_, i) => a ** i));
+const tokensPerRound = (a, K) => sum(range(K + 1).map(i => a ** i));
 const speedupOf = (a, K, c, v, h) => (h * tokensPerRound(a, K) + 1 - h) / (h * (K * c + v) + 1 - h);
+const acceptance = run => run.figures.acceptance_rate ?? 0;
 
 // Look-up drafts only where it finds something: of all positions, the share that it filled
 // (drafting_share in experiments/measuring/statistics.py). With K auto, K is the longest draft.
@@ -20,13 +22,11 @@ function draftingShare(run) {
 // c and v(K): measured, or where this page has no measurements, from the passes of its run.
 function costsOf(run) {
   if (state.costs) return state.costs;
-  if (!run.plain) return null;
-  const one = sum(run.plain.seconds) / run.plain.seconds.length, K = run.settings.K;
-  const full = run.rounds.filter(round => round.draft.length === K);
-  if (!full.length) return null;
-  const mean = part => sum(full.map(round => round.seconds[part])) / full.length / one;
-  const slope = (mean(1) - 1) / K;
-  return {c: mean(0) / K, v: Array.from({length: MAP_K + 1}, (_, k) => 1 + slope * k), rough: true};
+  const K = run.settings.K, full = run.rounds.filter(round => round.draft.length === K);
+  if (!run.plain || !full.length) return null;
+  const mean = list => sum(list) / list.length, one = mean(run.plain.seconds);
+  const [c, v] = [0, 1].map(part => mean(full.map(round => round.seconds[part])) / one);
+  return {c: c / K, v: range(MAP_K + 1).map(k => 1 + (v - 1) * k / K), rough: true};
 }
 
 function verifyCost(costs, K, here) {
@@ -35,79 +35,67 @@ function verifyCost(costs, K, here) {
   return K <= last ? costs.v[K] : costs.v[last] + (K - last) * (costs.v[last] - 1) / last;
 }
 
-const bucket = speedup => speedup < .7 ? "loss-2" : speedup < 1 ? "loss-1" : speedup < 1.25 ? "gain-1"
-  : speedup < 1.6 ? "gain-2" : speedup < 2.2 ? "gain-3" : "gain-4";
-
 // What the page shows at this moment: measured values where no slider was moved.
 function standing(run) {
-  const costs = costsOf(run), K = knobs.K || clamp(run.settings.K, 1, MAP_K);
-  const a = knobs.a === null ? acceptance(run) : knobs.a, c = knobs.c === null ? costs.c : knobs.c;
-  const v = k => verifyCost(costs, k, K), h = draftingShare(run);
-  const by = Array.from({length: MAP_K}, (_, i) => speedupOf(a, i + 1, c, v(i + 1), h));
-  return {costs, K, a, c, v, h, by, best: by.indexOf(Math.max(...by)) + 1};
+  const costs = costsOf(run), h = draftingShare(run);
+  const K = knobs.K ?? clamp(run.settings.K, 1, MAP_K);
+  const a = knobs.a ?? acceptance(run), c = knobs.c ?? costs.c, v = k => verifyCost(costs, k, K);
+  const speedup = (a, k) => speedupOf(a, k, c, v(k), h);
+  const by = range(MAP_K).map(i => speedup(a, i + 1));
+  return {K, a, c, v, h, speedup, by, best: by.indexOf(Math.max(...by)) + 1};
 }
 
+// [speedup below, colour, what the legend calls it]
+const HEAT = [[.7, "loss-2", "loses"], [1, "loss-1", "loses a little"],
+  [1.25, "gain-1", "1 to 1.25"], [1.6, "gain-2", "to 1.6"], [2.2, "gain-3", "to 2.2"],
+  [Infinity, "gain-4", "more"]];
+const heated = (kind, colour, text) => make(kind + (colour.startsWith("loss") ? ".loss" : ""),
+  {style: {backgroundColor: "var(--" + colour + ")"}}, text);
+
 function showMap(now) {
-  const head = make("tr", null, make("th", {scope: "col"}, "a \\ K"),
-    ...now.by.map((_, i) => make("th", {scope: "col"}, String(i + 1))));
-  const rows = Array.from({length: ROWS + 1}, (_, i) => 1 - i / ROWS).map(a => {
-    const near = Math.abs(a - now.a) <= .5 / ROWS + 1e-9;
-    return make("tr", null, make("th", {scope: "row"}, Math.round(100 * a) + " %"),
-      ...now.by.map((_, i) => {
-        const speedup = speedupOf(a, i + 1, now.c, now.v(i + 1), now.h);
-        const here = near && i + 1 === now.K;
-        return make("td." + bucket(speedup) + (here ? ".here" : ""), here ? {title: "you are here"} : null,
-          speedup.toFixed(2));
-      }));
-  });
-  const legend = [["loss-2", "loses"], ["loss-1", "loses a little"], ["gain-1", "1 to 1.25"],
-    ["gain-2", "to 1.6"], ["gain-3", "to 2.2"], ["gain-4", "more"]];
-  $("map").replaceChildren(
-    make("table.map", null, make("caption", null, "Speedup by acceptance a (down) and K (across). Hatched: slower than no draft at all."),
-      make("thead", null, head), make("tbody", null, ...rows)),
-    make("ul.legend", null, ...legend.map(([kind, says]) => make("li", null, swatch(kind), says)),
-      make("li", null, swatch("here"), "you are here")));
+  const head = text => make("th", {scope: "col"}, text), rate = a => `${Math.round(100 * a)} %`;
+  const row = a => make("tr", make("th", {scope: "row"}, rate(a)), range(MAP_K).map(i => {
+    const speedup = now.speedup(a, i + 1), [, colour] = HEAT.find(([below]) => speedup < below);
+    const here = i + 1 === now.K && Math.abs(a - now.a) <= .5 / ROWS + 1e-9;
+    return heated(here ? "td.here" : "td", colour, speedup.toFixed(2));
+  }));
+  put("map",
+    make("table.map", make("caption", "Speedup by acceptance a (down) and K (across). Hatched: "
+        + "slower than no draft at all."),
+      make("thead", make("tr", head("a \\ K"), range(MAP_K).map(i => head(i + 1)))),
+      make("tbody", range(ROWS + 1).map(i => row(1 - i / ROWS)))),
+    legend(...HEAT.map(([, colour, says]) => [heated("span.swatch", colour), says]),
+      [swatch("here"), "you are here"]));
 }
 
 function showVerdict(run, now) {
   const speedup = now.by[now.K - 1], most = Math.max(...now.by);
-  const moved = ["a", "c", "v", "K"].some(name => knobs[name] !== null);
-  const rows = now.by.map((value, i) => barRow("K = " + (i + 1), [bar(value / most, value < 1 ? "loses" : "gains")],
-    [times(value)], i + 1 === now.K ? "chosen" : ""));
-  let equal = null;
-  for (let a = 0; a <= 1.0001 && equal === null; a += .005) {
-    if (speedupOf(a, now.K, now.c, now.v(now.K), now.h) >= 1) equal = a;
-  }
-  const raced = run.speedup !== null && !moved && run.settings.K === now.K;
-  const measured = !raced ? "" : " The race measured " + times(run.speedup)
-    + ": the formula takes every draft to be accepted with the same chance, and leaves out the rule.";
-  $("verdict").replaceChildren(
-    make("p.distance" + (speedup < 1 ? ".wrong" : ".right"), null, make("b", null, times(speedup)),
-      make("span", null, speedup < 1 ? "here it loses: plain decoding is faster" : "expected here")),
-    make("p", null, "Fastest: K = " + now.best + ", " + times(now.by[now.best - 1]) + ". With K = " + now.K
-      + (!now.h ? " nothing was drafted here." : equal === null ? " nothing gains, not even a draft that is always right."
-        : " it pays from an acceptance of " + percent(equal) + " on.") + measured),
-    tableOf(null, null, null, rows));
+  const equal = range(201).map(i => i / 200).find(a => now.speedup(a, now.K) >= 1);
+  const moved = Object.values(knobs).some(value => value !== null);
+  const pays = !now.h ? "nothing was drafted here"
+    : equal === undefined ? "nothing gains, not even a draft that is always right"
+    : `it pays from an acceptance of ${percent(equal)} on`;
+  const rows = now.by.map((value, i) => barRow(`K = ${i + 1}`,
+    [bar(value / most, value < 1 ? "of-wrong" : "of-right")], [times(value)],
+    i + 1 === now.K ? "chosen" : ""));
+  put("verdict",
+    make("p.big" + (speedup < 1 ? ".wrong" : ".right"), make("b", times(speedup)),
+      make("span", speedup < 1 ? "here it loses: plain decoding is faster" : "expected here")),
+    make("p", `Fastest: K = ${now.best}, ${times(most)}. With K = ${now.K} ${pays}.`,
+      run.speedup !== null && !moved && run.settings.K === now.K
+        && ` The race measured ${times(run.speedup)}: the formula takes every draft to be accepted `
+        + "with the same chance, and leaves out the rule."),
+    tableOf({}, null, null, rows));
 }
 
 function knob(name, says, value, low, high, step, show) {
-  const output = make("output", null, show(value));
-  const limits = {id: "knob-" + name, min: String(low), max: String(high), step: String(step)};
-  return make("label.knob", null, make("span", null, says), output, slider(limits, value, show, to => {
-    knobs[name] = to;
-    output.textContent = show(to);
-    showMoved();
-  }));
-}
-
-function showKnobs(now) {
-  const back = make("button", {type: "button", id: "as-measured"}, "As measured");
-  back.addEventListener("click", () => showPays(state.base));
-  $("knobs").replaceChildren(
-    knob("a", "a: a draft is accepted", now.a, 0, 1, .01, percent),
-    knob("c", "c: drafting a token, in target passes", now.c, 0, 1, .005, x => x.toFixed(3)),
-    knob("v", "v: the verify pass over K + 1 rows", now.v(now.K), 1, 4, .01, x => x.toFixed(2)),
-    knob("K", "K: tokens drafted in a round", now.K, 1, MAP_K, 1, String), back);
+  const output = make("output", show(value));
+  return make("label.knob", make("span", says), output,
+    slider({id: "knob-" + name, min: low, max: high, step}, value, show, to => {
+      knobs[name] = to;
+      output.textContent = show(to);
+      showMoved();
+    }));
 }
 
 function showMoved() {
@@ -117,19 +105,24 @@ function showMoved() {
 }
 
 function showPays(run) {
-  Object.assign(knobs, {a: null, c: null, v: null, K: null});
-  const costs = costsOf(run);
+  Object.assign(knobs, AS_MEASURED);
+  const costs = costsOf(run), h = draftingShare(run);
   $("pays-stage").hidden = !costs;
   $("pays-lead").textContent = !costs ? (live ? "The costs of this machine are being measured."
     : "This run has no measured costs: they need both decoders, and a K that stays the same.")
     : "A round of K drafts costs K c + v passes and yields 1 + a + … + a^K tokens. "
-      + (costs.rough ? "c and v are those of this run’s own passes." : "c and v were measured on this machine: a pass of the target over one row takes "
-      + ms(costs.target_seconds) + ", drafting a token " + number(costs.c) + " of that.");
+      + (costs.rough ? "c and v are those of this run’s own passes."
+        : "c and v were measured on this machine: a pass of the target over one row takes "
+          + `${ms(costs.target_seconds)}, drafting a token ${number(costs.c)} of that.`)
+      + (h < 1 ? ` Look-up filled ${percent(h)} of the positions that it could draft. `
+        + "The formula takes this as the share of rounds that draft." : "");
   if (!costs) return;
   const now = standing(run);
-  if (now.h < 1) $("pays-lead").textContent += " Look-up filled " + percent(now.h)
-    + " of the positions that it could draft. The formula takes this as the share of rounds that draft.";
-  showKnobs(now);
-  showMap(now);
-  showVerdict(run, now);
+  put("knobs",
+    knob("a", "a: a draft is accepted", now.a, 0, 1, .01, percent),
+    knob("c", "c: drafting a token, in target passes", now.c, 0, 1, .005, x => x.toFixed(3)),
+    knob("v", "v: the verify pass over K + 1 rows", now.v(now.K), 1, 4, .01, x => x.toFixed(2)),
+    knob("K", "K: tokens drafted in a round", now.K, 1, MAP_K, 1, String),
+    button("As measured", "as-measured", () => showPays(state.base)));
+  showMoved();
 }

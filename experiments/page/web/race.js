@@ -1,122 +1,117 @@
 // ---------------------------------------------------------------- the race
 // Both decoders on one clock. Each lane is a list of passes {kind, begin, end, says} and a list of
-// tokens {end, text, source}; showing a moment means showing what had ended by then.
+// tokens {end, id, text, source}; showing a moment means showing what had ended by then.
 
 const race = {lanes: [], time: 0, length: 0, playing: false, frame: null};
 const PASS_NAMES = {
-  target: "a pass of the target", draft: "a pass of the draft", rule: "the rule, the filter and the loop",
+  target: "a pass of the target", draft: "a pass of the draft",
+  rule: "the rule, the filter and the loop",
 };
 
+// A lane to be filled: pass(...) and token(...) add what follows on its clock.
+function emptyLane(name, what) {
+  const lane = {name, what, passes: [], tokens: [], end: 0};
+  lane.pass = (kind, seconds, says) =>
+    lane.passes.push({kind, begin: lane.end, end: lane.end += seconds, says});
+  lane.token = (id, text, source) => lane.tokens.push({end: lane.end, id, text, source});
+  return lane;
+}
+
 function plainLane(run) {
-  let end = 0;
-  const passes = [], tokens = [];
+  const lane = emptyLane("Autoregressive", run.settings.target_model_size + " alone");
   run.plain.tokens.forEach((id, i) => {
-    const begin = end;
-    end += run.plain.seconds[i];
-    passes.push({kind: "target", begin, end, says: "target pass over 1 row: " + quoted(id)});
-    tokens.push({end, id, text: run.plain.shown[i], source: "target"});
+    lane.pass("target", run.plain.seconds[i], "target pass over 1 row: " + quoted(id));
+    lane.token(id, run.plain.shown[i], "target");
   });
-  return {name: "Autoregressive", what: run.settings.target_model_size + " alone", passes, tokens};
+  return lane;
 }
 
 function speculativeLane(run) {
-  let end = 0;
-  const passes = [], tokens = [];
-  const add = (kind, seconds, says) => {
-    passes.push({kind, begin: end, end: end + seconds, says});
-    end += seconds;
-  };
+  const {target_model_size: target, draft_model_size: size} = run.settings;
+  const draft = size === "ngram" ? "n-grams" : size;
+  const lane = emptyLane("Speculative", `${target} checks ${draft}`);
   run.rounds.forEach((round, r) => {
-    const name = "round " + (r + 1) + ": ";
-    const looked = round.passes.length ? round.passes : round.draft.length ? [round.seconds[0]] : [];
-    looked.forEach((seconds, i) => {
-      const found = round.passes.length ? round.draft.slice(i, i + 1) : round.draft;
-      add("draft", seconds, name + "draft pass " + (i + 1) + ": " + found.map(quoted).join(" "));
-    });
-    add("target", round.seconds[1], name + "target pass over " + plural(round.draft.length + 1, "row"));
-    add("rule", round.seconds[2],
-      name + round.accepted + " of " + plural(round.draft.length, "draft") + " accepted, "
-      + plural(round.tokens.length, "token") + " more");
-    round.tokens.forEach((id, i) =>
-      tokens.push({end, id, text: round.shown[i], source: round.sources[i]}));
+    const name = `round ${r + 1}:`, n = round.draft.length, drafts = round.draft.map(quoted);
+    round.passes.forEach((seconds, i) =>
+      lane.pass("draft", seconds, `${name} draft pass ${i + 1}: ${drafts[i] ?? ""}`));
+    if (n && !round.passes.length) { // looked up, all at once
+      lane.pass("draft", round.seconds[0], `${name} draft: ${drafts.join(" ")}`);
+    }
+    lane.pass("target", round.seconds[1], `${name} target pass over ${plural(n + 1, "row")}`);
+    const accepted = `${round.accepted} of ${plural(n, "draft")} accepted`;
+    lane.pass("rule", round.seconds[2],
+      `${name} ${accepted}, ${plural(round.tokens.length, "token")} more`);
+    round.tokens.forEach((id, i) => lane.token(id, round.shown[i], round.sources[i]));
   });
-  const draft = run.settings.draft_model_size;
-  const what = run.settings.target_model_size + " checks " + (draft === "ngram" ? "n-grams" : draft);
-  return {name: "Speculative", what, passes, tokens};
+  return lane;
 }
 
-function drawLane(lane, prompt, scale) {
-  const strip = make("div.strip-inner");
-  for (const pass of lane.passes) {
-    strip.append(make("i.of-" + pass.kind, {title: pass.says + ", " + ms(pass.end - pass.begin),
-      style: {left: pass.begin * scale + "px", width: Math.max(1, (pass.end - pass.begin) * scale - 1) + "px"}}));
-  }
-  const text = make("p.race-text", null, make("span.soft", null, prompt));
-  lane.spans = lane.tokens.map(token =>
-    make("span.token." + token.source, null, token.text.replace(/\n/g, "⏎\n") || "·"));
-  text.append(...lane.spans);
-  lane.strip = strip;
-  lane.now = make("p.now.soft", null);
+function drawLane(lane, prompt) {
+  lane.strip = make("div.strip-inner", lane.passes.map(({kind, begin, end, says}) => {
+    const left = `${begin * race.scale}px`;
+    const width = `${Math.max(1, (end - begin) * race.scale - 1)}px`;
+    return make("i.of-" + kind, {title: `${says}, ${ms(end - begin)}`, style: {left, width}});
+  }));
+  lane.spans = lane.tokens.map(({text, source}) =>
+    make("span.token." + source, text.replace(/\n/g, "⏎\n") || "·"));
+  lane.now = make("p.now.soft");
   lane.figures = make("p.lane-figures");
   return make("article.lane", {"aria-label": lane.name},
-    make("header", null, make("h3", null, lane.name, make("span.soft", null, " " + lane.what)), lane.figures),
-    make("div.strip", {"aria-hidden": "true"}, strip, make("b.head")), lane.now, text);
+    make("div.row.between", make("h3", lane.name, make("span.soft", " " + lane.what)),
+      lane.figures),
+    make("div.strip", {"aria-hidden": "true"}, lane.strip, make("b.head")), lane.now,
+    make("p.written", make("span.soft", prompt), lane.spans));
 }
 
 function showRace(run) {
   pause();
   $("race-stage").hidden = !run.plain;
-  if (!run.plain) {
-    $("race-lead").textContent = "This run has no autoregressive half to race against: "
-      + "it was written with --mode speculative.";
-    return;
-  }
+  $("race-lead").textContent = !run.plain
+    ? "This run has no autoregressive half to race against: it was written with --mode speculative."
+    : "The same prompt, the same target, one clock. Bars are the measured times of "
+      + (run.plain.timed ? "each pass"
+        : "the passes (the autoregressive ones are equal shares of their total)")
+      + "; a token appears when the pass that decides it has ended.";
+  if (!run.plain) return;
   race.lanes = [plainLane(run), speculativeLane(run)];
-  race.length = Math.max(...race.lanes.map(lane => lane.passes.at(-1).end));
-  race.stops = race.lanes[1].passes.map(pass => pass.end);
-  const pass = race.lanes[0].passes.at(-1).end / race.lanes[0].passes.length;
-  race.scale = 30 / pass; // pixels per second: 30 for a pass over one row
-  $("race-lead").textContent = "The same prompt, the same target, one clock. Bars are the measured "
-    + "times of " + (run.plain.timed ? "each pass" : "the passes (the autoregressive ones are equal shares of their total)")
-    + "; a token appears when the pass that decides it has ended.";
-  $("lanes").replaceChildren(...race.lanes.map(lane => drawLane(lane, run.prompt, race.scale)));
-  const legend = ["target", "draft", "rule"].map(kind =>
-    make("li", null, swatch("of-" + kind), PASS_NAMES[kind]));
-  const sources = ["draft", "correction", "bonus", "target"].map(source =>
-    make("li", null, make("span.token." + source, null, NAMES[source])));
-  $("pass-legend").replaceChildren(...legend, ...sources);
+  const [plain, fast] = race.lanes;
+  race.length = Math.max(plain.end, fast.end);
+  // pixels per second: 30 for a pass over one row
+  race.scale = 30 * plain.passes.length / plain.end;
+  put("lanes", race.lanes.map(lane => drawLane(lane, run.prompt)));
+  put("pass-legend",
+    ["target", "draft", "rule"].map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
+    Object.keys(MEANINGS).map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
   showMoment(page.live ? 0 : race.length);
 }
 
-const before = (list, time) => list.filter(item => item.end <= time + 1e-12);
-
 function showMoment(time) {
   race.time = clamp(time, 0, race.length);
+  const before = list => list.filter(item => item.end <= race.time + 1e-12);
   const rates = race.lanes.map(lane => {
-    const tokens = before(lane.tokens, race.time).length, last = lane.passes.at(-1).end;
-    const passes = before(lane.passes, race.time).filter(pass => pass.kind === "target").length;
-    const seconds = Math.min(race.time, last), rate = seconds ? tokens / seconds : 0;
+    const tokens = before(lane.tokens).length, seconds = Math.min(race.time, lane.end);
+    const passes = before(lane.passes).filter(pass => pass.kind === "target").length;
+    const rate = seconds ? tokens / seconds : 0;
+    const current = lane.passes.find(pass => pass.end > race.time);
     lane.spans.forEach((span, i) => span.classList.toggle("to-come", i >= tokens));
-    lane.strip.style.transform = "translateX(" + (-race.time * race.scale).toFixed(1) + "px)";
-    const current = lane.passes.find(pass => pass.end > race.time) || null;
-    lane.now.textContent = race.time === 0 ? "ready" : current ? current.says : "finished after " + ms(last);
-    lane.figures.replaceChildren(make("b", null, rate.toFixed(0)), " tokens/s  ",
-      make("b", null, passes ? (tokens / passes).toFixed(2) : "–"), " tokens per target pass  ",
-      make("b", null, String(tokens)), " tokens");
+    lane.strip.style.transform = `translateX(${(-race.time * race.scale).toFixed(1)}px)`;
+    lane.now.textContent = race.time === 0 ? "ready"
+      : current ? current.says : `finished after ${ms(lane.end)}`;
+    lane.figures.replaceChildren(make("b", rate.toFixed(0)), " tokens/s  ",
+      make("b", passes ? (tokens / passes).toFixed(2) : "–"), " tokens per target pass  ",
+      make("b", String(tokens)), " tokens");
     return rate;
   });
   const ready = rates[0] > 0 && rates[1] > 0, speedup = rates[1] / rates[0];
-  $("score").replaceChildren(make("b", null, ready ? times(speedup) : "–"),
-    make("span.soft", null, ready ? "speedup at this moment" : "speedup: nobody has written a token yet"));
-  $("score").classList.toggle("losing", ready && speedup < 1);
+  put("score", make("b", ready ? times(speedup) : "–"),
+    ready ? "speedup at this moment" : "speedup: nobody has written a token yet");
+  $("score").className = "big " + (ready && speedup < 1 ? "wrong" : "right");
   $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
-  $("clock-now").textContent = ms(race.time) + " of " + ms(race.length);
+  $("clock-now").textContent = `${ms(race.time)} of ${ms(race.length)}`;
 }
 
-function slowness() {
-  return Math.round(10 ** Number($("slow").value));
-}
+const slowness = () => Math.round(10 ** Number($("slow").value));
 
 function showSlowness() {
   $("slow-now").textContent = slowness() + " ×";
@@ -132,7 +127,7 @@ function pause() {
 function play() {
   if (still.matches) { // no motion: the end at once, and steps
     showMoment(race.length);
-    announce("Your system asks for no motion: this is the end of the race; step through it instead.");
+    announce("Your system asks for no motion: this is the end of the race; step through it.");
     return;
   }
   if (race.time >= race.length) showMoment(0);
@@ -148,23 +143,27 @@ function play() {
   race.frame = requestAnimationFrame(tick);
 }
 
+function jump(time) {
+  pause();
+  showMoment(time);
+}
+
 // To the end of the next or the last pass of the speculative lane, or to an end of the race.
 function stepRace(direction) {
-  pause();
-  const small = race.length * 1e-9;
-  const to = direction > 0 ? race.stops.find(stop => stop > race.time + small)
-    : race.stops.findLast(stop => stop < race.time - small);
-  showMoment(to === undefined ? (direction > 0 ? race.length : 0) : to);
-  const done = race.lanes[1].passes.findLast(pass => pass.end <= race.time + small);
+  const small = race.length * 1e-9, passes = race.lanes[1].passes;
+  const to = direction > 0 ? passes.find(pass => pass.end > race.time + small)
+    : passes.findLast(pass => pass.end < race.time - small);
+  jump(to ? to.end : direction > 0 ? race.length : 0);
+  const done = passes.findLast(pass => pass.end <= race.time + small);
   announce(done ? done.says : "the start");
 }
 
 $("play").addEventListener("click", () => race.playing ? pause() : play());
-$("rewind").addEventListener("click", () => { pause(); showMoment(0); });
-$("finish").addEventListener("click", () => { pause(); showMoment(race.length); });
+$("rewind").addEventListener("click", () => jump(0));
+$("finish").addEventListener("click", () => jump(race.length));
 $("step").addEventListener("click", () => stepRace(1));
 $("step-back").addEventListener("click", () => stepRace(-1));
-$("clock").addEventListener("input", () => { pause(); showMoment($("clock").value / 1000 * race.length); });
+$("clock").addEventListener("input", () => jump($("clock").value / 1000 * race.length));
 $("slow").addEventListener("input", showSlowness);
 opened.push(name => { if (name !== "race") pause(); });
 showSlowness();

@@ -1,97 +1,89 @@
 // ---------------------------------------------------------------- rules side by side
 
 const PREFIX = 5; // tokens shown of what a text has in common with the token rule's
-const GUESSED = ["mistake", "inexact"]; // whose distributions are hidden until the question is answered
 let chosenRule = null, guessed = false;
 
-const title = name => name.replace(/-/g, " ");
-const isHidden = row => !guessed && GUESSED.includes(row.kind);
+const title = row => row.name.replace(/-/g, " ");
+// until the question is answered
+const isHidden = row => !guessed && ["mistake", "inexact"].includes(row.kind);
 const isRight = row => row.distance !== null && row.distance < 1e-9;
-const distanceOf = (row, digits) => row.distance === null ? "no text" : isRight(row) ? "0" : row.distance.toFixed(digits);
+const distanceOf = (row, digits) =>
+  row.distance === null ? "no text" : isRight(row) ? "0" : row.distance.toFixed(digits);
 
 // The text of a row: what it shares with the first in short, then where it parts, then the rest.
 function ruleText(row, first) {
   const parts = row.parts === null ? row.tokens.length : row.parts;
   const from = row === first ? 0 : Math.max(0, Math.min(parts, row.tokens.length) - PREFIX);
-  const text = make("p.rule-text");
-  if (from) text.append(make("span.soft", null, "… " + plural(from, "token") + " the same …"));
-  row.tokens.forEach((id, i) => {
-    if (i < from) return;
-    if (i === parts) text.append(make("span.parting", null, "parts here"));
-    text.append(make("span.token." + (i < parts && row !== first ? "same" : row.sources[i] || "target"), null,
-      row.shown[i].replace(/\n/g, "⏎") || "·"));
-  });
-  if (row.parts !== null && parts >= row.tokens.length) text.append(make("span.parting", null, "ends here"));
-  if (row.error) text.append(make("span.crash", null, row.error));
-  return text;
+  const kind = i => i < parts && row !== first ? "same" : row.sources[i] || "target";
+  return make("p.written",
+    from > 0 && make("span.soft", `… ${plural(from, "token")} the same …`),
+    row.shown.slice(from).map((text, n) => [
+      n + from === parts && make("span.parting", "parts here"),
+      make("span.token." + kind(n + from), text.replace(/\n/g, "⏎") || "·")]),
+    row.parts !== null && parts >= row.tokens.length && make("span.parting", "ends here"),
+    row.error && make("span.crash", row.error));
 }
 
 function ruleRow(row, first) {
-  const badge = isHidden(row) ? make("span.badge.hidden", null, "distribution: ?")
-    : isRight(row) ? make("span.badge.right", null, "exact")
-    : make("span.badge.wrong", null, row.distance === null ? "no text" : "off by " + distanceOf(row, 3));
-  const rate = row.tokens_per_pass === null ? "" : row.tokens_per_pass.toFixed(2) + " tokens per pass";
-  const same = row === first ? "" : row.parts === null ? "the same text" : "parts at token " + (row.parts + 1);
-  const element = make("div.rule", {role: "radio", "aria-checked": "false", tabindex: "-1"},
-    make("div.rule-head", null, make("h3", null, title(row.name)), badge,
-      make("span.soft", null, [same, rate].filter(Boolean).join(" · "))),
-    make("p.soft", null, row.what), ruleText(row, first));
-  element.addEventListener("click", () => chooseRule(row));
-  row.element = element;
-  return element;
+  const badge = isHidden(row) ? make("span.badge.hidden", "distribution: ?")
+    : isRight(row) ? make("span.badge.right", "exact")
+    : make("span.badge.wrong", row.distance === null ? "no text" : "off by " + distanceOf(row, 3));
+  const notes = given([
+    row !== first && (row.parts === null ? "the same text" : `parts at token ${row.parts + 1}`),
+    row.tokens_per_pass !== null && `${row.tokens_per_pass.toFixed(2)} tokens per pass`]);
+  return make("div.rule", {role: "radio", click: () => chooseRule(row), tabindex: "-1"},
+    make("div.row", make("h3", title(row)), badge, make("span.soft", notes.join(" · "))),
+    make("p.soft", row.what), ruleText(row, first));
 }
 
 function showRules() {
   const rows = state.rules;
-  const missing = live ? "" : "This page was saved without the comparison of rules: python main.py play computes it.";
-  $("rules-missing").textContent = rows.length ? "" : missing;
-  $("rules").querySelector(".columns").hidden = !rows.length;
+  $("rules-missing").textContent = rows.length || live ? ""
+    : "This page was saved without the comparison of rules: python main.py play computes it.";
+  $("rules-stage").hidden = !rows.length;
   if (!rows.length) return;
-  $("rule-list").replaceChildren(...rows.map(row => ruleRow(row, rows[0])));
+  put("rule-list", rows.map(row => ruleRow(row, rows[0])));
   chooseRule(rows.find(row => chosenRule && row.name === chosenRule.name) || rows[0]);
 }
 
-function chooseRule(row, focus) {
+function chooseRule(row) {
   chosenRule = row;
-  for (const other of state.rules) {
-    other.element.setAttribute("aria-checked", String(other === row));
-    other.element.tabIndex = other === row ? 0 : -1;
-  }
-  if (focus) row.element.focus();
-  $("distribution").replaceChildren(...distributionPanel(row));
+  const all = [...$("rule-list").children];
+  all.forEach((element, i) => element.setAttribute("aria-checked", String(state.rules[i] === row)));
+  stopAt(all, all[state.rules.indexOf(row)]);
+  put("distribution", isHidden(row) ? hiddenPanel(row) : distributionPanel(row));
 }
 
+const hiddenPanel = row => [
+  make("p", "Answer the question above first, or look at once: does "
+    + `“${title(row)}” still write the target’s text?`),
+  button("Show the distributions", "show-distributions", revealDistributions),
+];
+
 function distributionPanel(row) {
-  if (isHidden(row)) {
-    const show = make("button", {type: "button", id: "show-distributions"}, "Show the distributions");
-    show.addEventListener("click", revealDistributions);
-    return [make("p", null, "Answer the question above first, or look at once: does “" + title(row.name)
-      + "” still write the target’s text?"), show];
-  }
-  const right = isRight(row), most = Math.max(...row.distribution.flatMap(([, target, rule]) => [target, rule]));
+  const right = isRight(row);
+  const most = Math.max(...row.distribution.flatMap(([, target, rule]) => [target, rule]));
   const rows = row.distribution.map(([text, target, rule]) => barRow(text,
-    [bar(target / most), bar(rule / most, "of-rule-text")],
+    [bar(target / most), bar(rule / most, "of-wrong")],
     [target.toFixed(3), rule.toFixed(3)], Math.abs(rule - target) > 1e-9 ? "off" : ""));
-  const caption = [swatch("of-target"), "target alone  ", swatch("of-rule-text"), title(row.name)];
-  const parts = [
-    make("p.distance" + (right ? ".right" : ".wrong"), null,
-      make("b", {id: "distance"}, distanceOf(row, 4)),
-      make("span", null, row.distance === null ? "comes out: an error ends each"
-        : "total variation distance" + (right ? ": this is the target’s distribution"
-          : " from the target’s distribution"))),
-    row.errors ? make("p", {id: "errors"}, percent(row.errors) + " of its texts end in an error.") : null,
-    make("p.soft", null, "Two GPT-2s with three tokens, A, B and C: every text they can write, with its probability, "
-      + (row.kind === "noise" ? "by the Gumbel-max theorem." : "through every branch of the real loop. Computed, not sampled.")),
+  const caption = [swatch("of-target"), "target alone  ", swatch("of-wrong"), title(row)];
+  const says = row.distance === null ? "comes out: an error ends each" : "total variation distance"
+    + (right ? ": this is the target’s distribution" : " from the target’s distribution");
+  return [
+    make("p.big" + (right ? ".right" : ".wrong"), make("b", {id: "distance"}, distanceOf(row, 4)),
+      make("span", says)),
+    row.errors > 0
+      && make("p", {id: "errors"}, `${percent(row.errors)} of its texts end in an error.`),
+    make("p.soft", "Two GPT-2s with three tokens, A, B and C: every text they can write, with its "
+      + (row.kind === "noise" ? "probability, by the Gumbel-max theorem."
+        : "probability, through every branch of the real loop. Computed, not sampled.")),
     tableOf({id: "distribution-table"}, caption, ["text", "", "target", "this rule"], rows),
-    row.cost ? make("p", null, sentence(row.cost)) : null,
+    row.cost && make("p", sentence(row.cost)),
+    row.changes && [make("h3", "The mistake"),
+      row.changes.map(([where, right, wrong]) => make("pre", make("span.soft", `${where}\n`),
+        make("del", `− ${right}\n`), make("ins", `+ ${wrong}`))),
+      make("p.soft", `Seen in ${row.seen_in}. Try it: python main.py --mistake ${row.name}`)],
   ];
-  if (row.changes) {
-    parts.push(make("h3", null, "The mistake"), ...row.changes.map(([where, right, wrong]) =>
-      make("pre.diff", null, make("span.soft", null, where + "\n"), make("del", null, "− " + right + "\n"),
-        make("ins", null, "+ " + wrong))),
-      make("p.soft", null, "Seen in " + row.seen_in + ". Try it: python main.py --mistake " + row.name));
-  }
-  return parts.filter(Boolean);
 }
 
 function revealDistributions() {
@@ -99,11 +91,4 @@ function revealDistributions() {
   showRules();
 }
 
-$("rule-list").addEventListener("keydown", event => {
-  const here = state.rules.indexOf(chosenRule);
-  const to = {ArrowDown: here + 1, ArrowRight: here + 1, ArrowUp: here - 1, ArrowLeft: here - 1,
-    Home: 0, End: state.rules.length - 1}[event.key];
-  if (to === undefined) return;
-  event.preventDefault();
-  if (state.rules[to]) chooseRule(state.rules[to], true);
-});
+arrowKeys($("rule-list"), (element, i) => chooseRule(state.rules[i]), (element, i) => i);
