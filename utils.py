@@ -16,7 +16,7 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 import numpy as np
 
 from backends import autotune, memory
-from backends.threads import CHUNK, alone, in_parts, share
+from backends.threads import alone, share
 
 # re-exported: several modules import these names from utils
 from checkpoints import (  # noqa: F401
@@ -35,6 +35,8 @@ from gpt2 import Model, nested
 
 # ---------------------------------------------------------------- backends
 
+CHUNK = 128  # positions of a prompt that attend at a time
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -51,10 +53,23 @@ class Backend:
     share: Callable = alone
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
-    def in_parts(self, attend, q, k, v):
-        """attend(q, k, v) of gpt2.py, in parts that this backend computes well."""
+    def in_parts(self, attend, q, k, v):  # as gpt2.attend, which is given
+        """Attention for a range of heads on each thread, and for a chunk of new positions at a time,
+        which does not score the keys after it.
+        """
+        n_head, n_new, d_head = q.shape
+        n_past = k.shape[1] - n_new
+        heads = self.xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
         most = 1 if self.exact else CHUNK
-        return in_parts(attend, q, k, v, self.xp, self.share, most)
+        for start in range(0, n_new, most):
+            new = slice(start, min(start + most, n_new))
+            seen = slice(0, n_past + new.stop)
+
+            def attend_heads(a, b):  # heads a to b; all are done when share returns
+                heads[a:b, new] = attend(q[a:b, new], k[a:b, seen], v[a:b, seen], self.xp)
+
+            self.share(attend_heads, n_head, new.stop - start)
+        return heads
 
     def __getstate__(self):  # for pickle, which takes no modules
         return vars(self) | {"xp": self.xp.__name__}

@@ -10,6 +10,8 @@ import functools
 import math
 import operator
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -66,8 +68,9 @@ def texts(model, n_min=1, n_max=24):
 
 def feed(model, ids, cache, n_last=None):  # [n_seq] -> [n_last, n_vocab]
     """A pass over these ids as one part of attention, without Model.read's catch-up rule."""
-    whole = lambda layer, q, k, v: gpt2.attend(q, *cache.write(layer, k, v), np)
-    x = model.blocks(model.embed(ids, cache), whole)
+    whole = SimpleNamespace(in_parts=lambda attend, q, k, v: attend(q, k, v, np))
+    with mock.patch.object(cache, "backend", whole):
+        x = model.blocks(model.embed(ids, cache), cache.look_back)
     cache.advance(x)
     return model.logits(x[len(ids) - (len(ids) if n_last is None else n_last) :])
 
