@@ -146,7 +146,7 @@ class KVCache:
         self.backend, self.length = backend, 0
 
     def look_back(self, layer, q, k, v):  # 3 x [n_head, n_new, d_head] -> [n_head, n_new, d_head]
-        """Store the keys and values of the new positions, then let these attend to all that is there."""
+        """Store the keys and values of the new positions; let these attend to all up to there."""
         end = self.length + k.shape[1]
         self.k[layer][:, self.length : end] = k
         self.v[layer][:, self.length : end] = v
@@ -215,10 +215,9 @@ class Model:
         """All blocks. look_back(layer, q, k, v) is the cache's, or a batch's of several texts."""
         n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
         for layer, block in enumerate(self.params["blocks"]):
+            in_layer = partial(look_back, layer)
             h = layer_norm(x, **block["ln_1"], epsilon=epsilon)
-            x = x + attention(
-                h, **block["attn"], n_head=n_head, look_back=partial(look_back, layer)
-            )
+            x = x + attention(h, **block["attn"], n_head=n_head, look_back=in_layer)
             h = layer_norm(x, **block["ln_2"], epsilon=epsilon)
             x = x + mlp(h, **block["mlp"], xp=xp)
         return x

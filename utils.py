@@ -4,7 +4,6 @@ choice.
 The folders themselves, their file formats and downloads, are behind checkpoints/__init__.py.
 """
 
-import importlib
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -54,8 +53,8 @@ class Backend:
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
     def in_parts(self, attend, q, k, v):  # as gpt2.attend, which is given
-        """Attention for a range of heads on each thread, and for a chunk of new positions at a time,
-        which does not score the keys after it.
+        """Attention for a range of heads on each thread, and for a chunk of new positions at a
+        time, which does not score the keys after it.
         """
         n_head, n_new, d_head = q.shape
         n_past = k.shape[1] - n_new
@@ -71,16 +70,6 @@ class Backend:
             self.share(attend_heads, n_head, new.stop - start)
         return heads
 
-    def __getstate__(self):  # for pickle, which takes no modules
-        return vars(self) | {"xp": self.xp.__name__}
-
-    def __setstate__(self, state):
-        vars(self).update(state, xp=importlib.import_module(state["xp"]))
-
-
-def done():
-    """NumPy's `synchronize`: a call has done its work when it returns."""
-
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     """The backend of that name, "numpy" or "cupy". Raises InputError if it cannot run here.
@@ -90,16 +79,12 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     last bit however many are computed together. dtype, for CuPy: "float16" halves the weights and
     multiplies in float16.
     """
-    if name == "numpy":
-        return numpy_backend(kernels, exact, dtype)
-    if name == "cupy":
-        return cupy_backend(exact, dtype)
-    raise InputError(f"backend {name!r}: expected numpy or cupy")
-
-
-def numpy_backend(kernels, exact, dtype):
-    if dtype != "float32":
+    if name not in ("numpy", "cupy"):
+        raise InputError(f"backend {name!r}: expected numpy or cupy")
+    if dtype != "float32" and (name, dtype) != ("cupy", "float16"):
         raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
+    if name == "cupy":
+        return cupy_backend(exact, half=dtype == "float16")
     try:
         kernel = autotune.kernel_named(kernels)
     except ValueError as error:
@@ -110,9 +95,11 @@ def numpy_backend(kernels, exact, dtype):
     return Backend("numpy", np, np.asarray, np.asarray, plan, done, threads, exact)
 
 
-def cupy_backend(exact, dtype):
-    if dtype not in ("float32", "float16"):
-        raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
+def done():
+    """NumPy's `synchronize`: a call has done its work when it returns."""
+
+
+def cupy_backend(exact, half):
     if exact:
         raise InputError(
             "exact: expected --backend numpy; what cuBLAS computes for a row depends on the others"
@@ -125,7 +112,7 @@ def cupy_backend(exact, dtype):
         ) from None
     except RuntimeError as error:
         raise InputError(f"backend 'cupy': no usable GPU ({error}); use --backend numpy") from None
-    plan = partial(gpu.plan, half=dtype == "float16")
+    plan = partial(gpu.plan, half=half)
     return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, plan, gpu.synchronize)
 
 
@@ -143,10 +130,12 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     if not loaded:
         needed += sum(memory.weights_bytes(config, dtype) for config in configs)
         what, advice = "the weights", "use a smaller model"
-    try:
-        memory.require(needed, what)
-    except MemoryError as error:
-        raise InputError(f"{error}; {advice}, or close other programs") from None
+    free = memory.available()
+    if needed > free:
+        raise InputError(
+            f"{what} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
+            f"available; {advice}, or close other programs"
+        )
 
 
 # ---------------------------------------------------------------- models
