@@ -96,8 +96,9 @@ def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature
     """q must be what was drawn from; it need not be filtered like p. (It is, in the program:
     acceptance is higher.)
     """
-    drafter = lambda: NeuralDrafter(TableModel(2), Filter(draft_temperature), None)
-    assert_exact(TableModel(1), drafter, [0], 3, 2, Filter(1.0), never, rule)
+    target, draft = TableModel(1), TableModel(2)
+    drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
+    assert_exact(target, drafter, [0], 3, 2, Filter(1.0), never, rule)
 
 
 @rules

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import math
 import operator
-from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -21,13 +20,10 @@ from hypothesis import strategies as st
 from make_golden import CONFIGS, GOLDEN, logsumexp, recipe
 from toys import NUMPY, TINY
 
-import checkpoints
 import gpt2
 import utils
 from experiments.decoding.batching import read_together
 from gpt2 import Config
-
-TRAINED_GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "gpt2_124M_golden.npz"
 
 # every axis of another length, or the least of them: a swapped pair of axes cannot go unnoticed
 SHAPES = [
@@ -140,57 +136,14 @@ def test_gelu_is_the_published_formula():
     assert_same(gpt2.gelu(x, np), expected, 1e-14)
 
 
-def exact_gelu(x, xp):
-    return x * (0.5 + 0.5 * np.vectorize(math.erf, otypes=[x.dtype])(x * 0.5**0.5))
-
-
-def test_the_tolerance_tells_the_two_gelus_apart(drawn, monkeypatch):
-    monkeypatch.setattr(gpt2, "gelu", exact_gelu)
-    assert errors(*drawn)[0] > 5e-4
-
-
-def test_the_tolerance_tells_another_epsilon(drawn):
-    model, expected = drawn
-    other = dataclasses.replace(model, config=dataclasses.replace(model.config, epsilon=1e-6))
-    # 3e-4 in the tiny one, whose embeddings are longer; 6e-3 in 124M
-    assert errors(other, expected)[0] > 2e-4
-
-
-def tiny_errors(golden, change):
-    """errors() of the tiny model after change(name, array)."""
-    config, read = CONFIGS["tiny"], recipe(CONFIGS["tiny"])
-    changed = utils.build_model(config, lambda name: change(name, read(name)), PLAIN, np.float32)
-    return errors(changed, of(golden, "tiny"))
-
-
-def test_the_tolerance_tells_that_attention_is_scaled(golden):
-    n_embd, d_head = CONFIGS["tiny"].n_embd, CONFIGS["tiny"].n_embd // CONFIGS["tiny"].n_head
-    queries = np.where(np.arange(3 * n_embd) < n_embd, math.sqrt(d_head), 1).astype(np.float32)
-    unscaled = lambda name, array: array * queries if "c_attn" in name else array
-    logits, _, n_wrong = tiny_errors(golden, unscaled)
-    assert logits > 0.1 and n_wrong > 0
-
-
 @pytest.mark.parametrize("name", sorted(CONFIGS["tiny"].shapes()))
 def test_every_parameter_matters(name, golden):
     """A bias never added or a norm's weight never applied shows in the golden logits."""
+    config, read = CONFIGS["tiny"], recipe(CONFIGS["tiny"])
     neutral = 1 if "ln_" in name and name.endswith("weight") else 0
-    without = lambda other, array: array * 0 + neutral if other == name else array
-    assert tiny_errors(golden, without)[0] > 1e-3
-
-
-@pytest.mark.elsewhere
-def test_logits_of_the_trained_124M():
-    folder = Path(utils.MODELS_DIR) / "124M"
-    if checkpoints.missing_files(folder) or not TRAINED_GOLDEN.is_file():
-        pytest.skip("needs models/124M and the golden logits beside the repository")
-    model, golden = utils.load_model(folder, PLAIN), np.load(TRAINED_GOLDEN)
-    for i in range(5):
-        expected = golden[f"logits{i}"]
-        logits = model.read(golden[f"ids{i}"].tolist(), model.new_cache())[0]
-        # they lie near -130, where neighbouring float32 numbers are 1.5e-5 apart
-        np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)
-        assert logits.argmax() == expected.argmax()
+    without = lambda other: read(other) * 0 + neutral if other == name else read(other)
+    model = utils.build_model(config, without, PLAIN, np.float32)
+    assert errors(model, of(golden, "tiny"))[0] > 1e-3
 
 
 def test_number_of_parameters():
@@ -308,7 +261,8 @@ def test_read_catches_up_from_any_cache(data):
         ids = ids[:n_kept] + more
         n_last = data.draw(st.integers(len(more) * diverges, len(ids)))
         expected = fresh(model, ids)[len(ids) - n_last :] if ids else nothing(model)
-        assert_same(model.read(ids, cache, n_last), expected)
+        given_ids = np.array(ids, int) if data.draw(st.booleans()) else ids
+        assert_same(model.read(given_ids, cache, n_last), expected)
         assert cache.length == len(ids)
 
 
@@ -408,17 +362,6 @@ def test_an_id_that_is_no_token_is_refused(wrong):
         with pytest.raises(ValueError, match=str(wrong)):
             model.read(ids, cache)
     assert_same(model.read([1, 2, 3], cache), fresh(model, [1, 2, 3], 1))  # the cache still holds
-
-
-@fast
-@given(st.data())
-def test_ids_may_be_an_array(data):
-    model = tiny_model()
-    ids = data.draw(texts(model))
-    n_read = data.draw(st.integers(0, len(ids)))
-    cache = model.new_cache()
-    model.read(np.array(ids[:n_read], int), cache, n_last=0)
-    assert_same(model.read(np.array(ids), cache), fresh(model, ids, 1))
 
 
 def test_every_layer_norm_has_the_epsilon_of_the_model(monkeypatch):

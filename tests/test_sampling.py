@@ -27,10 +27,6 @@ LOGITS = np.log(np.array([[0.1, 0.2, 0.3, 0.4]]))
 TARGET, DRAFT = tiny_model(1), tiny_model(2)
 
 
-def short_draft(n_ctx):
-    return tiny_model(2, Config(259, n_ctx, 16, 2, 2))
-
-
 def generator(seed=0):
     return np.random.default_rng(seed)
 
@@ -114,14 +110,6 @@ def test_filter_of_a_real_vocabulary_matches_a_full_sort():
         assert set(np.flatnonzero(row)) == set(nucleus)
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_float32_logits_of_any_size_give_finite_probabilities():
-    logits = np.array([[3e38, -3e38, 0, 1], [-np.inf, 5, 5, -np.inf]], dtype=np.float32)
-    for temperature in (0, 1e-5, 1, 1e4):
-        p = Filter(temperature)(logits)
-        assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1) and p.dtype == np.float64
-
-
 HUGE = (11, 1e5, 1e9, 1e30, 1e39, 1e300)
 
 
@@ -141,12 +129,16 @@ def test_filters_keep_the_largest_logits_at_any_temperature(temperature):
     assert Filter(temperature, top_k=1)(close)[0].tolist() == [0, 0, 1, 0]
 
 
-@pytest.mark.parametrize("temperature", HUGE)
+@pytest.mark.parametrize("temperature", (0, 1e-5, 1, *HUGE))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.filterwarnings("error")
-def test_minus_infinity_has_probability_zero_at_any_temperature(temperature, dtype):
-    p = Filter(temperature)(np.array([[1, -np.inf, 2]], dtype=dtype))[0]
-    assert p[1] == 0 and np.allclose(p, [0.5, 0, 0.5], atol=0.05)
+def test_logits_of_any_size_give_finite_probabilities(temperature, dtype):
+    logits = np.array([[3e38, -3e38, 0, 1], [-np.inf, 2, 1, -np.inf]], dtype)
+    p = Filter(temperature)(logits)
+    assert p.dtype == np.float64 and np.allclose(p.sum(axis=1), 1) and (p >= 0).all()
+    assert p[1, 0] == p[1, 3] == 0
+    if temperature in HUGE:
+        assert np.allclose(p[1], [0, 0.5, 0.5, 0], atol=0.05)
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 1, 2], [1, np.inf, 2], [-np.inf] * 3, [np.nan] * 3])
@@ -317,20 +309,17 @@ def test_stop_condition_at_end_of_text_or_string():
     assert len(on) == 2 and stop_condition(encoder, "on")(on)  # tokens of one byte
 
 
-@pytest.mark.parametrize("K", [0, -1])
-def test_speculation_needs_a_draft_of_at_least_one_token(K):
-    with pytest.raises(ValueError, match=f"K = {K}"):
-        run(5, K)
-
-
-def test_draft_and_target_must_share_a_vocabulary():
-    with pytest.raises(ValueError, match="258 and 259"):
-        run(5, drafter=NGramDrafter(258))
-
-
-def test_seeds_decide():
-    one, again, other = (tokens(run(12, filter=Filter(1.0), seed=seed)) for seed in (1, 1, 2))
-    assert one == again != other
+@pytest.mark.parametrize(
+    "K, drafter, message",
+    [
+        (0, NGramDrafter(TINY.n_vocab), "K = 0"),
+        (-1, NGramDrafter(TINY.n_vocab), "K = -1"),
+        (1, NGramDrafter(258), "258 and 259"),
+    ],
+)
+def test_what_cannot_speculate(K, drafter, message):
+    with pytest.raises(ValueError, match=message):
+        run(5, K, drafter=drafter)
 
 
 @pytest.mark.parametrize(
@@ -372,12 +361,6 @@ def test_what_a_round_counts(one, examined, sources):
 def test_ngram_drafts(ids, k, expected):
     draft, q = NGramDrafter(10).propose(ids, k)
     assert draft == expected and np.array_equal(q, np.eye(10)[expected].reshape(-1, 10))
-
-
-@pytest.mark.parametrize("max_n, expected", [(1, [7]), (2, [8]), (3, [9])])
-def test_the_longest_ngram_that_is_looked_up(max_n, expected):
-    ids = [1, 2, 3, 9, 5, 2, 3, 8, 5, 3, 7, 1, 2, 3]
-    assert NGramDrafter(10, max_n).propose(ids, 1)[0] == expected
 
 
 def test_up_to_sixteen_tokens_are_looked_up():
@@ -426,17 +409,10 @@ def test_every_q_is_that_of_a_fresh_draft_whatever_the_k_before(ks, filter, seed
             assert np.allclose(q, fresh, atol=1e-12)
 
 
-def test_a_draft_with_a_shorter_context_stops_drafting():
-    drafter = NeuralDrafter(short_draft(8), Filter(), generator())
-    rounds = run(15, 3, drafter=drafter)
-    assert tokens(rounds) == tokens(run_alone(15))
-    assert rounds[-1].sources == ["target"] and rounds[0].drafted == 3
-
-
 @pytest.mark.parametrize("n, drafted", [(7, 2), (8, 1), (9, 0)])
 def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
     """The draft can read all of it, and score one more token."""
-    short, ids = short_draft(8), list(range(1, n + 1))
+    short, ids = tiny_model(2, Config(259, 8, 16, 2, 2)), list(range(1, n + 1))
     drafter = NeuralDrafter(short, Filter(1.0), generator())
     drafter.prefill(ids)
     assert drafter.cache.length == (n if drafted else 0)
