@@ -55,11 +55,6 @@ def test_small_models(config, dtype, tolerance):
             assert difference(ours, theirs, random_ids(config, n, seed)) <= tolerance
 
 
-def test_124M():
-    config = utils.SIZES["124M"]
-    assert difference(*pair(config, np.float32), random_ids(config, 24)) <= 1e-4
-
-
 @pytest.mark.parametrize("size", ["0.7M", "7M", "0.7M-17M", "17M"])
 def test_embedded_models(size):
     """The folders are what they claim: checkpoints in Hugging Face's format."""
