@@ -52,9 +52,9 @@ class Backend:
     share: Callable = alone
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
-    def in_parts(self, attend, q, k, v):  # as gpt2.attend, which is given
-        """Attention for a range of heads on each thread, and for a chunk of new positions at a
-        time, which does not score the keys after it.
+    def in_parts(self, attend, q, k, v):
+        """attend(q, k, v) of gpt2.py in parts: a range of heads on each thread, and a chunk of new
+        positions at a time, which does not score the keys after it.
         """
         n_head, n_new, d_head = q.shape
         n_past = k.shape[1] - n_new
@@ -90,7 +90,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     except ValueError as error:
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
-    one_thread = kernel and kernel.threads[-1] == 1
+    one_thread = kernel and kernel.threads[0] == 1
     threads = alone if one_thread else share
     return Backend("numpy", np, np.asarray, np.asarray, plan, done, threads, exact)
 
