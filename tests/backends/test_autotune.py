@@ -43,26 +43,11 @@ def test_every_kernel_gives_the_same_logits():
 
 
 def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
-    """The kernel for a weight of that shape where seconds(t) stands in for the clock; t: the width,
-    by_column, n_threads, n_rows and together of a trial.
-    """
+    """The kernel for a weight of that shape; seconds(kernel, n_rows) stands in for the clock."""
 
     def timed(places, n_rows, candidates):
-        return {
-            weight: {
-                kernel: seconds(
-                    SimpleNamespace(
-                        width=min(kernel.width, shape[1]),
-                        by_column=kernel.by_column,
-                        n_threads=kernel.threads[0],
-                        n_rows=n_rows,
-                        together=kernel.together[0],
-                    )
-                )
-                for kernel in found
-            }
-            for weight, found in candidates.items()
-        }
+        time = lambda k: seconds(replace(k, width=min(k.width, shape[1])), n_rows)
+        return {weight: {k: time(k) for k in found} for weight, found in candidates.items()}
 
     monkeypatch.setattr(autotune, "timed", timed)
     monkeypatch.setattr(autotune, "N_THREADS", n_threads)
@@ -71,41 +56,45 @@ def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
     return autotune.choose(config, np.float32, exact=exact)[Weight(*shape)]
 
 
-def uncut_on_threads(t):
-    return 1 if t.width > 500 and t.n_threads > 1 else 2
+def uncut_on_threads(k, n):
+    return 1 if k.width > 500 and k.threads[0] > 1 else 2
 
 
-def memory(t):
+def memory(k, n):
     """It has a speed, which a few cores reach, and each thread costs something."""
-    return t.width * (max(1 / t.n_threads, t.n_rows < 12 and 1 / 4) + 0.001 * t.n_threads)
+    return k.width * (max(1 / k.threads[0], n < 12 and 1 / 4) + 0.001 * k.threads[0])
 
 
 def at_a_few(cost):
-    return lambda t: t.width * (cost if t.n_threads > 1 and 1 < t.n_rows < 12 else 3)
+    return lambda k, n: k.width * (cost if k.threads[0] > 1 and 1 < n < 12 else 3)
 
 
 def on_two(cost):
-    return lambda t: t.width * (cost if t.n_threads > 1 else 1)
+    return lambda k, n: k.width * (cost if k.threads[0] > 1 else 1)
+
+
+def rows_together(cost):
+    return lambda k, n: k.width + cost * min(k.together[0], 60)
 
 
 def one_row_of_64(cost):
     """Twice the time of the best layout is twice too much, however long the best takes."""
     times = {64: (cost, 100), 128: (1, 190), 8192: (9, 900)}
-    return lambda t: times[t.width][t.n_rows > 1]
+    return lambda k, n: times[k.width][n > 1]
 
 
 PLAIN, TILES = {"width": ALL, "threads": (1, 1, 1)}, {"width": 64, "by_column": False}
 
 
 @pytest.mark.parametrize("seconds, given, expected", [
-    (lambda t: 1.02 if t.width < 512 else 1.0, {}, PLAIN),
-    (lambda t: 0.98 if t.width < 512 else 1.0, {}, TILES),
-    (lambda t: t.width + t.by_column, {}, TILES),
-    (lambda t: t.width - t.by_column, {}, {"width": 64, "by_column": True}),
+    (lambda k, n: 1.02 if k.width < 512 else 1.0, {}, PLAIN),
+    (lambda k, n: 0.98 if k.width < 512 else 1.0, {}, TILES),
+    (lambda k, n: k.width + k.by_column, {}, TILES),
+    (lambda k, n: k.width - k.by_column, {}, {"width": 64, "by_column": True}),
     (one_row_of_64(2), {}, {"width": 128}),
     (one_row_of_64(1.8), {}, {"width": 64}),
-    (lambda t: 1 + (t.width != 1024), {"shape": LARGE}, {"width": 1024}),
-    (lambda t: 1 + (t.width != 1024), {}, PLAIN),  # only where columns are many
+    (lambda k, n: 1 + (k.width != 1024), {"shape": LARGE}, {"width": 1024}),
+    (lambda k, n: 1 + (k.width != 1024), {}, PLAIN),  # only where columns are many
     # uncut on several threads, but not where each would hold the interpreter, nor where rows are
     # to be exact
     (uncut_on_threads, {}, {"width": ALL, "threads": (2, 2, 2)}),
@@ -126,9 +115,9 @@ PLAIN, TILES = {"width": ALL, "threads": (1, 1, 1)}, {"width": 64, "by_column": 
     (on_two(1.15), {"shape": LARGE}, TILES | {"threads": (1, 1, 1)}),
     # one row padded where two are faster; few one by one where BLAS packs; many at once where
     # packing pays
-    (lambda t: t.width + min(t.together, 60), {}, TILES | {"together": (1, 1, 8)}),
-    (lambda t: t.width - min(t.together, 60), {}, TILES | {"together": (2, 9, ALL)}),
-    (lambda t: t.width - min(t.together, 60), {"exact": True}, TILES | {"together": (1, 1, 1)}),
+    (rows_together(1), {}, TILES | {"together": (1, 1, 8)}),
+    (rows_together(-1), {}, TILES | {"together": (2, 9, ALL)}),
+    (rows_together(-1), {"exact": True}, TILES | {"together": (1, 1, 1)}),
 ])  # fmt: skip
 def test_the_clock_decides(monkeypatch, seconds, given, expected):
     kernel = choice(monkeypatch, seconds, **given)
