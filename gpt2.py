@@ -146,12 +146,17 @@ class KVCache:
         self.backend, self.length = backend, 0
 
     def look_back(self, layer, q, k, v):  # 3 x [n_head, n_new, d_head] -> [n_head, n_new, d_head]
-        """Store the keys and values of the new positions; let these attend to all up to there."""
+        """What the new positions gather from the text, up to themselves."""
+        k, v = self.write(layer, k, v)
+        # the backend may split the work: by heads, by positions, among threads
+        return self.backend.in_parts(attend, q, k, v)
+
+    def write(self, layer, k, v):  # 2 x [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
+        """Store the keys and values of the new positions; return all up to there."""
         end = self.length + k.shape[1]
         self.k[layer][:, self.length : end] = k
         self.v[layer][:, self.length : end] = v
-        # the backend may split the work: by heads, by positions, among threads
-        return self.backend.in_parts(attend, q, self.k[layer][:, :end], self.v[layer][:, :end])
+        return self.k[layer][:, :end], self.v[layer][:, :end]
 
     def advance(self, hidden):  # [n_new, n_embd]
         """Mark the new positions as read, with these outputs of the last block."""
