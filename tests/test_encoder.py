@@ -277,6 +277,12 @@ def test_a_text_is_refused_only_if_it_needs_a_byte_that_the_vocabulary_lacks(sym
             encoder.encode(text)
 
 
+@pytest.mark.parametrize("wrong", [True, 1.0, -1, 3, 2])  # JSON's true is 1 for Python
+def test_the_ids_of_a_vocabulary_are_the_numbers_from_0(wrong):
+    with pytest.raises(ValueError, match="not 0 to 2"):
+        Encoder({"M": 0, "K": wrong, "V": 2}, [])
+
+
 def test_a_vocabulary_without_end_of_text():
     proteins = {"M": 0, "K": 1, "V": 2, "[EOS]": 3}
     without, named = Encoder(proteins, []), Encoder(proteins, [], end_of_text=3)
