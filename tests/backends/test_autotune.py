@@ -29,12 +29,15 @@ def test_every_kernel_gives_the_same_logits():
     names = ("plain", "64x1", "64x2", "128x2", "256x1", "auto")
     backends = {name: utils.get_backend("numpy", name) for name in names}
     backends |= {"uncut": replace(NUMPY, plan=uncut)}
+    held = {"plain": np.ndarray, "uncut": tiles.Uncut}
     config, ids = Config(300, 32, 128, 4, 2), list(range(12))
     logits = {}
     for name, backend in backends.items():
         model = utils.random_model(config, backend, scale=0.1)
         logits[name] = model.read(ids, model.new_cache(), n_last=5)
         assert logits[name].dtype == np.float32
+        weight = model.params["blocks"][0]["mlp"]["c_fc"]["weight"]
+        assert name == "auto" or isinstance(weight, held.get(name, tiles.Tiles))
     for name, rows in logits.items():
         assert np.allclose(rows, logits["plain"], atol=1e-4), name
 
