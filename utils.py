@@ -212,7 +212,7 @@ def load_models(sizes, models_dir, backend, weights="checkpoint", download=False
     return models, encoder
 
 
-def stored_sources(sizes, models_dir, download=False):
+def stored_sources(sizes, models_dir, download):
     """(configs, their `read`s, encoder) of checkpoints."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
@@ -228,7 +228,7 @@ def stored_sources(sizes, models_dir, download=False):
     return configs, reads, encoder
 
 
-def random_sources(sizes, models_dir, download=False):
+def random_sources(sizes, models_dir, download):
     """The same with random weights; the embedded tokenizer cuts the prompts."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
