@@ -117,7 +117,7 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_hea
 
 
 def attention(x, c_attn, c_proj, n_head, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
-    # look_back(q, k, v): store keys and values in the cache, then attend to all that is there
+    # look_back(q, k, v): what the new positions gather from the text; see KVCache
     n_new, n_embd = x.shape
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
@@ -138,12 +138,18 @@ class KVCache:
     hidden: [n_positions, n_embd], the output of the last block: EAGLE and Medusa drafts read it
     """
 
-    def __init__(self, config, xp, dtype, n_positions):
+    def __init__(self, config, backend, dtype, n_positions):
         shape = (config.n_layer, config.n_head, n_positions, config.n_embd // config.n_head)
-        self.k = xp.empty(shape, dtype=dtype)
-        self.v = xp.empty(shape, dtype=dtype)
-        self.hidden = xp.empty((n_positions, config.n_embd), dtype=dtype)
-        self.length = 0
+        self.k = backend.xp.empty(shape, dtype=dtype)
+        self.v = backend.xp.empty(shape, dtype=dtype)
+        self.hidden = backend.xp.empty((n_positions, config.n_embd), dtype=dtype)
+        self.backend, self.length = backend, 0
+
+    def look_back(self, layer, q, k, v):  # 3 x [n_head, n_new, d_head] -> [n_head, n_new, d_head]
+        """What the new positions gather from the text, up to themselves."""
+        k, v = self.write(layer, k, v)
+        # the backend may split the work: by heads, by positions, among threads
+        return self.backend.in_parts(attend, q, k, v)
 
     def write(self, layer, k, v):  # 2 x [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
         """Store the keys and values of the new positions; return all up to there."""
@@ -175,7 +181,7 @@ class Model:
     def new_cache(self, n_positions=None):
         """An empty cache for one text of up to n_positions, or up to n_ctx."""
         dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
-        return KVCache(self.config, self.backend.xp, dtype, n_positions)
+        return KVCache(self.config, self.backend, dtype, n_positions)
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
         """The logits after each of the last n_last ids of a text, as a NumPy array: row i scores
@@ -188,7 +194,7 @@ class Model:
         """
         new = self.roll_back(ids, cache, n_last)
         x = self.embed(new, cache)
-        x = self.blocks(x, self.past(cache))
+        x = self.blocks(x, cache.look_back)
         cache.advance(x)
         # only the wanted rows: of a prompt of 512 tokens, all logits would take 103 MB
         return self.logits(x[len(new) - n_last :])
@@ -210,26 +216,16 @@ class Model:
         ids = self.backend.asarray(np.array(new, int))
         return self.params["wte"][ids] + self.params["wpe"][positions]
 
-    def blocks(self, x, past):  # [n_new, n_embd] -> [n_new, n_embd]
-        """All blocks. past(layer, q, k, v) is what the new positions gather from the text."""
+    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
+        """All blocks. look_back(layer, q, k, v) is the cache's, or a batch's of several texts."""
         n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
         for layer, block in enumerate(self.params["blocks"]):
-            look_back = partial(past, layer)
+            in_layer = partial(look_back, layer)
             h = layer_norm(x, **block["ln_1"], epsilon=epsilon)
-            x = x + attention(h, **block["attn"], n_head=n_head, look_back=look_back)
+            x = x + attention(h, **block["attn"], n_head=n_head, look_back=in_layer)
             h = layer_norm(x, **block["ln_2"], epsilon=epsilon)
             x = x + mlp(h, **block["mlp"], xp=xp)
         return x
-
-    def past(self, cache):
-        """For `blocks`: new positions attend to the text in the cache, and so to themselves."""
-
-        def attend_to_past(layer, q, k, v):
-            k, v = cache.write(layer, k, v)
-            # the backend may split the work: by heads, by positions, among threads
-            return self.backend.in_parts(attend, q, k, v)
-
-        return attend_to_past
 
     def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]
         x = layer_norm(x, **self.params["ln_f"], epsilon=self.config.epsilon)

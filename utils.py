@@ -4,7 +4,6 @@ choice.
 The folders themselves, their file formats and downloads, are behind checkpoints/__init__.py.
 """
 
-import importlib
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 import numpy as np
 
 from backends import autotune, memory
-from backends.threads import CHUNK, alone, in_parts, share
+from backends.threads import alone, share
 
 # re-exported: several modules import these names from utils
 from checkpoints import (  # noqa: F401
@@ -35,6 +34,8 @@ from gpt2 import Model, nested
 
 # ---------------------------------------------------------------- backends
 
+CHUNK = 128  # positions of a prompt that attend at a time
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -52,19 +53,22 @@ class Backend:
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
     def in_parts(self, attend, q, k, v):
-        """attend(q, k, v) of gpt2.py, in parts that this backend computes well."""
+        """attend(q, k, v) of gpt2.py in parts: a range of heads on each thread, and a chunk of new
+        positions at a time, which does not score the keys after it.
+        """
+        n_head, n_new, d_head = q.shape
+        n_past = k.shape[1] - n_new
+        heads = self.xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
         most = 1 if self.exact else CHUNK
-        return in_parts(attend, q, k, v, self.xp, self.share, most)
+        for start in range(0, n_new, most):
+            new = slice(start, min(start + most, n_new))
+            seen = slice(0, n_past + new.stop)
 
-    def __getstate__(self):  # for pickle, which takes no modules
-        return vars(self) | {"xp": self.xp.__name__}
+            def attend_heads(a, b):  # heads a to b; all are done when share returns
+                heads[a:b, new] = attend(q[a:b, new], k[a:b, seen], v[a:b, seen], self.xp)
 
-    def __setstate__(self, state):
-        vars(self).update(state, xp=importlib.import_module(state["xp"]))
-
-
-def done():
-    """NumPy's `synchronize`: a call has done its work when it returns."""
+            self.share(attend_heads, n_head, new.stop - start)
+        return heads
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
@@ -75,29 +79,27 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     last bit however many are computed together. dtype, for CuPy: "float16" halves the weights and
     multiplies in float16.
     """
-    if name == "numpy":
-        return numpy_backend(kernels, exact, dtype)
-    if name == "cupy":
-        return cupy_backend(exact, dtype)
-    raise InputError(f"backend {name!r}: expected numpy or cupy")
-
-
-def numpy_backend(kernels, exact, dtype):
-    if dtype != "float32":
+    if name not in ("numpy", "cupy"):
+        raise InputError(f"backend {name!r}: expected numpy or cupy")
+    if dtype != "float32" and (name, dtype) != ("cupy", "float16"):
         raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
+    if name == "cupy":
+        return cupy_backend(exact, half=dtype == "float16")
     try:
         kernel = autotune.kernel_named(kernels)
     except ValueError as error:
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
-    one_thread = kernel and kernel.threads[-1] == 1
+    one_thread = kernel and kernel.threads[0] == 1
     threads = alone if one_thread else share
     return Backend("numpy", np, np.asarray, np.asarray, plan, done, threads, exact)
 
 
-def cupy_backend(exact, dtype):
-    if dtype not in ("float32", "float16"):
-        raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
+def done():
+    """NumPy's `synchronize`: a call has done its work when it returns."""
+
+
+def cupy_backend(exact, half):
     if exact:
         raise InputError(
             "exact: expected --backend numpy; what cuBLAS computes for a row depends on the others"
@@ -110,7 +112,7 @@ def cupy_backend(exact, dtype):
         ) from None
     except RuntimeError as error:
         raise InputError(f"backend 'cupy': no usable GPU ({error}); use --backend numpy") from None
-    plan = partial(gpu.plan, half=dtype == "float16")
+    plan = partial(gpu.plan, half=half)
     return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, plan, gpu.synchronize)
 
 
@@ -128,10 +130,12 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     if not loaded:
         needed += sum(memory.weights_bytes(config, dtype) for config in configs)
         what, advice = "the weights", "use a smaller model"
-    try:
-        memory.require(needed, what)
-    except MemoryError as error:
-        raise InputError(f"{error}; {advice}, or close other programs") from None
+    free = memory.available()
+    if needed > free:
+        raise InputError(
+            f"{what} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
+            f"available; {advice}, or close other programs"
+        )
 
 
 # ---------------------------------------------------------------- models
@@ -208,7 +212,7 @@ def load_models(sizes, models_dir, backend, weights="checkpoint", download=False
     return models, encoder
 
 
-def stored_sources(sizes, models_dir, download=False):
+def stored_sources(sizes, models_dir, download):
     """(configs, their `read`s, encoder) of checkpoints."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
@@ -224,7 +228,7 @@ def stored_sources(sizes, models_dir, download=False):
     return configs, reads, encoder
 
 
-def random_sources(sizes, models_dir, download=False):
+def random_sources(sizes, models_dir, download):
     """The same with random weights; the embedded tokenizer cuts the prompts."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):

@@ -1,31 +1,41 @@
 """Which kernel a model's weights get on this machine: by trial, while it is loaded.
 
 What is fastest depends on the machine: on its BLAS, its caches, and how long a thread takes to
-start. So nothing is assumed. `choose` runs passes over a few blocks of the model's shape, in which
-each product uses the next of its candidates. The first passes choose how each shape of weight is
-held, the others on how many threads and how many rows at a time it is multiplied. One candidate is
-not to cut the weight: on one thread, that is the plain product.
+start. So nothing is assumed. `choose` goes through weights of the model's shapes as a pass does,
+block after block, and multiplies each by the next of its candidates. The first passes choose how
+each shape of weight is held, the others on how many threads and how many rows at a time it is
+multiplied. One candidate is not to cut the weight: on one thread, that is the plain product.
 
-So a product is timed where it is used: between the other products, and on a weight that is no
-longer in the caches, because the others have passed through them since.
+So a product is timed between other products, and on a weight that is no longer in the caches,
+because the others have passed through them since.
 """
 
 import itertools
 import math
 import random
 import re
-import statistics
 import time
 from collections import defaultdict
 from dataclasses import replace
-from statistics import geometric_mean
-from types import SimpleNamespace
+from statistics import geometric_mean, mean
+from typing import NamedTuple
 
 import numpy as np
 
 from backends.blas import N_THREADS
-from backends.tiles import AHEAD, ALL, HELD, Kernel, Tiles, Uncut, one_memory, parts_of
-from gpt2 import Model, attend, layer_norm, nested
+from backends.tiles import (
+    AHEAD,
+    ALL,
+    HELD,
+    Kernel,
+    Tiles,
+    Uncut,
+    one_memory,
+    padded_size,
+    parts_of,
+    tiles_in,
+)
+from gpt2 import layer_norm
 
 WIDTHS = (64, 128)  # of the tiles to try
 # a width to try as well where a weight has many columns: long rows are read faster
@@ -48,223 +58,218 @@ COLD_BYTES = 264 << 20
 HEAD_BYTES = 24 << 20  # of an output head in the trials: of a larger one, only the first columns
 
 
-class Turns:
-    """Decides how each product of a pass is made, and times it.
+class Weight(NamedTuple):
+    """A shape of weight; transposed: a view of an array [n_out, n_in]."""
 
-    A product's time ends where the next product begins: threads that have done their share may
-    still slow down what follows. Nothing here refers to a product, whose memory thus is free again
-    as soon as the trials are over.
-    """
-
-    def __init__(self):
-        self.random, self.times, self.begun = random.Random(0), defaultdict(list), None
-
-    def start(self, candidates):
-        """From now on, use these candidates, {weight: [(layout, way)]}, each as often."""
-        self.candidates = {weight: self.dealt(found) for weight, found in candidates.items()}
-
-    def dealt(self, candidates):
-        """The candidates in random order, then in another, and so on."""
-        while True:
-            yield from self.random.sample(candidates, len(candidates))
-
-    def end(self):
-        now = time.perf_counter()
-        if self.begun:
-            candidate, begun = self.begun
-            self.times[candidate].append(now - begun)
-        self.begun = None
+    n_in: int
+    n_out: int
+    transposed: bool = False
 
 
-class Product:
-    """Stands for a weight in a pass: each `x @ product` is made with its next candidate."""
-
-    __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
-
-    def __init__(self, turns, weight, memory):
-        self.turns, self.weight, self.memory = turns, weight, memory
-        memory[...] = 1
-
-    def __rmatmul__(self, x):
-        self.turns.end()
-        layout, way = next(self.turns.candidates[self.weight])
-        held = held_in(self.memory, self.weight, layout, way)
-        self.turns.begun = (self.weight, layout, way), time.perf_counter()
-        return x @ held
+def matrices_of(config):
+    """The shapes of the weights in a model's blocks, one for each weight."""
+    shapes = config.shapes()
+    return [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
 
 
-class Trials:
-    """Passes over blocks of a model's shape, each followed by an output head.
-
-    Their weights take at most the memory of the model's, and about COLD_BYTES of a large one: so
-    that they are as cold when they are read.
-    """
-
-    def __init__(self, config, weights, dtype):
-        *matrices, head = weights
-        (n_in, n_out), itemsize = head[0], np.dtype(dtype).itemsize
-        columns = min(n_out, max(1, HEAD_BYTES // itemsize // n_in))
-        if WIDE < columns < n_out:
-            columns -= columns % WIDE  # so that tiles of any width read as much
-        n_block, n_head = sum(math.prod(shape) for shape, _ in matrices), n_in * columns
-        n_model = sum(math.prod(shape) for shape in config.shapes().values())
-        n = min(n_model, COLD_BYTES // itemsize)
-        self.config, self.dtype, self.turns = replace(config, n_layer=1), dtype, Turns()
-        self.blocks = []
-        for _ in range(max(1, n // (n_block + n_head))):
-            # A head is an array of its own. Once glibc has freed an array of 24 MB (not one of 32),
-            # it returns less memory to the system, which spares a prefill some 20,000 page faults
-            empty = one_memory(n_block, dtype)
-            products = {
-                weight: Product(self.turns, weight, empty((math.prod(weight[0]),), dtype))
-                for weight in matrices
-            }
-            memory = one_memory(n_head, dtype)((n_head,), dtype)
-            self.blocks.append((self.block(products), Product(self.turns, head, memory)))
-
-    def block(self, products):
-        """The parameters of a block, as gpt2.Model takes them."""
-        return nested(
-            {
-                name: products[shape, False] if len(shape) == 2 else np.ones(shape, self.dtype)
-                for name, shape in self.config.shapes().items()
-                if name.startswith("h.")
-            }
-        )["h"]["0"]
-
-    def run(self, n_rows, candidates):
-        """Time products with so many rows: {weight: [(layout, way)]} -> {(weight, layout, way):
-        seconds}.
-        """
-        self.turns.times.clear()
-        # one number of threads in a pass: a thread that waits for work slows the others down
-        for count in sorted({n for found in candidates.values() for _, (n, _) in found}):
-            chosen = {  # all candidates of a weight that is never shared
-                weight: [(layout, way) for layout, way in found if way[0] == count] or found
-                for weight, found in candidates.items()
-            }
-            self.turns.start(chosen)
-            most = max(map(len, chosen.values()))
-            for _ in range(math.ceil(SAMPLES * most / len(self.blocks))):
-                self.run_pass(n_rows)
-        # the faster half counts: the machine may be busy with other things at times
-        return {
-            candidate: statistics.mean(sorted(times)[: len(times) // 2 + 1])
-            for candidate, times in self.turns.times.items()
-        }
-
-    def run_pass(self, n_rows):
-        x = np.ones((n_rows, self.config.n_embd), self.dtype)
-        for block, head in self.blocks:
-            model = Model(self.config, {"blocks": [block]}, SimpleNamespace(xp=np))
-            x = model.blocks(x, lambda layer, q, k, v: attend(q, k, v, np))
-            layer_norm(x, **block["ln_2"], epsilon=self.config.epsilon) @ head
-        self.turns.end()
+# ---------------------------------------------------------------- candidates
 
 
-def held_in(memory, weight, layout, way):
-    """Memory [n_in * columns] as a weight in that layout, to be multiplied in that way.
-
-    A weight is (its shape, whether it is a transposed array), a layout (width of a tile or ALL,
-    whether by column), a way (n_threads, together).
-    """
-    ((n_in, n_out), transposed), (width, by_column), (n_threads, together) = weight, layout, way
-    columns = len(memory) // n_in
-    if width == ALL:
-        if transposed:
-            return memory.reshape(columns, n_in).T
-        whole = memory.reshape(n_in, columns)
-        return whole if n_threads == 1 else Uncut(whole, Kernel(ALL, (n_threads,) * 3))
-    n_tiles, width = max(1, columns // width), min(width, columns)
-    kernel = Kernel(width, (n_threads,) * 3, (together,) * 3, by_column)
-    n_parts = parts_of(n_in, n_out, kernel)
-    memory = memory[: n_in * n_tiles * width]
-    if by_column:
-        tiles = memory.reshape(n_parts, n_tiles, width, -1).swapaxes(2, 3)
-    else:
-        tiles = memory.reshape(n_parts, n_tiles, -1, width)
-    return Tiles(tiles, np.zeros((n_in, n_out % width), memory.dtype), kernel)
-
-
-def layouts(n_out, exact):
-    """Ways to try to hold a weight with so many columns: (width, by_column) each."""
-    widths = [width for width in WIDTHS if width < n_out]
+def layouts(weight, exact):
+    """Ways to try to hold a weight: (width, by_column) each."""
+    widths = [width for width in WIDTHS if width < weight.n_out]
     tiled = list(itertools.product(widths, (False, True)))
-    if n_out > MANY_COLUMNS:
+    if weight.n_out > MANY_COLUMNS:
         tiled.append((WIDE, False))
     return tiled if exact and tiled else [(ALL, False), *tiled]
 
 
-def ways(weight, layout, rows, exact):
-    """Ways to try to multiply by a weight of that layout: (n_threads, together) each."""
-    ((n_in, n_out), transposed), uncut = weight, layout[0] == ALL
+def kernels(weight, layout, rows, exact):
+    """Kernels to try for a weight of that layout: so many threads, so many rows at a time."""
+    (width, by_column), uncut = layout, layout[0] == ALL
     together = (1,) if exact else (ALL,) if uncut else TOGETHER[rows]
     # of a small weight, nothing would be left for a second thread once it has begun
-    shared = n_in * n_out > AHEAD
+    shared = weight.n_in * weight.n_out > AHEAD
     # each thread would multiply some rows of the weight, and must let the others run meanwhile
     if uncut:
-        shared = shared and not transposed and not exact and n_out > HELD
-    thread_counts = {1, min(SEVERAL, N_THREADS), N_THREADS} if shared else {1}
-    return list(itertools.product(sorted(thread_counts), together))
+        shared = shared and not weight.transposed and not exact and weight.n_out > HELD
+    counts = {1, min(SEVERAL, N_THREADS), N_THREADS} if shared else {1}
+    ways = itertools.product(sorted(counts), together)
+    return [Kernel(width, (n_threads,) * 3, (n,) * 3, by_column) for n_threads, n in ways]
 
 
-def best_layout(times):
-    """The best layout by {(layout, way, n_rows): seconds}. One row, as in drafting and plain
-    decoding, counts as much as the few rows of a verification.
+def held_in(memory, weight, kernel):
+    """What `x @ w` is computed with, if a weight lies in this memory [n_in * columns]."""
+    columns = len(memory) // weight.n_in
+    if kernel.width == ALL:
+        if weight.transposed:
+            return memory.reshape(columns, weight.n_in).T
+        whole = memory.reshape(weight.n_in, columns)
+        return whole if kernel.threads[0] == 1 else Uncut(whole, kernel)
+    kernel = replace(kernel, width=min(kernel.width, columns))
+    memory = memory[: len(memory) - len(memory) % (weight.n_in * kernel.width)]
+    n_parts = parts_of(weight.n_in, weight.n_out, kernel)
+    tiles = tiles_in(memory, weight.n_in, n_parts, kernel)
+    return Tiles(tiles, tiles.shape[1] * kernel.width, kernel)
+
+
+# ---------------------------------------------------------------- trials
+
+
+def places_of(weights, n_model, dtype):
+    """[(weight, its memory)] in the order of a pass: the weights of a block and an output head,
+    another block, and so on.
+
+    They take at most the memory of the model's n_model numbers, and about COLD_BYTES of a large
+    one: so that they are as cold when they are read.
     """
-    fastest = defaultdict(dict)
-    for (layout, _, n_rows), t in times.items():
-        fastest[layout][n_rows] = min(t, fastest[layout].get(n_rows, math.inf))
+    *matrices, head = weights
+    itemsize = np.dtype(dtype).itemsize
+    columns = min(head.n_out, max(1, HEAD_BYTES // itemsize // head.n_in))
+    if WIDE < columns < head.n_out:
+        columns -= columns % WIDE  # so that tiles of any width read as much
+    n_block, n_head = sum(w.n_in * w.n_out for w in matrices), head.n_in * columns
+    n_blocks = max(1, min(n_model, COLD_BYTES // itemsize) // (n_block + n_head))
+    places = []
+    for _ in range(n_blocks):
+        # A head is an array of its own. Once glibc has freed an array of 24 MB (not one of 32), it
+        # returns less memory to the system, which spares a prefill some 20,000 page faults
+        empty = one_memory(n_block, dtype)
+        places += [(w, empty((w.n_in * w.n_out,), dtype)) for w in matrices]
+        places.append((head, one_memory(n_head, dtype)((n_head,), dtype)))
+    for _, memory in places:
+        memory[...] = 1
+    return places
+
+
+def timed(places, n_rows, candidates):
+    """Seconds of products with so many rows: {weight: [kernel]} -> {weight: {kernel: seconds}}."""
+    times, rng = {weight: defaultdict(list) for weight in candidates}, random.Random(0)
+    # one number of threads in a pass: a thread that waits for work slows the others down
+    for count in sorted({one.threads[0] for found in candidates.values() for one in found}):
+        chosen = {  # all candidates of a weight that is never shared
+            weight: [one for one in found if one.threads[0] == count] or found
+            for weight, found in candidates.items()
+        }
+        most = max(map(len, chosen.values()))
+        n_passes = math.ceil(SAMPLES * most * len(chosen) / len(places))
+        turns = {weight: dealt(found, rng) for weight, found in chosen.items()}
+        for weight, memory in n_passes * places:
+            kernel = next(turns[weight])
+            times[weight][kernel].append(product_seconds(n_rows, weight, memory, kernel))
+    # the faster half counts: the machine may be busy with other things at times
+    return {
+        weight: {kernel: mean(sorted(t)[: len(t) // 2 + 1]) for kernel, t in found.items()}
+        for weight, found in times.items()
+    }
+
+
+def dealt(candidates, rng):
+    """The candidates in random order, then in another, and so on."""
+    while True:
+        yield from rng.sample(candidates, len(candidates))
+
+
+def product_seconds(n_rows, weight, memory, kernel):
+    """One product and what follows it in a pass, say a norm: threads that have done their share may
+    still slow that down.
+    """
+    held, x = held_in(memory, weight, kernel), np.ones((n_rows, weight.n_in), memory.dtype)
+    begin = time.perf_counter()
+    y = x @ held
+    layer_norm(y[:, : weight.n_in], 1, 0, 1e-5)
+    return time.perf_counter() - begin
+
+
+# ---------------------------------------------------------------- the choice
+
+
+def choose(config, dtype, kernel=None, exact=False):
+    """{Weight: Kernel} for a model of this shape.
+
+    Without a kernel, times the candidates for each shape of weight: up to a few seconds.
+    """
+    head = Weight(config.n_embd, config.n_vocab, transposed=True)
+    weights = [*dict.fromkeys(Weight(*shape) for shape in matrices_of(config)), head]
+    if kernel:
+        return dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
+    n_model = sum(math.prod(shape) for shape in config.shapes().values())
+    places = places_of(weights, n_model, dtype)
+
+    def measured(layouts_of, rows, n_rows):
+        """{weight: {kernel: seconds}} of the kernels to try for these layouts."""
+        candidates = {
+            weight: [one for layout in tried for one in kernels(weight, layout, rows, exact)]
+            for weight, tried in layouts_of.items()
+        }
+        return timed(places, n_rows, candidates)
+
+    tried = {weight: layouts(weight, exact) for weight in weights}
+    one, *few = (measured(tried, rows, n) for rows, n in ((ONE, 1), (FEW, 5), (FEW, 9)))
+    best = {w: [best_layout(tried[w], one[w], [t[w] for t in few])] for w in weights}
+    times = {n: measured(best, rows, n) for rows in TOGETHER for n in rows}
+    return {w: best_kernel(w, {n: t[w] for n, t in times.items()}) for w in weights}
+
+
+def best_layout(layouts, one, few):
+    """The best layout by {kernel: seconds} for one row and for several numbers of a few. One row,
+    as in drafting and plain decoding, counts as much as the few rows of a verification.
+    """
 
     def cost(layout):
-        (one, *few) = (t for _, t in sorted(fastest[layout].items()))
-        return one * geometric_mean(few)
+        least = lambda times: min(t for k, t in times.items() if (k.width, k.by_column) == layout)
+        return least(one) * geometric_mean(map(least, few))
 
-    return min(fastest, key=cost)
+    return min(layouts, key=cost)
 
 
-def best_way(times, rows, large):
-    """The best way to multiply so many rows, by {(way, n_rows): seconds}; each number of rows
-    counts equally.
+def best_kernel(weight, times):
+    """The kernel of a weight by {n_rows: {kernel: seconds}}: the best way to multiply one row, a
+    few and many. Of these, each number of rows counts equally.
     """
+    large = weight.n_in * weight.n_out > LARGE
+    best = []
+    for rows in TOGETHER:
 
-    def cost(way):
-        seconds = geometric_mean([times[way, n_rows] for n_rows in rows])
-        return seconds * CLEARLY if (way[0] == 1) == large else seconds
+        def cost(kernel):
+            seconds = geometric_mean([times[n_rows][kernel] for n_rows in rows])
+            return seconds * CLEARLY if (kernel.threads[0] == 1) == large else seconds
 
-    return min((way for way, n_rows in times if n_rows == rows[0]), key=cost)
+        best.append(min(times[rows[0]], key=cost))
+    threads, together = zip(*((one.threads[0], one.together[0]) for one in best))
+    return replace(best[0], threads=threads, together=together)
 
 
-def measured(trials, layouts_of, numbers, exact):
-    """{weight: {(layout, way, n_rows): seconds}}, for {weight: [layout]} and pairs (ONE, FEW or
-    PROMPT, n_rows): the first says which ways are tried.
+def layout(config, dtype, chosen, exact=False):
+    """How a model of this shape should hold its weights, with the kernels that `choose` returned: a
+    function w -> what `x @ w` is to be computed with.
     """
-    times = defaultdict(dict)
-    for rows, n_rows in numbers:
-        candidates = {
-            weight: [(layout, way) for layout in found for way in ways(weight, layout, rows, exact)]
-            for weight, found in layouts_of.items()
-        }
-        for (weight, layout, way), seconds in trials.run(n_rows, candidates).items():
-            times[weight][layout, way, n_rows] = seconds
-    return times
+    shapes = matrices_of(config)
+    empty = one_memory(sum(padded_size(*shape, chosen[Weight(*shape)]) for shape in shapes), dtype)
+
+    def lay_out(w):
+        transposed = not w.flags.c_contiguous
+        kernel = chosen[Weight(*w.shape, transposed)]
+        if kernel.width < w.shape[1] or exact:
+            # the output head, the last of all, has memory of its own
+            return Tiles.cut(w, kernel, np.empty if transposed else empty)
+        if kernel.width < ALL or max(kernel.threads) == 1:
+            return w
+        uncut = empty(w.shape, w.dtype)
+        uncut[...] = w
+        return Uncut(uncut, kernel)
+
+    return lay_out
 
 
-def chosen_kernels(config, weights, dtype, exact):
-    """{weight: Kernel} by trial; a weight is (its shape, whether it is a transposed array)."""
-    trials = Trials(config, weights, dtype)
-    found = {weight: layouts(weight[0][1], exact) for weight in weights}
-    times = measured(trials, found, [(ONE, 1), (FEW, 5), (FEW, 9)], exact)
-    best = {weight: [best_layout(times[weight])] for weight in weights}
-    numbers = [(rows, n_rows) for rows in TOGETHER for n_rows in rows]
-    times = measured(trials, best, numbers, exact)
-    kernels = {}
-    for weight, [(width, by_column)] in best.items():
-        of_ways = {(way, n_rows): t for (_, way, n_rows), t in times[weight].items()}
-        large = math.prod(weight[0]) > LARGE
-        threads, together = zip(*(best_way(of_ways, rows, large) for rows in TOGETHER))
-        kernels[weight] = Kernel(width, threads, together, by_column)
-    return kernels
+def plan(config, dtype, kernel=None, exact=False):
+    """The layout of a model of this shape, by trial if no kernel is given.
+
+    exact: the result for a row is the same, bit by bit, however many rows are computed together:
+    one at a time.
+    """
+    # the trials come first: their memory and the model's are not to be in use at once
+    return layout(config, dtype, choose(config, dtype, kernel, exact), exact)
 
 
 def kernel_named(name):
@@ -279,53 +284,3 @@ def kernel_named(name):
         raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
     width, n_threads = map(int, name.split("x"))
     return Kernel(width, (n_threads,) * 3)
-
-
-def matrices_of(config):
-    """The shapes of a model's weights in its blocks, one for each weight."""
-    shapes = config.shapes()
-    return [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
-
-
-def choose(config, dtype, kernel=None, exact=False):
-    """{weight: Kernel} for a model of this shape; a weight is (its shape, whether it is a
-    transposed array).
-
-    Without a kernel, times the candidates for each shape of weight: up to a few seconds.
-    """
-    head = config.shapes()["wte.weight"][::-1]
-    weights = [*dict.fromkeys((shape, False) for shape in matrices_of(config)), (head, True)]
-    if kernel:
-        return dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
-    return chosen_kernels(config, weights, dtype, exact)
-
-
-def layout(config, dtype, chosen, exact=False):
-    """How a model of this shape should hold its weights, with the kernels that `choose` returned: a
-    function w -> what `x @ w` is to be computed with.
-    """
-    empty = one_memory(sum(map(math.prod, matrices_of(config))), dtype)
-
-    def lay_out(w):
-        transposed = not w.flags.c_contiguous
-        one = chosen[w.shape, transposed]
-        if one.width < w.shape[1] or exact:
-            # the output head, the last of all, has memory of its own
-            return Tiles.cut(w, one, np.empty if transposed else empty)
-        if one.width < ALL or max(one.threads) == 1:
-            return w
-        uncut = empty(w.shape, w.dtype)
-        uncut[...] = w
-        return Uncut(uncut, one)
-
-    return lay_out
-
-
-def plan(config, dtype, kernel=None, exact=False):
-    """The layout of a model of this shape, by trial if no kernel is given.
-
-    exact: the result for a row is the same, bit by bit, however many rows are computed together:
-    one at a time.
-    """
-    # the trials come first: their memory and the model's are not to be in use at once
-    return layout(config, dtype, choose(config, dtype, kernel, exact), exact)

@@ -7,6 +7,7 @@ loaded already. Variables that the user has set are left alone.
 
 import math
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -39,11 +40,8 @@ def unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
         first = Path(cpuinfo).read_text().split("\n\n")[0]
     except OSError:
         return False
-    fields = {"vendor_id": "", "cpu family": "", "flags": ""}
-    for line in first.splitlines():
-        name, _, value = line.partition(":")
-        fields[name.strip()] = value.strip()
-    zen_5 = (fields["vendor_id"], fields["cpu family"]) == ("AuthenticAMD", "26")
+    fields = dict(re.findall(r"(?m)^(.*?)\s*: (.*)$", first))
+    zen_5 = (fields.get("vendor_id"), fields.get("cpu family")) == ("AuthenticAMD", "26")
     return zen_5 and "avx512f" in fields["flags"].split()
 
 

@@ -5,9 +5,9 @@ this module raises ImportError without CuPy, and RuntimeError with a one-line re
 usable GPU.
 """
 
-import math
-
 import cupy
+
+from backends.memory import weights_bytes
 
 try:
     cupy.cuda.runtime.getDeviceCount()
@@ -40,8 +40,7 @@ def plan(config, dtype, half=False):
     """A function w -> the matrix on the GPU, in float16 if half. Raises MemoryError with the
     figures where it does not fit.
     """
-    itemsize = 2 if half else cupy.dtype(dtype).itemsize
-    needed = sum(math.prod(shape) for shape in config.shapes().values()) * itemsize
+    needed = weights_bytes(config, "float16" if half else dtype)
     # the embedding that is looked up
     needed += half * config.n_vocab * config.n_embd * cupy.dtype(dtype).itemsize
     free, _ = cupy.cuda.runtime.memGetInfo()

@@ -1,5 +1,5 @@
-"""How much memory models and their caches take, and refusing what cannot fit: a machine that swaps
-would be busy for hours first.
+"""How much memory models and their caches take, and how much there is: a machine that swaps would
+be busy for hours first.
 """
 
 import math
@@ -9,6 +9,11 @@ from pathlib import Path
 import numpy as np
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+# of each version of control groups, by its mark in /proc/self/cgroup: folder, limit, usage
+LIMITS = {
+    "": ("", "memory.max", "memory.current"),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
 
 
 def weights_bytes(config, dtype=np.float32):
@@ -24,49 +29,20 @@ def cache_bytes(config, dtype=np.float32):
     return np.dtype(dtype).itemsize * (keys_and_values + hidden)
 
 
-def require(needed, what):
-    """Raises MemoryError, with both figures, if there are fewer bytes than `what` needs."""
-    free = available()
-    if needed > free:
-        raise MemoryError(
-            f"{what} need {gigabytes(needed)} GB of memory, {gigabytes(max(0, free))} GB are "
-            "available"
-        )
-
-
-def gigabytes(n_bytes):
-    """Also of an absurd number, which no float holds."""
-    return f"{n_bytes // 10**8 / 10:.1f}" if n_bytes < 10**15 else str(n_bytes // 10**9)
-
-
 def available():
     """The bytes this process can still take, as Linux counts them; infinity where nothing says so
     (on other systems).
     """
-    free = re.search(r"^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"), re.MULTILINE)
-    return min([int(free[1]) * 1024 if free else math.inf, *cgroup_headroom()])
-
-
-def cgroup_headroom():
-    """[bytes] that each control group this process is in (a container's limit, say) still allows;
-    [] where none is set.
-    """
-    found = []
-    for controllers, path in re.findall(
-        r"^\d+:(.*?):/(.*)$", read(PROC / "self/cgroup"), re.MULTILINE
-    ):
-        if not controllers:  # version 2 has one hierarchy for all
-            root, limit, usage = CGROUPS, "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            root = CGROUPS / "memory"
-            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        # a limit binds what lies below it
-        for folder in {root, *(root / path).parents, root / path}:
-            if folder.is_relative_to(root):
+    free = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
+    found = [1024 * int(n) for n in free]
+    for mark, path in re.findall(r"(?m)^\d+:(.*?):/(.*)$", read(PROC / "self/cgroup")):
+        if mark in LIMITS:
+            root, limit, usage = LIMITS[mark]
+            group = CGROUPS / root / path
+            # a limit (a container's, say) binds what lies below it
+            for folder in (group, *group.parents):
                 found += headroom(folder, limit, usage)
-    return found
+    return min(found, default=math.inf)
 
 
 def headroom(folder, limit, usage):
@@ -77,10 +53,8 @@ def headroom(folder, limit, usage):
     allowed, used = (read(folder / name).strip() for name in (limit, usage))
     if not allowed.isdigit() or not used.isdigit():
         return []
-    cache = re.search(
-        r"^(?:total_)?inactive_file (\d+)", read(folder / "memory.stat"), re.MULTILINE
-    )
-    return [int(allowed) - int(used) + (int(cache[1]) if cache else 0)]
+    cache = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", read(folder / "memory.stat"))
+    return [int(allowed) - int(used) + max(map(int, cache), default=0)]
 
 
 def read(path):

@@ -21,7 +21,6 @@ import numpy as np
 
 from backends.blas import N_THREADS
 
-CHUNK = 128  # a prompt attends in chunks of so many positions: none scores the keys after it
 LONG = 64  # a pass of at least so many rows also shares what comes between its products
 WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 1200  # more looks after it was rung, slower ones: 3 to 9 microseconds together
@@ -169,22 +168,3 @@ def alone(function, n, n_rows):
 def share(function, n, n_rows):
     """function(start, end) for ranges that together are 0 to n: on all threads in a long pass."""
     THREADS.share(function, n, N_THREADS if n_rows >= LONG else 1)
-
-
-def in_parts(attend, q, k, v, xp, share=alone, most=CHUNK):
-    # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> like q
-    """attend(q, k, v), for at most `most` new positions at a time and a range of heads on each
-    thread. In a long prompt, a part does not score the keys after its last position.
-    """
-    n_head, n_new, d_head = q.shape
-    n_past = k.shape[1] - n_new
-    heads = xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
-    for start in range(0, n_new, most):
-        new = slice(start, min(start + most, n_new))
-        seen = slice(0, n_past + new.stop)
-
-        def attend_heads(a, b):  # heads a to b; all are done when share returns
-            heads[a:b, new] = attend(q[a:b, new], k[a:b, seen], v[a:b, seen], xp)
-
-        share(attend_heads, n_head, new.stop - start)
-    return heads

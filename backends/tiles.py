@@ -12,7 +12,7 @@ whose products add up:
 
     weight [n_in, n_out]  ->  tiles [n_parts, n_tiles, depth, width]
 
-    n_in = n_parts * depth,  n_out = n_tiles * width + rest
+    n_in = n_parts * depth,  n_out <= n_tiles * width
 
 Some rows at a time are multiplied by a tile. A few: BLAS with AVX-512 has a path without packing
 for small products. One: the first row fetches the tile from memory, the others find it in the
@@ -120,6 +120,20 @@ def one_memory(n, dtype):
     return empty
 
 
+def padded_size(n_in, n_out, kernel):
+    """Numbers in the tiles of a weight."""
+    width = min(kernel.width, n_out)
+    return n_in * -(-n_out // width) * width
+
+
+def tiles_in(memory, n_in, n_parts, kernel):
+    """Memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width]."""
+    n_tiles = len(memory) // (n_in * kernel.width)
+    if kernel.by_column:
+        return memory.reshape(n_parts, n_tiles, kernel.width, -1).swapaxes(2, 3)
+    return memory.reshape(n_parts, n_tiles, -1, kernel.width)
+
+
 def padded(x, multiple):
     """x with rows of zeros added below, up to a multiple of `multiple` rows."""
     missing = -len(x) % multiple
@@ -127,43 +141,34 @@ def padded(x, multiple):
 
 
 class Tiles:
-    """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], and what is left at
-    the right [n_in, rest].
+    """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], the last of them
+    filled up with columns of zeros.
 
     `x @ tiles` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
     """
 
     __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
 
-    def __init__(self, tiles, rest, kernel):
-        n_parts, n_tiles, depth, width = tiles.shape
-        self.tiles, self.rest, self.kernel = tiles, rest, kernel
-        self.shape = (n_parts * depth, n_tiles * width + rest.shape[1])
+    def __init__(self, tiles, n_out, kernel):
+        n_parts, _, depth, _ = tiles.shape
+        self.tiles, self.shape, self.kernel = tiles, (n_parts * depth, n_out), kernel
 
     @classmethod
     def cut(cls, weight, kernel, empty=np.empty):
         """The tiles of a weight, in memory that empty(shape, dtype) provides."""
         n_in, n_out = weight.shape
-        width = min(kernel.width, n_out)
-        kernel = replace(kernel, width=width)
-        n_parts, n_tiles = parts_of(n_in, n_out, kernel), n_out // width
-        end = n_tiles * width
-        cut = weight[:, :end].reshape(n_parts, n_in // n_parts, n_tiles, width).swapaxes(1, 2)
-        if kernel.by_column and weight.flags.f_contiguous:
-            # the embedding, transposed: its columns are contiguous already
-            return cls(cut, weight[:, end:], kernel)
+        kernel = replace(kernel, width=min(kernel.width, n_out))
+        n_parts, whole = parts_of(n_in, n_out, kernel), n_out // kernel.width
         # copy each tile into one piece: a strided view would be read at half the speed
-        if kernel.by_column:
-            cut = cut.swapaxes(2, 3)
-        tiles = empty(cut.shape, cut.dtype)
-        tiles[...] = cut
-        if kernel.by_column:
-            tiles = tiles.swapaxes(2, 3)
-        return cls(tiles, weight[:, end:].copy(), kernel)
-
-    def __reduce__(self):  # for pickle, which would change the order of tiles by column
-        whole = self.T[np.arange(self.shape[1])].T
-        return Tiles.cut, (np.ascontiguousarray(whole), self.kernel)
+        memory = empty((padded_size(n_in, n_out, kernel),), weight.dtype)
+        tiles = tiles_in(memory, n_in, n_parts, kernel)
+        parts = weight.reshape(n_parts, -1, n_out)
+        columns = parts[:, :, : whole * kernel.width].reshape(*parts.shape[:2], whole, kernel.width)
+        tiles[:, :whole] = columns.swapaxes(1, 2)
+        if rest := n_out % kernel.width:
+            tiles[:, whole, :, :rest] = parts[:, :, -rest:]
+            tiles[:, whole, :, rest:] = 0
+        return cls(tiles, n_out, kernel)
 
     @property
     def T(self):
@@ -178,22 +183,19 @@ class Tiles:
         if group == 3:
             group = AT_ONCE
         x = padded(x, group)
-        y = np.empty((len(x), self.shape[1]), x.dtype)
         n_parts, n_tiles, _, width = self.tiles.shape
+        y = np.empty((len(x), n_tiles * width), x.dtype)
         at_once = n_parts == 1 and len(x) == group
         multiply = self.at_once(x, y) if at_once else self.in_groups(x, y, group)
         ahead = tiles_ahead(self.shape[0], width) if n_rows < MANY else 0
         THREADS.share(multiply, n_tiles, n_threads, ahead)
-        if n_rest := self.rest.shape[1]:
-            rows = x.reshape(-1, group, self.shape[0])
-            np.matmul(rows, self.rest, y[:, -n_rest:].reshape(-1, group, n_rest))
-        return y[:n_rows]
+        return y[:n_rows, : self.shape[1]]
 
     def at_once(self, x, y):
         """multiply(first, end): all rows with these tiles, where no tile is a part of a column."""
         tiles = self.tiles[0]
         n_tiles, _, width = tiles.shape
-        products = y[:, : n_tiles * width].reshape(-1, n_tiles, width).swapaxes(0, 1)
+        products = y.reshape(-1, n_tiles, width).swapaxes(0, 1)
         return lambda a, b: np.matmul(x, tiles[a:b], products[a:b])
 
     def in_groups(self, x, y, group):
@@ -201,8 +203,7 @@ class Tiles:
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // group
         rows = x.reshape(n_groups, group, n_parts, depth).transpose(2, 0, 1, 3)[:, None]
-        sums = y[:, : n_tiles * width].reshape(n_groups, group, n_tiles, width)
-        sums = sums.transpose(2, 0, 1, 3)
+        sums = y.reshape(n_groups, group, n_tiles, width).transpose(2, 0, 1, 3)
         n_together = BUFFER // (n_parts * (len(x) or 1) * width) or 1  # tiles
 
         def multiply(first, end):
@@ -220,7 +221,7 @@ class Uncut:
     `x @ uncut` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
     """
 
-    __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
+    __array_ufunc__ = None
 
     def __init__(self, weight, kernel):
         self.weight, self.kernel, self.shape = weight, kernel, weight.shape
@@ -258,13 +259,6 @@ class Columns:
         self.weight, self.shape, self.dtype = weight, weight.shape[::-1], weight.tiles.dtype
 
     def __getitem__(self, ids):  # [n] -> [n, n_in]
-        tiles, rest = self.weight.tiles, self.weight.rest
-        n_tiles, width = tiles.shape[1], tiles.shape[3]
-        if not rest.shape[1]:
-            return tiles[:, ids // width, :, ids % width].reshape(-1, self.shape[1])
-        found = np.empty((len(ids), self.shape[1]), self.dtype)
-        tiled = ids < n_tiles * width
-        inside, outside = ids[tiled], ids[~tiled]
-        found[tiled] = tiles[:, inside // width, :, inside % width].reshape(-1, self.shape[1])
-        found[~tiled] = rest.T[outside - n_tiles * width]
-        return found
+        tiles = self.weight.tiles
+        width = tiles.shape[3]
+        return tiles[:, ids // width, :, ids % width].reshape(-1, self.shape[1])

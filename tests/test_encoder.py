@@ -25,20 +25,19 @@ def joined(*parts):
 
 
 # What tokenizers get wrong; hypothesis alone seldom puts two such characters side by side.
+runs = st.lists(st.tuples(st.sampled_from("ae =.0\né😀"), st.integers(1, 300)), max_size=4)
 TEXTS = {
     "any": st.text(),
     "emoji": joined(*"👩👨💻🔥❤🏽🇩🇪😀", "\u200d", "\ufe0f", "👩‍💻", " "),
-    "combining marks": joined(*"aenAo क", "\u0301", "\u0308", "\u20dd", "\u094d", "\ufe20"),
+    "combining marks": joined(*"aenAo क\u0301\u0308\u20dd\u094d\ufe20"),
     "control characters": joined(
-        *map(chr, [*range(33), *range(0x7F, 0xA1)]), "\u200b", "\u2028", "\ufeff", "a"
+        *map(chr, [*range(33), *range(0x7F, 0xA1)]), *"\u200b\u2028\ufeffa"
     ),
     "spaces and apostrophes": joined(
-        *" \n\r\t'’sStTdm0١²½Ⅷa.", "'ll", "'re", "'ve", "  ", "\u00a0", "\u3000"
+        *" \n\r\t'’sStTdm0١²½Ⅷa.\u00a0\u3000", "'ll", "'re", "'ve", "  "
     ),
-    "right to left": joined(*"שלוםسلام عليكم٣.", "\u200f", "\u202e", "\u0651"),
-    "long runs": st.lists(
-        st.tuples(st.sampled_from("ae =.0\né😀"), st.integers(1, 300)), max_size=4
-    ).map(lambda runs: "".join(letter * n for letter, n in runs)),
+    "right to left": joined(*"שלוםسلام عليكم٣.\u200f\u202e\u0651"),
+    "long runs": runs.map(lambda runs: "".join(letter * n for letter, n in runs)),
     "end of text": joined(END_OF_TEXT, "<|endof", "text|>", "<|", "|>", " ", "a"),
 }
 texts = st.one_of(*TEXTS.values())
@@ -68,38 +67,33 @@ def openai(openai_folder):
 
 
 @pytest.fixture(scope="module")
-def oracle(openai_folder):
+def tiktoken():
+    return pytest.importorskip("tiktoken")
+
+
+@pytest.fixture(scope="module")
+def oracle(openai_folder, tiktoken):
     """tiktoken's gpt2, from local files: its own constructor would download them."""
-    tiktoken, load = pytest.importorskip("tiktoken"), pytest.importorskip("tiktoken.load")
+    load = pytest.importorskip("tiktoken.load")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_CACHE_DIR", "")  # empty: keep no copies
         files = openai_folder / "vocab.bpe", openai_folder / "encoder.json"
         ranks = load.data_gym_to_mergeable_bpe_ranks(*map(str, files))
     # as OpenAI published it
     pattern = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-    return tiktoken.Encoding(
-        "gpt2",
-        pat_str=pattern,
-        mergeable_ranks=ranks,
-        special_tokens={END_OF_TEXT: 50256},
-        explicit_n_vocab=50257,
-    )
+    special = {END_OF_TEXT: 50256}
+    return tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
 
 
 @pytest.fixture(scope="module")
-def same_unicode():
+def same_unicode(tiktoken):
     """Whether tiktoken and `regex` know the same characters of a text: each follows its own version
     of Unicode.
     """
-    tiktoken = pytest.importorskip("tiktoken")
-    one_byte = {bytes([byte]): byte for byte in range(256)}
-    finder = tiktoken.Encoding(
-        "unassigned", pat_str=r"\p{Cn}", mergeable_ranks=one_byte, special_tokens={}
-    )
-    unassigned = regex.compile(r"\p{Cn}")
-    return lambda text: (
-        bytes(finder.encode_ordinary(text)) == "".join(unassigned.findall(text)).encode()
-    )
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    finder = tiktoken.Encoding("", pat_str=r"\p{Cn}", mergeable_ranks=ranks, special_tokens={})
+    unassigned = lambda text: "".join(regex.findall(r"\p{Cn}", text)).encode()
+    return lambda text: bytes(finder.encode_ordinary(text)) == unassigned(text)
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -147,13 +141,6 @@ def test_encoders_are_equal_if_ids_and_merges_are():
     assert encoder != Encoder(vocabulary | {"a": vocabulary["b"], "b": vocabulary["a"]}, merges)
 
 
-@fast
-@given(text=texts)
-def test_any_text_survives_the_round_trip(embedded, text):
-    assert embedded.decode(embedded.encode(text)) == text
-    assert embedded.decode(embedded.encode(text, special=True)) == text
-
-
 @pytest.mark.parametrize("unknown", [-1, 259, 10**20])
 def test_an_unknown_id_is_refused(unknown):
     with pytest.raises(ValueError, match=f"{unknown} .* 259"):
@@ -162,15 +149,10 @@ def test_an_unknown_id_is_refused(unknown):
 
 def test_end_of_text_is_special_only_when_asked_for():
     encoder = Encoder(*tiny_vocabulary())
-    text = f"a{END_OF_TEXT}{END_OF_TEXT}the"
-    a, the = encoder.encode("a"), encoder.encode("the")
-    assert encoder.encode(text, special=True) == [
-        *a,
-        encoder.end_of_text,
-        encoder.end_of_text,
-        *the,
-    ]
-    assert encoder.end_of_text not in encoder.encode(text)
+    text, end = f"a{END_OF_TEXT}{END_OF_TEXT}the", encoder.end_of_text
+    expected = [*encoder.encode("a"), end, end, *encoder.encode("the")]
+    assert encoder.encode(text, special=True) == expected
+    assert end not in encoder.encode(text)
     assert encoder.decode([encoder.end_of_text]) == END_OF_TEXT
 
 
@@ -262,36 +244,8 @@ def test_merge_equals_rescanning(ids, merges):
     assert ids == given_ids
 
 
-class Counting(dict):
-    """A dict that counts the questions it is asked."""
-
-    asked = 0
-
-    def __contains__(self, key):
-        self.asked += 1
-        return super().__contains__(key)
-
-    def __getitem__(self, key):
-        self.asked += 1
-        return super().__getitem__(key)
-
-
-# every merge enables the next; or only one kind of pair, all of the same rank
-@pytest.mark.parametrize("n_merges", [1, 12])
-def test_merge_is_not_quadratic(n_merges):
-    """Work, not seconds: twice the text may ask for a little more than twice the pairs, rescanning
-    for four times.
-    """
-    asked = []
-    for n in (512, 1024):
-        merges = Counting({(i, i): (i, i + 1) for i in range(n_merges)})
-        assert len(merge([0] * n, merges)) == max(1, n >> n_merges)
-        asked.append(merges.asked)
-    assert asked[0] >= 511
-    assert asked[1] / asked[0] < 2.5
-
-
 def test_a_megabyte_of_one_letter():
+    """It would take minutes if every merge looked through the whole text again."""
     encoder, text = utils.load_encoder(MODELS / "7M"), "e" * 1_000_000
     ids = encoder.encode(text)
     assert len(ids) == 500_000  # "ee" is a token, longer runs are none
@@ -301,13 +255,14 @@ def test_a_megabyte_of_one_letter():
 # ---------------------------------------------------------------- vocabularies that do not fit
 
 
-def test_every_merge_needs_its_tokens():
+@pytest.mark.parametrize("pair", [("q", "u"), ("the", "re"), ("zz", "a")])
+def test_every_merge_needs_its_tokens(pair):
     vocabulary, merges = tiny_vocabulary()
-    assert set(vocabulary) == {*byte_symbols(), "th", "the", END_OF_TEXT}
+    with pytest.raises(ValueError, match="the vocabulary lacks"):
+        Encoder(vocabulary, [*merges, pair])
     for missing in ("t", "h", "e", "th", "the"):
-        with pytest.raises(ValueError) as refused:
+        with pytest.raises(ValueError, match=f"the vocabulary lacks {missing!r}"):
             Encoder(renumbered(vocabulary.keys() - {missing}), merges)
-        assert repr(missing) in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("symbol, byte", byte_symbols().items())
@@ -322,6 +277,12 @@ def test_a_text_is_refused_only_if_it_needs_a_byte_that_the_vocabulary_lacks(sym
             encoder.encode(text)
 
 
+@pytest.mark.parametrize("wrong", [True, 1.0, -1, 3, 2])  # JSON's true is 1 for Python
+def test_the_ids_of_a_vocabulary_are_the_numbers_from_0(wrong):
+    with pytest.raises(ValueError, match="not 0 to 2"):
+        Encoder({"M": 0, "K": wrong, "V": 2}, [])
+
+
 def test_a_vocabulary_without_end_of_text():
     proteins = {"M": 0, "K": 1, "V": 2, "[EOS]": 3}
     without, named = Encoder(proteins, []), Encoder(proteins, [], end_of_text=3)
@@ -331,13 +292,6 @@ def test_a_vocabulary_without_end_of_text():
     assert named.encode(f"M{END_OF_TEXT}K", special=True) == [0, 3, 1]
     with pytest.raises(ValueError, match="0x3c"):  # "<": ordinary text
         without.encode(f"M{END_OF_TEXT}K", special=True)
-
-
-@pytest.mark.parametrize("pair", [("q", "u"), ("the", "re"), ("zz", "a")])
-def test_merges_of_another_vocabulary_are_refused(pair):
-    vocabulary, merges = tiny_vocabulary()
-    with pytest.raises(ValueError, match="the vocabulary lacks"):
-        Encoder(vocabulary, [*merges, pair])
 
 
 def test_an_encoder_survives_pickle():

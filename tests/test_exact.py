@@ -27,6 +27,19 @@ from sampling import (
     verify_block,
 )
 
+
+def assert_exact(target, drafter, prompt, n_tokens, K, filter, ended, rule):
+    """drafter() makes a new one for each run. Returns the distribution."""
+    expected = chain_rule(target, prompt, n_tokens, filter, ended)
+
+    def run():
+        setting = prompt, n_tokens, K, filter, None, ended, rule
+        return tokens_of(speculative(target, drafter(), *setting))
+
+    assert_same_distribution(distribution_of(run), expected)
+    return expected
+
+
 LOOPS = [
     *[(name, zeros, 4, 2, at_eos) for name in FILTERS for zeros in ("", "p", "q", "pq")],
     *[
@@ -44,30 +57,17 @@ def test_distribution_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended,
     """zeros: which of p and q have tokens of probability 0."""
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
     filter = FILTERS[filter]
-    expected = chain_rule(target, [0], n_tokens, filter, ended)
-
-    def run():
-        drafter = NeuralDrafter(draft, filter, None)
-        return tokens_of(speculative(target, drafter, [0], n_tokens, K, filter, None, ended, rule))
-
-    assert_same_distribution(distribution_of(run), expected)
-    plain = distribution_of(
-        lambda: tokens_of(autoregressive(target, [0], n_tokens, filter, None, ended))
-    )
-    assert_same_distribution(plain, expected)
+    drafter = lambda: NeuralDrafter(draft, filter, None)
+    expected = assert_exact(target, drafter, [0], n_tokens, K, filter, ended, rule)
+    plain = lambda: tokens_of(autoregressive(target, [0], n_tokens, filter, None, ended))
+    assert_same_distribution(distribution_of(plain), expected)
 
 
 @rules
 @pytest.mark.parametrize(
     "filter, K, ended",
-    [
-        ("T=1", 1, never),
-        ("T=1", 2, at_eos),
-        ("greedy", 3, never),
-        ("all", 1, never),
-        ("all", 2, at_eos),
-        ("all", 3, never),
-    ],
+    [("T=1", 1, never), ("T=1", 2, at_eos), ("greedy", 3, never)]
+    + [("all", 1, never), ("all", 2, at_eos), ("all", 3, never)],
 )
 def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
     """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows
@@ -76,13 +76,8 @@ def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, 
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
     filter = FILTERS[filter]
-    expected = chain_rule(target, [1, 0], 4, filter, ended)
-
-    def run():
-        drafter = NeuralDrafter(draft, filter, None)
-        return tokens_of(speculative(target, drafter, [1, 0], 4, K, filter, None, ended, rule))
-
-    assert_same_distribution(distribution_of(run), expected)
+    drafter = lambda: NeuralDrafter(draft, filter, None)
+    assert_exact(target, drafter, [1, 0], 4, K, filter, ended, rule)
 
 
 @rules
@@ -91,11 +86,8 @@ def test_distribution_with_one_hot_drafts(filter, rule):
     """Look-up drafts are certain of what they propose, right or wrong; the prompt gives them
     something to look up.
     """
-    target, prompt = TableModel(3), [0, 1, 0, 1, 2, 0, 1]
-    run = lambda: tokens_of(
-        speculative(target, NGramDrafter(3), prompt, 4, 3, filter, None, at_eos, rule)
-    )
-    assert_same_distribution(distribution_of(run), chain_rule(target, prompt, 4, filter, at_eos))
+    prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda: NGramDrafter(3)
+    assert_exact(TableModel(3), drafter, prompt, 4, 3, filter, at_eos, rule)
 
 
 @rules
@@ -104,10 +96,9 @@ def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature
     """q must be what was drawn from; it need not be filtered like p. (It is, in the program:
     acceptance is higher.)
     """
-    target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
+    target, draft = TableModel(1), TableModel(2)
     drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
-    run = lambda: tokens_of(speculative(target, drafter(), [0], 3, 2, filter, None, never, rule))
-    assert_same_distribution(distribution_of(run), chain_rule(target, [0], 3, filter, never))
+    assert_exact(target, drafter, [0], 3, 2, Filter(1.0), never, rule)
 
 
 @rules
@@ -115,24 +106,13 @@ def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature
 def test_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
     """The target's context ends the text; the draft's only ends the drafting."""
     target, draft = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft)
-    filter = Filter(1.0)
-
-    def run():
-        drafter = NeuralDrafter(draft, filter, None)
-        return tokens_of(speculative(target, drafter, [0, 1], 4, 3, filter, None, never, rule))
-
-    expected = chain_rule(target, [0, 1], 4, filter, never)
+    drafter = lambda: NeuralDrafter(draft, Filter(1.0), None)
+    expected = assert_exact(target, drafter, [0, 1], 4, 3, Filter(1.0), never, rule)
     assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
-    assert_same_distribution(distribution_of(run), expected)
 
 
-distribution = (
-    st.lists(st.integers(0, 5), min_size=4, max_size=4)
-    .filter(any)
-    .map(lambda n: np.array(n) / sum(n))
-)
-
-
+weights = st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any)
+distribution = weights.map(lambda n: np.array(n) / sum(n))
 rows_of_p = st.lists(distribution, min_size=3, max_size=3)
 rows_of_q = st.lists(distribution, min_size=2, max_size=2)
 

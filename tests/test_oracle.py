@@ -41,11 +41,8 @@ def difference(model, expected_model, ids):
     """The largest difference between any two logits, which are of order 1 to 10."""
     expected = reference_logits(expected_model, [ids])[0]
     logits = model.read(ids, model.new_cache(), n_last=len(ids))
-    assert (
-        logits.shape == expected.shape
-        and logits.dtype == expected.dtype
-        and abs(expected).max() > 0.5
-    )
+    assert logits.shape == expected.shape and logits.dtype == expected.dtype
+    assert abs(expected).max() > 0.5
     return abs(logits - expected).max()
 
 
@@ -58,17 +55,10 @@ def test_small_models(config, dtype, tolerance):
             assert difference(ours, theirs, random_ids(config, n, seed)) <= tolerance
 
 
-def test_124M():
-    config = utils.SIZES["124M"]
-    assert difference(*pair(config, np.float32), random_ids(config, 24)) <= 1e-4
-
-
 @pytest.mark.parametrize("size", ["0.7M", "7M", "0.7M-17M", "17M"])
 def test_embedded_models(size):
     """The folders are what they claim: checkpoints in Hugging Face's format."""
     folder = Path(utils.MODELS_DIR) / size
-    if not (folder / "model.safetensors").is_file():
-        pytest.skip(f"models/{size} has no weights yet")
     theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).float().eval()
     ours = utils.load_model(folder, NUMPY)
     assert ours.config.n_layer == len(theirs.transformer.h)
@@ -86,13 +76,10 @@ def test_greedy_texts(config):
         rounds = autoregressive(ours, prompt, n, Filter(temperature=0), np.random.default_rng(0))
         text = prompt + [token for r in rounds for token in r.tokens]
         given_ids = torch.tensor([prompt])
+        mask = torch.ones_like(given_ids)
         with torch.no_grad():
             expected = theirs.generate(
-                given_ids,
-                attention_mask=torch.ones_like(given_ids),
-                do_sample=False,
-                max_new_tokens=n,
-                pad_token_id=0,
+                given_ids, attention_mask=mask, do_sample=False, max_new_tokens=n, pad_token_id=0
             )
         assert text == expected[0].tolist() and len(text) == config.n_ctx
 

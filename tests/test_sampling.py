@@ -31,30 +31,24 @@ def generator(seed=0):
     return np.random.default_rng(seed)
 
 
-def run(
-    n_tokens,
-    K=4,
-    filter=Filter(),
-    ids=(1, 2, 3),
-    ended=sampling.never,
-    drafter=None,
-    seed=0,
-    target=TARGET,
-):
+def run(n_tokens, K=4, filter=Filter(), ids=(1, 2, 3), drafter=None, seed=0, target=TARGET, **more):
     """The rounds of a speculative run after its prefill."""
     rng = generator(seed)
     drafter = drafter or NeuralDrafter(DRAFT, filter, rng)
-    return list(speculative(target, drafter, list(ids), n_tokens, K, filter, rng, ended))[1:]
+    return list(speculative(target, drafter, list(ids), n_tokens, K, filter, rng, **more))[1:]
 
 
-def run_alone(
-    n_tokens, filter=Filter(), ids=(1, 2, 3), ended=sampling.never, seed=0, target=TARGET
-):
-    return list(autoregressive(target, list(ids), n_tokens, filter, generator(seed), ended))[1:]
+def run_alone(n_tokens, filter=Filter(), ids=(1, 2, 3), seed=0, target=TARGET, **more):
+    return list(autoregressive(target, list(ids), n_tokens, filter, generator(seed), **more))[1:]
 
 
 def tokens(rounds):
     return [token for one in rounds for token in one.tokens]
+
+
+def scores_of(model, ids, n_last=1):
+    """The logits of a text by a model that reads it for the first time."""
+    return model.read(ids, model.new_cache(), n_last)
 
 
 # ---------------------------------------------------------------- the filter
@@ -79,6 +73,10 @@ def tokens(rounds):
 )
 def test_filter_on_four_tokens_by_hand(filter, expected):
     assert np.allclose(filter(LOGITS)[0], expected, atol=1e-12)
+
+
+def test_a_nucleus_that_reaches_top_p_exactly_needs_no_more():
+    assert Filter(1.0, top_p=0.5)(np.log([[0.25, 0.5, 0.25]]))[0].tolist() == [0, 1, 0]
 
 
 logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(
@@ -112,77 +110,56 @@ def test_filter_of_a_real_vocabulary_matches_a_full_sort():
         assert set(np.flatnonzero(row)) == set(nucleus)
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_float32_logits_of_any_size_give_finite_probabilities():
-    logits = np.array([[3e38, -3e38, 0, 1], [-np.inf, 5, 5, -np.inf]], dtype=np.float32)
-    for temperature in (0, 1e-5, 1, 1e4):
-        p = Filter(temperature)(logits)
-        assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1) and p.dtype == np.float64
-
-
 HUGE = (11, 1e5, 1e9, 1e30, 1e39, 1e300)
 
 
 @pytest.mark.parametrize("temperature", (0.1, 1, 10, *HUGE))
-def test_top_k_keeps_the_largest_logits_at_any_temperature(temperature):
+def test_filters_keep_the_largest_logits_at_any_temperature(temperature):
     """Float32 rounds different logits to the same probability: they must decide, not it."""
     logits = generator().normal(0, 3, (4, 1000)).astype(np.float32)
     logits[:, 5] = -np.inf
-    assert (Filter(temperature, top_k=1)(logits).argmax(axis=1) == logits.argmax(axis=1)).all()
-    for row, p in zip(logits, Filter(temperature, top_k=7)(logits)):
-        assert set(np.flatnonzero(p)) == set(np.argsort(-row)[:7])
+    filters = [Filter(temperature, top_k=1), Filter(temperature, top_k=7)]
+    if temperature < 1e10:  # above it, all are equal in float64 too
+        filters.append(Filter(temperature, top_p=0.5))
+    for filter, least, most in zip(filters, (1, 7, 1), (1, 7, 510)):
+        for row, p in zip(logits, filter(logits)):
+            kept = np.flatnonzero(p)
+            assert set(kept) == set(np.argsort(-row)[: len(kept)]) and least <= len(kept) <= most
+    close = np.array([[0, 1e-9, 3e-9, 2e-9]], dtype=np.float32)
+    assert Filter(temperature, top_k=1)(close)[0].tolist() == [0, 0, 1, 0]
 
 
-def test_top_k_tells_the_smallest_differences_apart():
-    logits = np.array([[0, 1e-9, 3e-9, 2e-9]], dtype=np.float32)
-    assert Filter(1.0, top_k=1)(logits)[0].tolist() == [0, 0, 1, 0]
-
-
-@pytest.mark.parametrize("temperature", (11, 1e5, 1e9))
-def test_the_nucleus_is_the_largest_logits_at_high_temperatures(temperature):
-    logits = generator().normal(0, 3, (1, 1000)).astype(np.float32)
-    p = Filter(temperature, top_p=0.5)(logits)[0]
-    n = np.count_nonzero(p)
-    assert set(np.flatnonzero(p)) == set(np.argsort(-logits[0])[:n]) and n < 510
-
-
-@pytest.mark.parametrize("temperature", HUGE)
+@pytest.mark.parametrize("temperature", (0, 1e-5, 1, *HUGE))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.filterwarnings("error")
-def test_minus_infinity_has_probability_zero_at_any_temperature(temperature, dtype):
-    p = Filter(temperature)(np.array([[1, -np.inf, 2]], dtype=dtype))[0]
-    assert p[1] == 0 and np.allclose(p, [0.5, 0, 0.5], atol=0.05)
+def test_logits_of_any_size_give_finite_probabilities(temperature, dtype):
+    logits = np.array([[3e38, -3e38, 0, 1], [-np.inf, 2, 1, -np.inf]], dtype)
+    p = Filter(temperature)(logits)
+    assert p.dtype == np.float64 and np.allclose(p.sum(axis=1), 1) and (p >= 0).all()
+    assert p[1, 0] == p[1, 3] == 0
+    if temperature in HUGE:
+        assert np.allclose(p[1], [0, 0.5, 0.5, 0], atol=0.05)
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 1, 2], [1, np.inf, 2], [-np.inf] * 3, [np.nan] * 3])
-@pytest.mark.parametrize(
-    "filter",
-    [Filter(), Filter(1.0), Filter(1e9), Filter(0.7, top_k=2), Filter(1.0, top_p=0.5)],
-    ids=["greedy", "T=1", "hot", "top_k", "top_p"],
-)
+@pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(1e9), Filter(0.7, 2, 0.5)])
 @pytest.mark.filterwarnings("error")
 def test_logits_without_a_distribution_raise(filter, bad):
     logits = np.array([[3, 2, 1], bad], dtype=np.float32)
-    with pytest.raises(FloatingPointError, match="NaN or infinite: expected a finite number"):
+    with pytest.raises(FloatingPointError):
         filter(logits)
-    with pytest.raises(FloatingPointError, match="NaN or infinite"):
+    with pytest.raises(FloatingPointError):
         sampling.highest_probability(logits[1:])
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [
-        {"temperature": -1},
-        {"temperature": np.nan},
-        {"temperature": np.inf},
-        {"top_k": -1},
-        {"top_p": 0},
-        {"top_p": 1.1},
-    ],
+    "name, bad",
+    [("temperature", -1), ("temperature", np.nan), ("temperature", np.inf)]
+    + [("top_k", -1), ("top_p", 0), ("top_p", 1.1)],
 )
-def test_filter_refuses_settings_without_a_meaning(bad):
-    with pytest.raises(ValueError, match=f"{next(iter(bad))} .*expected"):
-        Filter(**bad)
+def test_filter_refuses_settings_without_a_meaning(name, bad):
+    with pytest.raises(ValueError, match=f"{name} .*expected"):
+        Filter(**{name: bad})
 
 
 # ---------------------------------------------------------------- the primitives
@@ -243,10 +220,8 @@ def test_verify_draws_every_coin_anew():
     rng, counts = generator(), np.zeros(3)
     for _ in range(4000):
         counts[verify([0, 1], q, p, rng)[0]] += 1
-    # 1/2, 1/4, 1/4 expected; 5 standard deviations are 158 and 137: odds below one in a million
-    assert (
-        abs(counts[0] - 2000) < 158 and abs(counts[1] - 1000) < 137 and abs(counts[2] - 1000) < 137
-    )
+    # 1/2, 1/4, 1/4 expected; 5 standard deviations: odds below one in a million
+    assert (abs(counts - [2000, 1000, 1000]) < [158, 137, 137]).all()
 
 
 # ---------------------------------------------------------------- the loops: length and end
@@ -256,10 +231,8 @@ def test_verify_draws_every_coin_anew():
 @pytest.mark.parametrize("n_tokens", [1, 2, 5, 20])
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
 def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
-    for rounds in (
-        run(n_tokens, K, filter),
-        run(n_tokens, K, filter, drafter=NGramDrafter(TINY.n_vocab)),
-    ):
+    for drafter in (None, NGramDrafter(TINY.n_vocab)):
+        rounds = run(n_tokens, K, filter, drafter=drafter)
         assert len(tokens(rounds)) == n_tokens
         assert all(one.drafted <= K and len(one.tokens) == one.accepted + 1 for one in rounds)
         assert all(one.accepted <= one.examined <= one.drafted for one in rounds)
@@ -273,44 +246,33 @@ def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
     st.booleans(),
 )
 def test_greedy_text_is_the_same_with_any_draft(ids, K, seed, ngram):
-    target = tiny_model(seed)
-    drafter = (
-        NGramDrafter(TINY.n_vocab)
-        if ngram
-        else NeuralDrafter(tiny_model(seed + 100), Filter(), generator())
-    )
-    assert tokens(run(12, K, ids=ids, drafter=drafter, target=target)) == tokens(
-        run_alone(12, ids=ids, target=target)
-    )
+    target, drafter = tiny_model(seed), NGramDrafter(TINY.n_vocab)
+    if not ngram:
+        drafter = NeuralDrafter(tiny_model(seed + 100), Filter(), generator())
+    speculated = tokens(run(12, K, ids=ids, drafter=drafter, target=target))
+    assert speculated == tokens(run_alone(12, ids=ids, target=target))
 
 
 @pytest.mark.parametrize("K", [1, 3, 8])
-def test_a_perfect_draft_is_always_accepted(K):
+@pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(0.8, 20, 0.9)])
+def test_a_perfect_draft_is_always_accepted(K, filter):
     """Draft and target the same model: each round gives K + 1 tokens, which a stale draft cache
     would not reach.
     """
-    for filter in (Filter(), Filter(1.0), Filter(0.8, 20, 0.9)):
-        rng = generator()
-        rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, rng))
-        assert all(one.accepted == one.drafted for one in rounds)
-        assert len(rounds) == -(-18 // (K + 1))
-        assert rounds[0].sources == ["draft"] * K + ["bonus"]
+    rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, generator()))
+    assert all(one.accepted == one.drafted for one in rounds)
+    assert len(rounds) == -(-18 // (K + 1))
+    assert rounds[0].sources == ["draft"] * K + ["bonus"]
 
 
 @pytest.mark.parametrize("decode", [run, run_alone])
 def test_the_context_ends_the_text(decode):
-    ids = list(range(1, 21))
-    assert len(tokens(decode(50, ids=ids))) == TINY.n_ctx - 20
-    assert tokens(decode(50, ids=list(range(TINY.n_ctx)))) == []
-    with pytest.raises(ValueError, match="prompt of 25 tokens"):
-        decode(5, ids=[1] * 25)
-    with pytest.raises(ValueError, match="prompt of 0 tokens"):
-        decode(5, ids=[])
-
-
-@pytest.mark.parametrize("decode", [run, run_alone])
-def test_a_prompt_of_one_token(decode):
+    assert len(tokens(decode(50, ids=range(1, 21)))) == TINY.n_ctx - 20
+    assert tokens(decode(50, ids=range(TINY.n_ctx))) == []
     assert len(tokens(decode(6, ids=[7]))) == 6
+    for n in (0, 25):
+        with pytest.raises(ValueError, match=f"prompt of {n} tokens"):
+            decode(5, ids=[1] * n)
 
 
 @pytest.mark.parametrize("place", range(8))
@@ -319,7 +281,7 @@ def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
     it lies in a run.
     """
     ended = lambda generated: len(generated) == place + 1
-    rounds = run(8, 3, Filter(), drafter=NeuralDrafter(TARGET, Filter(), generator()), ended=ended)
+    rounds = run(8, 3, drafter=NeuralDrafter(TARGET, Filter(), generator()), ended=ended)
     greedy = tokens(run_alone(8))
     assert tokens(rounds) == greedy[: place + 1]
     last = rounds[-1]
@@ -339,50 +301,39 @@ def test_stop_condition_at_end_of_text_or_string():
     encoder = Encoder(*tiny_vocabulary())
     ids = encoder.encode("once the éx")
     ended = stop_condition(encoder, "the é")
-    assert [ended(ids[:n]) for n in range(1, len(ids) + 1)].index(True) == len(
-        encoder.encode("once the é")
-    ) - 1
+    first = [ended(ids[:n]) for n in range(1, len(ids) + 1)].index(True)
+    assert first == len(encoder.encode("once the é")) - 1
     assert ended([5, encoder.end_of_text]) and not stop_condition(encoder)(ids)
-    long_token = encoder.encode("the")  # one token that holds the string, and more
-    assert len(long_token) == 1 and stop_condition(encoder, "h")(long_token)
+    the, on = encoder.encode("the"), encoder.encode("on")
+    assert len(the) == 1 and stop_condition(encoder, "h")(the)  # a token that holds more
+    assert len(on) == 2 and stop_condition(encoder, "on")(on)  # tokens of one byte
 
 
-@pytest.mark.parametrize("K", [0, -1])
-def test_speculation_needs_a_draft_of_at_least_one_token(K):
-    with pytest.raises(ValueError, match=f"K = {K}"):
-        run(5, K)
+@pytest.mark.parametrize(
+    "K, drafter, message",
+    [
+        (0, NGramDrafter(TINY.n_vocab), "K = 0"),
+        (-1, NGramDrafter(TINY.n_vocab), "K = -1"),
+        (1, NGramDrafter(258), "258 and 259"),
+    ],
+)
+def test_what_cannot_speculate(K, drafter, message):
+    with pytest.raises(ValueError, match=message):
+        run(5, K, drafter=drafter)
 
 
-def test_draft_and_target_must_share_a_vocabulary():
-    other = tiny_model(3, Config(258, 24, 16, 2, 2))
-    with pytest.raises(ValueError, match="258 and 259"):
-        run(5, drafter=NeuralDrafter(other, Filter(), generator()))
-
-
-def test_a_draft_with_a_shorter_context_stops_drafting():
-    short = tiny_model(2, Config(259, 8, 16, 2, 2))
-    rounds = run(15, 3, drafter=NeuralDrafter(short, Filter(), generator()))
-    assert (
-        tokens(rounds) == tokens(run_alone(15))
-        and rounds[-1].sources == ["target"]
-        and rounds[0].drafted == 3
-    )
-
-
-def test_seeds_decide():
-    assert tokens(run(12, filter=Filter(1.0), seed=1)) == tokens(
-        run(12, filter=Filter(1.0), seed=1)
-    )
-    assert tokens(run(12, filter=Filter(1.0), seed=1)) != tokens(
-        run(12, filter=Filter(1.0), seed=2)
-    )
-
-
-def test_sources_of_a_round():
-    assert Round([1, 2, 3], drafted=2, accepted=2).sources == ["draft", "draft", "bonus"]
-    assert Round([1, 2], drafted=2, accepted=1).sources == ["draft", "correction"]
-    assert Round([1]).sources == ["target"] and Round([]).sources == []
-    assert Round([1], drafted=3, accepted=1).sources == ["draft"]  # the text ended there
+@pytest.mark.parametrize(
+    "one, examined, sources",
+    [
+        (Round([1, 2, 3], drafted=2, accepted=2), 2, ["draft", "draft", "bonus"]),
+        (Round([1, 2], drafted=4, accepted=1), 2, ["draft", "correction"]),
+        (Round([1], drafted=3, accepted=1), 1, ["draft"]),  # the text ended there
+        (Round([1]), 0, ["target"]),
+        (Round([]), 0, []),
+    ],
+)
+def test_what_a_round_counts(one, examined, sources):
+    assert one.examined == examined and one.sources == sources
 
 
 # ---------------------------------------------------------------- drafters
@@ -399,11 +350,7 @@ def test_sources_of_a_round():
         ([1, 2, 3, 9, 1, 2, 3], 1, [9]),  # three tokens there
         ([1, 9, 5, 9, 9, 7, 5, 9], 2, [9, 7]),  # two tokens before one
         ([6, 6], 1, [6]),
-        (
-            [1, 2, 3, 1, 2],
-            5,
-            [3, 1, 2, 3, 1],
-        ),  # a loop of three, which the text has just begun again
+        ([1, 2, 3, 1, 2], 5, [3, 1, 2, 3, 1]),  # a loop of three, which has just begun again
         ([1, 7, 2, 9, 1, 8, 1], 3, [8, 1, 8]),  # the latest of two, though fewer than three follow
         ([1, 2, 3, 4, 5, 0, 9, 2, 3, 4], 2, [5, 0]),  # three agree, a fourth does not
         ([1, 2, 3], 4, []),
@@ -413,41 +360,7 @@ def test_sources_of_a_round():
 )
 def test_ngram_drafts(ids, k, expected):
     draft, q = NGramDrafter(10).propose(ids, k)
-    assert draft == expected
-    assert (
-        q.shape == (len(expected), 10)
-        and np.array_equal(q.argmax(axis=1), expected)
-        and (q.sum(axis=1) == 1).all()
-    )
-
-
-def test_a_nucleus_that_reaches_top_p_exactly_needs_no_more():
-    assert Filter(1.0, top_p=0.5)(np.log([[0.25, 0.5, 0.25]]))[0].tolist() == [0, 1, 0]
-
-
-def test_examined_are_the_accepted_drafts_and_the_first_rejected():
-    assert Round([1, 2], drafted=4, accepted=1).examined == 2
-    assert Round([1, 2, 3], drafted=2, accepted=2).examined == 2
-    assert Round([1], drafted=3, accepted=1).examined == 1  # the text ended there
-
-
-def test_a_stop_string_of_tokens_of_one_byte():
-    encoder = Encoder(*tiny_vocabulary())
-    ids = encoder.encode("on")
-    assert len(ids) == 2 and stop_condition(encoder, "on")(ids)
-
-
-def test_neural_drafts_are_drawn_from_their_q():
-    drafter = NeuralDrafter(DRAFT, Filter(1.0), generator())
-    draft, q = drafter.propose([1, 2, 3], 4)
-    fresh = Filter(1.0)(DRAFT.read([1, 2, 3, *draft[:-1]], DRAFT.new_cache(), n_last=4))
-    assert np.allclose(q, fresh, atol=1e-12) and len(draft) == 4
-
-
-@pytest.mark.parametrize("max_n, expected", [(1, [7]), (2, [8]), (3, [9])])
-def test_the_longest_ngram_that_is_looked_up(max_n, expected):
-    ids = [1, 2, 3, 9, 5, 2, 3, 8, 5, 3, 7, 1, 2, 3]
-    assert NGramDrafter(10, max_n).propose(ids, 1)[0] == expected
+    assert draft == expected and np.array_equal(q, np.eye(10)[expected].reshape(-1, 10))
 
 
 def test_up_to_sixteen_tokens_are_looked_up():
@@ -464,6 +377,13 @@ def test_ngrams_of_ids_that_are_no_characters():
     ids = [0x110000, 0x110001, 0xD800, 0xFEFF, 0x110000, 0x110001]
     assert NGramDrafter(0x110002).propose(ids, 2)[0] == [0xD800, 0xFEFF]
     assert NGramDrafter(0x110002).propose([0, 5, 0x110000], 1)[0] == [5]
+
+
+def test_neural_drafts_are_drawn_from_their_q():
+    drafter = NeuralDrafter(DRAFT, Filter(1.0), generator())
+    draft, q = drafter.propose([1, 2, 3], 4)
+    fresh = Filter(1.0)(scores_of(DRAFT, [1, 2, 3, *draft[:-1]], 4))
+    assert np.allclose(q, fresh, atol=1e-12) and len(draft) == 4
 
 
 @settings(max_examples=30, deadline=None)
@@ -485,24 +405,21 @@ def test_every_q_is_that_of_a_fresh_draft_whatever_the_k_before(ks, filter, seed
     list(speculative(TARGET, Noting(DRAFT, filter, rng), ids, 20, K, filter, rng))
     for text, draft, q in proposals:
         if draft:
-            read = DRAFT.read(text + draft[:-1], DRAFT.new_cache(), n_last=len(draft))
-            assert np.allclose(q, filter(read), atol=1e-12)
+            fresh = filter(scores_of(DRAFT, text + draft[:-1], len(draft)))
+            assert np.allclose(q, fresh, atol=1e-12)
 
 
-def test_a_prompt_as_long_as_the_context_of_the_draft():
+@pytest.mark.parametrize("n, drafted", [(7, 2), (8, 1), (9, 0)])
+def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
     """The draft can read all of it, and score one more token."""
-    n_ctx = 8
-    short = tiny_model(2, Config(259, n_ctx, 16, 2, 2))
-    for n, drafted in ((n_ctx - 1, 2), (n_ctx, 1), (n_ctx + 1, 0)):
-        ids = list(range(1, n + 1))
-        drafter = NeuralDrafter(short, Filter(1.0), generator())
-        drafter.prefill(ids)
-        assert drafter.cache.length == (n if n <= n_ctx else 0)
-        draft, q = drafter.propose(ids, 4)
-        assert len(draft) == len(q) == drafted
-        if drafted:
-            fresh = Filter(1.0)(short.read(ids, short.new_cache()))[0]
-            assert np.allclose(q[0], fresh, atol=1e-12)
+    short, ids = tiny_model(2, Config(259, 8, 16, 2, 2)), list(range(1, n + 1))
+    drafter = NeuralDrafter(short, Filter(1.0), generator())
+    drafter.prefill(ids)
+    assert drafter.cache.length == (n if drafted else 0)
+    draft, q = drafter.propose(ids, 4)
+    assert len(draft) == len(q) == drafted
+    if drafted:
+        assert np.allclose(q[0], Filter(1.0)(scores_of(short, ids))[0], atol=1e-12)
 
 
 @pytest.mark.parametrize("shift", [0, 100, -100])
@@ -514,7 +431,7 @@ def test_confidence_is_the_highest_probability_at_temperature_1(shift):
 
 @pytest.mark.parametrize("filter", [Filter(), Filter(0.3), Filter(1.0, top_k=1)])
 def test_a_draft_ends_below_the_confidence_and_not_at_it(filter):
-    top = Filter(1.0)(DRAFT.read([1, 2, 3], DRAFT.new_cache()))[0].max()
+    top = Filter(1.0)(scores_of(DRAFT, [1, 2, 3]))[0].max()
     for confidence, n in ((top - 1e-6, 1), (top + 1e-6, 0)):
         drafter = NeuralDrafter(DRAFT, filter, generator(), confidence)
         assert len(drafter.propose([1, 2, 3], 1)[0]) == n

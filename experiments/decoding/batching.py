@@ -81,13 +81,14 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     new = [model.roll_back(*one) for one in zip(texts, caches, n_lasts)]
     ends = [*accumulate(map(len, new))]
     rows = [slice(end - len(more), end) for end, more in zip(ends, new)]
-    pasts = [model.past(cache) for cache in caches]
     xp = model.backend.xp
 
     def look_back(layer, q, k, v):
-        return xp.concatenate(
-            [past(layer, q[:, one], k[:, one], v[:, one]) for past, one in zip(pasts, rows)], axis=1
-        )
+        parts = [
+            cache.look_back(layer, q[:, one], k[:, one], v[:, one])
+            for cache, one in zip(caches, rows)
+        ]
+        return xp.concatenate(parts, axis=1)
 
     x = xp.concatenate([model.embed(*one) for one in zip(new, caches)])
     x = model.blocks(x, look_back)

@@ -51,9 +51,9 @@ class EagleCache(KVCache):
     hidden: [n_positions + 1, n_hidden], that before position i in row i
     """
 
-    def __init__(self, config, xp, dtype, n_positions):
-        super().__init__(config, xp, dtype, n_positions)
-        self.hidden = xp.zeros((n_positions + 1, config.n_hidden), dtype)
+    def __init__(self, config, backend, dtype, n_positions):
+        super().__init__(config, backend, dtype, n_positions)
+        self.hidden = backend.xp.zeros((n_positions + 1, config.n_hidden), dtype)
         self.n_text = 1  # so many positions follow a hidden state of the target, if they were read
 
     def advance(self, hidden):  # [n_new, n_hidden]
@@ -75,7 +75,7 @@ class Eagle(Model):
 
     def new_cache(self, n_positions=None):
         dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
-        return EagleCache(self.config, self.backend.xp, dtype, n_positions)
+        return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
         """The hidden state before each token, beside the token."""
@@ -84,6 +84,6 @@ class Eagle(Model):
         both = self.backend.xp.concatenate([before, super().embed(new, cache)], axis=1)
         return linear(both, **self.params["fc"])
 
-    def blocks(self, x, past):  # [n_new, n_embd] -> [n_new, n_hidden]
+    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_hidden]
         """One block, whose output is turned into a guess at the target's next hidden state."""
-        return linear(super().blocks(x, past), **self.params["proj"])
+        return linear(super().blocks(x, look_back), **self.params["proj"])

@@ -61,27 +61,26 @@ def test_only_the_cpu_that_openblas_does_not_know(tmp_path, vendor, family, flag
     assert blas.unrecognised_avx512(tmp_path / "missing") is False
 
 
-def environment_after_import(first, **variables):
-    """The two variables after importing backends.blas in a new process, `first` run before it."""
-    code = (
-        f"import os; {first}; import backends.blas; print(*map(os.environ.get, {list(VARIABLES)}))"
-    )
-    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    return subprocess.check_output(
-        [sys.executable, "-c", code], cwd=ROOT, env=clean | variables, text=True
-    ).split()
-
-
 VARIABLES = ("OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")
+CORE = "SkylakeX" if blas.unrecognised_avx512() else "None"
 
 
-def test_the_environment_is_set_before_numpy_and_never_over_the_user():
-    core = "SkylakeX" if blas.unrecognised_avx512() else "None"
-    assert environment_after_import("pass") == ["1", core]
-    assert environment_after_import("import numpy") == ["None", "None"]
-    # the way of those who use this from Python
-    assert environment_after_import("import utils") == ["1", core]
-    empty = {"OPENBLAS_NUM_THREADS": "", "OPENBLAS_CORETYPE": ""}  # means no setting
-    assert environment_after_import("pass", **empty)[0] == "1"
-    mine = {"OPENBLAS_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "Haswell"}
-    assert environment_after_import("pass", **mine) == ["2", "Haswell"]
+@pytest.mark.parametrize(
+    "first, variables, expected",
+    [
+        ("pass", {}, ["1", CORE]),
+        ("pass", dict.fromkeys(VARIABLES, ""), ["1", CORE if CORE != "None" else ""]),  # no setting
+        ("pass", dict(zip(VARIABLES, ("2", "Haswell"))), ["2", "Haswell"]),
+        ("import numpy", {}, ["None", "None"]),
+        # the way of those who use this from Python
+        ("import utils", {}, ["1", CORE]),
+    ],
+)
+def test_the_environment_is_set_before_numpy_and_never_over_the_user(first, variables, expected):
+    """In a new process, which imports backends.blas after `first`."""
+    code = f"import os; {first}; import backends.blas"
+    code += f"; print(*map(os.environ.get, {VARIABLES}), sep=',')"
+    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    command = [sys.executable, "-c", code]
+    found = subprocess.check_output(command, cwd=ROOT, env=clean | variables, text=True)
+    assert found.strip().split(",") == expected

@@ -18,7 +18,7 @@ def fake_linux(tmp_path, monkeypatch, files):
 
 MEMINFO = {"proc/meminfo": "MemTotal: 16 kB\nMemAvailable:    8 kB\n"}
 VERSION_2 = {"proc/self/cgroup": "0::/a/b\n"}
-VERSION_1 = {"proc/self/cgroup": "5:cpu:/x\n4:hugetlb,memory:/x\n"}
+VERSION_1 = {"proc/self/cgroup": "5:cpu:/y\n4:memory:/x\n"}
 
 
 def limits(folder, limit, usage, stat=""):

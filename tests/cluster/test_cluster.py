@@ -116,7 +116,7 @@ def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
     together = {kernel.together for found in choices.values() for kernel in found.values()}
     assert (together == {(1, 1, 1)}) == exact
     expected = models.kernels_in(wanted.load(choices), "17M")
-    monkeypatch.setattr(models.autotune, "chosen_kernels", pytest.fail)
+    monkeypatch.setattr(models.autotune, "timed", pytest.fail)
     assert models.kernels_in(wanted.load(choices), "17M") == expected and len(expected) == 2
 
 

@@ -57,14 +57,17 @@ def reference(config, read, dtype):
     import torch
     import transformers
 
-    shape = {"n_embd": config.n_embd, "n_head": config.n_head, "n_layer": config.n_layer}
-    shape |= {
-        "vocab_size": config.n_vocab,
-        "n_positions": config.n_ctx,
-        "layer_norm_epsilon": config.epsilon,
-    }
-    shape |= {"bos_token_id": None, "eos_token_id": None}
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)).eval()
+    shape = transformers.GPT2Config(
+        vocab_size=config.n_vocab,
+        n_positions=config.n_ctx,
+        n_embd=config.n_embd,
+        n_head=config.n_head,
+        n_layer=config.n_layer,
+        layer_norm_epsilon=config.epsilon,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model = transformers.GPT2LMHeadModel(shape).eval()
     model.to(getattr(torch, np.dtype(dtype).name))
     weights = {
         f"transformer.{name}": torch.from_numpy(read(name).astype(dtype))
@@ -98,15 +101,15 @@ def main():
         best = np.sort(logits, axis=-1)
         lead = (best[..., -1] - best[..., -2]).min()
         assert lead > 5e-4, "a near-tie: rounding would decide the argmax; draw other ids"
-        print(
-            f"{name}: standard deviation of the logits {logits.std():.2f}, smallest lead {lead:.4f}"
-        )
-        found = {"first_draws": recipe(config)("wte.weight")[0, :4], "ids": ids.astype(np.int32)}
-        found |= {
+        print(f"{name}: deviation of the logits {logits.std():.2f}, smallest lead {lead:.4f}")
+        found = {
+            "first_draws": recipe(config)("wte.weight")[0, :4],
+            "ids": ids.astype(np.int32),
             "columns": columns.astype(np.int32),
             "logits": logits[..., columns].astype(np.float32),
+            "argmax": logits.argmax(axis=-1).astype(np.int32),
+            "logsumexp": logsumexp(logits),
         }
-        found |= {"argmax": logits.argmax(axis=-1).astype(np.int32), "logsumexp": logsumexp(logits)}
         golden |= {f"{name}_{key}": value for key, value in found.items()}
     np.savez_compressed(GOLDEN, **golden)
     print(f"{GOLDEN.name}: {GOLDEN.stat().st_size:,} bytes")

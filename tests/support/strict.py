@@ -33,6 +33,11 @@ def reflected(apply):
     return lambda x, y: x.module.result(apply(x.module.operand(y), x.data))
 
 
+def method(name):
+    """One of NumPy's methods that give an array."""
+    return lambda x, *args, **how: x.module.result(getattr(x.data, name)(*args, **how))
+
+
 class Array:
     """See the module's docstring. Made by Module.asarray."""
 
@@ -64,31 +69,15 @@ class Array:
     def __setitem__(self, key, value):
         self.data[self.module.key(key)] = self.module.operand(value)
 
-    def reshape(self, *shape):
-        return self.module.result(self.data.reshape(*shape))
-
-    def transpose(self, *axes):
-        return self.module.result(self.data.transpose(*axes))
-
-    def swapaxes(self, a, b):
-        return self.module.result(self.data.swapaxes(a, b))
-
-    def sum(self, axis, keepdims=False):
-        return self.module.result(self.data.sum(axis=axis, keepdims=keepdims))
-
-    def max(self, axis, keepdims=False):
-        return self.module.result(self.data.max(axis=axis, keepdims=keepdims))
+    reshape, transpose, swapaxes = method("reshape"), method("transpose"), method("swapaxes")
+    sum, max = method("sum"), method("max")
 
     # NumPy asks for these before it takes an array for its own; without them np.sum(x) would
     # quietly call x.sum()
     __array_ufunc__ = None
     __array__, __array_function__ = refuse("a NumPy copy"), refuse("a NumPy function")
-    __bool__, __float__, __int__, __index__ = (
-        refuse("bool()"),
-        refuse("float()"),
-        refuse("int()"),
-        refuse("int()"),
-    )
+    __bool__, __float__ = refuse("bool()"), refuse("float()")
+    __int__, __index__ = refuse("int()"), refuse("int()")
     __iter__, __contains__, __eq__ = refuse("iteration"), refuse("iteration"), refuse("comparison")
     __hash__ = None
 
@@ -105,9 +94,7 @@ class Module:
     def result(self, data):
         data = np.asarray(data)
         if data.dtype.kind not in "fi" or (data.dtype.kind == "f" and data.dtype != self.dtype):
-            raise TypeError(
-                f"a result of dtype {data.dtype}; the weights are {np.dtype(self.dtype)}"
-            )
+            raise TypeError(f"a result of dtype {data.dtype} beside weights of {self.dtype}")
         self.seen[data.dtype.name] = self.seen.get(data.dtype.name, 0) + 1
         return Array(data, self)
 
@@ -160,6 +147,5 @@ class Module:
 def backend(dtype):
     """A Backend whose arrays are strict and of one float dtype."""
     xp = Module(dtype)
-    return utils.Backend(
-        "strict", xp, xp.asarray, xp.to_host, lambda config, dtype: xp.asarray, lambda: None
-    )
+    plan = lambda config, dtype: xp.asarray
+    return utils.Backend("strict", xp, xp.asarray, xp.to_host, plan, utils.done)
