@@ -4,6 +4,7 @@ choice.
 The folders themselves, their file formats and downloads, are behind checkpoints/__init__.py.
 """
 
+import importlib
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -69,6 +70,12 @@ class Backend:
 
             self.share(attend_heads, n_head, new.stop - start)
         return heads
+
+    def __getstate__(self):  # for pickle, which takes no modules
+        return vars(self) | {"xp": self.xp.__name__}
+
+    def __setstate__(self, state):
+        vars(self).update(state, xp=importlib.import_module(state["xp"]))
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):

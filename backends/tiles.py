@@ -170,6 +170,10 @@ class Tiles:
             tiles[:, whole, :, rest:] = 0
         return cls(tiles, n_out, kernel)
 
+    def __reduce__(self):  # for pickle, which would change the order of tiles by column
+        whole = self.T[np.arange(self.shape[1])].T
+        return Tiles.cut, (np.ascontiguousarray(whole), self.kernel)
+
     @property
     def T(self):
         """The transpose, to look rows up in: the embedding, where self is the output head."""

@@ -1,6 +1,7 @@
 """Models and encoders from folders, on a backend."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edits import SMALL, logits
-from toys import NUMPY, refusal, write_checkpoint
+from toys import NUMPY, TINY, refusal, write_checkpoint
 
 import utils
-from backends import memory
+from backends import memory, tiles
+from experiments.data.machine import kernels_of
 from gpt2 import Config
 
 # ---------------------------------------------------------------- what a loaded model is made of
@@ -113,6 +115,28 @@ def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
 def test_unknown_kernels(kernels):
     message = refusal(utils.get_backend, "numpy", kernels)
     assert repr(kernels) in message and "64x2" in message
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        tiles.Kernel(tiles.ALL, (1, 1, 1)),
+        tiles.Kernel(7, (1, 1, 1)),
+        tiles.Kernel(7, (1, 1, 1), by_column=True),
+    ],
+)
+def test_a_model_survives_pickle(monkeypatch, kernel):
+    monkeypatch.setattr(utils.autotune, "kernel_named", lambda name: kernel)
+    model = utils.random_model(TINY, utils.get_backend())
+    again = pickle.loads(pickle.dumps(model))
+    ids = [1, 2, 3, 4, 5]
+    expected = model.read(ids, model.new_cache(), 3)
+    assert np.array_equal(again.read(ids, again.new_cache(), 3), expected)
+    assert kernels_of(again) == kernels_of(model)
+    if isinstance(model.params["head"], tiles.Tiles):
+        assert again.params["wte"].weight is again.params["head"]
+        _, _, to_next_row, to_next_column = again.params["head"].tiles.strides
+        assert (to_next_row < to_next_column) == kernel.by_column
 
 
 def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path, monkeypatch):
