@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from experiments.cluster.models import Wanted
+from experiments.cluster.place import Wanted
 from experiments.cluster.submit import Cluster
 from experiments.decoding.session import Session
 
