@@ -17,7 +17,7 @@ from experiments.proving.enumeration import chain_rule, distribution_of, total_v
 from experiments.proving.mistakes import ERRORS
 from experiments.proving.patching import made
 from sampling import Filter
-from utils import get_backend, random_model
+from utils import InputError, get_backend, random_model
 
 TOY_PROMPT = [1, 0]
 TOY_END = 2
@@ -40,6 +40,8 @@ def text_of(rounds):
     try:
         for one in rounds:
             tokens += [int(token) for token in one.tokens]
+    except InputError:  # of a reader's own rule, which says what is wrong
+        raise
     except ERRORS as error:
         tokens.append(type(error).__name__)
     return tuple(tokens)
