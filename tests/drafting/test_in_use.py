@@ -93,14 +93,6 @@ def test_k_auto_measures_a_head(draft, monkeypatch):
 
 
 @KINDS
-def test_the_greedy_text_is_the_targets(draft):
-    for ids in PROMPTS:
-        job = replace(GREEDY, ids=ids)
-        for confidence in (0.0, 0.05):
-            assert text(draft, replace(job, confidence=confidence)) == text(None, job)
-
-
-@KINDS
 def test_what_is_said_of_any_draft_can_be_said_of_a_head(draft):
     """Its memory in a batch, and how its weights are multiplied."""
     require_room([TARGET, *draft.models], 3, 12)

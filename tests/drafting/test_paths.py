@@ -186,31 +186,3 @@ def test_the_target_reads_all_paths_once_a_round(monkeypatch):
 def test_only_speculative_rounds_have_paths():
     job, tap = Job([1, 2], 6, filter=Filter(1.0)), along_paths(3, read_together)
     assert list(decode(TARGET, None, job, tap)) == list(decode(TARGET, None, job))
-
-
-class ReadAnew:
-    """A model that does not trust its caches."""
-
-    def __init__(self, model):
-        self.model, self.config, self.new_cache = model, model.config, model.new_cache
-
-    def read(self, ids, cache, n_last=1):
-        cache.length = 0
-        return self.model.read(ids, cache, n_last)
-
-    def read_together(self, texts, caches, n_lasts):
-        for cache in caches:
-            cache.length = 0
-        return read_together(self.model, texts, caches, n_lasts)
-
-
-@pytest.mark.parametrize("n_paths, K", [(1, 3), (2, 1), (3, 4)])
-def test_caches_hold_the_text_and_nothing_else(n_paths, K):
-    """The same random numbers give the same rounds as models that read all of it again."""
-    config = Config(n_vocab=7, n_ctx=32, n_embd=8, n_head=2, n_layer=2)
-    target, draft = tiny_model(1, config), tiny_model(2, config)
-    tap = along_paths(n_paths, read_together)
-    for seed in range(4):
-        job = Job([1, 2], 30, K, Filter(1.0), seed)
-        rounds = lambda wrap: list(decode(wrap(target), ModelDraft(wrap(draft)), job, tap))
-        assert rounds(lambda model: model) == rounds(ReadAnew)
