@@ -15,7 +15,7 @@ import numpy as np
 import sampling
 from experiments.data.prompts import choose_prompts
 from experiments.drafting.load import load
-from experiments.drafting.paths import choose, distributions_of_best, mass_below, ranking
+from experiments.drafting.paths import distributions_of_best, mass_below, ranking
 from sampling import Filter, autoregressive, residual, stop_condition
 from utils import MODELS_DIR, get_backend
 
@@ -110,15 +110,6 @@ def accepted_by_k_seq(p, q, k):
     return 1 - (1 - overlap(p, q, best_rho(p, q, k))) ** k
 
 
-def best_of(candidates, q, p, rng):  # [k], [n_vocab], [n_vocab] -> index, token
-    """Paths of one token each (experiments/drafting/paths.py)."""
-    k = len(candidates)
-    i, (distribution,) = choose([[token] for token in candidates], [q[None]] * k, [p[None]] * k)
-    if sampling.toss(p[candidates[i]] / distribution[candidates[i]], rng):
-        return i, candidates[i]
-    return k, sampling.sample(residual(p, distribution), rng)
-
-
 def optimum(p, q, k):
     """The most that any rule can accept of k independent candidates (arXiv 2502.18779).
 
@@ -170,7 +161,7 @@ def accepted_at(p, q, k, rng):
         "likeliest": p[np.argsort(-q, kind="stable")[:k]].cumsum(),
         "K-SEQ": np.array([accepted_by_k_seq(p, q, n) for n in range(1, k + 1)]),
         "best of all": best,
-        "best of the first few": np.maximum.accumulate(best),  # what best_of does
+        "best of the first few": np.maximum.accumulate(best),  # what --paths does
         "optimum": np.array([optimum(p, q, n) for n in range(1, k + 1)]),
     }
 

@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 from table_models import EXACT
 
 import sampling
-from experiments.drafting.paths import best, distributions_of_best, mass_below
+from experiments.drafting.paths import best, choose, distributions_of_best, mass_below
 from experiments.proving import candidates
 from experiments.proving.candidates import (
     accepted_at,
-    accepted_one_by_one,
     best_tree,
     different,
     one_by_one,
     optimum,
-    without,
 )
 from experiments.proving.enumeration import distribution_of
 
@@ -41,7 +39,6 @@ def normed(counts):
 counts = counts_of(N_VOCAB, 5)
 distribution, long_distribution = counts.map(normed), counts_of(6, 20).map(normed)
 several = st.integers(1, 3)
-RNG = np.random.default_rng(0)
 
 
 def independent(q, k):
@@ -53,12 +50,20 @@ def likeliest(q, k):
     return chosen, sampling.one_hot(chosen, len(q))
 
 
+def best_of(tokens, q, p):
+    """Paths of one token each, then the token rule."""
+    k = len(tokens)
+    i, rows = choose([[token] for token in tokens], [q[None]] * k, [p[None]] * k)
+    accepted, token = sampling.verify([tokens[i]], rows, np.array([p, p]), None)
+    return (i, tokens[i]) if accepted else (k, token)
+
+
 RULES = {
     "with replacement": lambda p, q, k: one_by_one(independent(q, k), np.tile(q, (k, 1)), p, None),
     "without replacement": lambda p, q, k: one_by_one(*different(q, k, None), p, None),
     "likeliest": lambda p, q, k: one_by_one(*likeliest(q, k), p, None),
     "K-SEQ": lambda p, q, k: candidates.k_seq(independent(q, k), q, p, None),
-    "best of the first few": lambda p, q, k: candidates.best_of(independent(q, k), q, p, None),
+    "best of the first few": lambda p, q, k: best_of(independent(q, k), q, p),
 }
 
 
@@ -161,27 +166,6 @@ def test_the_order_of_the_rules_for_independent_candidates(p, q, k):
     assert ((1 - np.exp(-1)) * most - EXACT <= seq).all() and (seq <= most + EXACT).all()
     assert (found["best of the first few"] <= most + EXACT).all()
     assert (most <= np.minimum(1, one * np.arange(1, k + 1)) + EXACT).all()
-
-
-@settings(max_examples=60, deadline=None)
-@given(p=distribution, q=distribution)
-def test_two_different_candidates_are_accepted_at_least_as_often_as_two_independent_ones(p, q):
-    different = mean_over_samples(lambda: accepted_one_by_one(p, q, 2, without))
-    assert different.sum() >= accepted_one_by_one(p, q, 2, rng=RNG).sum() - EXACT
-
-
-def test_the_best_of_two_may_be_worse_than_one():
-    """A draft that is already right: choosing among its candidates would spoil it."""
-    p = np.array([0.5, 0.5])
-    found = accepted_at(p, p, 2, RNG)
-    assert found["best of all"] == pytest.approx([1, 0.75])
-    assert found["best of the first few"] == pytest.approx([1, 1])
-
-
-def test_at_temperature_0_only_chosen_candidates_gain():
-    p, q = np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0])
-    for name, row in accepted_at(p, q, 2, RNG).items():
-        assert row.tolist() == ([0, 1] if name == "likeliest" else [0, 0]), name
 
 
 # ---------------------------------------------------------------- trees
