@@ -6,12 +6,14 @@ the loop over prompts is written once, and what a worker does is what one machin
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 import utils
 from backends import autotune
 from experiments.data.machine import kernels_of
+from experiments.decoding.session import Session
 from experiments.drafting.load import CHECKPOINT, RANDOM, Pairs, fingerprints, is_size, load
 from gpt2 import Model
 from utils import MODELS_DIR, get_backend
@@ -96,10 +98,50 @@ class Here:
         pass
 
 
-def place(cluster, wanted):
+def place(cluster, wanted, download=False):
     """The place that --cluster names, with these models; this process for "". Raises InputError."""
     if not cluster:
         return Here(wanted)
     from experiments.cluster.submit import Cluster  # here, as only a cluster needs Dask
 
-    return Cluster(cluster, wanted)
+    return Cluster(cluster, wanted, download)
+
+
+# ---------------------------------------------------------------- what generate does with a file
+
+
+def texts(settings, batch_size, pairs, prompts):
+    """The JSON object of each Prompt, as on one machine."""
+    session = Session(settings, pairs.pair(settings.draft_model_size))
+    yield from session.run_together(prompts, batch_size)
+
+
+def name_of(prompt):
+    """What a Prompt is called that has failed: by how it begins, in text or in token ids."""
+    begin = prompt.ids[:10] if prompt.text is None else prompt.text[:30]
+    return f"prompt {prompt.number} ({begin!r})"
+
+
+class ClusterSession(Session):
+    """A Session whose models are on the workers that `cluster` names. Raises InputError."""
+
+    def __init__(self, settings, cluster, download=False):
+        wanted = Wanted(
+            settings.target_model_size,
+            (settings.draft_model_size,) if settings.speculates else (),
+            settings.models_dir,
+            backend=settings.backend,
+            kernels=settings.kernels,
+            exact=settings.exact,
+            dtype=settings.dtype,
+        )
+        self.cluster = place(cluster, wanted, download)
+        super().__init__(settings, self.cluster.pairs.pair())
+
+    def run_together(self, prompts, batch_size):
+        """Yield the JSON object of each Prompt, in their order, Failed for one that failed."""
+        self.totals = {}  # a speed of several machines together would mean little
+        if prompts:
+            with self.cluster as workers:
+                function = partial(texts, self.settings, batch_size)
+                yield from workers.run(function, prompts, batch_size, name_of)

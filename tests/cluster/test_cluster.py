@@ -26,7 +26,6 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
 from experiments.cluster import place, submit, worker  # noqa: E402
-from experiments.cluster import texts as on_workers  # noqa: E402
 from experiments.cluster.place import Wanted  # noqa: E402
 from experiments.cluster.submit import Cluster  # noqa: E402
 
@@ -142,7 +141,7 @@ def test_without_a_cluster_nothing_of_dask_is_imported():
 # ---------------------------------------------------------------- what goes wrong with workers
 
 
-WRITTEN = on_workers.texts
+WRITTEN = place.texts
 NUMBER = 6  # of the prompt that is a worker's ruin
 
 
@@ -180,7 +179,7 @@ def ruined(ruin, when, settings, batch_size, pairs, prompts):
 
 def let(monkeypatch, function, *first):
     """What writes texts on a worker is this function, its first arguments given."""
-    monkeypatch.setattr(on_workers, "texts", partial(function, *first))
+    monkeypatch.setattr(place, "texts", partial(function, *first))
 
 
 @pytest.mark.parametrize("ruin", [killed, greedy, hanging])
@@ -441,8 +440,7 @@ def test_nobody_is_there(cli, file, monkeypatch, tmp_path, there, what):
 
 def test_the_extra_is_not_installed(cli, file, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for name in ("submit", "texts"):
-        monkeypatch.delitem(sys.modules, f"experiments.cluster.{name}")
+    monkeypatch.delitem(sys.modules, "experiments.cluster.submit")
     done = cli(f"--prompts={file}", "--cluster=local:2")
     assert_refused(done, "distributed is not installed", "pip install distributed")
 
