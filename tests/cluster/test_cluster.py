@@ -80,6 +80,12 @@ def write(cli, file, tmp_path):
     return call
 
 
+@pytest.fixture
+def expected(write):
+    """The lines of one machine."""
+    return write()[1]
+
+
 # ---------------------------------------------------------------- the same as on one machine
 
 
@@ -183,9 +189,8 @@ def let(monkeypatch, function, *first):
 
 
 @pytest.mark.parametrize("ruin", [killed, greedy, hanging])
-def test_a_worker_is_lost(write, address, tmp_path, monkeypatch, ruin):
+def test_a_worker_is_lost(write, expected, address, tmp_path, monkeypatch, ruin):
     """It is started again, and its prompts are written by others."""
-    _, expected = write()
     let(monkeypatch, ruined, ruin, str(tmp_path / "lost"))
     monkeypatch.setattr(submit, "LIMIT", 1.5 if ruin is hanging else 60)
     done, found = write(address, "others")
@@ -200,9 +205,8 @@ def hoarding(settings, batch_size, pairs, prompts):
     del held
 
 
-def test_all_workers_are_short_of_memory(write, address, monkeypatch):
+def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
     """If all were paused, the run would wait for ever."""
-    _, expected = write()
     let(monkeypatch, hoarding)
     done, found = write(address, "others")
     assert done.code == 0 and found == expected
@@ -210,9 +214,8 @@ def test_all_workers_are_short_of_memory(write, address, monkeypatch):
 
 @pytest.mark.parametrize("ruin", [failing, killed])
 def test_what_fails_three_times_is_named_and_the_rest_kept(
-    write, address, tmp_path, monkeypatch, ruin
+    write, expected, address, tmp_path, monkeypatch, ruin
 ):
-    _, expected = write()
     with monkeypatch.context() as patch:
         let(patch, ruined, ruin, "")
         done, found = write(address, "others")
@@ -266,8 +269,7 @@ def test_an_interruption_is_quiet(pair, tmp_path, when):
     assert said == f"note: {file}: read 9999 prompts, one a line\n".encode()
 
 
-def test_the_scheduler_disappears(write, tmp_path, monkeypatch):
-    _, expected = write()
+def test_the_scheduler_disappears(write, expected, tmp_path, monkeypatch):
     file, begun = tmp_path / "scheduler.json", tmp_path / "begun"
     common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
     script = "from distributed.cli.dask_scheduler import main; main()"
