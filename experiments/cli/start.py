@@ -2,6 +2,7 @@
 
 import sys
 
+from experiments.cluster.place import ClusterSession
 from experiments.data.machine import kernels_of
 from experiments.decoding.batching import read_together
 from experiments.decoding.job import decode
@@ -14,8 +15,6 @@ from experiments.proving.own import OwnDecoder
 def session_of(settings, output):
     """The Session of these settings, its models here or on a cluster. Raises InputError."""
     if output.cluster:
-        from experiments.cluster.texts import ClusterSession  # here, as only a cluster needs Dask
-
         return ClusterSession(settings, output.cluster, output.download)
     rounds, more = decode, None
     if settings.mistake:

@@ -5,7 +5,7 @@
 starts workers for a scheduler, in the project's folder; it takes the flags of `dask worker`.
 
 The code of this module is sent along (submit.py). So a worker that has another version of the
-project, or none, can say so.
+project, or none, can say so, and the scheduler needs neither the project nor NumPy.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import backends.blas  # noqa: F401, isort: skip: before NumPy
 
-import numpy as np
 from distributed import Status, WorkerPlugin, get_worker
 
 SOURCES = ("*.py", "backends/**/*.py", "checkpoints/**/*.py", "experiments/**/*.py")
@@ -55,26 +54,21 @@ class Loader(WorkerPlugin):
         worker.status = Status.running
 
     def load(self):
-        """Load the models. Raises whatever says why that cannot be."""
         if project_fingerprint() != self.project:
             raise RuntimeError("has another version of the project")
         wanted, choices, fingerprints = pickle.loads(self.wanted)
         for model, found in wanted.fingerprints().items():
             if found != fingerprints[model]:
                 raise RuntimeError(f"has other files of the model {model}")
-        self.pairs, self.target = wanted.load(choices), wanted.target
-
-    def teardown(self, worker):
-        self.pairs = None
+        self.pairs = wanted.load(choices)
+        self.kernels = wanted.kernels_in(self.pairs)
 
 
 def describe(name, dask_worker):
     """The machine of a worker that has loaded the models, and their kernels."""
-    from experiments.cluster.models import kernels_in
     from experiments.data.machine import label
 
-    loader = dask_worker.plugins[name]
-    return label(), kernels_in(loader.pairs, loader.target)
+    return label(), dask_worker.plugins[name].kernels
 
 
 def work(name, job, limit):
@@ -83,6 +77,8 @@ def work(name, job, limit):
     A group that takes longer than `limit` seconds ends the worker, with a traceback of where it
     hangs: Dask starts it again, as any worker that dies.
     """
+    import numpy as np
+
     faulthandler.dump_traceback_later(limit, exit=True)
     try:
         function, items = pickle.loads(job)

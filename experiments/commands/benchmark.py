@@ -20,8 +20,7 @@ from functools import partial
 from tqdm import tqdm
 
 import utils
-from experiments.cluster.models import Wanted
-from experiments.cluster.place import place
+from experiments.cluster.place import Wanted, place
 from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared

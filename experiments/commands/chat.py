@@ -9,6 +9,7 @@ session goes on.
 import shlex
 import sys
 import textwrap
+from collections import Counter
 from dataclasses import dataclass, fields, replace
 
 from experiments.cli.exit_codes import UNUSABLE, print_error
@@ -23,7 +24,7 @@ from experiments.drafting.load import Pair
 from utils import InputError
 
 MOST_CHARACTERS = 1 << 20  # of a line that comes through a pipe
-ON_OFF = {True: "on", False: "off"}
+OFF_ON = ("off", "on")
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,21 @@ class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
         return self.trace or self.coupled
 
 
-DECODERS = {
-    "speculative": "the draft model proposes, the target checks",
-    "target": "the target alone, a token a pass",
-    "draft": "the draft model alone",
-    "ngram": "n-grams looked up in the text propose, the target checks",
-}
+@dataclass(frozen=True)
+class ConsoleSettings(ChatSettings):
+    """And its decoders, each on or off."""
+
+    speculative: bool = flag(True, "the draft model proposes, the target checks")
+    target: bool = flag(False, "the target alone, a token a pass")
+    draft: bool = flag(False, "the draft model alone")
+    ngram: bool = flag(False, "n-grams looked up in the text propose, the target checks")
+
+
+DECODERS = ("speculative", "target", "draft", "ngram")
 LOADED = {field.name for group in (Models, Machine) for field in fields(group)}
 NAMES = {"n_tokens_to_generate": "length"}  # where a command is not called as its flag
-SETTINGS = {
-    NAMES.get(flag.name, flag.name): flag
-    for flag in flags_in(ChatSettings)
-    if flag.name not in LOADED
-}
+FLAGS = sorted(flags_in(ConsoleSettings), key=lambda flag: flag.name not in DECODERS)
+SETTINGS = {NAMES.get(flag.name, flag.name): flag for flag in FLAGS if flag.name not in LOADED}
 ACTIONS = {
     "settings": "show all of the above",
     "reload": "read the models again, or others: /reload TARGET DRAFT",
@@ -59,34 +62,15 @@ ACTIONS = {
     "help": "this",
     "quit": "end; so does Ctrl-D",
 }
-COMMANDS = (*DECODERS, *SETTINGS, *ACTIONS)
-HELP = r"""Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.
-
-Decoders, each on or off; every prompt goes to all that are on:
-{decoders}
-
-Settings (in /stop, \n is a line break, and nothing turns it off):
-{settings}
-
-And:
-{actions}"""
-
-
-def lines_of(meanings):
-    """A line for each command, or more where its meaning is long."""
-    indent = " " * 21
-    lines = [
-        textwrap.fill(f"  /{name:<17} {meaning}", 100, subsequent_indent=indent)
-        for name, meaning in meanings.items()
-    ]
-    return "\n".join(lines)
-
-
-def help_text():
-    settings = {name: flag.meaning for name, flag in SETTINGS.items()}
-    return HELP.format(
-        decoders=lines_of(DECODERS), settings=lines_of(settings), actions=lines_of(ACTIONS)
-    )
+COMMANDS = (*SETTINGS, *ACTIONS)
+HELP = {
+    "Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.\n\n"
+    "Decoders, each on or off; every prompt goes to all that are on:": DECODERS,
+    "\nSettings (in /stop, \\n is a line break, and nothing turns it off):": [
+        name for name in SETTINGS if name not in DECODERS
+    ],
+    "\nAnd:": ACTIONS,
+}
 
 
 def pairs_of(pair):
@@ -106,10 +90,9 @@ class Console:
     """
 
     def __init__(self, settings, answers):
-        self.answers = answers
-        self.switches = {decoder: decoder == "speculative" for decoder in DECODERS}
-        self.totals, self.running = {}, True
-        self.load(settings)
+        self.answers, self.running = answers, True
+        self.totals = {decoder: Counter() for decoder in DECODERS}
+        self.load(ConsoleSettings(**settings.as_dict()))
 
     def load(self, settings):
         """Read the models of these settings, and continue with them and whatever decoders they
@@ -120,62 +103,12 @@ class Console:
         prompt = Prompt(1, "", [session.encoder.end_of_text or 0], settings.seed)
         for pair in pairs.values():
             session.run(prompt, pair).warm_up()
-        self.session, self.pairs = session, pairs
-        lost = [name for name, on in self.switches.items() if on and name not in pairs]
-        if lost:
-            self.switches |= dict.fromkeys(lost, False)
-            self.switches["speculative" if "speculative" in pairs else "ngram"] = True
+        on = {decoder: getattr(settings, decoder) and decoder in pairs for decoder in DECODERS}
+        if not any(on.values()):
+            on["speculative" if "speculative" in pairs else "ngram"] = True
+        self.session, self.pairs = session.changed(**on), pairs
         target, draft = settings.target_model_size, settings.draft_model_size
         print(f"target {target}, draft {draft}", file=sys.stderr)
-
-    # ------------------------------------------------------------ prompts
-
-    def prompt(self, text):
-        """Continue a text with every decoder that is on."""
-        on = [decoder for decoder in DECODERS if self.switches[decoder]]
-        if not on:
-            raise InputError("no decoder is on: try /target on")
-        for decoder in on:
-            self.continue_with(decoder, text, with_title=len(on) > 1)
-
-    def continue_with(self, decoder, text, with_title):
-        session, settings, pair = self.session, self.session.settings, self.pairs[decoder]
-        n_ctx = pair.target.config.n_ctx
-        prompt = session.prompt(text, n_ctx=n_ctx)
-        note_room([prompt], settings.n_tokens_to_generate, n_ctx)
-        if with_title:
-            print(f"[{decoder}]")
-        run = session.run(prompt, pair)
-        begin = session.encoder.decode(prompt.ids)
-        traced = settings.trace and run.watch
-        show = Trace(run.watch, session.encoder) if traced else Stream(session.encoder, begin)
-        result = run.finish(show)
-        if traced:
-            print(begin + result["text"])
-        self.count(decoder, result)
-
-    def count(self, decoder, result):
-        """Add a text to the statistics, and say what it was."""
-        n_tokens = len(result["token_ids"])
-        found = {
-            "texts": 1,
-            "tokens": n_tokens,
-            "seconds": result["seconds"],
-            "rounds": result.get("rounds", n_tokens),
-            "examined": result.get("examined", 0),
-            "accepted": result.get("accepted", 0),
-        }
-        total = self.totals.setdefault(decoder, dict.fromkeys(found, 0))
-        for name, value in found.items():
-            total[name] += value
-        line = f"{decoder}: {n_tokens} tokens in {result['seconds']:.2f} s"
-        line += f", {result['tokens_per_second']:.1f} tokens/s"
-        if "examined" in result:
-            line += f", {found['accepted']} of {found['examined']} examined drafted tokens accepted"
-            line += f", {result['tokens_per_target_pass']:.2f} tokens per target pass"
-        print(line, file=sys.stderr)
-
-    # ------------------------------------------------------------ commands
 
     def answer(self, line):
         """Obey one line of input, or say in one line why not."""
@@ -194,7 +127,7 @@ class Console:
             return self.prompt(line.removeprefix("/"))
         word, _, rest = line[1:].partition(" ")
         name = {name.lower(): name for name in COMMANDS}.get(word.lower())
-        if name in DECODERS or name in SETTINGS:
+        if name in SETTINGS:
             self.change(name, rest)
         elif name == "reload":
             self.reload(rest)
@@ -205,30 +138,65 @@ class Console:
                 f"unknown command {'/' + word!r}: try /help, or // to begin a prompt with a slash"
             )
 
+    # ------------------------------------------------------------ prompts
+
+    def prompt(self, text):
+        """Continue a text with every decoder that is on."""
+        on = [decoder for decoder in DECODERS if self.value(decoder)]
+        if not on:
+            raise InputError("no decoder is on: try /target on")
+        for decoder in on:
+            if len(on) > 1:
+                print(f"[{decoder}]")
+            self.continue_with(decoder, text)
+
+    def continue_with(self, decoder, text):
+        session, settings, pair = self.session, self.session.settings, self.pairs[decoder]
+        n_ctx = pair.target.config.n_ctx
+        prompt = session.prompt(text, n_ctx=n_ctx)
+        note_room([prompt], settings.n_tokens_to_generate, n_ctx)
+        run = session.run(prompt, pair)
+        begin = session.encoder.decode(prompt.ids)
+        traced = settings.trace and run.watch
+        show = Trace(run.watch, session.encoder) if traced else Stream(session.encoder, begin)
+        result = run.finish(show)
+        if traced:
+            print(begin + result["text"])
+        self.count(decoder, result)
+
+    def count(self, decoder, result):
+        """Add a text to the statistics, and say what it was."""
+        n_tokens, seconds = len(result["token_ids"]), result["seconds"]
+        total = {"texts": 1, "tokens": n_tokens, "seconds": seconds, "rounds": n_tokens}
+        line = f"{decoder}: {n_tokens} tokens in {seconds:.2f} s, {n_tokens / seconds:.1f} tokens/s"
+        if "examined" in result:
+            total |= {name: result[name] for name in ("rounds", "examined", "accepted")}
+            line += ", {accepted} of {examined} examined drafted tokens accepted".format(**total)
+            line += f", {result['tokens_per_target_pass']:.2f} tokens per target pass"
+        self.totals[decoder].update(total)
+        print(line, file=sys.stderr)
+
+    # ------------------------------------------------------------ commands
+
     def say(self, line):
         print(line, file=self.answers)
 
     def value(self, name):
-        if name in DECODERS:
-            return self.switches[name]
         return getattr(self.session.settings, SETTINGS[name].name)
 
     def show(self, name):
         value = self.value(name)
-        self.say(f"{name} {ON_OFF[value] if isinstance(value, bool) else repr(value)}")
+        self.say(f"{name} {OFF_ON[value] if isinstance(value, bool) else repr(value)}")
 
     def change(self, name, text):
-        """Change a decoder or a setting. Raises InputError, and then all is as it was."""
+        """Change a setting, or show it. Raises InputError, and then all is as it was."""
         value = parsed(name, text, self.value(name))
-        if name in SETTINGS:
-            self.session = self.session.changed(**{SETTINGS[name].name: value})
-        elif value and name not in self.pairs:
+        if name in DECODERS and value and name not in self.pairs:
             target = self.session.settings.target_model_size
             raise InputError(
                 f"{name}: there is no draft model; try /reload {target} and a draft's size"
             )
-        else:
-            self.switches[name] = value
+        self.session = self.session.changed(**{SETTINGS[name].name: value})
         self.show(name)
 
     def reload(self, words):
@@ -239,36 +207,41 @@ class Console:
         self.load(self.session.settings.replace(**sizes))
 
     def settings(self):
-        for name in (*DECODERS, *SETTINGS):
+        for name in SETTINGS:
             self.show(name)
 
     def stats(self):
-        self.say(
-            f"{'':<12}{'texts':>6}{'tokens':>8}{'tokens/s':>10}{'accepted':>10}{'per pass':>10}"
-        )
+        head = "texts", "tokens", "tokens/s", "accepted", "per pass"
+        self.say("{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format("", *head))
         for name, total in self.totals.items():
-            rate = f"{total['accepted'] / total['examined']:.3f}" if total["examined"] else "-"
-            speed, per_pass = total["tokens"] / total["seconds"], total["tokens"] / total["rounds"]
-            counts = f"{total['texts']:>6}{total['tokens']:>8}"
-            self.say(f"{name:<12}{counts}{speed:>10.1f}{rate:>10}{per_pass:>10.2f}")
+            if total:
+                rate = f"{total['accepted'] / total['examined']:.3f}" if total["examined"] else "-"
+                speed = total["tokens"] / total["seconds"]
+                row = f"{name:<12}{total['texts']:>6}{total['tokens']:>8}{speed:>10.1f}{rate:>10}"
+                self.say(f"{row}{total['tokens'] / total['rounds']:>10.2f}")
 
     def help(self):
-        self.say(help_text())
+        meanings = {name: flag.meaning for name, flag in SETTINGS.items()} | ACTIONS
+        for heading, names in HELP.items():
+            self.say(heading)
+            for name in names:
+                line = f"  /{name:<17} {meanings[name]}"
+                self.say(textwrap.fill(line, 100, subsequent_indent=" " * 21))
 
     def quit(self):
         self.running = False
 
 
 def parsed(name, text, value):
-    """The new value of a decoder or a setting; without a text, the other one of on and off."""
+    """The new value of a setting; without a text, the other one of on and off."""
     if name == "stop":
         return text.replace(r"\n", "\n")
     word = text.strip()
     if not isinstance(value, bool):
         return SETTINGS[name].parse(word) if word else value
-    if word not in ("", "on", "off"):
+    if word not in ("", *OFF_ON):
         raise InputError(f"{name} {word!r}: expected on or off, or nothing, which turns it over")
-    return word == "on" or not word and not value
+    return word == "on" if word else not value
 
 
 def piped_line():
@@ -293,8 +266,8 @@ def edit_lines():
         return
 
     def completion(text, n):
-        fitting = [f"/{name}" for name in COMMANDS if text and f"/{name}".startswith(text)]
-        return fitting[n] if n < len(fitting) else None
+        fitting = [f"/{name}" for name in COMMANDS if f"/{name}".startswith(text)]
+        return [*fitting, None][n]
 
     readline.set_completer(completion)
     readline.set_completer_delims(" ")

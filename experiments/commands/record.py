@@ -7,8 +7,7 @@ from functools import partial
 
 from tqdm import tqdm
 
-from experiments.cluster.models import Wanted
-from experiments.cluster.place import place
+from experiments.cluster.place import Wanted, place
 from experiments.data.files import check_output
 from experiments.data.lines import Lines
 from experiments.data.prompts import choose_prompts

@@ -6,8 +6,6 @@ the target. Nobody asks which it is: what they need to know stands in `Draft`.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any
 
 from sampling import NeuralDrafter, NGramDrafter
 
@@ -39,22 +37,25 @@ class Draft:
         return Wrapped(self, wrap)
 
 
-class Wrapped(Draft):
-    """A draft whose drafters are wrapped in something: a clock, an observer."""
+class Wrapped:
+    """A draft whose drafters are wrapped in something: a clock, an observer. Otherwise it is the
+    draft.
+    """
 
     def __init__(self, draft, wrap):
         self.draft, self.wrap = draft, wrap
-        self.models, self.n_ctx, self.most = draft.models, draft.n_ctx, draft.most
-        self.alone, self.looks_up = draft.alone, draft.looks_up
+
+    def __getattr__(self, name):
+        return getattr(self.draft, name)
 
     def drafter(self, target, filter, rng, confidence=0.0):
         return self.wrap(self.draft.drafter(target, filter, rng, confidence))
 
-    def longest(self, target):
-        return self.draft.longest(target)
-
     def over(self, wrap):
         return Wrapped(self.draft.over(wrap), self.wrap)
+
+    def wrapped(self, wrap):
+        return Wrapped(self, wrap)
 
 
 class NGrams(Draft):
@@ -69,23 +70,12 @@ class NGrams(Draft):
         return max(0, target.config.n_ctx - 2)  # after two tokens, the first of which is found
 
 
-@dataclass(frozen=True, eq=False)
 class ModelDraft(Draft):
     """A smaller model with the target's vocabulary."""
 
-    model: Any
-
-    @property
-    def models(self):
-        return (self.model,)
-
-    @property
-    def alone(self):
-        return self.model
-
-    @property
-    def n_ctx(self):
-        return self.model.config.n_ctx
+    def __init__(self, model):
+        self.model, self.models, self.n_ctx = model, (model,), model.config.n_ctx
+        self.alone = model
 
     def drafter(self, target, filter, rng, confidence=0.0):
         return NeuralDrafter(self.model, filter, rng, confidence)
@@ -99,11 +89,9 @@ class HeadDraft(ModelDraft):
     states, and cannot write alone.
     """
 
-    alone = None
-
-    @property
-    def most(self):
-        return self.model.config.n_places
+    def __init__(self, head):
+        super().__init__(head)
+        self.alone, self.most = None, head.config.n_places
 
     def drafter(self, target, filter, rng, confidence=0.0):
         return HeadDrafter(self.model, target, filter, rng, confidence)

@@ -7,12 +7,11 @@ the paths that have it stay alive. How many those are is random, so the distribu
 choice is a mixture: the best of one, of two, ... each with the probability that so many are alive,
 given the tokens chosen. The loop in sampling.py and its rules need nothing but this distribution.
 
-A choice among too many is accepted less often: the more there are, the more of its distribution
-lies on the few tokens with the largest p / q. Of a draft with q = p = (1/2, 1/2), one token is
-always accepted, the best of two with probability 3/4. So the choice is made among the first few of
-the alive ones, as many as give the highest acceptance, which depends on p and q alone. The others
-stay alive if they have its token, too. Another path never lowers the acceptance of the first token;
-it can lower that of a later one, where the number alive is random.
+The best of too many is accepted less often: the more there are, the more of its distribution lies
+on the few tokens with the largest p / q. (Of a draft with q = p = (1/2, 1/2), one token is always
+accepted, the best of two with probability 3/4.) So the choice is made among the first few that are
+alive, as many as give the highest acceptance, which depends on p and q alone; the others stay alive
+if they have its token, too.
 
 The choice needs p before the rule does. So the drafter has all paths scored in one pass, and the
 loop, when it asks for the scores of the chosen one, gets those.
@@ -147,7 +146,7 @@ def keep(caches, chosen, length):
 
 class PathTarget:
     """Stands in for the target of one text. Where paths were scored, the loop's next read gets the
-    logits of the chosen one. For the loop it is a model.
+    logits of the chosen one.
 
     read_together: reads several texts in one pass (experiments/decoding/batching.py)
     """
@@ -161,16 +160,17 @@ class PathTarget:
         self.caches = [self.model.new_cache(n_positions) for _ in range(self.n_paths)]
         return self.caches[0]
 
-    def score(self, ids, paths):  # -> n_paths x [k + 1, n_vocab]
-        """The logits of the last token of the text and of all tokens of the paths, in one pass."""
+    def choose(self, ids, paths, q, filter):  # -> index, [k, n_vocab]
+        """`choose` among the paths after a text, scored in one pass; the next read is of the chosen
+        one.
+        """
         part(self.caches, len(ids) - 1)
-        n_lasts = [len(path) + 1 for path in paths]
-        texts = [ids + path for path in paths]
-        return self.read_together(self.model, texts, self.caches, n_lasts)
-
-    def keep(self, ids, chosen, logits):
+        texts, n_lasts = [ids + path for path in paths], [len(path) + 1 for path in paths]
+        logits = self.read_together(self.model, texts, self.caches, n_lasts)
+        chosen, distribution = choose(paths, q, [filter(rows[:-1]) for rows in logits])
         keep(self.caches, chosen, len(ids) - 1)
-        self.logits = logits
+        self.logits = logits[chosen]
+        return chosen, distribution
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
         if self.logits is None:  # a prompt, or a text without a draft
@@ -185,23 +185,17 @@ class PathDrafter:
     def __init__(self, drafter, target, filter):
         self.model, self.rng, self.q_filter = drafter.model, drafter.rng, drafter.filter
         self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
-        self.target, self.p_filter = target, filter
-        more = [self.model.new_cache() for _ in range(target.n_paths - 1)]
-        self.caches = [drafter.cache, *more]
+        self.target, self.p_filter, self.caches = target, filter, [drafter.cache]
+        self.caches += [self.model.new_cache() for _ in range(1, target.n_paths)]
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """The best path, and the distribution that each of its tokens was sampled from; fewer than
-        k tokens where the context of the draft ends.
-        """
+        """The best path; fewer than k tokens where the context of the draft ends."""
         k = min(k, self.model.config.n_ctx + 1 - len(ids))
         if k < 1:
             return [], np.empty((0, self.n_vocab))
         paths, q = self.sample_paths(ids, k)
-        logits = self.target.score(ids, paths)
-        p = [self.p_filter(rows[:k]) for rows in logits]
-        chosen, distribution = choose(paths, q, p)
+        chosen, distribution = self.target.choose(ids, paths, q, self.p_filter)
         keep(self.caches, chosen, len(ids))
-        self.target.keep(ids, chosen, logits[chosen])
         return paths[chosen], distribution
 
     def sample_paths(self, ids, k):  # [n_ids] -> n_paths x [k], [n_paths, k, n_vocab]

@@ -4,8 +4,6 @@ A head makes sense of one target's hidden states and of no other's. Its file say
 is, by the SHA-256 of the target's weights.
 """
 
-import re
-
 import numpy as np
 
 from backends.tiles import ROW_BY_ROW, Tiles
@@ -28,46 +26,45 @@ def fingerprint(folder):
 def load_head(name, folder, target):
     """The head of that name in the folder of its target, a Model. Raises InputError."""
     path = folder / f"{name}.safetensors"
+    train = f"python experiments/training/train.py {name}"
     if not path.is_file():
         raise InputError(
             f"--draft_model_size {name}: there is no {path}; choose another draft, or train one: "
-            f"python experiments/training/train.py {name}"
+            f"{train}"
         )
     table = safetensors.read_table(path)
-    notes = metadata(path)
-    if notes.get("target") != fingerprint(folder):
+    _, notes, _ = safetensors.read_header(path)
+    if not isinstance(notes, dict) or notes.get("target") != fingerprint(folder):
         raise InputError(
             f"{path}: was trained on another target than the model beside it; train it again with "
-            f"python experiments/training/train.py {name}"
+            f"{train}"
         )
-    config = config_of(name, target.config, table, notes)
-    if config is None or {key: tensor.shape for key, tensor in table.items()} != config.shapes():
+    shapes = {key: tensor.shape for key, tensor in table.items()}
+    try:
+        config = config_of(name, target.config, shapes, notes)
+        fits = shapes == config.shapes()
+    except (KeyError, ValueError):
+        fits = False
+    if not fits:
         raise InputError(f"{path}: does not hold the tensors of this head; fetch it again")
     return build(config, lambda key: table[key].read(np.float32), target)
 
 
-def metadata(path):
-    """What a safetensors file says of itself: {name: text}."""
-    _, found, _ = safetensors.read_header(path)
-    return {name: str(text) for name, text in found.items()} if isinstance(found, dict) else {}
-
-
-def config_of(name, target, table, notes):
-    """The shape of a head from its file and its target's Config; None where they tell none."""
+def config_of(name, target, shapes, notes):
+    """The shape of a head from those of its tensors and its target's Config. Raises KeyError or
+    ValueError where they tell none.
+    """
     if name == "medusa":
-        n_places = len(table) // 4
-        if not n_places:
-            return None
+        n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
-    width = table["fc.bias"].shape if "fc.bias" in table else ()
-    n_head = notes.get("n_head", "")
-    if len(width) != 1 or not re.fullmatch("[1-9][0-9]{0,3}", n_head) or width[0] % int(n_head):
-        return None
+    (width,), n_head = shapes["fc.bias"], int(notes["n_head"])
+    if n_head < 1 or width % n_head:
+        raise ValueError
     return EagleConfig(
         n_vocab=target.n_vocab,
         n_ctx=target.n_ctx,
-        n_embd=width[0],
-        n_head=int(n_head),
+        n_embd=width,
+        n_head=n_head,
         n_layer=1,
         epsilon=target.epsilon,
         n_hidden=target.n_embd,

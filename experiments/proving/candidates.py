@@ -1,21 +1,19 @@
-"""Several drafted tokens for one place: the rules that accept one of them, exactly, and what each
-would bring a pair of models.
+"""Several drafted tokens for one place: the rules that accept one of them, exactly, and how often
+each does.
 
 p is the target's distribution at the place, q the draft's. Of k candidates a rule accepts one, or
 none: (its index or k, a token), and the token has the distribution p. This prints how often the
-rules accept on the included models, and what trees of drafts yield:
+rules accept on the included models:
 
     python -m experiments.proving.candidates
 """
-
-from functools import cache
 
 import numpy as np
 
 import sampling
 from experiments.data.prompts import choose_prompts
 from experiments.drafting.load import load
-from experiments.drafting.paths import choose, distributions_of_best, mass_below, ranking
+from experiments.drafting.paths import distributions_of_best, mass_below, ranking
 from sampling import Filter, autoregressive, residual, stop_condition
 from utils import MODELS_DIR, get_backend
 
@@ -110,15 +108,6 @@ def accepted_by_k_seq(p, q, k):
     return 1 - (1 - overlap(p, q, best_rho(p, q, k))) ** k
 
 
-def best_of(candidates, q, p, rng):  # [k], [n_vocab], [n_vocab] -> index, token
-    """Paths of one token each (experiments/drafting/paths.py)."""
-    k = len(candidates)
-    i, (distribution,) = choose([[token] for token in candidates], [q[None]] * k, [p[None]] * k)
-    if sampling.toss(p[candidates[i]] / distribution[candidates[i]], rng):
-        return i, candidates[i]
-    return k, sampling.sample(residual(p, distribution), rng)
-
-
 def optimum(p, q, k):
     """The most that any rule can accept of k independent candidates (arXiv 2502.18779).
 
@@ -129,33 +118,6 @@ def optimum(p, q, k):
     order = ranking(p, q)
     gaps = np.cumsum(p[order]) - np.cumsum(q[order]) ** k
     return 1 + min(0.0, gaps.min())
-
-
-# ---------------------------------------------------------------- trees of drafts
-
-
-def best_tree(a, n):
-    """(expected tokens of a round, shape) of the best tree of up to n rows of the target's pass:
-    Sequoia's dynamic programme (section 4.1).
-
-    a[j]: the probability that the j-th candidate is the accepted one, the same everywhere. A row is
-    a node, the root is the last token of the text; a shape is the tuple of its root's subtrees.
-    """
-
-    @cache
-    def below(n, j):
-        """The same for n rows below a node, from its j-th candidate on."""
-        best = 0.0, ()
-        if j == len(a):
-            return best
-        for n_first in range(1, n + 1):
-            tokens, first = below(n_first - 1, 0)
-            more, others = below(n - n_first, j + 1)
-            best = max(best, (a[j] * (1 + tokens) + more, (first, *others)), key=lambda one: one[0])
-        return best
-
-    tokens, shape = below(n - 1, 0)
-    return 1 + tokens, shape
 
 
 # ---------------------------------------------------------------- on a pair of models
@@ -170,7 +132,7 @@ def accepted_at(p, q, k, rng):
         "likeliest": p[np.argsort(-q, kind="stable")[:k]].cumsum(),
         "K-SEQ": np.array([accepted_by_k_seq(p, q, n) for n in range(1, k + 1)]),
         "best of all": best,
-        "best of the first few": np.maximum.accumulate(best),  # what best_of does
+        "best of the first few": np.maximum.accumulate(best),  # what --paths does
         "optimum": np.array([optimum(p, q, n) for n in range(1, k + 1)]),
     }
 
@@ -190,10 +152,6 @@ def main(k=8, n_tokens=40, n_prompts=0):
     mean = {rule: np.mean([at[rule] for at in found], axis=0) for rule in found[0]}
     for rule, row in mean.items():
         print(f"{rule:<22}" + "".join(f"{value:>8.3f}" for value in row))
-    a = np.diff(mean["without replacement"], prepend=0).tolist()
-    for n in (2, 4, 8, 16):
-        (chain, _), (tree, _) = best_tree(a[:1], n), best_tree(a, n)
-        print(f"{n} rows: {chain:.2f} tokens a round as a chain, {tree:.2f} as a tree")
 
 
 if __name__ == "__main__":

@@ -23,20 +23,15 @@ def link(reference):
     return f"[{reference[0]}]({address})"
 
 
-def code_of(line):
-    """A line of source without its comment."""
-    return line.split("  #")[0].strip()
-
-
 def diff_of(mistake):
-    """The lines of a diff, without their surroundings."""
+    """The lines of a diff, without comments and what surrounds them."""
     for function, pieces in mistake.changes.items():
         right, wrong, _ = changed(function, pieces)
         yield f"@@ {function.__module__}.py, {function.__qualname__} @@"
         for before, after in zip(right.splitlines(), wrong.splitlines()):
             if before != after:
-                yield f"- {code_of(before)}"
-                yield f"+ {code_of(after)}"
+                for sign, line in (("-", before), ("+", after)):
+                    yield f"{sign} {line.split('  #')[0].strip()}"
 
 
 def effect_of(mistake):

@@ -88,8 +88,3 @@ def cost_of(rule, filter=Filter(1.0)):
     distance = total_variation(distribution_of(lambda: tokens_of(rounds())), right)
     first = distribution_of(lambda: [*rounds()][1].accepted)
     return distance, sum(n * mass for n, mass in first.items())
-
-
-def table():
-    """{name: (distance, accepted drafts)} for every rule."""
-    return {name: cost_of(rule) for name, rule in RULES.items()}

@@ -13,6 +13,11 @@ from experiments.proving.patching import made
 from sampling import Filter
 from utils import InputError
 
+# tests that catch several
+ENUMERATED = "tests/test_exact.py::test_distribution_of_the_loop_with_tables"
+CACHES = "tests/test_exact.py::test_distribution_of_the_loop_with_real_models_and_caches"
+PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -34,15 +39,15 @@ class Mistake:
 
     seen_in: where; a repository as owner/name, an issue or pull request as owner/name#number
     changes: {function or method: {right source: wrong source}}
-    caught_by: the test that fails with it
+    caught_by: the test that fails with it, unless it is the enumeration
     cost: what a mistake does whose distribution is right
     not_by: drafts that cannot make it
     """
 
     what: str
     seen_in: str
-    caught_by: str
     changes: dict
+    caught_by: str = ENUMERATED
     setting: Setting = Setting()
     cost: str = ""
     not_by: tuple = ()
@@ -55,33 +60,19 @@ verify = sampling.verify
 verify_block = sampling.verify_block
 loop = sampling.speculative
 
-# tests that catch several
-ENUMERATED = "tests/test_exact.py::test_distribution_of_the_loop_with_tables"
-CACHES = "tests/test_exact.py::test_distribution_of_the_loop_with_real_models_and_caches"
-PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
-
 # a cache with room for what is appended and never forgotten
 ROOM = {sampling.prefill: {"target.new_cache(length)": "target.new_cache()"}}
-NOTHING_FORGOTTEN = {
-    "cache.length = min(": "n_known = min(",
-}
+NOTHING_FORGOTTEN = {"cache.length = min(": "n_known = min("}
 BONUS = "len(draft), sample(p[len(draft)], rng)"
 
 MISTAKES = {
     "greedy-ratio": Mistake(
-        what=(
-            "temperature 0 takes the likeliest token, but accepts it "
-            "by the ratio of softmax probabilities"
-        ),
+        what="temperature 0 takes the likeliest token, but accepts it "
+        "by the ratio of softmax probabilities",
         seen_in="jaymody/speculative-sampling#3, romsto/Speculative-Decoding",
-        caught_by=ENUMERATED,
         changes={
-            Filter.__call__: {
-                "one_hot(tokens, logits.shape[-1])": "Filter(1.0)(logits)",
-            },
-            propose: {
-                "sample(q[-1][0], self.rng)": "int(q[-1].argmax())",
-            },
+            Filter.__call__: {"one_hot(tokens, logits.shape[-1])": "Filter(1.0)(logits)"},
+            propose: {"sample(q[-1][0], self.rng)": "int(q[-1].argmax())"},
             verify: {
                 "sample(residual(p[i], q[i]), rng)": "int(residual(p[i], q[i]).argmax())",
                 "sample(p[len(draft)], rng)": "int(p[len(draft)].argmax())",
@@ -90,25 +81,20 @@ MISTAKES = {
         setting=Setting(Filter(0.0)),
     ),
     "greedy-draft": Mistake(
-        what=(
-            "the draft model proposes its likeliest token, and hands over its softmax as q, "
-            "from which nothing was drawn"
-        ),
+        what="the draft model proposes its likeliest token, and hands over its softmax as q, "
+        "from which nothing was drawn",
         seen_in="huggingface/transformers#32867",
-        caught_by=ENUMERATED,
         changes={propose: {"sample(q[-1][0], self.rng)": "int(q[-1].argmax())"}},
         not_by=("ngram",),
     ),
     "resample-from-p": Mistake(
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
         seen_in="romsto/Speculative-Decoding, n-gram path",
-        caught_by=ENUMERATED,
         changes={verify: {"sample(residual(p[i], q[i]), rng)": "sample(p[i], rng)"}},
     ),
     "filter-on-draft-only": Mistake(
         what="temperature, top-k and top-p reach the draft model, and never the target",
         seen_in="vllm-project/vllm#9834, vllm-project/vllm#10198",
-        caught_by=ENUMERATED,
         changes={loop: {"p = filter(target": "p = Filter(1.0)(target"}},
         setting=Setting(Filter(0.7)),
     ),
@@ -118,39 +104,32 @@ MISTAKES = {
         caught_by=PERFECT,
         changes={propose: {"self.filter(": "Filter(1.0)("}},
         setting=Setting(Filter(0.7, top_k=2)),
-        cost=(
-            "the distribution is right, as q is what was drawn from, but the draft model "
-            "proposes what the target has ruled out"
-        ),
+        cost="the distribution is right, as q is what was drawn from, but the draft model "
+        "proposes what the target has ruled out",
         not_by=("ngram",),
     ),
     "ratio-of-raw-q": Mistake(
-        what=(
-            "the draft model draws from its filtered distribution, and the "
-            "ratio is taken with the unfiltered one"
-        ),
+        what="the draft model draws from its filtered distribution, and the "
+        "ratio is taken with the unfiltered one",
         seen_in="huggingface/transformers#47932, deepseek-ai/DeepSpec#31",
-        caught_by=ENUMERATED,
         changes={
             propose: {
                 "self.filter(logits)": "Filter(1.0)(logits)",
                 "sample(q[-1][0], self.rng)": "sample(self.filter(logits)[0], self.rng)",
-            },
+            }
         },
         setting=Setting(Filter(0.7)),
         not_by=("ngram",),
     ),
     "top-p-argsort": Mistake(
-        what=(
-            "top-p zeroes the positions that an argsort of the already sorted "
-            "probabilities names: those of other tokens"
-        ),
+        what="top-p zeroes the positions that an argsort of the already sorted "
+        "probabilities names: those of other tokens",
         seen_in="OptimalScale/LMFlow",
         caught_by="tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
         changes={
             sampling.keep_top_p: {
-                "keep_best(p, p, k, ranked[k - 1])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0",
-            },
+                "keep_best(p, p, k, ranked[k - 1])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0"
+            }
         },
         setting=Setting(Filter(1.0, top_p=0.8)),
     ),
@@ -166,8 +145,8 @@ MISTAKES = {
         caught_by="tests/test_sampling.py::test_token_zero_is_a_token_like_any_other",
         changes={
             loop: {
-                "tokens = text[n_before:]": "tokens = [one for one in text[n_before:] if one != 0]",
-            },
+                "tokens = text[n_before:]": "tokens = [one for one in text[n_before:] if one != 0]"
+            }
         },
         setting=Setting(prompt="Fie! Fie! Fie!"),
     ),
@@ -179,10 +158,8 @@ MISTAKES = {
         setting=Setting(Filter(0.0)),
     ),
     "stale-cache": Mistake(
-        what=(
-            "the keys and values of rejected tokens stay in the cache, "
-            "and what follows is appended after them"
-        ),
+        what="the keys and values of rejected tokens stay in the cache, "
+        "and what follows is appended after them",
         seen_in="romsto/Speculative-Decoding#1, ml-explore/mlx-lm#1109",
         caught_by=CACHES,
         changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
@@ -190,10 +167,8 @@ MISTAKES = {
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected token stays in the cache",
-        seen_in=(
-            "ml-explore/mlx-examples#149, huggingface/transformers#30042, "
-            "huggingface/transformers#30413"
-        ),
+        seen_in="ml-explore/mlx-examples#149, huggingface/transformers#30042, "
+        "huggingface/transformers#30413",
         caught_by=CACHES,
         changes=ROOM
         | {
@@ -202,7 +177,7 @@ MISTAKES = {
                 "return ids[cache.length :]": (
                     "cache.length = min(cache.length, n_known + 1); return ids[n_known:]"
                 )
-            },
+            }
         },
     ),
     "whole-text-with-cache": Mistake(
@@ -213,19 +188,15 @@ MISTAKES = {
         setting=Setting(toy_room=20),
     ),
     "draft-one-behind": Mistake(
-        what=(
-            "the draft model reads the newest token only; after a full accept it lacks the one "
-            "before"
-        ),
+        what="the draft model reads the newest token only; after a full accept it lacks the one "
+        "before",
         seen_in="not seen; gpt-fast, mlx-lm and lucidrains have a line of code against it",
         caught_by=PERFECT,
         changes={roll_back: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
         setting=Setting(toy=(4, 1)),
-        cost=(
-            "the distribution is right, as q is what was drawn from, but the "
-            "draft model guesses from a text with holes"
-        ),
+        cost="the distribution is right, as q is what was drawn from, but the "
+        "draft model guesses from a text with holes",
         not_by=("ngram", "medusa"),
     ),
     "missing-bonus": Mistake(
@@ -240,24 +211,18 @@ MISTAKES = {
     "bonus-from-wrong-row": Mistake(
         what="after a full accept the bonus token comes from the row of the last drafted token",
         seen_in="not seen; easy to make",
-        caught_by=ENUMERATED,
         changes={verify: {"sample(p[len(draft)], rng)": "sample(p[len(draft) - 1], rng)"}},
     ),
     "first-draft-unverified": Mistake(
         what="verification begins with the second drafted token",
         seen_in="ohdearquant/lattice#243",
-        caught_by=ENUMERATED,
         changes={verify: {"if not toss": "if i > 0 and not toss"}},
     ),
     "end-ignored": Mistake(
-        what=(
-            "the end of the text is looked for in the last token of a "
-            "round only, not inside an accepted run"
-        ),
-        seen_in=(
-            "huggingface/transformers#31301, huggingface/transformers#47912, "
-            "LostRuins/koboldcpp#1276"
-        ),
+        what="the end of the text is looked for in the last token of a "
+        "round only, not inside an accepted run",
+        seen_in="huggingface/transformers#31301, huggingface/transformers#47912, "
+        "LostRuins/koboldcpp#1276",
         caught_by="tests/test_sampling.py::test_the_end_may_lie_anywhere_in_an_accepted_run",
         changes={loop: {"break": "pass"}},
         setting=Setting(stop="sun"),
@@ -273,47 +238,36 @@ MISTAKES = {
         what="nothing ends the text where the context ends",
         seen_in="turboderp-org/exllamav2#274, vllm-project/vllm#5342",
         caught_by="tests/test_sampling.py::test_the_context_ends_the_text",
-        changes={
-            sampling.prefill: {
-                "min(len(ids) + n_tokens, n_ctx)": "len(ids) + n_tokens",
-            },
-        },
+        changes={sampling.prefill: {"min(len(ids) + n_tokens, n_ctx)": "len(ids) + n_tokens"}},
         setting=Setting(full=True, toy_room=2),
     ),
     "residual-nan": Mistake(
-        what=(
-            "the residual is divided by its sum, also where p <= q "
-            "everywhere by rounding and the sum is 0"
-        ),
+        what="the residual is divided by its sum, also where p <= q "
+        "everywhere by rounding and the sum is 0",
         seen_in="jaymody/speculative-sampling#5, feifeibear/LLMSpeculativeSampling",
         caught_by="tests/test_sampling.py::test_residual_by_hand_and_when_rounding_leaves_none",
         changes={sampling.residual: {"rest / total if total > 0 else p": "rest / total"}},
-        cost=(
-            "the distribution is right, but for a crash where a coin meets a rounding "
-            "error: too rare in float64 to be seen here"
-        ),
+        cost="the distribution is right, but for a crash where a coin meets a rounding "
+        "error: too rare in float64 to be seen here",
     ),
     "block-whole-or-none": Mistake(
         what="one coin is tossed, for the whole block: if that fails, no token is accepted",
         seen_in="a reading of Sun et al. 2024 that skips its loop",
-        caught_by=ENUMERATED,
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
         setting=Setting(verification="block"),
     ),
     "block-coin-is-p": Mistake(
         what="a shorter block is accepted with P[t], as the whole one is",
         seen_in="a reading of Sun et al. 2024 that takes P for the coin",
-        caught_by=ENUMERATED,
         changes={verify_block: {"toss(S / (S + 1 - P[t]), rng)": "toss(P[t], rng)"}},
         setting=Setting(verification="block"),
     ),
     "block-unclipped": Mistake(
         what="the ratios are multiplied without the limit of 1 at each position",
         seen_in="a reading of Sun et al. 2024 that forgets the minimum",
-        caught_by=ENUMERATED,
         changes={
             verify_block: {
-                "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]",
+                "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]"
             }
         },
         setting=Setting(verification="block"),
@@ -321,7 +275,6 @@ MISTAKES = {
     "block-residual-of-tokens": Mistake(
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
         seen_in="vllm-project/vllm-ascend#7807",
-        caught_by=ENUMERATED,
         changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
         setting=Setting(Filter(1.5), verification="block", toy_draft=9),
     ),

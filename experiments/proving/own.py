@@ -18,14 +18,8 @@ import sampling
 from experiments.data.values import AUTO, SettingError
 from experiments.decoding.job import decode
 from experiments.decoding.session import visible
-from experiments.proving.distance import TOY_PROMPT, toy_pair
-from experiments.proving.enumeration import (
-    chain_rule,
-    distribution_of,
-    every_branch,
-    tokens_of,
-    total_variation,
-)
+from experiments.proving.distance import TOY_PROMPT, toy_distributions, toy_pair
+from experiments.proving.enumeration import chain_rule, every_branch, total_variation
 from experiments.proving.mistakes import MISTAKES, Setting
 
 RULES = {"token": "verify_7", "block": "block_11"}
@@ -37,6 +31,10 @@ N_LOOP = 20  # tokens from a loop without caches
 
 class Unwritten(SettingError):
     """An exercise that raises NotImplementedError, or is not there."""
+
+
+def unwritten(*arguments):
+    raise NotImplementedError
 
 
 class Own:
@@ -51,11 +49,8 @@ class Own:
 
     def call(self, exercise, *arguments):
         """What a function of the module returns."""
-        function = getattr(self.module, exercise, None)
         try:
-            if function is None:
-                raise NotImplementedError
-            return function(*arguments)
+            return getattr(self.module, exercise, unwritten)(*arguments)
         except NotImplementedError:
             problem = f"{self.name}: {exercise}, or what it calls, is still to be written: expected"
             raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
@@ -66,29 +61,40 @@ class Own:
             problem = f"{self.name}: {exercise} fails{where}: {described(error)}"
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
+    def numbers(self, exercise, arguments, valid, expected):
+        """The whole numbers that a function returns, if they are valid."""
+        result = self.call(exercise, *arguments)
+        try:
+            numbers = tuple(map(int, result))
+            if valid(*numbers):
+                return numbers
+        except (TypeError, ValueError):
+            pass
+        raise self.unexpected(exercise, result, expected)
+
+    def unexpected(self, exercise, result, expected):
+        problem = f"{self.name}: {exercise} returns {' '.join(repr(result).split())}"
+        return SettingError("rule", f"{problem}: expected {expected}")
+
     def rule(self, verification):
         """The reader's rule in the form of sampling.verify."""
-        name = RULES[verification]
 
         def own_rule(draft, q, p, rng):
-            result = self.call(name, list(draft), q, p, *choices_of(rng))
-            try:
-                n_accepted, token = map(int, result)
-                if 0 <= n_accepted <= len(draft) and 0 <= token < p.shape[-1]:
-                    return n_accepted, token
-            except (TypeError, ValueError):
-                pass
-            expected = "two numbers, how many drafts are accepted and the next token"
-            raise self.unexpected(name, result, expected)
+            return self.numbers(
+                RULES[verification],
+                (list(draft), q, p, *choices_of(rng)),
+                lambda n, token: 0 <= n <= len(draft) and 0 <= token < p.shape[-1],
+                "two numbers, how many drafts are accepted and the next token",
+            )
 
         try:
             # no draft, and a target that is sure
             own_rule([], np.empty((0, 2)), np.eye(2)[:1], None)
+            return own_rule
         except Unwritten:
-            if verification == "block" or not self.has_residual():
-                raise
-            return self.rule_with_residual
-        return own_rule
+            if verification == "token" and self.has_residual():
+                return self.rule_with_residual
+            raise
 
     def has_residual(self):
         try:
@@ -108,37 +114,15 @@ class Own:
             raise self.unexpected(RESIDUAL, found, f"{len(p)} probabilities that sum to 1")
         return found
 
-    def unexpected(self, exercise, result, expected):
-        problem = f"{self.name}: {exercise} returns {' '.join(repr(result).split())}"
-        return SettingError("rule", f"{problem}: expected {expected}")
-
     def rule_distance(self, verification):
         """The total variation distance of the rule's texts from the target's, on the toy."""
-        rule, setting = self.rule(verification), TOYS[verification]
-        target, draft = toy_pair(setting.toy_room, setting.toy_draft)
-        (n_tokens, K), filter = setting.toy, setting.filter
-
-        def run():
-            drafter = sampling.NeuralDrafter(draft, filter, None)
-            rounds = sampling.speculative(
-                target, drafter, TOY_PROMPT, n_tokens, K, filter, None, rule=rule
-            )
-            return tokens_of(rounds)
-
-        return total_variation(
-            distribution_of(run), chain_rule(target, TOY_PROMPT, n_tokens, filter)
-        )
+        rule = self.rule(verification)
+        return total_variation(*toy_distributions(TOYS[verification], rule=rule))
 
     def loop(self, n_vocab, *arguments):
         """The text of the reader's loop, a tuple."""
-        result = self.call(LOOP, *arguments)
-        try:
-            text = tuple(map(int, result))
-            if all(0 <= token < n_vocab for token in text):
-                return text
-        except (TypeError, ValueError):
-            pass
-        raise self.unexpected(LOOP, result, f"a list of tokens, each below {n_vocab}")
+        valid = lambda *text: all(0 <= token < n_vocab for token in text)
+        return self.numbers(LOOP, arguments, valid, f"a list of tokens, each below {n_vocab}")
 
     def loop_distance(self):
         """The same for the reader's loop; None where it is not written."""
@@ -148,9 +132,8 @@ class Own:
         models = as_function(target, filter), as_function(draft, filter)
 
         def run(branches):
-            limits = list(TOY_PROMPT), n_tokens, K
-            choices = branches.sample, branches.toss
-            return self.loop(target.config.n_vocab, *models, *limits, *choices, None)
+            how = n_tokens, K, branches.sample, branches.toss, None
+            return self.loop(target.config.n_vocab, *models, list(TOY_PROMPT), *how)
 
         try:
             found = every_branch(run)

@@ -23,34 +23,26 @@ def changed(function, pieces):
 
     Raises LookupError for a piece that is not in the function's source exactly once.
     """
-    right = textwrap.dedent(inspect.getsource(function))
-    wrong = right
+    lines, first_line = inspect.getsourcelines(function)
+    right = wrong = textwrap.dedent("".join(lines))
     for old, new in pieces.items():
         if right.count(old) != 1:
             raise LookupError(
                 f"{function.__qualname__} has {old!r} {right.count(old)} times: expected once"
             )
         wrong = wrong.replace(old, new)
-    return right, wrong, compiled(function, wrong)
-
-
-def compiled(function, source):
-    """The code of a function from another source, compiled at the function's place in its file, so
-    that a traceback finds it there.
-    """
-    first_line = inspect.getsourcelines(function)[1]
-    padded = "\n" * (first_line - 1) + source
+    # compiled at the function's place in its file, so that a traceback finds it there
+    padded, namespace = "\n" * (first_line - 1) + wrong, {}
     code = compile(padded, inspect.getsourcefile(function), "exec", dont_inherit=True)
-    namespace = {}
     exec(code, function.__globals__, namespace)
-    return namespace[function.__name__].__code__
+    return right, wrong, namespace[function.__name__].__code__
 
 
 @contextmanager
 def made(mistake):
     """Within this context the code makes the mistake."""
+    right = {function: function.__code__ for function in mistake.changes}
     wrong = {function: changed(function, pieces)[2] for function, pieces in mistake.changes.items()}
-    right = {function: function.__code__ for function in wrong}
     try:
         for function, code in wrong.items():
             function.__code__ = code

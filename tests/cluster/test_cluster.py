@@ -1,8 +1,6 @@
 """--cluster: the file is that of one machine, whatever becomes of the workers."""
 
-import builtins
 import json
-import multiprocessing
 import os
 import platform
 import signal
@@ -10,12 +8,13 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
 import pytest
 from command_line import COMMAND, ENVIRONMENT, ROOT, assert_refused, process, timeless
-from toys import TINY, random_tensors, write_checkpoint
+from toys import write_checkpoint
 
 from experiments.data.lines import Failed
 from experiments.decoding.session import Session
@@ -24,10 +23,10 @@ from utils import InputError
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
-from experiments.cluster import connect, models, submit, worker  # noqa: E402
-from experiments.cluster import texts as on_workers  # noqa: E402
-from experiments.cluster.models import Wanted  # noqa: E402
+from experiments.cluster import place, submit, worker  # noqa: E402
+from experiments.cluster.place import Wanted  # noqa: E402
 from experiments.cluster.submit import Cluster  # noqa: E402
 
 # what a test sends to a worker, which has no tests
@@ -51,9 +50,8 @@ def scheduler(n_workers):
 @pytest.fixture(scope="module")
 def address():
     """That of a scheduler with two workers, each a process that is started again when it dies."""
-    settings = {"distributed.scheduler.allowed-failures": 0}
-    if "forkserver" in multiprocessing.get_all_start_methods():
-        settings[METHOD] = "forkserver"  # a worker starts again in half the time
+    # forkserver: a worker starts again in half the time
+    settings = {"distributed.scheduler.allowed-failures": 0, METHOD: "forkserver"}
     with dask.config.set(settings), scheduler(2) as cluster:
         yield cluster.scheduler_address
 
@@ -67,39 +65,40 @@ def file(tmp_path):
 
 @pytest.fixture
 def write(cli, file, tmp_path):
-    """A function (cluster, name of its file) -> what generate returned, and what it has written,
-    without times.
+    """A function (cluster, name of its file, *flags) -> what generate returned, and the lines
+    it has written, without times.
     """
 
-    def call(cluster="", name="texts"):
+    def call(cluster="", name="texts", *flags):
         out = tmp_path / f"{name}.jsonl"
-        flags = [f"--prompts={file}", f"--out={out}", SHORT, "--temperature=0.8", "--batch_size=4"]
-        done = cli(*flags, *([f"--cluster={cluster}"] if cluster else []))
-        return done, lines_of(out) if out.exists() else None
+        flags = [*flags, f"--prompts={file}", f"--out={out}", SHORT, "--temperature=0.8"]
+        done = cli("--batch_size=4", *flags, *([f"--cluster={cluster}"] if cluster else []))
+        if not out.exists():
+            return done, None
+        return done, [timeless(json.loads(line)) for line in out.read_text().splitlines()]
 
     return call
 
 
-def lines_of(path):
-    return [timeless(json.loads(line)) for line in path.read_text().splitlines()]
+@pytest.fixture
+def expected(write):
+    """The lines of one machine."""
+    return write()[1]
 
 
 # ---------------------------------------------------------------- the same as on one machine
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_texts(cli, file, tmp_path, address, local):
-    flags = [f"--prompts={file}", SHORT, "--temperature=0.8", "--coupled", "--batch_size=2"]
-    lines, rates = [], []
-    for cluster in ([], [f"--cluster={'local:1' if local else address}"]):
-        out = tmp_path / f"{len(lines)}.jsonl"
-        with dask.config.set({METHOD: "spawn"}):  # as outside of the tests
-            done = cli(*flags, f"--out={out}", *cluster)
-        assert done.code == 0 and ("9 prompts in" in done.err) == bool(cluster)
-        lines.append(lines_of(out))
-        rates.append([one["speculative"].pop("usual_acceptance_rate") for one in lines[-1]])
-    assert lines[0] == lines[1] and len(lines[0]) == len(PROMPTS)
-    assert rates[0] == pytest.approx(rates[1], rel=1e-5)  # of logits from other batches
+def test_texts(write, address, local):
+    _, expected = write("", "here", "--coupled")
+    with dask.config.set({METHOD: "spawn"}):  # as outside of the tests
+        done, found = write("local:1" if local else address, "there", "--coupled")
+    assert done.code == 0 and "9 prompts in" in done.err
+    name = "usual_acceptance_rate"  # of logits from other batches
+    first, second = ([one["speculative"].pop(name) for one in all] for all in (expected, found))
+    assert found == expected and len(found) == len(PROMPTS)
+    assert first == pytest.approx(second, rel=1e-5)
 
 
 def test_a_log(cli, file, tmp_path, address):
@@ -115,9 +114,9 @@ def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
     choices = wanted.choices()
     together = {kernel.together for found in choices.values() for kernel in found.values()}
     assert (together == {(1, 1, 1)}) == exact
-    expected = models.kernels_in(wanted.load(choices), "17M")
-    monkeypatch.setattr(models.autotune, "timed", pytest.fail)
-    assert models.kernels_in(wanted.load(choices), "17M") == expected and len(expected) == 2
+    expected = wanted.kernels_in(wanted.load(choices))
+    monkeypatch.setattr(place.autotune, "timed", pytest.fail)
+    assert wanted.kernels_in(wanted.load(choices)) == expected and len(expected) == 2
 
 
 def squares(pairs, items):
@@ -131,9 +130,9 @@ def divided(pairs, items):
 
 def test_results_come_in_order(pair, address):
     with Cluster(address, Wanted("17M", (), str(pair), kernels="plain")) as cluster:
-        assert [*cluster.run(squares, range(50), 3, str)] == [i * i for i in range(50)]
-        assert [*cluster.run(squares, [], 3, str)] == []
-        results = cluster.run(divided, [1, 0, 2], 2, str)
+        assert [*cluster.run(squares, range(50), 3)] == [i * i for i in range(50)]
+        assert [*cluster.run(squares, [], 3)] == []
+        results = cluster.run(divided, [1, 0, 2], 2)
         zero = Failed("ZeroDivisionError: division by zero")
         assert [next(results) for _ in range(3)] == [1, zero, 0.5]
         with pytest.raises(InputError, match="1 prompt failed three times: 0: ZeroDivisionError"):
@@ -149,17 +148,8 @@ def test_without_a_cluster_nothing_of_dask_is_imported():
 # ---------------------------------------------------------------- what goes wrong with workers
 
 
-WRITTEN = on_workers.texts
+WRITTEN = place.texts
 NUMBER = 6  # of the prompt that is a worker's ruin
-
-
-def once(path):
-    """Whether this is the first time that it is asked."""
-    try:
-        Path(path).open("x").close()
-        return True
-    except FileExistsError:
-        return False
 
 
 def killed():
@@ -183,60 +173,50 @@ def failing():
 
 
 def ruined(ruin, when, settings, batch_size, pairs, prompts):
-    """Writes the texts, but this happens to a worker when it meets the prompt of that NUMBER: the
-    first time, or where `when` is empty every time.
+    """Writes the texts, but this happens to a worker when it meets the prompt of that NUMBER: every
+    time, or the first time, where `when` names a file to remember that by.
     """
     for prompt in prompts:
-        if prompt.number == NUMBER and (not when or once(when)):
+        if prompt.number == NUMBER and not (when and Path(when).exists()):
+            if when:
+                Path(when).touch()
             ruin()
         yield from WRITTEN(settings, batch_size, pairs, [prompt])
 
 
 def let(monkeypatch, function, *first):
     """What writes texts on a worker is this function, its first arguments given."""
-    monkeypatch.setattr(on_workers, "texts", partial(function, *first))
+    monkeypatch.setattr(place, "texts", partial(function, *first))
 
 
 @pytest.mark.parametrize("ruin", [killed, greedy, hanging])
-def test_a_worker_is_lost(write, address, tmp_path, monkeypatch, ruin):
+def test_a_worker_is_lost(write, expected, address, tmp_path, monkeypatch, ruin):
     """It is started again, and its prompts are written by others."""
-    _, expected = write()
     let(monkeypatch, ruined, ruin, str(tmp_path / "lost"))
     monkeypatch.setattr(submit, "LIMIT", 1.5 if ruin is hanging else 60)
     done, found = write(address, "others")
     assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
 
 
-def hold(share):
-    """Let this process hold so much of a worker's memory, until it is asked again."""
-    import psutil
-
-    builtins.held = None
-    used = psutil.Process().memory_info().rss
-    builtins.held = b"x" * max(0, int(share * MEMORY) - used)
-
-
 def hoarding(settings, batch_size, pairs, prompts):
-    hold(0.88)
+    """Writes the texts with so much memory in use that Dask would pause the worker."""
+    held = b"x" * int(0.88 * MEMORY - psutil.Process().memory_info().rss)
     time.sleep(0.25)  # time for Dask to see that
     yield from WRITTEN(settings, batch_size, pairs, prompts)
+    del held
 
 
-def test_all_workers_are_short_of_memory(write, address, monkeypatch):
-    """Dask would pause them, and the run would wait for ever."""
-    _, expected = write()
+def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
+    """If all were paused, the run would wait for ever."""
     let(monkeypatch, hoarding)
     done, found = write(address, "others")
-    with distributed.Client(address) as client:
-        client.run(hold, 0)
     assert done.code == 0 and found == expected
 
 
 @pytest.mark.parametrize("ruin", [failing, killed])
 def test_what_fails_three_times_is_named_and_the_rest_kept(
-    write, address, tmp_path, monkeypatch, ruin
+    write, expected, address, tmp_path, monkeypatch, ruin
 ):
-    _, expected = write()
     with monkeypatch.context() as patch:
         let(patch, ruined, ruin, "")
         done, found = write(address, "others")
@@ -246,16 +226,16 @@ def test_what_fails_three_times_is_named_and_the_rest_kept(
     _, *kept = (tmp_path / "others.jsonl.partial").read_text().splitlines()
     kept = {place: timeless(line) for place, line in map(json.loads, kept)}
     assert kept == {i: line for i, line in enumerate(expected) if i != NUMBER - 1}
-    # the same command tries it again, here or on the cluster, and it alone
-    run_together, calls = Session.run_together, []
+    # the same command tries it again, and it alone
+    decode_batch, numbers = Session.decode_batch, set()
 
-    def counted(self, prompts, batch_size):
-        calls.extend(prompt.number for prompt in prompts)
-        return run_together(self, prompts, batch_size)
+    def counted(self, decoder, prompts):
+        numbers.update(prompt.number for prompt in prompts)
+        return decode_batch(self, decoder, prompts)
 
-    monkeypatch.setattr(Session, "run_together", counted)
+    monkeypatch.setattr(Session, "decode_batch", counted)
     done, found = write(name="others")
-    assert done.code == 0 and found == expected and calls == [NUMBER]
+    assert done.code == 0 and found == expected and numbers == {NUMBER}
 
 
 def test_token_ids_that_fail_are_named_and_a_worker_is_quiet(pair, tmp_path):
@@ -270,15 +250,12 @@ def test_token_ids_that_fail_are_named_and_a_worker_is_quiet(pair, tmp_path):
 @pytest.mark.parametrize("when", ["workers begin", "workers decode"])
 def test_an_interruption_is_quiet(pair, tmp_path, when):
     """That of Ctrl-C, which a terminal sends to the workers as well."""
-    import psutil  # comes with distributed
-
     file, out = tmp_path / "many.txt", tmp_path / "o.jsonl"
     file.write_text("hello\n" * 9999)
     flags = [f"--models_dir={pair}", f"--prompts={file}", f"--out={out}", "--kernels=plain"]
-    command, quiet = [*COMMAND, *flags, SHORT, "--cluster=local:2"], {"stdout": subprocess.DEVNULL}
-    with subprocess.Popen(
-        command, env=ENVIRONMENT, stderr=subprocess.PIPE, start_new_session=True, **quiet
-    ) as running:
+    command = [*COMMAND, *flags, SHORT, "--cluster=local:2"]
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, **streams) as running:
         begun = {
             # beside the workers there is multiprocessing's own process
             "workers begin": lambda: len(psutil.Process(running.pid).children()) > 1,
@@ -293,18 +270,8 @@ def test_an_interruption_is_quiet(pair, tmp_path, when):
     assert said == f"note: {file}: read 9999 prompts, one a line\n".encode()
 
 
-def vanishing(stop, settings, batch_size, pairs, prompts):
-    """Writes the texts, but at the prompt of that NUMBER the scheduler ends."""
-    for prompt in prompts:
-        if prompt.number == NUMBER:
-            os.kill(stop, signal.SIGKILL)
-            time.sleep(3600)
-        yield from WRITTEN(settings, batch_size, pairs, [prompt])
-
-
-def test_the_scheduler_disappears(write, tmp_path, monkeypatch):
-    _, expected = write()
-    file = tmp_path / "scheduler.json"
+def test_the_scheduler_disappears(write, expected, tmp_path, monkeypatch):
+    file, begun = tmp_path / "scheduler.json", tmp_path / "begun"
     common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
     script = "from distributed.cli.dask_scheduler import main; main()"
     flags = ["--host", "127.0.0.1", "--port", "0", *common]
@@ -319,8 +286,8 @@ def test_the_scheduler_disappears(write, tmp_path, monkeypatch):
             assert process.poll() is None, "the scheduler ended"
             time.sleep(0.05)
         address = json.loads(file.read_text())["address"]
-        let(monkeypatch, vanishing, process.pid)
-        monkeypatch.setattr(connect, "TIMEOUT", 1)
+        let(monkeypatch, ruined, partial(end, process.pid), str(begun))
+        monkeypatch.setattr(submit, "TIMEOUT", 1)
         done, found = write(address, "others")
         one.kill()
         process.kill()
@@ -328,6 +295,11 @@ def test_the_scheduler_disappears(write, tmp_path, monkeypatch):
     assert found is None
     done, found = write(name="others")
     assert done.code == 0 and found == expected
+
+
+def end(pid):
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(3600)
 
 
 # ---------------------------------------------------------------- benchmark
@@ -340,14 +312,13 @@ def benchmark(cli, file):
     return lambda *more: cli(*flags, *more, command=["benchmark"])
 
 
-def called(node):
-    """Let this process think that its machine has this name."""
-    platform.node = lambda: node
-
-
 @pytest.fixture
 def two_machines(address):
     """The address of the scheduler, while each of its workers says it is a machine of its own."""
+
+    def called(node):
+        platform.node = lambda: node
+
     with distributed.Client(address) as client:
         client.wait_for_workers(2)
         for at, node in zip(client.scheduler_info()["workers"], ("fast", "slow")):
@@ -367,17 +338,14 @@ def test_a_benchmark(benchmark, two_machines):
     for one, two in zip(alone["rows"], together["rows"], strict=True):
         for name in ("draft", "K", "temperature", "prompts", "tokens", "accepted_histogram"):
             assert one[name] == two[name]
-        assert len(one["machines"]) == 1 and "machines:" not in str(one["flags"])
         # the prompts of each machine, and its own times: together they give those of the row
         parts = two["machines"]
         assert sorted(name.split()[0] for name in parts) == ["fast", "slow"]
-        assert sorted(part["prompts"] for part in parts.values()) == [1, 2]
         for speed in ("tokens_per_second", "autoregressive_tokens_per_second"):
             seconds = [part["prompts"] * 10 / part[speed] for part in parts.values()]
             assert two[speed] == pytest.approx(two["tokens"] / sum(seconds))
         note = next(flag for flag in two["flags"] if flag.startswith("machines:"))
         assert all(f"{part['prompts']} on {name}" in note for name, part in parts.items())
-    assert "workers" not in alone["machine"]
     assert together["machine"]["workers"] == {name: 1 for name in parts}
     assert alone["machine"]["kernels"] == together["machine"]["kernels"]
 
@@ -393,9 +361,9 @@ def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, m
     """The table is that of the others. With --out, --resume measures it alone."""
     run, out = Cluster.run, tmp_path / "results.json"
 
-    def without_prompt_2(self, function, items, group=1, name=str, **watch):
+    def without_prompt_2(self, function, items, group=1, name=str):
         refused = [item for item in items if name(item).endswith("prompt 2")]
-        return run(self, partial(refusing, function, refused), items, group, name, **watch)
+        return run(self, partial(refusing, function, refused), items, group, name)
 
     with monkeypatch.context() as patch:
         patch.setattr(Cluster, "run", without_prompt_2)
@@ -406,9 +374,7 @@ def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, m
     assert [row["prompts"] for row in result["rows"]] == [2, 2]
     assert [*result["failed"]] == [name] and not out.exists()
     resumed = json.loads(benchmark("--json", f"--out={out}", "--resume").out)
-    assert out.exists() and "failed" not in resumed
-    assert [row["prompts"] for row in resumed["rows"]] == [3, 3]
-    assert resumed["machine"]["prompts_measured_before_resuming"] == 2
+    assert out.exists() and [row["prompts"] for row in resumed["rows"]] == [3, 3]
 
 
 # ---------------------------------------------------------------- workers that are refused
@@ -419,53 +385,37 @@ def texts(cli, file, address):
     return lambda *flags: cli(f"--prompts={file}", SHORT, f"--cluster={address}", *flags)
 
 
-def test_another_version_is_refused(texts, monkeypatch):
-    loader = worker.Loader
-    monkeypatch.setattr(worker, "Loader", lambda name, project, data: loader(name, "old", data))
-    assert_refused(texts(), "no worker can take part: ", "has another version of the project")
-
-
-def test_other_model_files_are_refused(texts, monkeypatch):
-    found = Wanted.fingerprints
-    monkeypatch.setattr(Wanted, "fingerprints", lambda self: found(self) | {"17M": "other"})
-    assert_refused(texts(), "no worker can take part: ", "has other files of the model 17M")
-
-
-def test_no_gpu_on_a_worker(texts):
+def test_no_worker_can_take_part(texts, monkeypatch):
+    with monkeypatch.context() as patch:
+        loader = worker.Loader
+        patch.setattr(worker, "Loader", lambda name, project, data: loader(name, "old", data))
+        assert_refused(texts(), "no worker can take part: ", "another version of the project")
+    with monkeypatch.context() as patch:
+        found = Wanted.fingerprints
+        patch.setattr(Wanted, "fingerprints", lambda self: found(self) | {"17M": "other"})
+        assert_refused(texts(), "no worker can take part: ", "has other files of the model 17M")
     assert_refused(texts("--backend=cupy"), "no worker can take part: ", "backend 'cupy'")
-
-
-def test_a_fingerprint_is_of_the_bytes(pair, tmp_path):
-    def of(folder):
-        return Wanted("17M", (), str(folder)).fingerprints()
-
-    for name, seed in (("same", 0), ("again", 0), ("other", 1)):
-        write_checkpoint(tmp_path / name / "17M", tensors=random_tensors(TINY, seed))
-    assert of(tmp_path / "same") == of(tmp_path / "again") != of(tmp_path / "other")
-    with (tmp_path / "again" / "17M" / "merges.txt").open("a") as merges:
-        merges.write("x y\n")
-    assert of(tmp_path / "same") != of(tmp_path / "again")
 
 
 def has_models_in(folder):
     """Let this process find the project's own models in a folder."""
     import utils
-    from experiments.cluster import models
+    from experiments.cluster import place
 
-    models.MODELS_DIR = folder or utils.MODELS_DIR
+    place.Wanted.models_dir = folder or utils.MODELS_DIR
 
 
-def test_one_of_two_workers_is_refused(cli, file, pair, address, tmp_path, monkeypatch):
+def test_one_of_two_workers_is_refused(texts, pair, address, tmp_path, monkeypatch):
     """It has other files in its own place for models."""
     other = write_checkpoint(tmp_path / "other" / "17M").parent
     write_checkpoint(other / "0.7M-17M")
-    monkeypatch.setattr(models, "MODELS_DIR", str(pair))
+    monkeypatch.setattr(place, "MODELS_DIR", str(pair))
     with distributed.Client(address) as client:
         client.wait_for_workers(2)
         places = dict(zip(client.scheduler_info()["workers"], (str(pair), str(other))))
         for at, folder in places.items():
             client.run(has_models_in, folder, workers=[at])
-        done = cli(f"--prompts={file}", SHORT, f"--cluster={address}", "--json", "--batch_size=1")
+        done = texts("--json", "--batch_size=1")
         client.run(has_models_in, None)
     assert done.code == 0 and done.out.count("\n") == len(PROMPTS)
     assert "has other files of the model 17M, and is refused" in done.err and "1 x " in done.err
@@ -480,12 +430,10 @@ def test_an_address_that_is_none(cli, file, cluster):
     assert_refused(done, f"--cluster {cluster!r}: expected local:N")
 
 
-@pytest.mark.parametrize(
-    "there, what", [(False, "no scheduler answers there"), (True, "no worker")]
-)
+@pytest.mark.parametrize("there, what", [(False, "no scheduler"), (True, "no worker")])
 def test_nobody_is_there(cli, file, monkeypatch, tmp_path, there, what):
-    monkeypatch.setattr(connect, "TIMEOUT", 0.5)
-    monkeypatch.setattr(connect, "PATIENCE", 0.5)
+    monkeypatch.setattr(submit, "TIMEOUT", 0.5)
+    monkeypatch.setattr(submit, "PATIENCE", 0.5)
     with scheduler(0) if there else nullcontext() as cluster:
         where = cluster.scheduler_address if there else "tcp://127.0.0.1:9"
         done = cli(f"--prompts={file}", f"--cluster={where}", f"--out={tmp_path / 'o'}.jsonl")
@@ -495,6 +443,7 @@ def test_nobody_is_there(cli, file, monkeypatch, tmp_path, there, what):
 
 def test_the_extra_is_not_installed(cli, file, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "experiments.cluster.submit")
     done = cli(f"--prompts={file}", "--cluster=local:2")
     assert_refused(done, "distributed is not installed", "pip install distributed")
 
@@ -503,3 +452,19 @@ def test_what_does_not_go_with_a_cluster(cli, file):
     assert_refused(cli("--cluster=local:2"), "--cluster local:2: expected several prompts")
     done = cli(f"--prompts={file}", "--cluster=local:2", "--verbose")
     assert_refused(done, "--verbose with --cluster")
+
+
+# ---------------------------------------------------------------- the container of a worker
+
+
+def test_the_container_has_what_a_worker_compares_loads_and_starts():
+    """Its fingerprint is that of the sources; one that lacks some would be refused."""
+    dockerfile = (ROOT / "experiments" / "cluster" / "Dockerfile").read_text(encoding="utf-8")
+    assert f'"-m", "{worker.__name__}"' in dockerfile
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()[1:]
+    needed = [path.relative_to(ROOT) for glob in worker.SOURCES for path in ROOT.glob(glob)]
+    needed += map(Path, ("requirements.txt", "models/17M/model.safetensors"))
+    assert all((ROOT / path).exists() for path in needed)
+    for path in needed:  # the lines of .dockerignore name what is at the top
+        assert not any(fnmatch(path.parts[0], line) for line in ignored), path
+    assert all(any(fnmatch(name, line) for line in ignored) for name in (".git", "tests"))

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, PROMPT
+from command_line import COMMAND, ENVIRONMENT, PROMPT, shell
 
 import main
 from experiments.commands import chat as console
@@ -19,13 +19,6 @@ from experiments.decoding.session import Run
 
 pytestmark = pytest.mark.filterwarnings("error")
 FLAGS = ["--kernels=plain", "--n_tokens_to_generate=12"]
-
-
-class Terminal(io.TextIOWrapper):
-    """Standard input or output that says it is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 @pytest.fixture
@@ -202,41 +195,27 @@ def test_help_knows_every_command(chat):
     for name in console.COMMANDS:
         assert re.search(rf"(?m)^  /{name}\b", help)
     listed = chat("/settings")[2].splitlines()[1:]  # the first names the models
-    assert [line.split()[0] for line in listed] == [*console.DECODERS, *console.SETTINGS]
+    assert [line.split()[0] for line in listed] == [*console.SETTINGS]
 
 
 # ---------------------------------------------------------------- in a terminal
 
 
-@pytest.fixture
-def terminal(pair, monkeypatch):
-    """A function (lines) -> what is printed in a session at a terminal; a line may be an exception
-    that input() raises.
-    """
+class Terminal(io.TextIOWrapper):
+    """Standard input or output that says it is a terminal."""
 
-    def call(lines, *arguments):
-        lines, prompts, screen = iter(lines), [], Terminal(io.BytesIO(), write_through=True)
-
-        def typed(prompt=""):
-            prompts.append(prompt)
-            line = next(lines, EOFError())
-            if isinstance(line, BaseException):
-                raise line
-            return line
-
-        monkeypatch.setattr("builtins.input", typed)
-        monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", screen)
-            code = main.main(["chat", f"--models_dir={pair}", *FLAGS, *arguments])
-        assert code == 0 and set(prompts) == {"> "}
-        return screen.buffer.getvalue().decode()
-
-    return call
+    def isatty(self):
+        return True
 
 
-def test_interrupting_a_text_does_not_end_the_session(terminal, text, monkeypatch):
-    rounds, calls = Run.rounds, []
+def test_interrupting_a_text_does_not_end_the_session(pair, text, capsys, monkeypatch):
+    rounds, calls, lines = Run.rounds, [], iter([PROMPT, KeyboardInterrupt(), PROMPT, "/stats"])
+
+    def typed(prompt):
+        line = next(lines, EOFError())
+        if isinstance(line, BaseException):
+            raise line
+        return line
 
     def interrupted(run):
         found = rounds(run)
@@ -247,11 +226,16 @@ def test_interrupting_a_text_does_not_end_the_session(terminal, text, monkeypatc
                 raise KeyboardInterrupt
         yield from found
 
-    monkeypatch.setattr(Run, "rounds", interrupted)
-    out = terminal([PROMPT, KeyboardInterrupt(), PROMPT, "/stats"])
+    whole, screen = text().removeprefix(PROMPT), Terminal(io.BytesIO(), write_through=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "rounds", interrupted)
+        patch.setattr("builtins.input", typed)
+        patch.setattr(sys, "stdin", Terminal(io.BytesIO()))
+        patch.setattr(sys, "stdout", screen)
+        assert main.main(["chat", f"--models_dir={pair}", *FLAGS]) == 0
+    out = screen.buffer.getvalue().decode()
     assert len(calls) == 2
     first, *_, last = out.removeprefix("Type a prompt, or /help.\n").split(PROMPT)[1:]
-    whole = text().removeprefix(PROMPT)
     assert last.startswith(whole) and whole.startswith(first.rstrip("\n"))
     assert re.search(r"(?m)^speculative +1 +12 ", out)  # what was interrupted does not count
 
@@ -264,27 +248,7 @@ def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
     assert chat([PROMPT, "/settings"])[:2] == (130, "")
 
 
-def test_the_end_of_input_ends_the_session(terminal):
-    assert terminal([]) == "Type a prompt, or /help.\n\n"
-
-
-def test_the_trace_has_colour_in_a_terminal(terminal, monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[32m" in terminal(["/trace", PROMPT])
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in terminal(["/trace", PROMPT])
-
-
 # ---------------------------------------------------------------- real processes
-
-
-def test_a_pipe_into_a_process(pair):
-    command = [*COMMAND, "chat", f"--models_dir={pair}", *FLAGS]
-    piped = f"{PROMPT}\n".encode()
-    done = subprocess.run(command, env=ENVIRONMENT, input=piped, capture_output=True, timeout=120)
-    assert done.returncode == 0 and done.stdout.count(b"\n") == 1
-    assert done.stdout.decode().startswith(PROMPT)
 
 
 def test_a_line_without_an_end_ends_it(chat, monkeypatch):
@@ -295,27 +259,26 @@ def test_a_line_without_an_end_ends_it(chat, monkeypatch):
 
 
 def test_standard_input_that_is_closed(pair):
-    command = ["bash", "-c", '"$0" "$@" <&-', *COMMAND, "chat", f"--models_dir={pair}"]
-    done = subprocess.run(command, capture_output=True, timeout=120, env=ENVIRONMENT)
-    assert (
-        done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"standard input" in done.stderr
-    )
+    done = shell('"$0" "$1" chat "$2" <&-', pair)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1
+    assert b"standard input" in done.stderr
 
 
 def test_control_c_and_control_d_at_a_real_terminal(pair):
     """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
     leader, follower = pty.openpty()
-    flags = [f"--models_dir={pair}", *FLAGS]
-    environment = ENVIRONMENT | {"TERM": "dumb"}
-    streams = {"stdin": follower, "stdout": follower, "stderr": follower}
-    options = {"env": environment, "start_new_session": True}
     make_leader = (
         "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
         "os.execv(sys.argv[1], sys.argv[1:])"
     )
     running = subprocess.Popen(
-        [sys.executable, "-c", make_leader, *COMMAND, "chat", *flags], **streams, **options
+        [sys.executable, "-c", make_leader, *COMMAND, "chat", f"--models_dir={pair}", *FLAGS],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=ENVIRONMENT | {"TERM": "dumb"},
+        start_new_session=True,
     )
     os.close(follower)
     seen = b""
@@ -334,16 +297,17 @@ def test_control_c_and_control_d_at_a_real_terminal(pair):
                 os.write(leader, again)
         seen = seen.partition(what)[2]
 
-    until(b"> ")
-    os.write(leader, b"half a line")
-    until(b"half a line")
+    def type(line, answer):
+        until(b"> ")
+        os.write(leader, line)
+        until(answer)
+
+    type(b"half a line", b"half a line")
     os.write(leader, b"\x03")
     until(b"> ", again=b"\x03")
-    os.write(leader, b"/K 2\n")
-    until(b"K 2")
-    until(b"> ")
-    os.write(leader, PROMPT.encode() + b"\n")
-    until(b"12 tokens in")
+    os.write(leader, b"\n")
+    type(b"/K 2\n", b"K 2")
+    type(PROMPT.encode() + b"\n", b"12 tokens in")
     until(b"> ")
     os.write(leader, b"\x04")
     assert running.wait(60) == 0

@@ -42,30 +42,26 @@ def test_a_draft_makes_a_drafter_for_each_text(draft, kind):
     assert len(tokens) == len(q) <= 2
 
 
+class StandIn:
+    def __init__(self, model):
+        self.model, self.config, self.new_cache = model, model.config, model.new_cache
+
+
 @each
-def test_a_wrapped_draft_is_the_same_but_for_its_drafters(draft, kind):
+def test_drafters_may_be_wrapped_and_another_model_stand_in(draft, kind):
+    """A clock or an observer around the one, a batch or a clock in place of the other; all else
+    stays.
+    """
     wrapped = draft.wrapped(lambda drafter: ("wrapped", drafter))
     for name in ("models", "n_ctx", "most", "alone", "looks_up"):
         assert getattr(wrapped, name) == getattr(draft, name)
-    assert drafter_of(wrapped)[0] == "wrapped" and type(drafter_of(wrapped)[1]) is kind
-    twice = wrapped.wrapped(lambda drafter: ("twice", drafter))
-    assert [drafter_of(twice)[0], drafter_of(twice)[1][0]] == ["twice", "wrapped"]
-
-
-@each
-def test_another_model_may_stand_in_for_the_drafts(draft, kind):
-    """In a batch or under a clock; around it stays what it was wrapped in."""
-
-    class StandIn:
-        def __init__(self, model):
-            self.model, self.config, self.new_cache = model, model.config, model.new_cache
-
-    over = draft.over(StandIn)
-    assert [one.model for one in over.models] == [*draft.models]
-    assert type(over) is type(draft) and type(drafter_of(over)) is kind
-    wrapped = draft.wrapped(lambda drafter: ("wrapped", drafter)).over(StandIn)
-    assert [one.model for one in wrapped.models] == [*draft.models]
-    assert drafter_of(wrapped)[0] == "wrapped"
+    assert wrapped.longest(TARGET) == draft.longest(TARGET)
+    outer, (inner, drafter) = drafter_of(wrapped.wrapped(lambda drafter: ("twice", drafter)))
+    assert (outer, inner, type(drafter)) == ("twice", "wrapped", kind)
+    for one in (draft.over(StandIn), wrapped.over(StandIn)):
+        assert [stand_in.model for stand_in in one.models] == [*draft.models]
+    assert type(drafter_of(draft.over(StandIn))) is kind
+    assert drafter_of(wrapped.over(StandIn))[0] == "wrapped"
 
 
 def test_what_drafts_say_of_themselves():

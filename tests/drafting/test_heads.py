@@ -2,38 +2,24 @@
 distribution.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from heads import EAGLE, MEDUSA, toy_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import FILTERS, assert_same_distribution, at_eos
+from table_models import FILTERS, assert_exact, at_eos
 from toys import TINY, tiny_model
 
-from experiments.drafting.drafts import HeadDrafter, SeenTarget
-from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
+from experiments.decoding.job import Job, decode
+from experiments.drafting.drafts import HeadDraft, HeadDrafter, SeenTarget
 from gpt2 import Config, gelu, layer_norm
-from sampling import Filter, never, speculative, verify, verify_block
+from sampling import Filter, never, speculative
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
 KINDS = pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
-
-
-def rounds(
-    target, head, ids, n_tokens, K, filter, rng=None, ended=never, confidence=0.0, rule=verify
-):
-    seen = SeenTarget(target)
-    drafter = HeadDrafter(head, seen, filter, rng, confidence)
-    return speculative(seen, drafter, ids, n_tokens, K, filter, rng, ended, rule)
-
-
-def assert_exact(target, head, ids, n_tokens, K, filter, ended=never, confidence=0.0):
-    """Under both rules."""
-    how = target, head, ids, n_tokens, K, filter, None, ended, confidence
-    expected = chain_rule(target, ids, n_tokens, filter, ended)
-    for rule in (verify, verify_block):
-        assert_same_distribution(distribution_of(lambda: tokens_of(rounds(*how, rule))), expected)
 
 
 @KINDS
@@ -48,8 +34,8 @@ def assert_exact(target, head, ids, n_tokens, K, filter, ended=never, confidence
     ],
 )
 def test_the_distribution_of_the_text_is_the_targets(kind, filter, n_tokens, K, ended):
-    head = toy_head(kind, TARGET)
-    assert_exact(TARGET, head, [1, 0], n_tokens, K, FILTERS[filter], ended)
+    job = Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
+    assert_exact(TARGET, HeadDraft(toy_head(kind, TARGET)), job)
 
 
 @KINDS
@@ -57,33 +43,24 @@ def test_the_distribution_from_one_token_to_the_end_of_the_context(kind):
     """Before the second token there is no hidden state to read, and after the last no room."""
     config = Config(n_vocab=3, n_ctx=4, n_embd=4, n_head=2, n_layer=1)
     target = tiny_model(3, config, scale=0.8)
-    assert_exact(target, toy_head(kind, target), [1], 9, 3, Filter(1.0))
+    assert_exact(target, HeadDraft(toy_head(kind, target)), Job([1], 9, 3, Filter(1.0)))
 
 
 @KINDS
 def test_the_distribution_of_drafts_that_end_where_the_head_is_unsure(kind):
-    head, filter, drafted = toy_head(kind, TARGET), FILTERS["T=1"], set()
-
-    def lengths():
-        run = rounds(TARGET, head, [1, 0], 3, 2, filter, confidence=0.45)
-        return tuple(one.drafted for one in run)
-
-    for outcome in distribution_of(lengths):
-        drafted.update(outcome)
-    assert len(drafted) > 1  # drafts of several lengths
-    assert_exact(TARGET, head, [1, 0], 3, 2, filter, confidence=0.45)
+    draft, drafted = HeadDraft(toy_head(kind, TARGET)), set()
+    job = Job([1, 0], 3, 2, Filter(1.0), confidence=0.45)
+    for seed in range(9):
+        drafted |= {one.drafted for one in decode(TARGET, draft, replace(job, seed=seed))}
+    assert len(drafted) > 2  # drafts of several lengths
+    assert_exact(TARGET, draft, job)
 
 
 @KINDS
 def test_a_k_that_varies_keeps_the_distribution(kind):
     """Also 0, after which the head has missed what the target read."""
-    head, filter = toy_head(kind, TARGET), FILTERS["top_k"]
-
-    def run():
-        ks = iter([2, 0, 1, 0])
-        return tokens_of(rounds(TARGET, head, [1, 0], 4, lambda last: next(ks), filter))
-
-    assert_same_distribution(distribution_of(run), chain_rule(TARGET, [1, 0], 4, filter))
+    job = Job([1, 0], 4, lambda last: 2 - last.drafted, FILTERS["top_k"])
+    assert_exact(TARGET, HeadDraft(toy_head(kind, TARGET)), job)
 
 
 # ---------------------------------------------------------------- what a head reads

@@ -73,31 +73,11 @@ def test_shared_noise_gives_the_text_of_the_target_alone(draft):
 
 
 @KINDS
-def test_a_watched_run_is_the_run(draft):
-    for ids in PROMPTS:
-        job = replace(JOB, ids=ids)
-        watch = Watch(job)
-        rounds = watch.watched(decode(TARGET, draft, job, watch))
-        assert tokens_of(rounds) == text(draft, job)
-        for note in watch.notes:
-            # one pass for each token but the first, which EAGLE and Medusa may share with a prefill
-            assert len(note.passes) == len(note.draft)
-
-
-@KINDS
 def test_k_auto_measures_a_head(draft, monkeypatch):
     monkeypatch.setattr(adaptive_k, "BUDGET", 0.0)
     costs = round_costs(TARGET, draft, Filter())
     assert np.isfinite(costs).all()
     assert text(draft, replace(GREEDY, K=AdaptiveK(costs))) == text(None, GREEDY)
-
-
-@KINDS
-def test_the_greedy_text_is_the_targets(draft):
-    for ids in PROMPTS:
-        job = replace(GREEDY, ids=ids)
-        for confidence in (0.0, 0.05):
-            assert text(draft, replace(job, confidence=confidence)) == text(None, job)
 
 
 @KINDS

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import EXACT, FILTERS, assert_same_distribution, at_eos, rules
+from table_models import EXACT, FILTERS, assert_exact, at_eos, rules
 from toys import tiny_model
 
 from experiments.decoding.batching import read_together
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft
 from experiments.drafting.paths import along_paths, choose, distributions_of_best, mass_below
-from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
+from experiments.proving.enumeration import distribution_of
 from gpt2 import Config
 from sampling import Filter, never, verify
 
@@ -126,17 +126,6 @@ def test_a_draft_that_is_right_is_kept_as_it_is(n_paths):
 # ---------------------------------------------------------------- the loop
 
 
-def assert_exact(n_paths, target, draft, job):
-    expected = chain_rule(target, job.ids, job.n_tokens, job.filter, job.ended)
-    paths = along_paths(n_paths, read_together)
-    # the chance of the enumeration in place of a generator
-    tap = lambda parts: paths(replace(parts, rng=None, coins=None))
-    for rule in ("token", "block"):
-        job = replace(job, rule=rule)
-        rounds = lambda: decode(target, ModelDraft(draft), job, tap)
-        assert_same_distribution(distribution_of(lambda: tokens_of(rounds())), expected)
-
-
 @pytest.mark.parametrize(
     "n_paths, K, n_tokens, ended, filter",
     [
@@ -150,7 +139,7 @@ def assert_exact(n_paths, target, draft, job):
 )
 def test_the_distribution_of_the_text_is_the_targets(n_paths, K, n_tokens, ended, filter):
     job = Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
-    assert_exact(n_paths, TARGET, DRAFT, job)
+    assert_exact(TARGET, ModelDraft(DRAFT), job, along_paths(n_paths, read_together))
 
 
 @pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(4, 16), (16, 3), (4, 2)])
@@ -158,13 +147,15 @@ def test_the_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft):
     """The target's context ends the text; the draft's only ends the drafting."""
     target = tiny_model(1, replace(SMALL, n_ctx=n_ctx_target), scale=0.8)
     draft = tiny_model(2, replace(SMALL, n_ctx=n_ctx_draft), scale=0.8)
-    assert_exact(2, target, draft, Job([1], 3, 2, FILTERS["top_k"]))
+    job = Job([1], 3, 2, FILTERS["top_k"])
+    assert_exact(target, ModelDraft(draft), job, along_paths(2, read_together))
 
 
 def test_a_k_that_varies_keeps_the_distribution():
     """Also 0, after which all caches but the loop's have missed what the target read."""
     K = lambda last: 0 if last.accepted else 2
-    assert_exact(2, TARGET, DRAFT, Job([1, 0], 4, K, FILTERS["all"]))
+    job = Job([1, 0], 4, K, FILTERS["all"])
+    assert_exact(TARGET, ModelDraft(DRAFT), job, along_paths(2, read_together))
 
 
 def test_the_target_reads_all_paths_once_a_round(monkeypatch):
@@ -186,31 +177,3 @@ def test_the_target_reads_all_paths_once_a_round(monkeypatch):
 def test_only_speculative_rounds_have_paths():
     job, tap = Job([1, 2], 6, filter=Filter(1.0)), along_paths(3, read_together)
     assert list(decode(TARGET, None, job, tap)) == list(decode(TARGET, None, job))
-
-
-class ReadAnew:
-    """A model that does not trust its caches."""
-
-    def __init__(self, model):
-        self.model, self.config, self.new_cache = model, model.config, model.new_cache
-
-    def read(self, ids, cache, n_last=1):
-        cache.length = 0
-        return self.model.read(ids, cache, n_last)
-
-    def read_together(self, texts, caches, n_lasts):
-        for cache in caches:
-            cache.length = 0
-        return read_together(self.model, texts, caches, n_lasts)
-
-
-@pytest.mark.parametrize("n_paths, K", [(1, 3), (2, 1), (3, 4)])
-def test_caches_hold_the_text_and_nothing_else(n_paths, K):
-    """The same random numbers give the same rounds as models that read all of it again."""
-    config = Config(n_vocab=7, n_ctx=32, n_embd=8, n_head=2, n_layer=2)
-    target, draft = tiny_model(1, config), tiny_model(2, config)
-    tap = along_paths(n_paths, read_together)
-    for seed in range(4):
-        job = Job([1, 2], 30, K, Filter(1.0), seed)
-        rounds = lambda wrap: list(decode(wrap(target), ModelDraft(wrap(draft)), job, tap))
-        assert rounds(lambda model: model) == rounds(ReadAnew)

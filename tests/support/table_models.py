@@ -1,11 +1,13 @@
 """Models whose distributions a test chooses, and settings of the loops, for exact distributions."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from experiments.proving.enumeration import total_variation
+from experiments.decoding.job import RULES, decode
+from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
 from sampling import Filter, verify, verify_block
 
 EXACT = 1e-12
@@ -67,3 +69,13 @@ def assert_same_distribution(found, expected):
     assert found.keys() == expected.keys()
     assert total_variation(found, expected) < EXACT
     assert abs(sum(found.values()) - 1) < EXACT
+
+
+def assert_exact(target, draft, job, tap=lambda parts: parts):
+    """The texts of a Job have the target's own distribution, under both rules."""
+    expected = chain_rule(target, job.ids, job.n_tokens, job.filter, job.ended)
+    # the choices of the enumeration in place of a generator's
+    enumerated = lambda parts: tap(replace(parts, rng=None, coins=None))
+    for rule in RULES:
+        rounds = lambda: decode(target, draft, replace(job, rule=rule), enumerated)
+        assert_same_distribution(distribution_of(lambda: tokens_of(rounds())), expected)
