@@ -21,17 +21,17 @@ import re
 
 from checkpoints.errors import InputError
 from checkpoints.formats.crc32c import crc32c
-from checkpoints.formats.tensor import Tensor, require_fit
+from checkpoints.formats.tensor import Tensor, require_filled
 
+INDEX = "model.ckpt.index"
 DATA = "model.ckpt.data-00000-of-00001"  # OpenAI's checkpoints have one file of data
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5  # bytes after a block: compression and CRC
-INDEX_LIMIT = 1 << 26  # bytes; that of GPT-2's largest is 20,000
-# What a small file can claim without end: GPT-2's largest has 580 tensors, a model of 1,000 layers
-# (the most that folder.py reads) 12,004.
-MOST_ENTRIES = 20_000
-LONGEST_KEY = 1_000
+# Keys grow by what they share, so a small file can claim much. GPT-2's largest index has 20,000
+# bytes, its longest key 23.
+INDEX_LIMIT = 1 << 20
+LONGEST_KEY = 100
 # tensorflow/core/framework/types.proto
 TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
@@ -57,28 +57,21 @@ def varints(raw, at, count):
     return values, at
 
 
-def piece(raw, at, length):
-    """That many bytes. Raises ValueError where there are fewer: a slice would only be shorter."""
-    if at + length > len(raw):
-        raise ValueError(f"{length} bytes at {at} of {len(raw)}")
-    return raw[at : at + length]
-
-
 def fields(raw):
     """[(number, value)] of a protobuf message; a value is an int, or bytes."""
     at, found = 0, []
     while at < len(raw):
         tag, at = varint(raw, at)
-        if tag & 7 == 0:
+        kind = tag & 7
+        if kind == 0:
             value, at = varint(raw, at)
-        elif tag & 7 == 2:
+        elif kind == 2:
             length, at = varint(raw, at)
-            value, at = piece(raw, at, length), at + length
-        elif tag & 7 in (1, 5):
-            length = 8 if tag & 7 == 1 else 4
-            value, at = int.from_bytes(piece(raw, at, length), "little"), at + length
+            value, at = raw[at : at + length], at + length
+        elif kind == 5:
+            value, at = int.from_bytes(raw[at : at + 4], "little"), at + 4
         else:
-            raise ValueError(f"a field of type {tag & 7}")
+            raise ValueError(f"a field of type {kind}")
         found.append((tag >> 3, value))
     return found
 
@@ -90,10 +83,8 @@ def unmask(crc):
 
 
 def read_block(raw, offset, size):
-    """[(key, value)] of one block of the table. Raises ValueError, also for one that its CRC does
-    not match.
-    """
-    block, trailer = piece(raw, offset, size), piece(raw, offset + size, TRAILER)
+    """[(key, value)] of one block of the table. Raises ValueError where its CRC does not match."""
+    block, trailer = raw[offset : offset + size], raw[offset + size : offset + size + TRAILER]
     if unmask(int.from_bytes(trailer[1:], "little")) != crc32c(block + trailer[:1]):
         raise ValueError("a block that does not match its checksum")
     if trailer[0]:
@@ -106,44 +97,26 @@ def read_block(raw, offset, size):
         (shared, rest, length), at = varints(block, at, 3)
         if shared + rest > LONGEST_KEY:
             raise ValueError(f"a key of {shared + rest} bytes")
-        if len(found) == MOST_ENTRIES:
-            raise ValueError(f"more than {MOST_ENTRIES} entries in a block")
-        key, at = piece(key, 0, shared) + piece(block, at, rest), at + rest
-        found.append((key, piece(block, at, length)))
+        key, at = key[:shared] + block[at : at + rest], at + rest
+        found.append((key, block[at : at + length]))
         at += length
-    if at != end:
-        raise ValueError("a block of another length than its entries")
     return found
-
-
-def data_handles(raw):
-    """[(offset, size)] of the data blocks, in their order. Raises ValueError where they overlap: so
-    many handles to one block would be as many blocks to read.
-    """
-    if len(raw) < FOOTER or int.from_bytes(raw[-8:], "little") != MAGIC:
-        raise ValueError("no table, or a truncated one")
-    # the handle of the metadata, which nobody reads, and of the index
-    (_, _, *index), _ = varints(raw, len(raw) - FOOTER, 4)
-    handles, free = [], 0
-    for _, value in read_block(raw, *index):
-        (offset, size), _ = varints(value, 0, 2)
-        if offset < free:
-            raise ValueError("blocks that overlap")
-        handles.append((offset, size))
-        free = offset + size + TRAILER
-    return handles
 
 
 def read_entries(raw):
     """{key: value} of a whole table. Raises ValueError or IndexError for one that is damaged."""
-    found = []
-    for handle in data_handles(raw):
-        found += read_block(raw, *handle)
-        if len(found) > MOST_ENTRIES:
-            raise ValueError(f"more than {MOST_ENTRIES} tensors")
-    if any(a >= b for (a, _), (b, _) in zip(found, found[1:])):
-        raise ValueError("keys that are not in order")
-    return dict(found)
+    if len(raw) < FOOTER or int.from_bytes(raw[-8:], "little") != MAGIC:
+        raise ValueError("no table, or a truncated one")
+    # the handle of the metadata, which nobody reads, and of the index
+    (_, _, *index), _ = varints(raw, len(raw) - FOOTER, 4)
+    found, end = {}, 0
+    for _, value in read_block(raw, *index):
+        (offset, size), _ = varints(value, 0, 2)
+        if offset != end:  # many handles to one block would be as many blocks to read
+            raise ValueError("blocks that are not side by side")
+        found |= read_block(raw, offset, size)
+        end = offset + size + TRAILER
+    return found
 
 
 def common_name(name):
@@ -161,10 +134,8 @@ def read_entry(name, value, path):
     # protobuf leaves out what is 0
     entry = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0} | dict(fields(value))
     dtype, shape, shard, offset, size, crc = (entry[number] for number in range(1, 7))
-    if 7 in entry:
-        raise ValueError(f"{name} in slices")
-    if shard:
-        raise ValueError(f"{name} in file {shard} of 1")
+    if shard or 7 in entry:
+        raise ValueError(f"{name} in another file, or in slices")
     dims = [dict(fields(dim)).get(1, 0) for number, dim in fields(shape) if number == 2]
     if len(dims) == 3 and dims[0] == 1:  # OpenAI's matrices are convolutions of width 1
         dims = dims[1:]
@@ -172,37 +143,32 @@ def read_entry(name, value, path):
     return Tensor(path, name, dtype, tuple(dims), offset, size, unmask(crc))
 
 
-def read_table(path, data=None):
-    """{name as in Config.shapes(): Tensor} of a checkpoint, given the path of its .index file.
-
-    Every block's CRC is checked; those of the tensors are there for Tensor.verify. `data` is where
-    its data lies, if not beside the index. Raises InputError for an index that is damaged, or does
-    not match its data.
+def read_index(path, data):
+    """{name as in Config.shapes(): Tensor} of an .index file whose data lies, or will lie, in
+    `data`. Every block's CRC is checked. Raises InputError.
     """
-    data = data or path.with_name(DATA)
-    if not data.is_file():
-        raise InputError(f"{data}: is missing, but {path.name} needs it; fetch it")
     try:
-        tensors = read_tensors(path, data)
-        table = {common_name(tensor.name): tensor for tensor in tensors}
+        with path.open("rb") as file:
+            entries = read_entries(file.read(INDEX_LIMIT))
+        header = {1: 0, 2: 0} | dict(fields(entries.pop(b"")))
+        if header[1] != 1 or header[2]:
+            raise ValueError("its data is big-endian, or not in one file")
+        tensors = [read_entry(name.decode(), value, data) for name, value in entries.items()]
+        return {common_name(tensor.name): tensor for tensor in tensors}
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         ) from None
-    require_fit(data, tensors)
-    if len(table) < len(tensors):
-        raise InputError(
-            f"{path}: has two tensors under names that mean the same; expected OpenAI's names"
-        )
+
+
+def read_table(path, data=None):
+    """The same, of data that is there and fits; the tensors' CRCs are left to Tensor.verify.
+
+    data: where it lies, if not beside the index.
+    """
+    data = data or path.with_name(DATA)
+    if not data.is_file():
+        raise InputError(f"{data}: is missing, but {path.name} needs it; fetch it")
+    table = read_index(path, data)
+    require_filled(data, table.values())
     return table
-
-
-def read_tensors(path, data):
-    """The Tensors of an index."""
-    if path.stat().st_size > INDEX_LIMIT:
-        raise ValueError(f"more than {INDEX_LIMIT} bytes")
-    entries = read_entries(path.read_bytes())
-    header = {1: 0, 2: 0} | dict(fields(entries.pop(b"")))
-    if header[1] != 1 or header[2]:
-        raise ValueError("its data is big-endian, or not in one file")
-    return [read_entry(name.decode(), value, data) for name, value in entries.items()]

@@ -28,9 +28,11 @@ def check(*size_or_path, settings: CheckSettings):
             f"check: expected one size or folder, not {len(size_or_path)}; "
             "for a pair, use check A --against B"
         )
-    models_dir, against = settings.models_dir, settings.against
-    folder = folder_of(size_or_path[0], models_dir)
-    other = folder_of(against, models_dir) if against else None
+    # also an incomplete folder: the examination says what it lacks
+    folder, other = (
+        size and (locate(size, settings.models_dir) or find_folder(size, settings.models_dir))
+        for size in (size_or_path[0], settings.against)
+    )
     report = examine(folder, load_plain, other)
     if settings.json:
         print(json.dumps(report))
@@ -38,11 +40,6 @@ def check(*size_or_path, settings: CheckSettings):
         show(report)
     if not report["well"]:
         sys.exit(1)
-
-
-def folder_of(size, models_dir):
-    """The folder of a model, also an incomplete one: the examination says what it lacks."""
-    return locate(size, models_dir) or find_folder(size, models_dir)
 
 
 def load_plain(folder):
@@ -64,34 +61,33 @@ def show(report):
         print_row("tensor", "shape", "stored as", "checksum", "mean", "spread")
     for found in report["tensors"]:
         shape = " x ".join(map(str, found["shape"]))
-        mean, spread = figure(found["mean"]), figure(found["deviation"])
-        print_row(found["name"], shape, found["dtype"], found["checksum"], mean, spread)
+        figures = [
+            "-" if found[name] is None else f"{found[name]:.4f}" for name in ("mean", "deviation")
+        ]
+        print_row(found["name"], shape, found["dtype"], found["checksum"], *figures)
     if report["golden"]:
         show_golden(report["golden"], report["is_openai_124M"])
     if report.get("pairs"):
         print("\nThe two can pair: they have one vocabulary.")
     if report["well"]:
         print("\nAll is well.")
-        return
-    plural = "s" if len(report["problems"]) > 1 else ""
-    print(f"\n{len(report['problems'])} problem{plural}:")
+    else:
+        n = len(report["problems"])
+        print(f"\n{n} problem{'s' if n > 1 else ''}:")
     for problem in report["problems"]:
-        print(f"  {printable(problem)}")
+        print(f"  {problem}")
 
 
 def show_golden(rows, is_openai):
     """Print what the golden prompts give, and what that means."""
     for row in rows:
         words = ", ".join(map(repr, row["top_five"]))
-        distance = f"its golden logits are {row['difference']:.2g} away"
-        print(f"\n{row['prompt']!r} goes on with {words}; {distance}", end="")
-    verdict = "are" if is_openai else "are not"
-    print(f"\n\nThese {verdict} the weights of OpenAI's 124M.")
+        print(
+            f"\n{row['prompt']!r} goes on with {words}; "
+            f"its golden logits are {row['difference']:.2g} away"
+        )
+    print(f"\nThese {'are' if is_openai else 'are not'} the weights of OpenAI's 124M.")
 
 
 def print_row(name, shape, dtype, checksum, mean, spread):
     print(f"{name:<24} {shape:<14} {dtype:<10} {checksum:<12} {mean:>9} {spread:>9}")
-
-
-def figure(value):
-    return "-" if value is None else f"{value:.4f}"

@@ -30,16 +30,12 @@ def download(*sizes, settings: DownloadSettings):
     An interrupted download continues where it stopped; the environment variables
     GPT2_OPENAI_ENDPOINT and HF_ENDPOINT set a mirror.
     """
-    known = ", ".join(REPOSITORIES)
-    if not sizes:
+    unknown = [size for size in sizes if not repository(size)]
+    if unknown or not sizes:
         raise InputError(
-            f"download: expected sizes, of {known}, or Hugging Face repositories as owner/name"
+            f"download {', '.join(map(repr, unknown))}: expected sizes, of "
+            f"{', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name"
         )
-    for size in sizes:
-        if not repository(size):
-            raise InputError(
-                f"download {size!r}: expected one of {known}, or a repository as owner/name"
-            )
     models_dir, source = settings.models_dir, settings.source
     for size in sizes:
         wanted = missing_files(Path(models_dir) / size) and source == "auto"

@@ -10,7 +10,6 @@ import os
 
 import numpy as np
 import pytest
-import toys
 from edits import (
     DTYPES,
     EXPECTED,
@@ -22,7 +21,6 @@ from edits import (
     edit_header,
     logits,
     with_entry,
-    with_new_entry,
     without,
 )
 from toys import (
@@ -87,10 +85,7 @@ def test_the_same_model_whatever_else_the_header_says(tmp_path, edit):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_the_safetensors_library_reads_and_writes_the_same(tmp_path, dtype):
     library = pytest.importorskip("safetensors.numpy")
-    tensors = random_tensors(SMALLEST, dtype=dtype) | {
-        "none": np.zeros((0, 3), dtype),
-        "scalar": np.ones((), dtype),
-    }
+    tensors = random_tensors(SMALLEST, dtype=dtype) | {"scalar": np.ones((), dtype)}
     write_safetensors(tmp_path / "ours", tensors)
     library.save_file(tensors, tmp_path / "theirs", metadata={"format": "pt"})
     theirs = library.load_file(tmp_path / "ours")
@@ -104,40 +99,38 @@ def test_the_safetensors_library_reads_and_writes_the_same(tmp_path, dtype):
 # ---------------------------------------------------------------- damaged headers
 
 
+def entry(**changes):
+    return with_entry("wte.weight", **changes)
+
+
 N_BYTES = 259 * 8 * 4  # of wte.weight
 DAMAGED_HEADERS = {  # what is wrong: what is stored instead of the header, or how it is edited
     "not JSON": b"{'wte.weight': 1}",
     "not UTF-8": b'{"\xff": 1}',
-    "a list": b"[]",
-    "a string": b'"wte.weight"',
     "null": b"null",
-    "a very deep list": b"[" * 100_000,
-    "a very deep object": b'{"wte.weight":' * 100_000,
+    "very deep": b"[" * 100_000,
     "empty": b"{}",
     "a list of entries": lambda header: list(header.values()),
     "an entry that is null": lambda header: header | {"wte.weight": None},
-    "an entry that is a string": lambda header: header | {"wte.weight": "F32"},
-    "an entry without offsets": with_new_entry("wte.weight", dtype="F32", shape=[259, 8]),
-    "an entry without a shape": with_new_entry(
-        "wte.weight", dtype="F32", data_offsets=[0, N_BYTES]
-    ),
-    "a shape of strings": with_entry("wte.weight", shape=["259", "8"]),
-    "a shape of lists": with_entry("wte.weight", shape=[[259], [8]]),
-    "a shape that is a number": with_entry("wte.weight", shape=2072),
-    "a shape that overflows": with_entry("wte.weight", shape=[2**62, 2**62]),
-    "a shape whose product is huge": with_entry("wte.weight", shape=[2**60] * 100_000),
-    "a negative shape": with_entry("wte.weight", shape=[-259, -8]),
-    "a dtype that is a list": with_entry("wte.weight", dtype=["F32"]),
-    "a dtype of another width": with_entry("wte.weight", dtype="F16"),
-    "an unread dtype": with_entry("wte.weight", dtype="I32"),
-    "no dtype": with_entry("wte.weight", dtype=None),
-    "offsets past the end": with_entry("wte.weight", data_offsets=[10**30, 10**30 + N_BYTES]),
-    "offsets before the start": with_entry("wte.weight", data_offsets=[-4, N_BYTES - 4]),
-    "offsets of another size": with_entry("wte.weight", data_offsets=[0, 4]),
-    "offsets the wrong way round": with_entry("wte.weight", data_offsets=[N_BYTES, 0]),
-    "offsets that are no numbers": with_entry("wte.weight", data_offsets=[float("nan")] * 2),
-    "offsets that are strings": with_entry("wte.weight", data_offsets=["0", "8"]),
-    "three offsets": with_entry("wte.weight", data_offsets=[0, 4, 8]),
+    "an entry without a shape": lambda header: header | {"wte.weight": {"dtype": "F32"}},
+    "a shape of strings": entry(shape=["259", "8"]),
+    "a shape of fractions": entry(shape=[259.0, 8.0]),
+    "a shape that is a number": entry(shape=2072),
+    "a shape that overflows": entry(shape=[2**62, 2**62]),
+    "a shape whose product is huge": entry(shape=[2**60] * 100_000),
+    "a negative shape": entry(shape=[-259, -8]),
+    "a dtype that is a list": entry(dtype=["F32"]),
+    "a dtype of another width": entry(dtype="F16"),
+    "an unread dtype": entry(dtype="I32"),
+    # of which the size would not be checked
+    "NumPy's name of a dtype": entry(dtype="float32"),
+    "no dtype": entry(dtype=None),
+    "offsets past the end": entry(data_offsets=[10**30, 10**30 + N_BYTES]),
+    "offsets before the start": entry(data_offsets=[-4, N_BYTES - 4]),
+    "offsets of another size": entry(data_offsets=[0, 4]),
+    "offsets the wrong way round": entry(data_offsets=[N_BYTES, 0]),
+    "offsets that are no numbers": entry(data_offsets=[float("nan")] * 2),
+    "three offsets": entry(data_offsets=[0, 4, 8]),
     "bytes that no tensor owns": without("ln_f.bias"),
     # which of the two counts would be up to the reader
     "a name twice": lambda header: json.dumps(header).replace("wpe.we", "wte.we").encode(),
@@ -152,20 +145,15 @@ def test_a_damaged_header(folder, damage):
     assert str(folder / "model.safetensors") in message and len(message) < 1000
 
 
-@pytest.mark.parametrize("length", [0, 1, 2**31, 2**63, 2**64 - 1, "one more than there is"])
-def test_an_absurd_header_length(folder, length):
-    path = folder / "model.safetensors"
-    raw = path.read_bytes()
-    length = len(raw) - 7 if isinstance(length, str) else length
-    path.write_bytes(length.to_bytes(8, "little") + raw[8:])
-    assert str(path) in refusal(utils.load_model, folder, NUMPY)
+LENGTHS = [0, 1, 2**31, 2**63, 2**64 - 1]
+# nothing, a download's error page, PyTorch's own format
+NO_SAFETENSORS = [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\0" * 99]
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\0" * 99]
+    "raw", [*(n.to_bytes(8, "little") + b"{}" for n in LENGTHS), *NO_SAFETENSORS]
 )
 def test_no_safetensors_file_at_all(folder, raw):
-    """Such as a download's error page, or PyTorch's own format."""
     (folder / "model.safetensors").write_bytes(raw)
     assert str(folder / "model.safetensors") in refusal(utils.load_model, folder, NUMPY)
 
@@ -213,27 +201,9 @@ def test_every_changed_byte_of_the_header_loads_or_is_refused(smallest, change):
     assert refused > end // 2  # the rest: metadata, or the byte it was
 
 
-@pytest.mark.parametrize("shift", [0, 4])
-@pytest.mark.parametrize("dtype", ["float32", "f32", "F32 ", ""])
-def test_only_the_names_of_the_format(folder, dtype, shift):
-    """NumPy's names would be read without their size being checked: shifted boundaries between two
-    tensors would give wrong weights.
-    """
-
-    def edit(header):
-        first, second = list(header.items())[1:3]
-        end = first[1]["data_offsets"][1] - shift
-        first[1]["data_offsets"][1] = second[1]["data_offsets"][0] = end
-        first[1]["dtype"] = second[1]["dtype"] = dtype
-        return header
-
-    edit_header(folder / "model.safetensors", edit)
-    assert str(dtype) in refusal(utils.load_model, folder, NUMPY)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_weights_that_are_no_numbers(tmp_path, bad):
-    tensors = random_tensors(toys.TINY)
+    tensors = random_tensors(SMALL)
     tensors["h.1.mlp.c_fc.weight"][3, 4] = bad
-    folder = write_checkpoint(tmp_path / "bad", tensors=tensors)
+    folder = write_checkpoint(tmp_path / "bad", SMALL, tensors)
     assert "h.1.mlp.c_fc.weight" in refusal(utils.load_model, folder, NUMPY)

@@ -3,7 +3,6 @@ index of 124M.
 """
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -18,20 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from make_golden import recipe, reference, reference_logits
 from make_tf_fixture import FOLDER, SHAPE
-from toys import NUMPY, random_tensors, refusal, write_checkpoint
+from toys import NUMPY, random_tensors, refusal
 
 import checkpoints
 import utils
-from checkpoints import folder as folder_module
+from checkpoints.folder import MOST_LAYERS
 from checkpoints.formats import tf_checkpoint
 from checkpoints.formats.crc32c import crc32c
+from checkpoints.formats.tf_checkpoint import DATA, INDEX
 from gpt2 import Config
 
 ROOT = Path(utils.__file__).resolve().parent
 REAL_INDEX = ROOT.parent / "shared" / "golden" / "openai-124M-index"
 CONFIG = Config(**SHAPE)
 TENSORS = random_tensors(CONFIG)
-INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"
 
 needs_tensorflow = pytest.mark.skipif(
     not find_spec("tensorflow"), reason="TensorFlow is not installed"
@@ -41,41 +40,27 @@ needs_tensorflow = pytest.mark.skipif(
 # ---------------------------------------------------------------- what TensorFlow wrote
 
 
-def test_the_fixture_holds_what_was_stored():
-    found = checkpoints.open_weights(FOLDER, CONFIG)
-    assert list(found) == list(TENSORS)
-    for name, array in TENSORS.items():
-        found[name].verify()
-        np.testing.assert_array_equal(found[name].read(np.float32), array, strict=True)
-
-
-def test_the_fixture_is_a_model(tmp_path):
-    """In OpenAI's format and Hugging Face's, the same tensors are the same model."""
-    other = write_checkpoint(tmp_path / "other", CONFIG, TENSORS)
-    models, _ = utils.load_models([str(FOLDER), str(other)], tmp_path, NUMPY)
-    logits = [model.read([5, 258, 7], model.new_cache(), n_last=3) for model in models]
-    np.testing.assert_array_equal(*logits, strict=True)
-
-
 @pytest.fixture
 def folder(tmp_path):
     return shutil.copytree(FOLDER, tmp_path / "model")
 
 
-def outcome(folder):
-    """Load and verify a damaged copy: the message of the refusal, None if every tensor is right."""
-    try:
-        found = checkpoints.open_weights(folder, CONFIG)
-        arrays = {name: tensor.read(np.float32) for name, tensor in found.items()}
-        for tensor in found.values():
-            tensor.verify()
-    except utils.InputError as error:
-        assert "\n" not in str(error) and str(folder) in str(error)
-        return str(error)
-    assert arrays.keys() == TENSORS.keys() and all(
-        np.array_equal(arrays[name], TENSORS[name]) for name in TENSORS
-    )
-    return None
+def require_right(folder):
+    """Raises InputError unless the tensors can be read and verified; then they are right."""
+    found = checkpoints.open_weights(folder, CONFIG)
+    assert list(found) == list(TENSORS)
+    for name, tensor in found.items():
+        tensor.verify()
+        np.testing.assert_array_equal(tensor.read(np.float32), TENSORS[name], strict=True)
+
+
+def test_the_fixture_holds_what_was_stored():
+    require_right(FOLDER)
+
+
+def flipped(raw, i, rng):
+    """The bytes with another one at i."""
+    return raw[:i] + bytes([raw[i] ^ rng.integers(1, 256)]) + raw[i + 1 :]
 
 
 def test_every_byte_of_the_index(folder):
@@ -85,9 +70,12 @@ def test_every_byte_of_the_index(folder):
     path, rng = folder / INDEX, np.random.default_rng(0)
     raw, harmless = path.read_bytes(), set()
     for i in range(len(raw)):
-        path.write_bytes(raw[:i] + bytes([raw[i] ^ rng.integers(1, 256)]) + raw[i + 1 :])
-        if outcome(folder) is None:
+        path.write_bytes(flipped(raw, i, rng))
+        try:
+            require_right(folder)
             harmless.add(i)
+        except utils.InputError:
+            pass
     footer = len(raw) - 48
     (offset, size), _ = tf_checkpoint.varints(raw, footer, 2)
     assert harmless <= {*range(offset, offset + size + 5), *range(footer, footer + 40)}
@@ -98,25 +86,23 @@ def test_every_truncation_of_the_index(folder):
     raw = path.read_bytes()
     for length in range(len(raw)):
         path.write_bytes(raw[:length])
-        assert INDEX in outcome(folder)
+        assert str(path) in refusal(require_right, folder)
 
 
 def test_bytes_of_the_data(folder):
     """The first, the last, and one between of every tensor: changed, and cut off there."""
     path, rng = folder / DATA, np.random.default_rng(0)
-    raw, n_bytes = path.read_bytes(), 0
+    raw = path.read_bytes()
     for tensor in checkpoints.open_weights(folder, CONFIG).values():
-        end = tensor.offset + tensor.read(np.float32).nbytes
-        n_bytes += end - tensor.offset
+        end = tensor.offset + tensor.size
         for i in (tensor.offset, rng.integers(tensor.offset, end), end - 1):
-            path.write_bytes(raw[:i] + bytes([raw[i] ^ rng.integers(1, 256)]) + raw[i + 1 :])
-            with pytest.raises(utils.InputError, match=re.escape(tensor.name)):
-                tensor.verify()
+            path.write_bytes(flipped(raw, i, rng))
+            assert tensor.name in refusal(tensor.verify)
             path.write_bytes(raw[:i])
-            with pytest.raises(utils.InputError, match="truncated"):
-                tf_checkpoint.read_table(folder / INDEX)
+            assert "truncated" in refusal(require_right, folder)
             path.write_bytes(raw)
-    assert n_bytes == len(raw)
+    path.write_bytes(raw + b"0")
+    assert DATA in refusal(require_right, folder)
 
 
 @given(raw=st.binary(max_size=300))
@@ -139,89 +125,79 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def masked(raw):
-    crc = crc32c(raw)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
-
-
-def block(pairs):
-    lengths = [varint(0) + varint(len(key)) + varint(len(value)) for key, value in pairs]
-    return closed(b"".join(head + key + value for head, (key, value) in zip(lengths, pairs)))
-
-
-def closed(body):
-    """A block of these entries."""
-    body += bytes(4) + (1).to_bytes(4, "little")
-    return body + b"\0" + masked(body + b"\0")
-
-
-def table(entries, compression=b"\0"):
-    """A table with one data block; from the format's description, without shared prefixes."""
-    data = block(entries)
-    data = data[:-5] + compression + masked(data[:-5] + compression)
-    return raw_table(data, [(0, len(data) - 5)])
-
-
-def raw_table(data, handles):
-    """A table of these bytes as its data blocks, with an index block of these handles."""
-    index = block([(b"%08d" % i, varint(a) + varint(b)) for i, (a, b) in enumerate(handles)])
-    handle = varint(len(data)) + varint(len(index) - 5)
-    footer = (handle + handle).ljust(40, b"\0")
-    return data + index + footer + tf_checkpoint.MAGIC.to_bytes(8, "little")
-
-
-def entry(dtype=1, shape=(4,), shard=0, offset=0, size=16, more=b""):
-    dims = b"".join(field(2, field(1, n)) for n in shape)
-    return (
-        field(1, dtype)
-        + field(2, dims)
-        + field(3, shard)
-        + field(4, offset)
-        + field(5, size)
-        + more
+def block(pairs, compression=b"\0"):
+    """A block of [(key, value)], without shared prefixes."""
+    return closed(
+        b"".join(
+            varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in pairs
+        ),
+        compression,
     )
+
+
+def closed(entries, compression=b"\0"):
+    raw = entries + bytes(4) + (1).to_bytes(4, "little") + compression
+    crc = crc32c(raw)
+    return raw + ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def table(*blocks, handles=None):
+    """A table of these data blocks, whose index has their handles, or others."""
+    ends = np.cumsum([len(data) for data in blocks]).tolist()
+    handles = handles or [(end - len(data), len(data) - 5) for end, data in zip(ends, blocks)]
+    index = block([(b"%08d" % i, varint(a) + varint(b)) for i, (a, b) in enumerate(handles)])
+    handle = varint(ends[-1]) + varint(len(index) - 5)
+    footer = (handle + handle).ljust(40, b"\0")
+    return b"".join(blocks) + index + footer + tf_checkpoint.MAGIC.to_bytes(8, "little")
+
+
+def entry(dtype=1, shape=(4,), offset=0, size=16, more=b""):
+    dims = b"".join(field(2, field(1, n)) for n in shape)
+    return field(1, dtype) + field(2, dims) + field(4, offset) + field(5, size) + more
 
 
 HEADER = (b"", field(1, 1))
 G = b"model/ln_f/g"
+HUGE = [2**60] * 50_000  # whose product would take a minute
 
-ODD = {  # what the message says: entries
-    "truncated: 'model/ln_f/g'": [HEADER, (G, entry(offset=2**63, size=16))],
-    "in 12 bytes": [HEADER, (G, entry(size=12))],
-    "shape [18446744073709551615]": [HEADER, (G, entry(shape=[2**64 - 1]))],
+UNUSABLE = {
+    "data past the end": [HEADER, (G, entry(offset=2**63))],
+    "bytes that do not fit the shape": [HEADER, (G, entry(size=12))],
+    "a shape that overflows": [HEADER, (G, entry(shape=[2**64 - 1]))],
+    "a shape whose product is huge": [HEADER, (G, entry(shape=HUGE))],
+    "a shape of bytes": [HEADER, (G, field(1, 1) + field(2, field(2, field(1, b"4"))))],
+    "an offset of bytes": [HEADER, (G, entry(more=field(4, b"")))],
     "slices": [HEADER, (G, entry(more=field(7, b"")))],
-    "overlap": [HEADER, (b"model/ln_f/b", entry(offset=4)), (G, entry())],
-    "mean the same": [HEADER, (b"model/ln_f/g", entry()), (b"model/ln_f/w", entry(offset=16))],
+    "another file": [HEADER, (G, entry(more=field(3, 1)))],
+    "two tensors in one place": [HEADER, (b"model/ln_f/b", entry(offset=4)), (G, entry())],
+    "two names of one": [HEADER, (G, entry()), (b"model/ln_f/w", entry(offset=16))],
+    "one name twice": [HEADER, (G, entry()), (G, entry(offset=16))],
     "big-endian": [(b"", field(1, 1) + field(2, 1)), (G, entry())],
-    "in one file": [(b"", field(1, 2)), (G, entry())],
-    "file 1 of 1": [HEADER, (G, entry(shard=1))],
-    "order": [HEADER, (G, entry()), (G, entry(offset=16))],
-    "damaged": [(b"", b"\x0b"), (G, entry())],
-    "index": [(G, entry())],
-    "damaged one": [HEADER, (b"\xff", entry())],
+    "two files": [(b"", field(1, 2)), (G, entry())],
+    "a damaged header": [(b"", b"\x0b"), (G, entry())],
+    "no header": [(G, entry())],
+    "a name that is no text": [HEADER, (b"\xff", entry())],
+    "compressed": table(block([HEADER, (G, entry())], compression=b"\1")),
 }
 
 
-@pytest.mark.parametrize("said", ODD)
-def test_an_index_that_cannot_be_right(folder, said):
-    (folder / INDEX).write_bytes(table(ODD[said]))
-    assert said in refusal(tf_checkpoint.read_table, folder / INDEX)
-
-
-def test_a_compressed_table(folder):
-    (folder / INDEX).write_bytes(table([HEADER, (G, entry())], compression=b"\1"))
-    assert "compressed" in refusal(tf_checkpoint.read_table, folder / INDEX)
+@pytest.mark.parametrize("wrong", UNUSABLE)
+def test_an_index_that_cannot_be_right(folder, wrong):
+    (folder / DATA).write_bytes(bytes(32))
+    index = UNUSABLE[wrong]
+    (folder / INDEX).write_bytes(index if isinstance(index, bytes) else table(block(index)))
+    message = refusal(tf_checkpoint.read_table, folder / INDEX)
+    assert str(folder) in message and len(message) < 1000
 
 
 def test_other_tensors_may_be_there_but_are_no_gpt2(folder):
     """Such as a counter of steps; it is refused by name, not by its type."""
-    (folder / INDEX).write_bytes(
-        table([HEADER, (b"global_step", entry(dtype=9, shape=(), size=8)), (G, entry(offset=8))])
-    )
+    step = (b"global_step", entry(dtype=9, shape=(), size=8))
+    (folder / INDEX).write_bytes(table(block([HEADER, step, (G, entry(offset=8))])))
+    (folder / DATA).write_bytes(bytes(24))
     found = tf_checkpoint.read_table(folder / INDEX)
     assert found["ln_f.weight"].shape == (4,)
-    with pytest.raises(utils.InputError, match="type 9; expected"):
-        found["global_step.weight"].read(np.float32)
+    assert "type 9; expected" in refusal(found["global_step.weight"].read, np.float32)
 
 
 @pytest.mark.parametrize("dtype, code", [("float16", 19), ("float64", 2), ("bfloat16", 14)])
@@ -229,60 +205,46 @@ def test_dtypes(folder, dtype, code):
     expected = np.float32([1, -0.5, 0.25, 3])
     stored = edits.DTYPES[dtype](expected)
     (folder / DATA).write_bytes(stored.tobytes())
-    (folder / INDEX).write_bytes(table([HEADER, (G, entry(dtype=code, size=stored.nbytes))]))
+    (folder / INDEX).write_bytes(table(block([HEADER, (G, entry(code, size=stored.nbytes))])))
     found = tf_checkpoint.read_table(folder / INDEX)["ln_f.weight"].read(np.float32)
     np.testing.assert_array_equal(found, expected, strict=True)
 
 
-# ---------------------------------------------------------------- small files that claim much
+MANY = block([(b"%06d" % i, b"") for i in range(300)])
+CLAIMS = {  # small files that claim much
+    # each key is the one before and a byte more: n entries of 5 bytes hold n^2 / 2 bytes
+    "keys that grow": table(
+        closed(b"".join(varint(n) + varint(1) + varint(0) + b"a" for n in range(4000)))
+    ),
+    # each would be read and kept
+    "many handles to one block": table(MANY, handles=[(0, len(MANY) - 5)] * 1000),
+}
 
 
-def peak_memory(function, *args):
-    """(the most memory in use meanwhile, the message of the ValueError that it must raise)."""
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_memory_is_not_taken_for_what_a_file_claims(claim):
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError) as refused:
-            function(*args)
-        return tracemalloc.get_traced_memory()[1], str(refused.value)
+        with pytest.raises(ValueError, match="a key of|side by side"):
+            tf_checkpoint.read_entries(CLAIMS[claim])
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
 
 
-def test_keys_that_grow_by_their_prefix():
-    """Each key is the one before and a byte more: n entries of 5 bytes hold n^2 / 2 bytes."""
-    body = b"".join(varint(n) + varint(1) + varint(0) + b"a" for n in range(4000))
-    raw = raw_table(closed(body), [(0, len(body) + 8)])
-    peak, said = peak_memory(tf_checkpoint.read_entries, raw)
-    assert "a key of 1001 bytes" in said and peak < 2_000_000
-
-
-def test_many_handles_to_one_block():
-    """Each would be read and kept."""
-    data = block([(b"%06d" % i, b"") for i in range(300)])
-    raw = raw_table(data, [(0, len(data) - 5)] * 1000)
-    peak, said = peak_memory(tf_checkpoint.read_entries, raw)
-    assert "overlap" in said and peak < 2_000_000
-
-
-def test_more_entries_than_any_model_has_tensors(monkeypatch):
-    monkeypatch.setattr(tf_checkpoint, "MOST_ENTRIES", 50)
-    one = block([(b"%06d" % i, b"") for i in range(51)])
-    two = [block([(b"%d%05d" % (n, i), b"") for i in range(30)]) for n in range(2)]
-    for data, handles in (
-        (one, [(0, len(one) - 5)]),
-        (b"".join(two), [(0, len(two[0]) - 5), (len(two[0]), len(two[1]) - 5)]),
-    ):
-        with pytest.raises(ValueError, match="more than 50"):
-            tf_checkpoint.read_entries(raw_table(data, handles))
-    layers = Config(50257, 1024, 768, 12, folder_module.MOST_LAYERS)
-    monkeypatch.undo()
-    assert len(layers.shapes()) < tf_checkpoint.MOST_ENTRIES
-
-
-def test_a_shape_whose_product_is_huge(folder):
-    (folder / INDEX).write_bytes(table([HEADER, (G, entry(shape=[2**60] * 100_000))]))
-    with pytest.raises(utils.InputError, match="100000 axes"):
-        tf_checkpoint.read_table(folder / INDEX)
+def test_a_large_index(folder):
+    """That of the most layers is read, a larger file only as far."""
+    layers, at, entries = Config(3, 2, 2, 1, MOST_LAYERS), 0, [HEADER]
+    for name, shape in layers.shapes().items():
+        size = 4 * int(np.prod(shape))
+        entries.append((name.encode(), entry(shape=shape, offset=at, size=size)))
+        at += size
+    raw = table(block(entries))
+    (folder / INDEX).write_bytes(raw)
+    found = tf_checkpoint.read_index(folder / INDEX, folder / DATA)
+    assert len(found) == len(layers.shapes())
+    (folder / INDEX).write_bytes(bytes(tf_checkpoint.INDEX_LIMIT) + raw)
+    assert INDEX in refusal(tf_checkpoint.read_index, folder / INDEX, folder / DATA)
 
 
 # ---------------------------------------------------------------- the real thing
@@ -300,17 +262,7 @@ def test_the_index_of_124M(tmp_path):
     found = checkpoints.open_weights(tmp_path / "124M", checkpoints.read_config(tmp_path / "124M"))
     assert len(found) == 148 and {tensor.dtype for tensor in found.values()} == {"float32"}
     assert {name: tensor.shape for name, tensor in found.items()} == utils.SIZES["124M"].shapes()
-    end = 0
-    for tensor in sorted(found.values(), key=lambda tensor: tensor.offset):
-        assert tensor.offset == end
-        end += 4 * int(np.prod(tensor.shape))
-    assert end == 497_759_232
-    with pytest.raises(utils.InputError, match="wpe"):
-        found["wpe.weight"].verify()  # of zeros
-    with (tmp_path / "124M" / DATA).open("r+b") as file:
-        file.truncate(497_759_231)
-    with pytest.raises(utils.InputError, match="truncated"):
-        checkpoints.open_weights(tmp_path / "124M", utils.SIZES["124M"])
+    assert "wpe" in refusal(found["wpe.weight"].verify)  # of zeros
 
 
 def write_with_tensorflow(folder, tensors):
