@@ -11,12 +11,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from checkpoints.errors import InputError
-from checkpoints.files import read_json
-from checkpoints.folder import SHARDS_INDEX, missing_files
-from checkpoints.formats import safetensors, tf_checkpoint
+from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
 from checkpoints.formats.tf_checkpoint import DATA, INDEX
 from checkpoints.registry import REPOSITORIES, gigabytes, repository
-from checkpoints.transfer import Refused, fetch, read_record
+from checkpoints.transfer import Missing, Refused, fetch, read_record
 
 try:
     import fcntl
@@ -58,40 +56,40 @@ def fetch_model(size, models_dir, source="auto"):
         raise InputError(
             f"{folder}: cannot be made ({error.strerror}); use another --models_dir"
         ) from None
-    bar = tqdm(unit="B", unit_scale=True, unit_divisor=1000, leave=False, disable=None)
     try:
-        with locked(folder), bar:
+        with locked(folder):
             if missing_files(folder):
-                from_any(sources if source == "auto" else [source], size, folder, bar)
+                from_any(sources if source == "auto" else [source], size, folder)
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only an empty one
     return folder
 
 
-def from_any(sources, size, folder, bar):
+def from_any(sources, size, folder):
     """Fetch what a folder lacks from the first source that has it all."""
-    record = read_record(folder)
+    record, reasons = read_record(folder), []
+    bar = tqdm(unit="B", unit_scale=True, unit_divisor=1000, leave=False, disable=None)
 
     def get(url, name):
         bar.set_description(f"{size} {name}")
         try:
             if not (folder / name).is_file():
-                fetch(url, folder / name, record, bar, require_sound)
+                fetch(f"{url}/{name}", folder / name, record, bar)
         except Refused as error:
-            raise Refused(f"{name}: {error}", error.status) from None
+            raise type(error)(f"{name}: {error}") from None
         return folder / name
 
-    reasons = []
-    for source in sources:
-        try:
-            from_openai(size, get) if source == "openai" else from_hugging_face(size, get)
-        except Refused as error:
-            reasons.append(f"{SOURCES[source]}: {error}")
-            continue
-        for part in folder.glob("*.part"):  # of the other source
-            part.unlink()
-        return
+    with bar:
+        for source in sources:
+            try:
+                from_openai(size, get) if source == "openai" else from_hugging_face(size, get)
+            except Refused as error:
+                reasons.append(f"{SOURCES[source]}: {error}")
+                continue
+            for part in folder.glob("*.part"):  # of the other source
+                part.unlink()
+            return
     raise InputError(
         f"{size} cannot be downloaded ({'; '.join(reasons)}); try again, it goes on where it "
         "stopped"
@@ -101,43 +99,26 @@ def from_any(sources, size, folder, bar):
 def from_openai(size, get):
     base = os.environ.get("GPT2_OPENAI_ENDPOINT") or OPENAI
     for name in OPENAI_FILES:
-        get(f"{base.rstrip('/')}/{size}/{name}", name)
+        get(f"{base.rstrip('/')}/{size}", name)
 
 
 def from_hugging_face(size, get):
     host = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
-    base = f"{host.rstrip('/')}/{repository(size)}/resolve/main"
+    url = f"{host.rstrip('/')}/{repository(size)}/resolve/main"
     for name in ("config.json", "vocab.json", "merges.txt"):
-        get(f"{base}/{name}", name)
+        get(url, name)
     try:
-        get(f"{base}/model.safetensors", "model.safetensors")
-    except Refused as error:
-        if error.status != 404:
-            raise
+        get(url, "model.safetensors")
+    except Missing:
         try:
-            index = get(f"{base}/{SHARDS_INDEX}", SHARDS_INDEX)
-        except Refused:
+            index = get(url, SHARDS_INDEX)
+        except Missing:
             raise Refused(
                 "it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: "
                 "convert it"
             ) from None
-        for path in sorted({*safetensors.shards(index).values()}):
-            get(f"{base}/{path.name}", path.name)
-
-
-def require_sound(part, name):
-    """Raises InputError for a file that is plainly not what its name says, also where no server
-    stated a checksum.
-    """
-    if name.endswith(".json"):
-        read_json(part)
-    elif name.endswith(".safetensors"):
-        safetensors.read_table(part)
-    elif name == INDEX:
-        tf_checkpoint.read_index(part, part.with_name(DATA))
-    elif name == DATA:
-        for tensor in tf_checkpoint.read_table(part.with_name(INDEX), data=part).values():
-            tensor.verify()
+        for path in named_in(index):
+            get(url, path.name)
 
 
 @contextlib.contextmanager

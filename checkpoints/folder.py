@@ -68,8 +68,8 @@ def named_in(path):
     return []
 
 
-def weights_path(folder):
-    """The file to begin with when reading a folder's weights."""
+def weights_files(folder):
+    """All files that a folder's weights are in, first the one to begin with when reading them."""
     path = first_of(folder, *WEIGHTS, *PICKLES)
     if path.name in PICKLES:
         raise InputError(
@@ -77,12 +77,6 @@ def weights_path(folder):
             "where you trust it: transformers' GPT2LMHeadModel.from_pretrained(FOLDER)"
             ".save_pretrained(FOLDER) writes model.safetensors"
         )
-    return path
-
-
-def weights_files(folder):
-    """All files that a folder's weights are in."""
-    path = weights_path(folder)
     return [path, *named_in(path)]
 
 
@@ -125,7 +119,10 @@ def open_weights(folder, config):
     Left out are Hugging Face's prefix, its causal masks, and its second copy of the embedding,
     which must be a copy.
     """
-    path, shapes = weights_path(folder), config.shapes()
+    (path, *others), shapes = weights_files(folder), config.shapes()
+    for other in others:
+        if not other.is_file():
+            raise InputError(f"{other}: is missing, but {path.name} needs it; fetch it")
     table = common_names(path, WEIGHTS[path.name](path))
     expected = dict(shapes)
     if "lm_head.weight" in table:

@@ -1,9 +1,9 @@
 """Fetching one file over HTTP, over connections that break.
 
-A file arrives as NAME.part and is renamed when it is whole: of the size the server states, with the
-checksum it states, and accepted by the caller's own check. Every attempt goes on where the last one
-stopped, which is safe only if the file is still the same: the record holds what the server said of
-each file, and a resumed reply must say the same (RFC 9110: Range, If-Range, ETag).
+A file arrives as NAME.part and is renamed when it is whole: of the size and with the checksum that
+the server states. Every attempt goes on where the last one stopped, which is safe only if the file
+is still the same: the record holds what the server said of each file, and a resumed reply must say
+the same (RFC 9110: Range, If-Range, ETag).
 """
 
 import base64
@@ -24,7 +24,6 @@ RECORD = "download.json"
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 ATTEMPTS = 6  # in a row that bring nothing new
-CHECKSUMS = ("sha256", "md5")
 FAILURES = {  # the first that fits: other errors hold the whole history of a connection
     (requests.Timeout, urllib3.exceptions.TimeoutError): "the server is silent",
     requests.exceptions.SSLError: "the connection is not secure",
@@ -33,37 +32,33 @@ FAILURES = {  # the first that fits: other errors hold the whole history of a co
 }
 
 
-class Refused(Exception):
-    """This source does not give the file, however often it is asked; another may. status is HTTP's,
-    or None.
-    """
-
-    def __init__(self, message, status=None):
-        super().__init__(message)
-        self.status = status
-
-
 class Again(Exception):
-    """This attempt failed, the next may not. wait is the seconds the server asks for, or None."""
-
-    def __init__(self, message, wait=None):
-        super().__init__(message)
-        self.wait = wait
+    """This attempt failed, the next may not."""
 
 
-def fetch(url, path, record, bar, check):
-    """Fetch a file until it is whole, then give it its name. Raises Refused where this source does
-    not give it.
+class Refused(Exception):
+    """This source does not give the file, however often it is asked; another may."""
+
+
+class Missing(Refused):
+    """The source does not have the file."""
+
+
+def fetch(url, path, record, bar):
+    """Fetch a file until it is whole, then give it its name. Raises Refused, or InputError for a
+    full disk.
 
     record is what is known of the folder's files, {name: facts}, kept up to date in the folder's
-    download.json. check(part, name) raises InputError for content that cannot be right.
+    download.json.
     """
     part = path.with_name(path.name + ".part")
     most = failures = 0
     while True:
         try:
             receive(url, part, record, bar)
-            require_whole(part, record[path.name], check)
+            if wrong := difference(part, record[path.name]):
+                part.unlink()  # nothing can be added that would mend it
+                raise Again(f"what came {wrong}")
             os.replace(part, path)
             return
         except (requests.RequestException, urllib3.exceptions.HTTPError, Again) as error:
@@ -74,7 +69,7 @@ def fetch(url, path, record, bar, check):
             if failures == ATTEMPTS:
                 raise Refused(f"{reason}, {ATTEMPTS} times in a row") from None
             bar.set_postfix_str(f"{reason}; trying again")
-            sleep(getattr(error, "wait", None) or 2 ** (failures - 1))
+            sleep(2 ** (failures - 1))
 
 
 def size_of(part):
@@ -112,7 +107,10 @@ def receive(url, part, record, bar):
             part.write_bytes(b"")
             record[name] = known
             write_record(part.parent, record)
-        require_space(part, reply.raw.length_remaining or 0)
+        needed, free = reply.raw.length_remaining or 0, shutil.disk_usage(part.parent).free
+        if needed > free:
+            figures = f"{needed / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
+            raise InputError(f"{part}: {figures}; make room, then try again")
         bar.reset(known["size"])
         bar.n = bar.initial = have  # which the rate does not count
         # read1 does not wait for a full chunk, which a connection that breaks may never bring
@@ -132,37 +130,17 @@ def goes_on(reply, have, known):
 
 def require_file(reply):
     """Raises Refused or Again for a reply that does not bring the file."""
-    status = reply.status_code
+    status, headers = reply.status_code, reply.headers
     if status in (408, 425, 429) or status >= 500:
-        asked = reply.headers.get("Retry-After", "")
-        wait = int(asked) if re.fullmatch("[0-9]{1,2}", asked) else None  # not a date, not hours
-        raise Again(f"the server answers {status}", wait)
+        raise Again(f"the server answers {status}")
+    if status == 404:
+        raise Missing("it is not there")
     if status not in (200, 206):
-        hint = "; does it exist, and is it public?" if status in (401, 403, 404) else ""
-        raise Refused(f"the server answers {status}{hint}", status)
-    if "html" in reply.headers.get("Content-Type", ""):
-        raise Refused("a web page came instead of the file (does the network want a login?)")
+        raise Refused(f"the server answers {status}; does it exist, and is it public?")
+    if "html" in headers.get("Content-Type", "") or "Content-Encoding" in headers:
+        raise Refused("something else came instead of the file (does the network want a login?)")
     if reply.raw.length_remaining is None and not reply.raw.chunked:
         raise Again("the server does not say how long the file is")
-
-
-def require_space(part, needed):
-    """Raises InputError if the disk has not so many bytes left."""
-    free = shutil.disk_usage(part.parent).free
-    if needed > free:
-        figures = f"{needed / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
-        raise InputError(f"{part}: {figures}; make room, then try again")
-
-
-def require_whole(part, known, check):
-    """Raises Again, and deletes the file, if it is not what the server stated or not sound."""
-    try:
-        if wrong := difference(part, known):
-            raise InputError(f"what came {wrong}")
-        check(part, part.name.removesuffix(".part"))
-    except InputError as error:
-        part.unlink()  # nothing can be added that would mend it
-        raise Again(error) from None
 
 
 # ---------------------------------------------------------------- what is known of a file
@@ -178,10 +156,9 @@ def facts(reply, url):
         "size": reply.raw.length_remaining,
         "etag": etag if etag.startswith('"') else None,
     }
-    for one in (*reply.history, reply):
-        # of Hugging Face's large files
-        if re.fullmatch('"[0-9a-f]{64}"', one.headers.get("X-Linked-Etag", "")):
-            known["sha256"] = one.headers["X-Linked-Etag"].strip('"')
+    for one in (*reply.history, reply):  # Hugging Face states it where it redirects
+        if found := re.fullmatch('"([0-9a-f]{64})"', one.headers.get("X-Linked-Etag", "")):
+            known["sha256"] = found[1]
     if md5 := reply.headers.get("Content-MD5"):  # OpenAI's files lie in Azure's store
         known["md5"] = base64.b64decode(md5).hex()
     return known
@@ -192,14 +169,13 @@ def difference(path, known):
     size = path.stat().st_size
     if known["size"] not in (None, size):
         return f"has {size} bytes of {known['size']}"
-    for name in CHECKSUMS:
+    for name in ("sha256", "md5"):
         if name in known and known[name] != digest([path], name):
             return f"has another {name} checksum than the server states"
     return None
 
 
 def write_record(folder, record):
-    """Store what is known of a folder's files."""
     new = folder / (RECORD + ".new")
     new.write_text(json.dumps(record, indent=1) + "\n")
     os.replace(new, folder / RECORD)

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from make_golden import CONFIGS, GOLDEN, logsumexp, recipe
 from toys import NUMPY, TINY
 
-import checkpoints
 import gpt2
 import utils
+from checkpoints.folder import missing_files
 from experiments.decoding.batching import read_together
 from gpt2 import Config
 
@@ -182,7 +182,7 @@ def test_every_parameter_matters(name, golden):
 @pytest.mark.elsewhere
 def test_logits_of_the_trained_124M():
     folder = Path(utils.MODELS_DIR) / "124M"
-    if checkpoints.missing_files(folder) or not TRAINED_GOLDEN.is_file():
+    if missing_files(folder) or not TRAINED_GOLDEN.is_file():
         pytest.skip("needs models/124M and the golden logits beside the repository")
     model, golden = utils.load_model(folder, PLAIN), np.load(TRAINED_GOLDEN)
     for i in range(5):

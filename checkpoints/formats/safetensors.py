@@ -36,10 +36,8 @@ def read_header(path):
             length = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(min(length, HEADER_LIMIT)))
         return header, header.pop("__metadata__", None), 8 + length
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        raise InputError(
-            f"{path}: is missing, truncated or no safetensors file; fetch it again"
-        ) from None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{path}: is truncated or no safetensors file; fetch it again") from None
 
 
 def read_entry(path, name, begin, entry):

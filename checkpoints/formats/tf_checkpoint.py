@@ -143,10 +143,13 @@ def read_entry(name, value, path):
     return Tensor(path, name, dtype, tuple(dims), offset, size, unmask(crc))
 
 
-def read_index(path, data):
-    """{name as in Config.shapes(): Tensor} of an .index file whose data lies, or will lie, in
-    `data`. Every block's CRC is checked. Raises InputError.
+def read_table(path):
+    """{name as in Config.shapes(): Tensor} of a checkpoint, given the path of its .index file.
+
+    Every block's CRC is checked; those of the tensors are there for Tensor.verify. Raises
+    InputError for an index that is damaged, or does not match the data beside it.
     """
+    data = path.with_name(DATA)
     try:
         with path.open("rb") as file:
             entries = read_entries(file.read(INDEX_LIMIT))
@@ -154,21 +157,10 @@ def read_index(path, data):
         if header[1] != 1 or header[2]:
             raise ValueError("its data is big-endian, or not in one file")
         tensors = [read_entry(name.decode(), value, data) for name, value in entries.items()]
-        return {common_name(tensor.name): tensor for tensor in tensors}
+        table = {common_name(tensor.name): tensor for tensor in tensors}
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         ) from None
-
-
-def read_table(path, data=None):
-    """The same, of data that is there and fits; the tensors' CRCs are left to Tensor.verify.
-
-    data: where it lies, if not beside the index.
-    """
-    data = data or path.with_name(DATA)
-    if not data.is_file():
-        raise InputError(f"{data}: is missing, but {path.name} needs it; fetch it")
-    table = read_index(path, data)
     require_filled(data, table.values())
     return table

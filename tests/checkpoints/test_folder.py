@@ -11,9 +11,8 @@ from edits import DTYPES, EXPECTED, HUGGING_FACE, OPENAI, SMALL, TENSORS, edit_j
 from make_tf_fixture import FOLDER as TF
 from toys import NUMPY, refusal, write_checkpoint, write_shards
 
-import checkpoints
 import utils
-from checkpoints.folder import MOST_LAYERS, NUMBERS, SHARDS_INDEX, weights_files
+from checkpoints.folder import MOST_LAYERS, NUMBERS, SHARDS_INDEX, missing_files, weights_files
 
 
 @pytest.fixture
@@ -165,11 +164,11 @@ SHARDS = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
 
 
 def test_a_model_in_several_files(sharded):
-    assert checkpoints.missing_files(sharded) == []
+    assert missing_files(sharded) == []
     assert [path.name for path in weights_files(sharded)] == [SHARDS_INDEX, *SHARDS]
     np.testing.assert_array_equal(logits(utils.load_model(sharded, NUMPY)), EXPECTED)
     (sharded / SHARDS[1]).unlink()
-    assert checkpoints.missing_files(sharded) == [SHARDS[1]]
+    assert missing_files(sharded) == [SHARDS[1]]
     assert SHARDS[1] in refusal(utils.load_model, sharded, NUMPY)
 
 
