@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 from checkpoints.doctor import examine
 from checkpoints.errors import printable
@@ -33,17 +34,14 @@ def check(*size_or_path, settings: CheckSettings):
         size and (locate(size, settings.models_dir) or find_folder(size, settings.models_dir))
         for size in (size_or_path[0], settings.against)
     )
-    report = examine(folder, load_plain, other)
+    load = partial(load_model, backend=get_backend("numpy", "plain"))
+    report = examine(folder, load, other)
     if settings.json:
         print(json.dumps(report))
     else:
         show(report)
     if not report["well"]:
         sys.exit(1)
-
-
-def load_plain(folder):
-    return load_model(folder, get_backend("numpy", "plain"))
 
 
 def show(report):
@@ -65,28 +63,19 @@ def show(report):
             "-" if found[name] is None else f"{found[name]:.4f}" for name in ("mean", "deviation")
         ]
         print_row(found["name"], shape, found["dtype"], found["checksum"], *figures)
+    for row in report["golden"] or []:
+        words = ", ".join(map(repr, row["top_five"]))
+        distance = f"its golden logits are {row['difference']:.2g} away"
+        print(f"\n{row['prompt']!r} goes on with {words}; {distance}")
     if report["golden"]:
-        show_golden(report["golden"], report["is_openai_124M"])
+        verdict = "are" if report["is_openai_124M"] else "are not"
+        print(f"\nThese {verdict} the weights of OpenAI's 124M.")
     if report.get("pairs"):
         print("\nThe two can pair: they have one vocabulary.")
-    if report["well"]:
-        print("\nAll is well.")
-    else:
-        n = len(report["problems"])
-        print(f"\n{n} problem{'s' if n > 1 else ''}:")
+    n = len(report["problems"])
+    print(f"\n{n} problem{'s' if n > 1 else ''}:" if n else "\nAll is well.")
     for problem in report["problems"]:
         print(f"  {problem}")
-
-
-def show_golden(rows, is_openai):
-    """Print what the golden prompts give, and what that means."""
-    for row in rows:
-        words = ", ".join(map(repr, row["top_five"]))
-        print(
-            f"\n{row['prompt']!r} goes on with {words}; "
-            f"its golden logits are {row['difference']:.2g} away"
-        )
-    print(f"\nThese {'are' if is_openai else 'are not'} the weights of OpenAI's 124M.")
 
 
 def print_row(name, shape, dtype, checksum, mean, spread):
