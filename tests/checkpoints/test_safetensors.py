@@ -23,6 +23,7 @@ from edits import (
     with_entry,
     without,
 )
+from make_golden import recipe, reference, reference_logits
 from toys import (
     NUMPY,
     random_tensors,
@@ -35,6 +36,7 @@ from toys import (
 import utils
 from checkpoints.formats.safetensors import read_table
 from encoder import Encoder
+from gpt2 import Config
 
 
 @pytest.fixture
@@ -94,6 +96,23 @@ def test_the_safetensors_library_reads_and_writes_the_same(tmp_path, dtype):
         np.testing.assert_array_equal(theirs[name], array, strict=True)
         for path in (tmp_path / "ours", tmp_path / "theirs"):
             np.testing.assert_array_equal(read_table(path)[name].read(dtype), array, strict=True)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("shard_size", ["1GB", "2MB"])
+def test_what_transformers_writes_is_what_it_computes(tmp_path, shard_size):
+    """124M's heads of 64 and vocabulary, with fewer and narrower blocks; also in several files."""
+    for library in ("torch", "transformers", "safetensors"):
+        pytest.importorskip(library)
+    config = Config(50257, 32, 128, 2, 3)
+    theirs = reference(config, recipe(config), np.float32)
+    theirs.save_pretrained(tmp_path, max_shard_size=shard_size)
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "2MB")
+    model = utils.load_model(tmp_path, NUMPY)
+    assert model.config == config
+    ids = np.random.default_rng(0).integers(config.n_vocab, size=20).tolist()
+    expected = reference_logits(theirs, [ids])[0]
+    assert abs(model.read(ids, model.new_cache(), n_last=20) - expected).max() <= 1e-4
 
 
 # ---------------------------------------------------------------- damaged headers
