@@ -9,10 +9,20 @@ import numpy as np
 import pytest
 from edits import DTYPES, EXPECTED, HUGGING_FACE, OPENAI, SMALL, TENSORS, edit_json, logits, without
 from make_tf_fixture import FOLDER as TF
-from toys import NUMPY, refusal, write_checkpoint, write_shards
+from make_tf_fixture import SHAPE
+from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_shards
 
 import utils
-from checkpoints.folder import MOST_LAYERS, NUMBERS, SHARDS_INDEX, missing_files, weights_files
+from checkpoints.folder import (
+    MOST_LAYERS,
+    NUMBERS,
+    SHARDS_INDEX,
+    missing_files,
+    open_weights,
+    weights_files,
+)
+from checkpoints.formats.tf_checkpoint import DATA, INDEX
+from gpt2 import Config
 
 
 @pytest.fixture
@@ -148,6 +158,61 @@ def test_control_characters_of_a_file_are_escaped(tmp_path):
     edit_json(folder / "config.json", lambda config: config | {"model_type": odd})
     assert refusal(utils.load_model, folder, NUMPY).isprintable()
     assert str(utils.InputError("a\nb\x00\udc80é 日")) == "a\\nb\\x00\\udc80é 日"
+
+
+# ---------------------------------------------------------------- every damage, in both formats
+
+
+def require_right(folder, config, tensors):
+    """Raises InputError unless the tensors can be read and verified; then they are right."""
+    found = open_weights(folder, config)
+    assert list(found) == list(tensors)
+    for name, tensor in found.items():
+        tensor.verify()
+        np.testing.assert_array_equal(tensor.read(np.float32), tensors[name], strict=True)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", INDEX])
+def test_every_byte_of_a_header_changed_and_cut_off(tmp_path, name):
+    """What may differ and still load is what nobody reads, such as metadata."""
+    rng, config = np.random.default_rng(0), Config(**SHAPE)
+    tensors = random_tensors(config)
+    folder = write_checkpoint(tmp_path / "model", config, tensors) if "safe" in name else TF
+    folder = shutil.copytree(folder, tmp_path / "copy")
+    raw, n_refused = (folder / name).read_bytes(), 0
+    require_right(folder, config, tensors)
+    end = len(raw) if name == INDEX else 8 + int.from_bytes(raw[:8], "little")
+    with (folder / name).open("r+b", buffering=0) as file:
+        for i in reversed(range(end)):
+            # a digit becomes another, a name ends, a byte is no UTF-8, or anything
+            byte = rng.choice([raw[i] ^ 1, ord('"'), 255, rng.integers(256)])
+            file.seek(i)
+            file.write(bytes([byte]) + raw[i + 1 :])
+            try:
+                require_right(folder, config, tensors)
+            except utils.InputError as error:
+                assert str(error).isprintable() and str(folder) in str(error)
+                n_refused += 1
+            file.truncate(i)
+            refusal(require_right, folder, config, tensors)
+    assert n_refused > end // 2
+
+
+def test_bytes_of_the_data(tmp_path):
+    """Of OpenAI's, which have checksums: the first, the last, and one between of every tensor."""
+    folder, rng = shutil.copytree(TF, tmp_path / "model"), np.random.default_rng(0)
+    path, config = folder / DATA, Config(**SHAPE)
+    raw = path.read_bytes()
+    for tensor in open_weights(folder, config).values():
+        end = tensor.offset + tensor.size
+        for i in (tensor.offset, rng.integers(tensor.offset, end), end - 1):
+            path.write_bytes(raw[:i] + bytes([raw[i] ^ rng.integers(1, 256)]) + raw[i + 1 :])
+            assert tensor.name in refusal(tensor.verify)
+            path.write_bytes(raw[:i])
+            assert "truncated" in refusal(open_weights, folder, config)
+            path.write_bytes(raw)
+    path.write_bytes(raw + b"0")
+    refusal(open_weights, folder, config)
 
 
 # ---------------------------------------------------------------- several files, and pickles

@@ -6,7 +6,6 @@ library's own.
 """
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -175,49 +174,6 @@ NO_SAFETENSORS = [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\
 def test_no_safetensors_file_at_all(folder, raw):
     (folder / "model.safetensors").write_bytes(raw)
     assert str(folder / "model.safetensors") in refusal(utils.load_model, folder, NUMPY)
-
-
-@pytest.fixture
-def smallest(tmp_path):
-    """A folder whose weights are a header and a few hundred bytes, all of which a test can try in
-    turn.
-    """
-    return write_checkpoint(tmp_path / "smallest", SMALLEST)
-
-
-def test_every_truncation_is_refused(smallest):
-    path = smallest / "model.safetensors"
-    utils.load_model(smallest, NUMPY)
-    for length in reversed(range(path.stat().st_size)):
-        os.truncate(path, length)
-        assert str(path) in refusal(utils.load_model, smallest, NUMPY)
-
-
-# digits become other digits and names other names; a byte means something else to JSON, or is no
-# UTF-8
-CHANGES = {
-    "bit 0": lambda byte: byte ^ 1,
-    **{f"to {to}": lambda byte, to=to: to for to in b'"0\xff'},
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_every_changed_byte_of_the_header_loads_or_is_refused(smallest, change):
-    path, refused = smallest / "model.safetensors", 0
-    raw = path.read_bytes()
-    end = 8 + int.from_bytes(raw[:8], "little")
-    with path.open("r+b", buffering=0) as file:
-        for i in range(end):
-            file.seek(i)
-            file.write(bytes([change(raw[i])]))
-            try:
-                utils.load_model(smallest, NUMPY)
-            except utils.InputError as error:
-                assert "\n" not in str(error)
-                refused += 1
-            file.seek(i)
-            file.write(raw[i : i + 1])
-    assert refused > end // 2  # the rest: metadata, or the byte it was
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
