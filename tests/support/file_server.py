@@ -25,6 +25,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     files are server.files.
     """
 
+    protocol_version = "HTTP/1.1"
+
     def do_GET(self):
         server, path = self.server, self.path
         first = int(re.sub(r"\D", "", self.headers.get("Range", "0")))
