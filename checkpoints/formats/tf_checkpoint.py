@@ -18,6 +18,7 @@ tensorflow/core/protobuf/tensor_bundle.proto.
 """
 
 import re
+from io import BytesIO
 
 from checkpoints.errors import InputError
 from checkpoints.formats.crc32c import crc32c
@@ -37,42 +38,31 @@ TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
 
 
-def varint(raw, at):
-    """(value, position after it) of a number stored in groups of seven bits, the lowest first."""
+def varint(stream):
+    """A number stored in groups of seven bits, the lowest first. Raises ValueError at the end."""
     value = 0
     for shift in range(0, 70, 7):
-        byte, at = raw[at], at + 1
+        (byte,) = stream.read(1)
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, at
+            return value
     raise ValueError("a number of more than ten bytes")
-
-
-def varints(raw, at, count):
-    """(the values of `count` numbers, position after them)."""
-    values = []
-    for _ in range(count):
-        value, at = varint(raw, at)
-        values.append(value)
-    return values, at
 
 
 def fields(raw):
     """[(number, value)] of a protobuf message; a value is an int, or bytes."""
-    at, found = 0, []
-    while at < len(raw):
-        tag, at = varint(raw, at)
-        kind = tag & 7
+    stream, found = BytesIO(raw), []
+    while stream.tell() < len(raw):
+        number, kind = divmod(varint(stream), 8)
         if kind == 0:
-            value, at = varint(raw, at)
+            value = varint(stream)
         elif kind == 2:
-            length, at = varint(raw, at)
-            value, at = raw[at : at + length], at + length
+            value = stream.read(varint(stream))
         elif kind == 5:
-            value, at = int.from_bytes(raw[at : at + 4], "little"), at + 4
+            value = int.from_bytes(stream.read(4), "little")
         else:
             raise ValueError(f"a field of type {kind}")
-        found.append((tag >> 3, value))
+        found.append((number, value))
     return found
 
 
@@ -84,34 +74,36 @@ def unmask(crc):
 
 def read_block(raw, offset, size):
     """[(key, value)] of one block of the table. Raises ValueError where its CRC does not match."""
-    block, trailer = raw[offset : offset + size], raw[offset + size : offset + size + TRAILER]
-    if unmask(int.from_bytes(trailer[1:], "little")) != crc32c(block + trailer[:1]):
+    end = offset + size
+    block, compression, crc = raw[offset:end], raw[end : end + 1], raw[end + 1 : end + TRAILER]
+    if unmask(int.from_bytes(crc, "little")) != crc32c(block + compression):
         raise ValueError("a block that does not match its checksum")
-    if trailer[0]:
+    if compression != b"\0":
         raise ValueError("a compressed block")
     # at the end: where keys are stored whole, for a binary search, and how many such places
     n_restarts = int.from_bytes(block[-4:], "little")
-    end = size - 4 * (n_restarts + 1)
-    at, key, found = 0, b"", []
-    while at < end:
-        (shared, rest, length), at = varints(block, at, 3)
+    end = size - 4 * (n_restarts + 1)  # of the entries
+    stream, key, found = BytesIO(block), b"", []
+    while stream.tell() < end:
+        shared, rest, length = varint(stream), varint(stream), varint(stream)
         if shared + rest > LONGEST_KEY:
             raise ValueError(f"a key of {shared + rest} bytes")
-        key, at = key[:shared] + block[at : at + rest], at + rest
-        found.append((key, block[at : at + length]))
-        at += length
+        key = key[:shared] + stream.read(rest)
+        found.append((key, stream.read(length)))
     return found
 
 
 def read_entries(raw):
-    """{key: value} of a whole table. Raises ValueError or IndexError for one that is damaged."""
-    if len(raw) < FOOTER or int.from_bytes(raw[-8:], "little") != MAGIC:
+    """{key: value} of a whole table. Raises ValueError for one that is damaged."""
+    footer = BytesIO(raw[-FOOTER:])
+    if int.from_bytes(raw[-8:], "little") != MAGIC:
         raise ValueError("no table, or a truncated one")
     # the handle of the metadata, which nobody reads, and of the index
-    (_, _, *index), _ = varints(raw, len(raw) - FOOTER, 4)
+    _, _, offset, size = (varint(footer) for _ in range(4))
     found, end = {}, 0
-    for _, value in read_block(raw, *index):
-        (offset, size), _ = varints(value, 0, 2)
+    for _, value in read_block(raw, offset, size):
+        handle = BytesIO(value)
+        offset, size = varint(handle), varint(handle)
         if offset != end:  # many handles to one block would be as many blocks to read
             raise ValueError("blocks that are not side by side")
         found |= read_block(raw, offset, size)
@@ -130,7 +122,7 @@ def common_name(name):
 
 
 def read_entry(name, value, path):
-    """The Tensor of a BundleEntryProto. Raises ValueError, IndexError or TypeError."""
+    """The Tensor of a BundleEntryProto. Raises ValueError or TypeError."""
     # protobuf leaves out what is 0
     entry = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0} | dict(fields(value))
     dtype, shape, shard, offset, size, crc = (entry[number] for number in range(1, 7))
@@ -158,7 +150,7 @@ def read_table(path):
             raise ValueError("its data is big-endian, or not in one file")
         tensors = [read_entry(name.decode(), value, data) for name, value in entries.items()]
         table = {common_name(tensor.name): tensor for tensor in tensors}
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise InputError(
             f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         ) from None
