@@ -67,7 +67,7 @@ def read_sharded(path):
     """{name: Tensor} of all the files of a model that is cut into several. Raises InputError."""
     where = shards(path)
     tables = {file: read_table(file) for file in {*where.values()}}
-    for name, file in where.items():
-        if name not in tables[file]:
-            raise InputError(f"{file}: lacks {name!r}, but {path.name} names it; fetch both again")
-    return {name: tables[file][name] for name, file in where.items()}
+    try:
+        return {name: tables[file][name] for name, file in where.items()}
+    except KeyError as missing:
+        raise InputError(f"{path}: no file has {missing}, which it names; fetch it again") from None
