@@ -8,8 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-from tqdm import tqdm
-
 from checkpoints.errors import InputError
 from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
 from checkpoints.formats.tf_checkpoint import DATA, INDEX
@@ -69,27 +67,24 @@ def fetch_model(size, models_dir, source="auto"):
 def from_any(sources, size, folder):
     """Fetch what a folder lacks from the first source that has it all."""
     record, reasons = read_record(folder), []
-    bar = tqdm(unit="B", unit_scale=True, unit_divisor=1000, leave=False, disable=None)
 
     def get(url, name):
-        bar.set_description(f"{size} {name}")
         try:
             if not (folder / name).is_file():
-                fetch(f"{url}/{name}", folder / name, record, bar)
+                fetch(f"{url}/{name}", folder / name, record)
         except Refused as error:
             raise type(error)(f"{name}: {error}") from None
         return folder / name
 
-    with bar:
-        for source in sources:
-            try:
-                from_openai(size, get) if source == "openai" else from_hugging_face(size, get)
-            except Refused as error:
-                reasons.append(f"{SOURCES[source]}: {error}")
-                continue
-            for part in folder.glob("*.part"):  # of the other source
-                part.unlink()
-            return
+    for source in sources:
+        try:
+            from_openai(size, get) if source == "openai" else from_hugging_face(size, get)
+        except Refused as error:
+            reasons.append(f"{SOURCES[source]}: {error}")
+            continue
+        for part in folder.glob("*.part"):  # of the other source
+            part.unlink()
+        return
     raise InputError(
         f"{size} cannot be downloaded ({'; '.join(reasons)}); try again, it goes on where it "
         "stopped"

@@ -11,11 +11,13 @@ import json
 import os
 import re
 import shutil
+import sys
 from time import sleep
 
 import requests
 import urllib3
 from requests.utils import urldefragauth as without_credentials
+from tqdm import tqdm
 
 from checkpoints.errors import InputError
 from checkpoints.files import digest, read_json
@@ -44,7 +46,7 @@ class Missing(Refused):
     """The source does not have the file."""
 
 
-def fetch(url, path, record, bar):
+def fetch(url, path, record):
     """Fetch a file until it is whole, then give it its name. Raises Refused, or InputError for a
     full disk.
 
@@ -55,7 +57,7 @@ def fetch(url, path, record, bar):
     most = failures = 0
     while True:
         try:
-            receive(url, part, record, bar)
+            receive(url, part, record)
             if wrong := difference(part, record[path.name]):
                 part.unlink()  # nothing can be added that would mend it
                 raise Again(f"what came {wrong}")
@@ -68,7 +70,7 @@ def fetch(url, path, record, bar):
             reason = next((FAILURES[kind] for kind in FAILURES if isinstance(error, kind)), error)
             if failures == ATTEMPTS:
                 raise Refused(f"{reason}, {ATTEMPTS} times in a row") from None
-            bar.set_postfix_str(f"{reason}; trying again")
+            print(f"note: {path.name}: {reason}; trying again", file=sys.stderr)
             sleep(2 ** (failures - 1))
 
 
@@ -79,7 +81,7 @@ def size_of(part):
 # ---------------------------------------------------------------- one attempt
 
 
-def receive(url, part, record, bar):
+def receive(url, part, record):
     """One attempt: bring part nearer to the whole file. Raises Again, Refused, or an error of
     requests or urllib3.
     """
@@ -111,10 +113,10 @@ def receive(url, part, record, bar):
         if needed > free:
             figures = f"{needed / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
             raise InputError(f"{part}: {figures}; make room, then try again")
-        bar.reset(known["size"])
-        bar.n = bar.initial = have  # which the rate does not count
-        # read1 does not wait for a full chunk, which a connection that breaks may never bring
-        with part.open("ab") as file:
+        how = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
+        bar = tqdm(desc=name, total=known["size"], initial=have, **how)
+        with part.open("ab") as file, bar:
+            # read1 does not wait for a full chunk, which a connection that breaks may never bring
             while chunk := reply.raw.read1(CHUNK):
                 file.write(chunk)
                 file.flush()  # what has come stays, should the program be killed

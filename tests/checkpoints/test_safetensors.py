@@ -61,24 +61,22 @@ def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, ext
     assert utils.load_encoder(folder) == Encoder(*tiny_vocabulary())
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        # the offsets say where a tensor is, not its place in the header
-        lambda header: dict(reversed(header.items())),
-        without("__metadata__"),
-        # padding, so that the tensors are aligned
-        lambda header: json.dumps(header).encode() + b" " * 7,
-        # no dtype of a parameter: old files' mask
-        with_entry("h.0.attn.bias", dtype="BOOL", shape=[1, 1, 2, 2]),
-    ],
-    ids=["another order", "no metadata", "padding", "BOOL"],
-)
+EDITS = {
+    # the offsets say where a tensor is, not its place in the header
+    "another order": lambda header: dict(reversed(header.items())),
+    "no metadata": without("__metadata__"),
+    # so that the tensors are aligned
+    "padding": lambda header: json.dumps(header).encode() + b" " * 7,
+    # no dtype of a parameter: old files' mask
+    "BOOL": with_entry("h.0.attn.bias", dtype="BOOL", shape=[1, 1, 2, 2]),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
 def test_the_same_model_whatever_else_the_header_says(tmp_path, edit):
-    folder = write_checkpoint(
-        tmp_path / "model", SMALL, {"h.0.attn.bias": np.float32([0]), **TENSORS}
-    )
-    edit_header(folder / "model.safetensors", edit)
+    tensors = {"h.0.attn.bias": np.float32([0]), **TENSORS}
+    folder = write_checkpoint(tmp_path / "model", SMALL, tensors)
+    edit_header(folder / "model.safetensors", EDITS[edit])
     np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)
 
 

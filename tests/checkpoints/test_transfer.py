@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from file_server import CONTENT, OTHER, md5_of, once
 from toys import refusal
-from tqdm import tqdm
 
 from checkpoints import transfer
 
@@ -22,8 +21,7 @@ def get(server, tmp_path, monkeypatch):
 
     def get(address=f"{server.url}/file.bin"):
         get.waits.clear()
-        record = transfer.read_record(tmp_path)
-        transfer.fetch(address, get.path, record, tqdm(disable=True))
+        transfer.fetch(address, get.path, transfer.read_record(tmp_path))
         return get.path.read_bytes()
 
     get.waits = []

@@ -1,6 +1,5 @@
 """python main.py check: what it says of a folder, and its exit code."""
 
-import dataclasses
 import json
 import re
 import shutil
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import assert_refused
 from make_tf_fixture import FOLDER as TF
-from toys import TINY, random_tensors, renumbered, write_checkpoint
+from toys import TINY, random_tensors, write_checkpoint
 
 import main
 import utils
@@ -30,16 +29,6 @@ def test_a_folder_that_is_well(check, folder):
         shape = " x ".join(map(str, shape))
         row = rf"(?m)^{re.escape(name)} +{shape} +float32 +none stated +-?0"
         assert re.search(row, done.out)
-
-
-def test_a_folder_whose_vocabulary_lacks_bytes_is_well(check, tmp_path):
-    letters = renumbered(["[PAD]", *"ACDEFGHIKLMNPQRSTVWY"])
-    config = dataclasses.replace(TINY, n_vocab=len(letters))
-    folder = write_checkpoint(tmp_path / "model", config)
-    (folder / "vocab.json").write_text(json.dumps(letters))
-    (folder / "merges.txt").write_text("")
-    done = check("model")
-    assert done.code == 0 and f"vocabulary: {len(letters)} tokens\n" in done.out
 
 
 def test_a_folder_of_openais(check):
