@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from checkpoints.errors import InputError, printable
+from checkpoints.errors import InputError
 from checkpoints.folder import missing_files, open_weights, read_config
 from checkpoints.registry import SIZES
 from checkpoints.transfer import RECORD, difference, read_record
@@ -25,75 +25,59 @@ SPREAD = (1e-3, 5.0)  # standard deviation of a matrix; GPT-2's began with 0.02
 MEAN = 100.0  # largest mean of any tensor
 
 
-class Problems(list):
-    """The lines for people, each once, as InputError has them."""
-
-    def add(self, line):
-        line = printable(line)
-        if line not in self:
-            self.append(line)
-
-    def attempt(self, examine, *arguments):
-        """The result of an examination; None, and its line here, where it raises InputError."""
-        try:
-            return examine(*arguments)
-        except InputError as error:
-            self.add(str(error))
-            return None
-
-
 def examine(folder, load_model, against=None):
     """Everything there is to report of a folder, as one object that JSON can hold.
 
     load_model(folder) gives the model to compare with OpenAI's 124M; `against` is the folder of
     another model that is to have the same vocabulary.
     """
-    problems = Problems()
-    for name in problems.attempt(missing_files, folder) or []:
-        problems.add(f"{folder}: has no {name}; a model folder needs one")
-    for path in changed_files(folder):
-        problems.add(
-            f"{path}: is not the file that was downloaded; delete it, then use python main.py "
-            "download again"
-        )
-    config = problems.attempt(read_config, folder)
-    encoder = problems.attempt(load_encoder, folder)
+    record, problems = read_record(folder), []
+    there = sorted(name for name in record if (folder / name).is_file())
+    attempt(problems, require_files, folder)
+    for name in tqdm(there, desc="files", leave=False, disable=None):
+        attempt(problems, require_unchanged, folder / name, record[name])
+    config = attempt(problems, read_config, folder)
+    encoder = attempt(problems, load_encoder, folder)
     if config and encoder:
-        problems.attempt(require_vocabulary, folder, config, encoder)
-    tensors = problems.attempt(open_weights, folder, config) if config else None
-    tensors = tensors or {}
-    bar = tqdm(tensors, desc="tensors", leave=False, disable=None)
+        attempt(problems, require_vocabulary, folder, config, encoder)
+    tensors = config and attempt(problems, open_weights, folder, config)
+    bar = tqdm(tensors or {}, desc="tensors", leave=False, disable=None)
     report = {
         "folder": str(folder),
-        "origin": origin(folder),
-        "config": vars(config) if config else None,
+        "origin": origin(folder, [record[name]["url"] for name in there]),
+        "config": config and vars(config),
         "size": next((size for size in SIZES if SIZES[size] == config), None),
-        "vocabulary": encoder.n_vocab if encoder else None,
-        "tensors": [examine_tensor(name, tensors[name], problems) for name in bar],
+        "vocabulary": encoder and encoder.n_vocab,
+        "tensors": [examine_tensor(name, tensors[name]) for name in bar],
         "golden": None,
     }
-    if tensors and not problems and config == SIZES["124M"]:
-        report["golden"] = rows = problems.attempt(examine_logits, folder, load_model)
+    problems += [found["problem"] for found in report["tensors"] if found["problem"]]
+    if tensors and not problems and report["size"] == "124M":
+        report["golden"] = rows = attempt(problems, examine_logits, folder, load_model)
         tolerance = max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
         right = bool(rows) and all(row["difference"] <= tolerance for row in rows)
         report["is_openai_124M"] = right
         if folder.name == "124M" and not right:
-            problems.add(
+            problems.append(
                 f"{folder}: its logits are not those of OpenAI's 124M; delete it and download "
                 "124M again"
             )
     if against:
-        other = problems.attempt(load_encoder, against)
-        report["pairs"] = bool(encoder and other and encoder == other)
-        if encoder and other and not report["pairs"]:
-            problems.add(f"{folder} and {against} have different vocabularies: they cannot pair")
-    return report | {"problems": problems, "well": not problems}
+        report["pairs"] = bool(attempt(problems, require_pair, folder, against))
+    return report | {"problems": [*dict.fromkeys(problems)], "well": not problems}
 
 
-def origin(folder):
+def attempt(problems, check, *arguments):
+    """The result of a check; None, and a line among the problems, where it raises InputError."""
+    try:
+        return check(*arguments)
+    except InputError as error:
+        problems.append(str(error))
+        return None
+
+
+def origin(folder, urls):
     """Where the files came from, in words."""
-    record = read_record(folder)
-    urls = {known["url"] for name, known in record.items() if (folder / name).is_file()}
     if urls:
         return ", ".join(sorted({url.rpartition("/")[0] for url in urls}))
     if folder.parent.name == "snapshots":
@@ -102,37 +86,50 @@ def origin(folder):
     return f"where, is not recorded (there is no {RECORD})"
 
 
-def changed_files(folder):
-    """The files that are not what their server stated when they were downloaded."""
-    record = read_record(folder)
-    there = [name for name in sorted(record) if (folder / name).is_file()]
-    bar = tqdm(there, desc="files", leave=False, disable=None)
-    return [folder / name for name in bar if difference(folder / name, record[name])]
+# ---------------------------------------------------------------- checks
 
 
-def examine_tensor(name, tensor, problems):
+def require_files(folder):
+    if lacks := missing_files(folder):
+        raise InputError(f"{folder}: has no {', no '.join(lacks)}; a model folder needs one")
+
+
+def require_unchanged(path, known):
+    if difference(path, known):
+        raise InputError(
+            f"{path}: is not the file that was downloaded; delete it, then use python main.py "
+            "download again"
+        )
+
+
+def require_pair(folder, against):
+    if load_encoder(folder) != load_encoder(against):
+        raise InputError(f"{folder} and {against} have different vocabularies: they cannot pair")
+    return True
+
+
+def examine_tensor(name, tensor):
     """What there is to say of a tensor: a dict with a "problem", which is None where it is well."""
-    found = Problems()
-    found.attempt(tensor.verify)
-    checksum = "none stated" if tensor.crc32c is None else "wrong" if found else "right"
-    array = found.attempt(tensor.read, np.float32)
+    problems = []
+    attempt(problems, tensor.verify)
+    checksum = "none stated" if tensor.crc32c is None else "wrong" if problems else "right"
+    array = attempt(problems, tensor.read, np.float32)
     mean = spread = None
     if array is not None:
         mean = float(array.mean(dtype=np.float64))
         spread = float(array.std(dtype=np.float64))
         is_even = SPREAD[0] <= spread <= SPREAD[1] and abs(mean) <= spread
         if abs(mean) > MEAN or (array.ndim == 2 and not is_even):
-            found.add(
+            problems.append(
                 f"{tensor.path}: {name} has mean {mean:.3g} and spread {spread:.3g}, as no GPT-2; "
                 "fetch it again"
             )
-    problems += found[:1]
     return {
         "name": name,
         "file": tensor.path.name,
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
-        "problem": found[0] if found else None,
+        "problem": problems[0] if problems else None,
         "checksum": checksum,
         "mean": mean,
         "deviation": spread,

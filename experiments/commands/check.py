@@ -75,7 +75,7 @@ def show(report):
     n = len(report["problems"])
     print(f"\n{n} problem{'s' if n > 1 else ''}:" if n else "\nAll is well.")
     for problem in report["problems"]:
-        print(f"  {problem}")
+        print(f"  {printable(problem)}")
 
 
 def print_row(name, shape, dtype, checksum, mean, spread):
