@@ -1,4 +1,6 @@
-"""Reading the small files of a checkpoint folder, and hashing files of any size."""
+"""Reading the small files of a checkpoint folder, and hashing files of any size. What cannot be
+read raises InputError.
+"""
 
 import hashlib
 import json
@@ -26,7 +28,7 @@ def sha256_of(files):
 
 
 def first_of(folder, *names):
-    """The first of these files that is in the folder. Raises InputError if none is."""
+    """The first of these files that is in the folder."""
     for name in names:
         if (folder / name).is_file():
             return folder / name
@@ -34,7 +36,7 @@ def first_of(folder, *names):
 
 
 def read_json(path, optional=False):
-    """The JSON object in a file, {} for one that is optional and not there. Raises InputError."""
+    """The JSON object in a file, {} for one that is optional and not there."""
     if optional and not path.is_file():
         return {}
     try:

@@ -1,5 +1,5 @@
 """Safetensors: a length, a JSON header {name: dtype, shape, offsets}, then the raw bytes. Also
-models in several files.
+models in several files. What does not match the format or the file raises InputError.
 """
 
 import json
@@ -15,12 +15,16 @@ SHARD = r"[\w.-]{1,200}\.safetensors"  # a name that leads to no other folder
 
 
 def read_table(path):
-    """{name: Tensor} of a .safetensors file. Raises InputError for a header that does not match the
-    file.
-    """
+    """{name: Tensor} of a .safetensors file."""
     header, _, begin = read_header(path)
+    table = {}
     try:
-        table = {name: read_entry(path, name, begin, header[name]) for name in header}
+        for name, entry in header.items():
+            dtype, (first, end) = entry["dtype"], entry["data_offsets"]
+            # by another name, it may be there but is not read
+            dtype = NAMES.get(dtype, f"safetensors' {dtype!r}")
+            shape = tuple(entry["shape"])
+            table[name] = Tensor(path, name, dtype, shape, begin + first, end - first)
     except (ValueError, TypeError, KeyError):
         raise InputError(f"{path}: has a damaged header; fetch it again") from None
     require_filled(path, table.values(), begin)
@@ -28,9 +32,7 @@ def read_table(path):
 
 
 def read_header(path):
-    """(the entries, the metadata, where the tensors begin). Raises InputError for what is no JSON
-    object.
-    """
+    """(the entries, the metadata, where the tensors begin)."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -40,18 +42,8 @@ def read_header(path):
         raise InputError(f"{path}: is truncated or no safetensors file; fetch it again") from None
 
 
-def read_entry(path, name, begin, entry):
-    """The Tensor of an entry of the header. Raises ValueError, TypeError or KeyError."""
-    dtype, shape, (first, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-    # by another name, it may be there but is not read
-    dtype = NAMES.get(dtype, f"safetensors' {dtype!r}")
-    return Tensor(path, name, dtype, tuple(shape), begin + first, end - first)
-
-
 def shards(path):
-    """{name of a tensor: path of its file}, as model.safetensors.index.json says. Raises InputError
-    where a file is not beside it.
-    """
+    """{name of a tensor: path of its file}, as model.safetensors.index.json says."""
     names = read_json(path).get("weight_map")
     if not isinstance(names, dict) or not all(
         re.fullmatch(SHARD, str(file), re.ASCII) for file in names.values()
@@ -64,7 +56,7 @@ def shards(path):
 
 
 def read_sharded(path):
-    """{name: Tensor} of all the files of a model that is cut into several. Raises InputError."""
+    """{name: Tensor} of all the files of a model that is cut into several."""
     where = shards(path)
     tables = {file: read_table(file) for file in {*where.values()}}
     try:
