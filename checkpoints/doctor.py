@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoints.errors import InputError
-from checkpoints.folder import missing_files, open_weights, read_config
+from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import SIZES
 from checkpoints.transfer import RECORD, difference, read_record
 from checkpoints.vocabulary import load_encoder, require_vocabulary
@@ -33,7 +33,6 @@ def examine(folder, load_model, against=None):
     """
     record, problems = read_record(folder), []
     there = sorted(name for name in record if (folder / name).is_file())
-    attempt(problems, require_files, folder)
     for name in tqdm(there, desc="files", leave=False, disable=None):
         attempt(problems, require_unchanged, folder / name, record[name])
     config = attempt(problems, read_config, folder)
@@ -87,11 +86,6 @@ def origin(folder, urls):
 
 
 # ---------------------------------------------------------------- checks
-
-
-def require_files(folder):
-    if lacks := missing_files(folder):
-        raise InputError(f"{folder}: has no {', no '.join(lacks)}; a model folder needs one")
 
 
 def require_unchanged(path, known):

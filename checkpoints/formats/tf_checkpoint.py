@@ -8,8 +8,8 @@ model.ckpt.index is a sorted table, as LevelDB stores them. From its end:
     data blocks         entries: key -> value; a key is how many bytes it shares with the previous
                         key, and the rest
 
-After each block come its compression, one byte (0 is none), and its CRC. The value under the key ""
-is a BundleHeaderProto, all others BundleEntryProtos, which say where in
+After each block come its compression, one byte (0: TensorFlow compresses none), and its CRC. The
+value under the key "" is a BundleHeaderProto, all others BundleEntryProtos, which say where in
 model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC. CRCs are CRC-32C, rotated
 and shifted by a constant ("masked").
 
@@ -75,11 +75,9 @@ def unmask(crc):
 def read_block(raw, offset, size):
     """[(key, value)] of one block of the table. Raises ValueError where its CRC does not match."""
     end = offset + size
-    block, compression, crc = raw[offset:end], raw[end : end + 1], raw[end + 1 : end + TRAILER]
-    if unmask(int.from_bytes(crc, "little")) != crc32c(block + compression):
+    block, crc = raw[offset:end], raw[end + 1 : end + TRAILER]
+    if unmask(int.from_bytes(crc, "little")) != crc32c(raw[offset : end + 1]):
         raise ValueError("a block that does not match its checksum")
-    if compression != b"\0":
-        raise ValueError("a compressed block")
     # at the end: where keys are stored whole, for a binary search, and how many such places
     n_restarts = int.from_bytes(block[-4:], "little")
     end = size - 4 * (n_restarts + 1)  # of the entries
@@ -124,10 +122,8 @@ def common_name(name):
 def read_entry(name, value, path):
     """The Tensor of a BundleEntryProto. Raises ValueError or TypeError."""
     # protobuf leaves out what is 0
-    entry = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0} | dict(fields(value))
-    dtype, shape, shard, offset, size, crc = (entry[number] for number in range(1, 7))
-    if shard or 7 in entry:
-        raise ValueError(f"{name} in another file, or in slices")
+    entry = {1: 0, 2: b"", 4: 0, 5: 0, 6: 0} | dict(fields(value))
+    dtype, shape, offset, size, crc = (entry[number] for number in (1, 2, 4, 5, 6))
     dims = [dict(fields(dim)).get(1, 0) for number, dim in fields(shape) if number == 2]
     if len(dims) == 3 and dims[0] == 1:  # OpenAI's matrices are convolutions of width 1
         dims = dims[1:]
@@ -145,9 +141,7 @@ def read_table(path):
     try:
         with path.open("rb") as file:
             entries = read_entries(file.read(INDEX_LIMIT))
-        header = {1: 0, 2: 0} | dict(fields(entries.pop(b"")))
-        if header[1] != 1 or header[2]:
-            raise ValueError("its data is big-endian, or not in one file")
+        del entries[b""]
         tensors = [read_entry(name.decode(), value, data) for name, value in entries.items()]
         table = {common_name(tensor.name): tensor for tensor in tensors}
     except (ValueError, KeyError, TypeError, OverflowError) as error:

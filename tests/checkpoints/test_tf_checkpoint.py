@@ -53,15 +53,15 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def block(pairs, compression=b"\0"):
+def block(pairs):
     """A block of [(key, value)], without shared prefixes."""
     heads = [b"\0" + varint(len(key)) + varint(len(value)) for key, value in pairs]
     entries = b"".join(head + key + value for head, (key, value) in zip(heads, pairs))
-    return closed(entries, compression)
+    return closed(entries)
 
 
-def closed(entries, compression=b"\0"):
-    raw = entries + bytes(4) + (1).to_bytes(4, "little") + compression
+def closed(entries):
+    raw = entries + bytes(4) + (1).to_bytes(4, "little") + b"\0"
     crc = crc32c(raw)
     return raw + ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
@@ -92,23 +92,17 @@ UNUSABLE = {
     "a shape whose product is huge": [HEADER, (G, entry(shape=HUGE))],
     "a shape of bytes": [HEADER, (G, field(1, 1) + field(2, field(2, field(1, b"4"))))],
     "an offset of bytes": [HEADER, (G, entry(more=field(4, b"")))],
-    "slices": [HEADER, (G, entry(more=field(7, b"")))],
-    "another file": [HEADER, (G, entry(more=field(3, 1)))],
     "two tensors in one place": [HEADER, (b"model/ln_f/b", entry(offset=4)), (G, entry())],
     "one name twice": [HEADER, (G, entry()), (G, entry(offset=16))],
-    "big-endian": [(b"", field(1, 1) + field(2, 1)), (G, entry())],
-    "two files": [(b"", field(1, 2)), (G, entry())],
     "no header": [(G, entry())],
     "a name that is no text": [HEADER, (b"\xff", entry())],
-    "compressed": table(block([HEADER, (G, entry())], compression=b"\1")),
 }
 
 
 @pytest.mark.parametrize("wrong", UNUSABLE)
 def test_an_index_that_cannot_be_right(folder, wrong):
     (folder / DATA).write_bytes(bytes(32))
-    index = UNUSABLE[wrong]
-    (folder / INDEX).write_bytes(index if isinstance(index, bytes) else table(block(index)))
+    (folder / INDEX).write_bytes(table(block(UNUSABLE[wrong])))
     message = refusal(tf_checkpoint.read_table, folder / INDEX)
     assert str(folder) in message and len(message) < 1000
 

@@ -52,7 +52,7 @@ DAMAGES = {  # what is said: how to get there
     "do not match their checksum": rewrite(DATA, FIRST_BYTES, bytes(100)),
     "the model has 260 tokens": rewrite("hparams.json", b"259", b"260"),
     "cannot be read as JSON": rewrite("encoder.json", b"}", b""),
-    "has no model.ckpt.data": lambda folder: (folder / DATA).unlink(),
+    "is missing, but model.ckpt.index needs it": lambda folder: (folder / DATA).unlink(),
     "no TensorFlow index": lambda folder: (folder / INDEX).write_bytes(b"no"),
 }
 
