@@ -39,12 +39,8 @@ def read_merges(path):
     except (OSError, ValueError) as error:  # ValueError: no UTF-8
         raise InputError(f"{path}: cannot be read ({error}); fetch it again") from None
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
-    for pair in pairs:
-        if len(pair) != 2 or "" in pair:
-            raise InputError(
-                f"{path}: has the line {' '.join(pair)!r}; expected two symbols with a space "
-                "between them"
-            )
+    if odd := [pair for pair in pairs if len(pair) != 2]:
+        raise InputError(f"{path}: has the line {' '.join(odd[0])!r}; expected two symbols in each")
     return pairs
 
 
