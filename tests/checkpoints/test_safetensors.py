@@ -120,33 +120,25 @@ def entry(**changes):
 
 
 N_BYTES = 259 * 8 * 4  # of wte.weight
+# what no single byte changes; test_folder.py changes each
 DAMAGED_HEADERS = {  # what is wrong: what is stored instead of the header, or how it is edited
-    "not JSON": b"{'wte.weight': 1}",
-    "not UTF-8": b'{"\xff": 1}',
     "null": b"null",
     "very deep": b"[" * 100_000,
     "empty": b"{}",
-    "a list of entries": lambda header: list(header.values()),
     "an entry that is null": lambda header: header | {"wte.weight": None},
     "an entry without a shape": lambda header: header | {"wte.weight": {"dtype": "F32"}},
-    "a shape of strings": entry(shape=["259", "8"]),
     "a shape of fractions": entry(shape=[259.0, 8.0]),
     "a shape that is a number": entry(shape=2072),
     "a shape that overflows": entry(shape=[2**62, 2**62]),
     "a shape whose product is huge": entry(shape=[2**60] * 100_000),
     "a negative shape": entry(shape=[-259, -8]),
     "a dtype that is a list": entry(dtype=["F32"]),
-    "a dtype of another width": entry(dtype="F16"),
     "an unread dtype": entry(dtype="I32"),
     # of which the size would not be checked
     "NumPy's name of a dtype": entry(dtype="float32"),
-    "no dtype": entry(dtype=None),
     "offsets past the end": entry(data_offsets=[10**30, 10**30 + N_BYTES]),
     "offsets before the start": entry(data_offsets=[-4, N_BYTES - 4]),
-    "offsets of another size": entry(data_offsets=[0, 4]),
-    "offsets the wrong way round": entry(data_offsets=[N_BYTES, 0]),
     "offsets that are no numbers": entry(data_offsets=[float("nan")] * 2),
-    "three offsets": entry(data_offsets=[0, 4, 8]),
     "bytes that no tensor owns": without("ln_f.bias"),
     # which of the two counts would be up to the reader
     "a name twice": lambda header: json.dumps(header).replace("wpe.we", "wte.we").encode(),
