@@ -1,7 +1,7 @@
 """From names to models: parameters from a checkpoint folder or at random, on the array backend of
 choice.
 
-The folders themselves, their file formats and downloads, are behind checkpoints/__init__.py.
+The folders themselves, their file formats and downloads, are in checkpoints/.
 """
 
 import importlib
@@ -19,18 +19,11 @@ from backends import autotune, memory
 from backends.threads import alone, share
 
 # re-exported: several modules import these names from utils
-from checkpoints import (  # noqa: F401
-    MODELS_DIR,
-    SIZES,
-    InputError,
-    find_folder,
-    load_encoder,
-    locate,
-    open_weights,
-    read_config,
-    read_json,
-    require_vocabulary,
-)
+from checkpoints.errors import InputError
+from checkpoints.folder import open_weights, read_config
+from checkpoints.registry import MODELS_DIR, SIZES  # noqa: F401
+from checkpoints.search import find_folder, locate
+from checkpoints.vocabulary import load_encoder, require_vocabulary
 from gpt2 import Model, nested
 
 # ---------------------------------------------------------------- backends

@@ -1,4 +1,4 @@
-"""Checkpoint folders: what utils.py needs to know of the files of a model, whatever their kind.
+"""Checkpoint folders: the files of a model, whatever their kind.
 
 A folder holds, under Hugging Face's names or OpenAI's,
 
@@ -12,11 +12,3 @@ A folder holds, under Hugging Face's names or OpenAI's,
 
 search.py finds folders, download.py fetches them (transfer.py each file), doctor.py examines them.
 """
-
-# ruff: noqa: F401  these names are for others
-from checkpoints.errors import InputError
-from checkpoints.files import read_json
-from checkpoints.folder import missing_files, open_weights, read_config
-from checkpoints.registry import MODELS_DIR, REPOSITORIES, SIZES
-from checkpoints.search import find_folder, locate
-from checkpoints.vocabulary import load_encoder, require_vocabulary

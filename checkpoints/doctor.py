@@ -11,9 +11,9 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoints.errors import InputError
-from checkpoints.folder import missing_files, open_weights, read_config
-from checkpoints.registry import REPOSITORIES, SIZES
-from checkpoints.transfer import RECORD, difference, read_record, without_credentials
+from checkpoints.folder import open_weights, read_config
+from checkpoints.registry import SIZES
+from checkpoints.transfer import RECORD, difference, read_record
 from checkpoints.vocabulary import load_encoder, require_vocabulary
 
 # of OpenAI's 124M: prompts, the five best next tokens, their logits
@@ -31,81 +31,75 @@ def examine(folder, load_model, against=None):
     load_model(folder) gives the model to compare with OpenAI's 124M; `against` is the folder of
     another model that is to have the same vocabulary.
     """
-    problems = []
-    for name in attempt(problems, missing_files, folder) or []:
-        problems.append(f"{folder}: has no {name}; a model folder needs it")
-    problems += examine_files(folder)
+    record, problems = read_record(folder), []
+    there = sorted(name for name in record if (folder / name).is_file())
+    for name in tqdm(there, desc="files", leave=False, disable=None):
+        attempt(problems, require_unchanged, folder / name, record[name])
+    config = attempt(problems, read_config, folder)
+    encoder = attempt(problems, load_encoder, folder)
+    if config and encoder:
+        attempt(problems, require_vocabulary, folder, config, encoder)
+    tensors = config and attempt(problems, open_weights, folder, config)
+    bar = tqdm(tensors or {}, desc="tensors", leave=False, disable=None)
     report = {
         "folder": str(folder),
-        "origin": origin(folder),
-        "config": None,
-        "size": None,
-        "vocabulary": None,
-        "tensors": [],
+        "origin": origin(folder, [record[name]["url"] for name in there]),
+        "config": config and vars(config),
+        "size": next((size for size in SIZES if SIZES[size] == config), None),
+        "vocabulary": encoder and encoder.n_vocab,
+        "tensors": [examine_tensor(name, tensors[name]) for name in bar],
         "golden": None,
     }
-    encoder = attempt(problems, load_encoder, folder)
-    if encoder:
-        report["vocabulary"] = encoder.n_vocab
-    config = attempt(problems, read_config, folder)
-    if config:
-        report["config"] = vars(config)
-        report["size"] = next((size for size in SIZES if SIZES[size] == config), None)
-        if encoder:
-            attempt(problems, require_vocabulary, folder, config, encoder)
-        tensors = attempt(problems, open_weights, folder, config) or {}
-        for name in tqdm(tensors, desc="tensors", leave=False, disable=None):
-            report["tensors"].append(examine_tensor(name, tensors[name]))
-        problems += [found["problem"] for found in report["tensors"] if found["problem"]]
-        if tensors and not problems and config == SIZES["124M"]:
-            report |= compare_with_124M(folder, tensors, load_model, problems)
+    problems += [found["problem"] for found in report["tensors"] if found["problem"]]
+    if tensors and not problems and report["size"] == "124M":
+        report["golden"] = rows = attempt(problems, examine_logits, folder, load_model)
+        tolerance = max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
+        right = bool(rows) and all(row["difference"] <= tolerance for row in rows)
+        report["is_openai_124M"] = right
+        if folder.name == "124M" and not right:
+            problems.append(
+                f"{folder}: its logits are not those of OpenAI's 124M; delete it and download "
+                "124M again"
+            )
     if against:
-        other = attempt(problems, load_encoder, against)
-        report["pairs"] = bool(encoder and other and encoder == other)
-        if encoder and other and not report["pairs"]:
-            problems.append(f"{folder} and {against} have different vocabularies: they cannot pair")
-    return report | {"problems": problems, "well": not problems}
+        report["pairs"] = bool(attempt(problems, require_pair, folder, against))
+    return report | {"problems": [*dict.fromkeys(problems)], "well": not problems}
 
 
-def attempt(problems, examine, *arguments):
-    """The result of an examination; None, and a line among the problems, where it raises
-    InputError.
-    """
+def attempt(problems, check, *arguments):
+    """The result of a check; None, and a line among the problems, where it raises InputError."""
     try:
-        return examine(*arguments)
+        return check(*arguments)
     except InputError as error:
         problems.append(str(error))
         return None
 
 
-# ---------------------------------------------------------------- files
-
-
-def origin(folder):
+def origin(folder, urls):
     """Where the files came from, in words."""
-    record = read_record(folder)
-    urls = [record[name]["url"] for name in record if (folder / name).is_file()]
     if urls:
-        return ", ".join(sorted({without_credentials(url).rpartition("/")[0] for url in urls}))
+        return ", ".join(sorted({url.rpartition("/")[0] for url in urls}))
     if folder.parent.name == "snapshots":
         repository = folder.parent.parent.name.removeprefix("models--").replace("--", "/")
         return f"Hugging Face's cache, {repository}"
     return f"where, is not recorded (there is no {RECORD})"
 
 
-def examine_files(folder):
-    """The problems of the files that a server stated sizes or checksums of."""
-    record = read_record(folder)
-    files = [path for path in folder.iterdir() if path.is_file() and path.name in record]
-    return [
-        f"{path}: is not the file that was downloaded; delete it, then use python main.py "
-        "download again"
-        for path in tqdm(sorted(files), desc="files", leave=False, disable=None)
-        if difference(path, record[path.name])
-    ]
+# ---------------------------------------------------------------- checks
 
 
-# ---------------------------------------------------------------- tensors
+def require_unchanged(path, known):
+    if difference(path, known):
+        raise InputError(
+            f"{path}: is not the file that was downloaded; delete it, then use python main.py "
+            "download again"
+        )
+
+
+def require_pair(folder, against):
+    if load_encoder(folder) != load_encoder(against):
+        raise InputError(f"{folder} and {against} have different vocabularies: they cannot pair")
+    return True
 
 
 def examine_tensor(name, tensor):
@@ -136,25 +130,9 @@ def examine_tensor(name, tensor):
     }
 
 
-# ---------------------------------------------------------------- OpenAI's 124M
-
-
-def compare_with_124M(folder, tensors, load_model, problems):
-    """{"golden": what the golden prompts give, "is_openai_124M": whether that is right}."""
-    rows = attempt(problems, examine_logits, folder, load_model)
-    tolerance = max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
-    right = bool(rows) and all(row["difference"] <= tolerance for row in rows)
-    if not right and is_named_124M(folder):
-        problems.append(
-            f"{folder}: its logits are not those of OpenAI's 124M; delete it and download 124M "
-            "again"
-        )
-    return {"golden": rows, "is_openai_124M": right}
-
-
 def examine_logits(folder, load_model):
-    """What each golden prompt gives: the five likeliest words, and the largest difference from the
-    golden logits.
+    """What each prompt of GOLDEN gives: the five likeliest words, and the largest difference from
+    the golden logits.
     """
     model, encoder = load_model(folder), load_encoder(folder)
     rows = []
@@ -165,9 +143,3 @@ def examine_logits(folder, load_model):
         prompt = encoder.decode(golden["ids"])
         rows.append({"prompt": prompt, "top_five": words, "difference": difference})
     return rows
-
-
-def is_named_124M(folder):
-    """Whether a folder claims to be OpenAI's 124M: by its name, or by where it came from."""
-    source = origin(folder).removesuffix("/resolve/main")
-    return folder.name == "124M" or source.endswith(("/124M", REPOSITORIES["124M"]))

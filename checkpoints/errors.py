@@ -14,6 +14,4 @@ class InputError(ValueError):
 
 def printable(text):
     r"""The text with everything escaped that does not print: "a\nb" becomes "a\\nb"."""
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,17 +1,22 @@
-"""What a checkpoint folder holds: which files, the shape of the model, its tensors."""
+"""What a checkpoint folder holds: which files, the shape of the model, its tensors.
+
+Everything that cannot be used raises InputError.
+"""
 
 import re
+
+import numpy as np
 
 from checkpoints.errors import InputError
 from checkpoints.files import first_of, read_json
 from checkpoints.formats import safetensors, tf_checkpoint
-from checkpoints.formats.tensor import same_numbers
 from gpt2 import Config
 
+SHARDS_INDEX = "model.safetensors.index.json"
 WEIGHTS = {
     "model.safetensors": safetensors.read_table,
-    "model.safetensors.index.json": safetensors.read_sharded,
-    "model.ckpt.index": tf_checkpoint.read_table,
+    SHARDS_INDEX: safetensors.read_sharded,
+    tf_checkpoint.INDEX: tf_checkpoint.read_table,
 }
 PARTS = [
     ("config.json", "hparams.json"),
@@ -21,10 +26,22 @@ PARTS = [
 ]
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
-# Hugging Face's names for OpenAI's numbers
-OTHER_NAMES = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
 LARGEST = 10**7
 MOST_LAYERS = 1000
+NUMBERS = {  # of gpt2.Config: Hugging Face's name, the least, the most
+    "n_vocab": ("vocab_size", 2, LARGEST),
+    "n_ctx": ("n_positions", 1, LARGEST),
+    "n_embd": ("n_embd", 2, LARGEST),  # a matrix of one column is no matrix
+    "n_head": ("n_head", 1, LARGEST),
+    "n_layer": ("n_layer", 1, MOST_LAYERS),
+}
+GPT2 = {  # all that gpt2.py computes, where config.json says more than numbers
+    "model_type": ["gpt2"],
+    "activation_function": ["gelu_pytorch_tanh", "gelu_new"],
+    "scale_attn_weights": [True],
+    "scale_attn_by_inverse_layer_idx": [False],
+    "tie_word_embeddings": [True],
+}
 
 # ---------------------------------------------------------------- which files
 
@@ -44,31 +61,22 @@ def missing_files(folder):
 
 def named_in(path):
     """The files that hold the weights, where the one to begin with is only an index."""
-    if path.name == "model.safetensors.index.json":
-        return sorted(set(safetensors.shards(path).values()))
-    if path.name == "model.ckpt.index":
+    if path.name == SHARDS_INDEX:
+        return sorted({*safetensors.shards(path).values()})
+    if path.name == tf_checkpoint.INDEX:
         return [path.with_name(tf_checkpoint.DATA)]
     return []
 
 
-def weights_path(folder):
-    """The file to begin with when reading a folder's weights. Raises InputError where there is
-    none, or only a pickle.
-    """
-    there = [folder / name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
-    if there and there[0].name in PICKLES:
-        raise InputError(
-            f"{there[0]} is a pickle, which can run any code when opened, so it never is; convert "
-            "it where you trust it: transformers' "
-            "GPT2LMHeadModel.from_pretrained(FOLDER).save_pretrained(FOLDER) writes "
-            "model.safetensors"
-        )
-    return first_of(folder, *WEIGHTS)
-
-
 def weights_files(folder):
-    """All files that a folder's weights are in. Raises InputError where there is none."""
-    path = weights_path(folder)
+    """All files that a folder's weights are in, first the one to begin with when reading them."""
+    path = first_of(folder, *WEIGHTS, *PICKLES)
+    if path.name in PICKLES:
+        raise InputError(
+            f"{path} is a pickle, which can run any code when opened, so it never is; convert it "
+            "where you trust it: transformers' GPT2LMHeadModel.from_pretrained(FOLDER)"
+            ".save_pretrained(FOLDER) writes model.safetensors"
+        )
     return [path, *named_in(path)]
 
 
@@ -76,26 +84,23 @@ def weights_files(folder):
 
 
 def read_config(folder):
-    """The Config in hparams.json or config.json. Raises InputError for one that gpt2.py cannot
-    compute.
-    """
+    """The Config in hparams.json or config.json, one that gpt2.py can compute."""
     path = first_of(folder, "config.json", "hparams.json")
     values = read_json(path)
     shape = {}
-    for name in ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer"):
-        value = values.get(name, values.get(OTHER_NAMES.get(name)))
-        least = 2 if name in ("n_vocab", "n_embd") else 1  # a matrix of one column is no matrix
-        if type(value) is not int or value < least:  # not isinstance: True is an int
+    for name, (other, least, most) in NUMBERS.items():
+        shape[name] = value = values.get(name, values.get(other))
+        if type(value) is not int or not least <= value <= most:  # not isinstance: True is an int
             raise InputError(
-                f"{path}: {name} is {value!r}; expected a whole number, at least {least}"
+                f"{path}: {name} is {value!r}; expected a whole number, {least} to {most}"
             )
-        if value > (MOST_LAYERS if name == "n_layer" else LARGEST):
-            raise InputError(f"{path}: {name} is {value}; that is no GPT-2, fetch the file again")
-        shape[name] = value
-    n_embd, n_head = shape["n_embd"], shape["n_head"]
-    if n_embd % n_head:
-        raise InputError(f"{path}: n_embd {n_embd} is not a multiple of n_head {n_head}")
-    require_gpt2(path, values, n_embd)
+    if shape["n_embd"] % shape["n_head"]:
+        raise InputError(f"{path}: n_embd is {shape['n_embd']}; expected a multiple of n_head")
+    for name, allowed in (GPT2 | {"n_inner": [None, 4 * shape["n_embd"]]}).items():
+        if name in values and values[name] not in allowed:
+            raise InputError(
+                f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[-1]!r} can be computed"
+            )
     epsilon = values.get("layer_norm_epsilon", 1e-5)
     if type(epsilon) not in (int, float) or not 0 < epsilon < 1:
         raise InputError(
@@ -104,77 +109,50 @@ def read_config(folder):
     return Config(**shape, epsilon=epsilon)
 
 
-def require_gpt2(path, values, n_embd):
-    """Raises InputError for a config that asks for something GPT-2 does not do."""
-    expected = {
-        "model_type": ("gpt2",),
-        "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
-        "n_inner": (None, 4 * n_embd),
-        "scale_attn_weights": (True,),
-        "scale_attn_by_inverse_layer_idx": (False,),
-        "tie_word_embeddings": (True,),
-    }
-    for name, allowed in expected.items():
-        if name in values and values[name] not in allowed:
-            raise InputError(
-                f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[-1]!r} can be computed"
-            )
-
-
 # ---------------------------------------------------------------- the tensors
 
 
 def open_weights(folder, config):
-    """{name in config.shapes(): Tensor} of a folder; nothing is read yet but headers. Raises
-    InputError.
-    """
-    path = weights_path(folder)
-    return match(path, WEIGHTS[path.name](path), config)
-
-
-def match(path, table, config):
-    """{name in config.shapes(): Tensor}: every tensor of the config in its shape, and no unknown
-    one. Raises InputError.
+    """{name in config.shapes(): Tensor} of a folder: each in its shape, and no unknown one. Nothing
+    is read yet but headers.
 
     Left out are Hugging Face's prefix, its causal masks, and its second copy of the embedding,
     which must be a copy.
     """
-    table = common_names(path, table)
-    shapes = config.shapes()
-    for name, shape in shapes.items():
+    (path, *others), shapes = weights_files(folder), config.shapes()
+    for other in others:
+        if not other.is_file():
+            raise InputError(f"{other}: is missing, but {path.name} needs it; fetch it")
+    table = common_names(path, WEIGHTS[path.name](path))
+    expected = dict(shapes)
+    if "lm_head.weight" in table:
+        expected["lm_head.weight"] = shapes["wte.weight"]
+    for name, shape in expected.items():
         if name not in table:
             raise InputError(f"{path}: lacks the tensor {name}; the file does not match its config")
-        require_shape(path, name, table[name], shape)
-    head = table.pop("lm_head.weight", None)
-    if extra := sorted(table.keys() - shapes.keys()):
+        if table[name].shape != shape:
+            raise InputError(
+                f"{path}: {name} has shape {list(table[name].shape)}; its config says {list(shape)}"
+            )
+    if extra := sorted(table.keys() - expected.keys()):
         raise InputError(f"{path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
-    if head:
-        require_shape(path, "lm_head.weight", head, shapes["wte.weight"])
-        if not same_numbers(head, table["wte.weight"]):
-            raise InputError(f"{path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
+    head = table.pop("lm_head.weight", None)
+    if head and not np.array_equal(head.numbers(), table["wte.weight"].numbers()):
+        raise InputError(f"{path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
     return {name: table[name] for name in shapes}
 
 
-def common_names(path, table):
-    """The table without Hugging Face's prefix and causal masks. Raises InputError where two tensors
-    would have one name.
-    """
-    found = {}
-    for stored, tensor in table.items():
-        name = stored.removeprefix("transformer.")
+def common_names(path, stored):
+    """The tensors without Hugging Face's prefix and causal masks."""
+    table = {}
+    for name, tensor in stored.items():
+        name = name.removeprefix("transformer.")
         if re.fullmatch(r"h\.\d+\.attn\.(masked_)?bias", name):
             continue
-        if name in found:
+        if name in table:
             raise InputError(
                 f"{path}: has both {name!r} and 'transformer.{name}', which mean the same tensor; "
                 "fetch it again"
             )
-        found[name] = tensor
-    return found
-
-
-def require_shape(path, name, tensor, shape):
-    if tensor.shape != shape:
-        raise InputError(
-            f"{path}: {name} has shape {list(tensor.shape)}; its config says {list(shape)}"
-        )
+        table[name] = tensor
+    return table

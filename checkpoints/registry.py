@@ -36,8 +36,6 @@ def repository(size):
 
 
 def gigabytes(size):
-    """The size of a download in words: that of the float32 weights, where the shape is known."""
-    if size not in SIZES:
-        return "size unknown"
+    """The size of a download in words: that of the float32 weights."""
     n_weights = sum(math.prod(shape) for shape in SIZES[size].shapes().values())
     return f"{4 * n_weights / 1e9:.1f} GB"

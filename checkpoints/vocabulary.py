@@ -1,25 +1,29 @@
-"""The vocabulary and the merges of a checkpoint folder, which make an Encoder."""
+"""The vocabulary and the merges of a checkpoint folder, which make an Encoder.
+
+Files that are missing, cut off or do not belong together raise InputError.
+"""
 
 import re
 from collections import Counter
 
 from checkpoints.errors import InputError
 from checkpoints.files import first_of, read_json
-from encoder import END_OF_TEXT, Encoder, byte_symbols
+from encoder import Encoder, byte_symbols
 
 # Special tokens, which no merge makes: <|name|>, <name>, [name]
 BRACKETS = re.compile(r"<\|[^<>]*\|>|<[^<>]+>|\[[^\[\]]+\]")
 
 
 def load_encoder(folder):
-    """The Encoder of a checkpoint folder. Raises InputError for files that are missing, cut off or
-    do not belong together.
-    """
+    """The Encoder of a checkpoint folder."""
     vocabulary = read_json(first_of(folder, "vocab.json", "encoder.json"))
     path = first_of(folder, "merges.txt", "vocab.bpe")
     merges = read_merges(path)
+    # ends a text where the vocabulary has no <|endoftext|>
+    end = read_json(folder / "config.json", optional=True).get("eos_token_id")
+    end = end if type(end) is int and 0 <= end < len(vocabulary) else None
     try:
-        encoder = Encoder(vocabulary, merges, end_token(folder, vocabulary))
+        encoder = Encoder(vocabulary, merges, end)
     except ValueError as error:
         raise InputError(
             f"{path}: {error}; expected the vocabulary and merges of one tokenizer"
@@ -29,48 +33,26 @@ def load_encoder(folder):
 
 
 def read_merges(path):
-    """[(left, right)] of a merges file. Raises InputError for a line that is not two symbols."""
+    """[(left, right)] of a merges file."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise InputError(f"{path}: is not UTF-8 ({error}); fetch it again") from None
-    merges = []
-    for number, line in enumerate(lines, 1):
-        if not line or line.startswith("#version"):
-            continue
-        pair = tuple(line.split(" "))
-        if len(pair) != 2 or "" in pair:
-            raise InputError(
-                f"{path}: line {number} is {line!r}; expected two symbols and a space between them"
-            )
-        merges.append(pair)
-    return merges
-
-
-def end_token(folder, vocabulary):
-    """The id of the token that ends a text: that of <|endoftext|>, else eos_token_id of config.json
-    where that is a token, else None.
-    """
-    if END_OF_TEXT in vocabulary:
-        return vocabulary[END_OF_TEXT]
-    path = folder / "config.json"
-    value = read_json(path).get("eos_token_id") if path.is_file() else None
-    return value if type(value) is int and 0 <= value < len(vocabulary) else None
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8
+        raise InputError(f"{path}: cannot be read ({error}); fetch it again") from None
+    pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    if odd := [pair for pair in pairs if len(pair) != 2]:
+        raise InputError(f"{path}: has the line {' '.join(odd[0])!r}; expected two symbols in each")
+    return pairs
 
 
 def special_tokens(folder):
     """The tokens that Hugging Face's side files name as special ones."""
-    found = set()
-    path = folder / "added_tokens.json"  # {token: id}
-    if path.is_file():
-        found |= read_json(path).keys()
-    path = folder / "special_tokens_map.json"  # {role: token, or {"content": token}, or a list}
-    if path.is_file():
-        for value in read_json(path).values():
-            for token in value if isinstance(value, list) else [value]:
-                found.add(str(token.get("content") if isinstance(token, dict) else token))
+    # {token: id}
+    found = {*read_json(folder / "added_tokens.json", optional=True)}
+    # {role: token, or {"content": token}, or a list of those}
+    roles = read_json(folder / "special_tokens_map.json", optional=True)
+    for value in roles.values():
+        for token in value if isinstance(value, list) else [value]:
+            found.add(str(token.get("content") if isinstance(token, dict) else token))
     return found
 
 

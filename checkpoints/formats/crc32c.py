@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 POLYNOMIAL = 0x82F63B78  # P without x^32
-LANES = (8192, 512, 32, 4, 1)  # words to a row
+LANES = (8192, 512, 32, 4, 1)  # words to a row, powers of two
 
 
 def multiply(a, b):
@@ -34,22 +34,13 @@ def multiply(a, b):
     return product
 
 
-def power(k):
-    """x^k mod P."""
-    result, square = 1 << 31, 1 << 30
-    while k:
-        result, square, k = (
-            multiply(result, square) if k & 1 else result,
-            multiply(square, square),
-            k >> 1,
-        )
-    return result
-
-
 @lru_cache
-def tables(k):  # -> 2 x [65536]
-    """The products of x^k with every lower and with every upper half of a word."""
-    factor, found = power(k), []
+def tables(n):  # -> 2 x [65536]
+    """The products of x^(32 n) with every lower and with every upper half of a word."""
+    factor = 1 << 30  # x, squared until it is x^(32 n)
+    for _ in range((32 * n).bit_length() - 1):
+        factor = multiply(factor, factor)
+    found = []
     for first in (0, 16):
         table = np.zeros(1, np.uint32)
         for bit in range(first, first + 16):
@@ -60,7 +51,7 @@ def tables(k):  # -> 2 x [65536]
 
 def fold(words, n):  # [n_words] -> [n]
     """A message of n words with the remainder of this one; zeros before it change nothing."""
-    low, high = tables(32 * n)
+    low, high = tables(n)
     first = len(words) % n
     row = np.concatenate([np.zeros(n - first, "<u4"), words[:first]])
     for following in words[first:].reshape(-1, n):
@@ -78,10 +69,11 @@ def crc32c(data):
     if isinstance(data, bytes):
         data = np.frombuffer(data, np.uint8)
     data = data.reshape(-1).view(np.uint8)
-    before = np.zeros(4 - len(data) % 4, np.uint8)  # to whole words, and at least one
-    words = np.concatenate([before, data]).view("<u4")
+    first = -len(data) % 4  # zeros, to have whole words
+    # times x^32, and the first 32 bits inverted, as every CRC-32 begins
+    message = np.concatenate([np.zeros(first, np.uint8), data, np.zeros(4, np.uint8)])
+    message[first : first + 4] ^= 0xFF
+    words = message.view("<u4")
     for n in LANES:
         words = fold(words, n) if len(words) > n else words
-    # it starts with all ones
-    ones = multiply(0xFFFFFFFF, power(8 * len(data)))
-    return ones ^ multiply(int(words[0]), power(32)) ^ 0xFFFFFFFF
+    return int(words[0]) ^ 0xFFFFFFFF

@@ -19,7 +19,8 @@ class Tensor:
     """Where an array lies: numbers of `dtype` in `size` bytes of a file from `offset` on.
 
     dtype is one of DTYPES, or another name for a tensor that may be there but cannot be read.
-    crc32c is the checksum that the file states of its bytes, or None.
+    crc32c is the checksum that the file states of its bytes, or None. Raises TypeError for a place
+    or a shape that is not of whole numbers.
     """
 
     path: Path
@@ -29,6 +30,10 @@ class Tensor:
     offset: int
     size: int
     crc32c: int | None = None
+
+    def __post_init__(self):
+        if {type(n) for n in (self.offset, self.size, *self.shape)} != {int}:
+            raise TypeError(f"{self.name} lies at {self.offset!r}, in the shape {self.shape}")
 
     def stored(self):  # -> [*shape]
         """The bytes in the file as a read-only array, bfloat16 as uint16. The map is gone when the
@@ -41,27 +46,27 @@ class Tensor:
             raise InputError(
                 f"{self.path}: {self.name} is {self.dtype}; expected one of {', '.join(DTYPES)}"
             )
-        if 0 in self.shape:  # nothing cannot be mapped
-            return np.empty(self.shape, DTYPES[self.dtype])
         return np.memmap(self.path, DTYPES[self.dtype], "r", self.offset, self.shape)
 
+    def numbers(self):  # -> [*shape]
+        """What NumPy can compute with: a bfloat16 is the upper half of a float32."""
+        array = self.stored()
+        if self.dtype == "bfloat16":
+            return (array.astype(np.uint32) << 16).view(np.float32)
+        return array
+
     def read(self, dtype):  # -> [*shape]
-        """The tensor as an array of `dtype`, in memory. Raises InputError for one that holds NaN or
-        infinity.
-        """
-        array = numbers(self.stored(), self.dtype)
+        """The tensor as an array of `dtype`, in memory. Refuses NaN and infinity."""
         with np.errstate(over="ignore"):
-            array = np.array(array, dtype=dtype, order="C", subok=False)
-        if array.size and not np.isfinite([array.min(), array.max()]).all():
+            array = np.array(self.numbers(), dtype=dtype, order="C", subok=False)
+        if not np.isfinite([array.min(), array.max()]).all():
             raise InputError(
                 f"{self.path}: {self.name!r} holds NaN or infinity; fetch the file again"
             )
         return array
 
     def verify(self):
-        """Compare the bytes with the checksum the file states, if it states one. Raises InputError
-        where they differ.
-        """
+        """Refuses bytes that do not match the checksum the file states, if it states one."""
         if self.crc32c is not None and crc32c(self.stored()) != self.crc32c:
             raise InputError(
                 f"{self.path}: the bytes of {self.name} do not match their checksum; "
@@ -69,37 +74,23 @@ class Tensor:
             )
 
 
-def require_fit(path, tensors, begin=0):
-    """Raises InputError unless the tensors of a file lie behind byte `begin`, side by side, each in
-    the bytes that its shape takes.
+def require_filled(path, tensors, begin=0):
+    """Raises InputError unless the tensors fill a file from byte `begin` to its end, side by side,
+    each in the bytes that its shape takes.
     """
-    n_bytes, end = path.stat().st_size, begin
+    end = begin
     for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
-        name, shape = tensor.name, list(tensor.shape)
-        if len(shape) > MOST_AXES:
-            raise InputError(f"{path}: {name!r} has {len(shape)} axes; fetch it again")
+        shape = tensor.shape[:MOST_AXES]
         size = tensor.size  # that of a tensor which is never read is what the file says
         if tensor.dtype in DTYPES:
             size = math.prod(shape) * np.dtype(DTYPES[tensor.dtype]).itemsize
-        if size != tensor.size or min([size, *shape]) < 0:
-            problem = f"{name!r} of shape {shape} lies in {tensor.size} bytes"
-            raise InputError(f"{path}: {problem}; fetch it again")
-        if tensor.offset < end:
-            raise InputError(f"{path}: {name!r} overlaps with what lies before; fetch it again")
-        end = tensor.offset + size
-        if end > n_bytes:
+        if size < 0 or (tensor.shape, tensor.offset, tensor.size) != (shape, end, size):
             raise InputError(
-                f"{path}: is truncated: {name!r} ends at byte {end} of {n_bytes}; fetch it again"
+                f"{path}: {tensor.name!r} of shape {list(shape)} cannot lie in {tensor.size} bytes "
+                f"from byte {tensor.offset} on; fetch it again"
             )
-
-
-def numbers(array, dtype):
-    """Stored numbers as NumPy can compute with them: bfloat16 is the upper half of a float32."""
-    if dtype == "bfloat16":
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    return array
-
-
-def same_numbers(a, b):
-    """Whether two tensors of one shape hold the same numbers, however each stores them."""
-    return np.array_equal(numbers(a.stored(), a.dtype), numbers(b.stored(), b.dtype))
+        end += size
+    n_bytes = path.stat().st_size
+    if end != n_bytes:
+        problem = "is truncated" if end > n_bytes else "has bytes that are no tensor's"
+        raise InputError(f"{path}: {problem}: {n_bytes} of {end}; fetch it again")

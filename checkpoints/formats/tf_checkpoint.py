@@ -8,8 +8,8 @@ model.ckpt.index is a sorted table, as LevelDB stores them. From its end:
     data blocks         entries: key -> value; a key is how many bytes it shares with the previous
                         key, and the rest
 
-After each block come its compression, one byte (0 is none), and its CRC. The value under the key ""
-is a BundleHeaderProto, all others BundleEntryProtos, which say where in
+After each block come its compression, one byte (0: TensorFlow compresses none), and its CRC. The
+value under the key "" is a BundleHeaderProto, all others BundleEntryProtos, which say where in
 model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC. CRCs are CRC-32C, rotated
 and shifted by a constant ("masked").
 
@@ -18,68 +18,51 @@ tensorflow/core/protobuf/tensor_bundle.proto.
 """
 
 import re
+from io import BytesIO
 
 from checkpoints.errors import InputError
 from checkpoints.formats.crc32c import crc32c
-from checkpoints.formats.tensor import Tensor, require_fit
+from checkpoints.formats.tensor import Tensor, require_filled
 
+INDEX = "model.ckpt.index"
 DATA = "model.ckpt.data-00000-of-00001"  # OpenAI's checkpoints have one file of data
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5  # bytes after a block: compression and CRC
-INDEX_LIMIT = 1 << 26  # bytes; that of GPT-2's largest is 20,000
-# What a small file can claim without end: GPT-2's largest has 580 tensors, a model of 1,000 layers
-# (the most that folder.py reads) 12,004.
-MOST_ENTRIES = 20_000
-LONGEST_KEY = 1_000
+# Keys grow by what they share, so a small file can claim much. GPT-2's largest index has 20,000
+# bytes, its longest key 23.
+INDEX_LIMIT = 1 << 20
+LONGEST_KEY = 100
 # tensorflow/core/framework/types.proto
 TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
 
 
-def varint(raw, at):
-    """(value, position after it) of a number stored in groups of seven bits, the lowest first."""
+def varint(stream):
+    """A number stored in groups of seven bits, the lowest first. Raises ValueError at the end."""
     value = 0
     for shift in range(0, 70, 7):
-        byte, at = raw[at], at + 1
+        (byte,) = stream.read(1)
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, at
+            return value
     raise ValueError("a number of more than ten bytes")
-
-
-def varints(raw, at, count):
-    """(the values of `count` numbers, position after them)."""
-    values = []
-    for _ in range(count):
-        value, at = varint(raw, at)
-        values.append(value)
-    return values, at
-
-
-def piece(raw, at, length):
-    """That many bytes. Raises ValueError where there are fewer: a slice would only be shorter."""
-    if at + length > len(raw):
-        raise ValueError(f"{length} bytes at {at} of {len(raw)}")
-    return raw[at : at + length]
 
 
 def fields(raw):
     """[(number, value)] of a protobuf message; a value is an int, or bytes."""
-    at, found = 0, []
-    while at < len(raw):
-        tag, at = varint(raw, at)
-        if tag & 7 == 0:
-            value, at = varint(raw, at)
-        elif tag & 7 == 2:
-            length, at = varint(raw, at)
-            value, at = piece(raw, at, length), at + length
-        elif tag & 7 in (1, 5):
-            length = 8 if tag & 7 == 1 else 4
-            value, at = int.from_bytes(piece(raw, at, length), "little"), at + length
+    stream, found = BytesIO(raw), []
+    while stream.tell() < len(raw):
+        number, kind = divmod(varint(stream), 8)
+        if kind == 0:
+            value = varint(stream)
+        elif kind == 2:
+            value = stream.read(varint(stream))
+        elif kind == 5:
+            value = int.from_bytes(stream.read(4), "little")
         else:
-            raise ValueError(f"a field of type {tag & 7}")
-        found.append((tag >> 3, value))
+            raise ValueError(f"a field of type {kind}")
+        found.append((number, value))
     return found
 
 
@@ -90,60 +73,40 @@ def unmask(crc):
 
 
 def read_block(raw, offset, size):
-    """[(key, value)] of one block of the table. Raises ValueError, also for one that its CRC does
-    not match.
-    """
-    block, trailer = piece(raw, offset, size), piece(raw, offset + size, TRAILER)
-    if unmask(int.from_bytes(trailer[1:], "little")) != crc32c(block + trailer[:1]):
+    """[(key, value)] of one block of the table. Raises ValueError where its CRC does not match."""
+    end = offset + size
+    block, crc = raw[offset:end], raw[end + 1 : end + TRAILER]
+    if unmask(int.from_bytes(crc, "little")) != crc32c(raw[offset : end + 1]):
         raise ValueError("a block that does not match its checksum")
-    if trailer[0]:
-        raise ValueError("a compressed block")
     # at the end: where keys are stored whole, for a binary search, and how many such places
     n_restarts = int.from_bytes(block[-4:], "little")
-    end = size - 4 * (n_restarts + 1)
-    at, key, found = 0, b"", []
-    while at < end:
-        (shared, rest, length), at = varints(block, at, 3)
+    end = size - 4 * (n_restarts + 1)  # of the entries
+    stream, key, found = BytesIO(block), b"", []
+    while stream.tell() < end:
+        shared, rest, length = varint(stream), varint(stream), varint(stream)
         if shared + rest > LONGEST_KEY:
             raise ValueError(f"a key of {shared + rest} bytes")
-        if len(found) == MOST_ENTRIES:
-            raise ValueError(f"more than {MOST_ENTRIES} entries in a block")
-        key, at = piece(key, 0, shared) + piece(block, at, rest), at + rest
-        found.append((key, piece(block, at, length)))
-        at += length
-    if at != end:
-        raise ValueError("a block of another length than its entries")
+        key = key[:shared] + stream.read(rest)
+        found.append((key, stream.read(length)))
     return found
 
 
-def data_handles(raw):
-    """[(offset, size)] of the data blocks, in their order. Raises ValueError where they overlap: so
-    many handles to one block would be as many blocks to read.
-    """
-    if len(raw) < FOOTER or int.from_bytes(raw[-8:], "little") != MAGIC:
+def read_entries(raw):
+    """{key: value} of a whole table. Raises ValueError for one that is damaged."""
+    footer = BytesIO(raw[-FOOTER:])
+    if int.from_bytes(raw[-8:], "little") != MAGIC:
         raise ValueError("no table, or a truncated one")
     # the handle of the metadata, which nobody reads, and of the index
-    (_, _, *index), _ = varints(raw, len(raw) - FOOTER, 4)
-    handles, free = [], 0
-    for _, value in read_block(raw, *index):
-        (offset, size), _ = varints(value, 0, 2)
-        if offset < free:
-            raise ValueError("blocks that overlap")
-        handles.append((offset, size))
-        free = offset + size + TRAILER
-    return handles
-
-
-def read_entries(raw):
-    """{key: value} of a whole table. Raises ValueError or IndexError for one that is damaged."""
-    found = []
-    for handle in data_handles(raw):
-        found += read_block(raw, *handle)
-        if len(found) > MOST_ENTRIES:
-            raise ValueError(f"more than {MOST_ENTRIES} tensors")
-    if any(a >= b for (a, _), (b, _) in zip(found, found[1:])):
-        raise ValueError("keys that are not in order")
-    return dict(found)
+    _, _, offset, size = (varint(footer) for _ in range(4))
+    found, end = {}, 0
+    for _, value in read_block(raw, offset, size):
+        handle = BytesIO(value)
+        offset, size = varint(handle), varint(handle)
+        if offset != end:  # many handles to one block would be as many blocks to read
+            raise ValueError("blocks that are not side by side")
+        found |= read_block(raw, offset, size)
+        end = offset + size + TRAILER
+    return found
 
 
 def common_name(name):
@@ -157,14 +120,10 @@ def common_name(name):
 
 
 def read_entry(name, value, path):
-    """The Tensor of a BundleEntryProto. Raises ValueError, IndexError or TypeError."""
+    """The Tensor of a BundleEntryProto. Raises ValueError or TypeError."""
     # protobuf leaves out what is 0
-    entry = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0} | dict(fields(value))
-    dtype, shape, shard, offset, size, crc = (entry[number] for number in range(1, 7))
-    if 7 in entry:
-        raise ValueError(f"{name} in slices")
-    if shard:
-        raise ValueError(f"{name} in file {shard} of 1")
+    entry = {1: 0, 2: b"", 4: 0, 5: 0, 6: 0} | dict(fields(value))
+    dtype, shape, offset, size, crc = (entry[number] for number in (1, 2, 4, 5, 6))
     dims = [dict(fields(dim)).get(1, 0) for number, dim in fields(shape) if number == 2]
     if len(dims) == 3 and dims[0] == 1:  # OpenAI's matrices are convolutions of width 1
         dims = dims[1:]
@@ -172,37 +131,22 @@ def read_entry(name, value, path):
     return Tensor(path, name, dtype, tuple(dims), offset, size, unmask(crc))
 
 
-def read_table(path, data=None):
+def read_table(path):
     """{name as in Config.shapes(): Tensor} of a checkpoint, given the path of its .index file.
 
-    Every block's CRC is checked; those of the tensors are there for Tensor.verify. `data` is where
-    its data lies, if not beside the index. Raises InputError for an index that is damaged, or does
-    not match its data.
+    Every block's CRC is checked; those of the tensors are there for Tensor.verify. Raises
+    InputError for an index that is damaged, or does not match the data beside it.
     """
-    data = data or path.with_name(DATA)
-    if not data.is_file():
-        raise InputError(f"{data}: is missing, but {path.name} needs it; fetch it")
+    data = path.with_name(DATA)
     try:
-        tensors = read_tensors(path, data)
+        with path.open("rb") as file:
+            entries = read_entries(file.read(INDEX_LIMIT))
+        del entries[b""]
+        tensors = [read_entry(name.decode(), value, data) for name, value in entries.items()]
         table = {common_name(tensor.name): tensor for tensor in tensors}
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise InputError(
             f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         ) from None
-    require_fit(data, tensors)
-    if len(table) < len(tensors):
-        raise InputError(
-            f"{path}: has two tensors under names that mean the same; expected OpenAI's names"
-        )
+    require_filled(data, table.values())
     return table
-
-
-def read_tensors(path, data):
-    """The Tensors of an index."""
-    if path.stat().st_size > INDEX_LIMIT:
-        raise ValueError(f"more than {INDEX_LIMIT} bytes")
-    entries = read_entries(path.read_bytes())
-    header = {1: 0, 2: 0} | dict(fields(entries.pop(b"")))
-    if header[1] != 1 or header[2]:
-        raise ValueError("its data is big-endian, or not in one file")
-    return [read_entry(name.decode(), value, data) for name, value in entries.items()]

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 from checkpoints.doctor import examine
 from checkpoints.errors import printable
@@ -28,25 +29,19 @@ def check(*size_or_path, settings: CheckSettings):
             f"check: expected one size or folder, not {len(size_or_path)}; "
             "for a pair, use check A --against B"
         )
-    models_dir, against = settings.models_dir, settings.against
-    folder = folder_of(size_or_path[0], models_dir)
-    other = folder_of(against, models_dir) if against else None
-    report = examine(folder, load_plain, other)
+    # also an incomplete folder: the examination says what it lacks
+    folder, other = (
+        size and (locate(size, settings.models_dir) or find_folder(size, settings.models_dir))
+        for size in (size_or_path[0], settings.against)
+    )
+    load = partial(load_model, backend=get_backend("numpy", "plain"))
+    report = examine(folder, load, other)
     if settings.json:
         print(json.dumps(report))
     else:
         show(report)
     if not report["well"]:
         sys.exit(1)
-
-
-def folder_of(size, models_dir):
-    """The folder of a model, also an incomplete one: the examination says what it lacks."""
-    return locate(size, models_dir) or find_folder(size, models_dir)
-
-
-def load_plain(folder):
-    return load_model(folder, get_backend("numpy", "plain"))
 
 
 def show(report):
@@ -64,34 +59,24 @@ def show(report):
         print_row("tensor", "shape", "stored as", "checksum", "mean", "spread")
     for found in report["tensors"]:
         shape = " x ".join(map(str, found["shape"]))
-        mean, spread = figure(found["mean"]), figure(found["deviation"])
-        print_row(found["name"], shape, found["dtype"], found["checksum"], mean, spread)
+        figures = [
+            "-" if found[name] is None else f"{found[name]:.4f}" for name in ("mean", "deviation")
+        ]
+        print_row(found["name"], shape, found["dtype"], found["checksum"], *figures)
+    for row in report["golden"] or []:
+        words = ", ".join(map(repr, row["top_five"]))
+        distance = f"its golden logits are {row['difference']:.2g} away"
+        print(f"\n{row['prompt']!r} goes on with {words}; {distance}")
     if report["golden"]:
-        show_golden(report["golden"], report["is_openai_124M"])
+        verdict = "are" if report["is_openai_124M"] else "are not"
+        print(f"\nThese {verdict} the weights of OpenAI's 124M.")
     if report.get("pairs"):
         print("\nThe two can pair: they have one vocabulary.")
-    if report["well"]:
-        print("\nAll is well.")
-        return
-    plural = "s" if len(report["problems"]) > 1 else ""
-    print(f"\n{len(report['problems'])} problem{plural}:")
+    n = len(report["problems"])
+    print(f"\n{n} problem{'s' if n > 1 else ''}:" if n else "\nAll is well.")
     for problem in report["problems"]:
         print(f"  {printable(problem)}")
 
 
-def show_golden(rows, is_openai):
-    """Print what the golden prompts give, and what that means."""
-    for row in rows:
-        words = ", ".join(map(repr, row["top_five"]))
-        distance = f"its golden logits are {row['difference']:.2g} away"
-        print(f"\n{row['prompt']!r} goes on with {words}; {distance}", end="")
-    verdict = "are" if is_openai else "are not"
-    print(f"\n\nThese {verdict} the weights of OpenAI's 124M.")
-
-
 def print_row(name, shape, dtype, checksum, mean, spread):
     print(f"{name:<24} {shape:<14} {dtype:<10} {checksum:<12} {mean:>9} {spread:>9}")
-
-
-def figure(value):
-    return "-" if value is None else f"{value:.4f}"

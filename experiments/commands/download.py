@@ -1,12 +1,10 @@
 """python main.py download 124M 355M: fetch models from OpenAI or Hugging Face."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from checkpoints.download import SOURCES, fetch_model
-from checkpoints.folder import missing_files
 from checkpoints.registry import REPOSITORIES, repository
-from checkpoints.search import cached
+from checkpoints.search import find_folder
 from experiments.data.values import check_choice
 from experiments.decoding.settings import Folder, flag
 from utils import InputError
@@ -30,22 +28,17 @@ def download(*sizes, settings: DownloadSettings):
     An interrupted download continues where it stopped; the environment variables
     GPT2_OPENAI_ENDPOINT and HF_ENDPOINT set a mirror.
     """
-    known = ", ".join(REPOSITORIES)
-    if not sizes:
+    unknown = [size for size in sizes if not repository(size)]
+    if unknown or not sizes:
         raise InputError(
-            f"download: expected sizes, of {known}, or Hugging Face repositories as owner/name"
+            f"download {', '.join(map(repr, unknown))}: expected sizes, of "
+            f"{', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name"
         )
-    for size in sizes:
-        if not repository(size):
-            raise InputError(
-                f"download {size!r}: expected one of {known}, or a repository as owner/name"
-            )
     models_dir, source = settings.models_dir, settings.source
     for size in sizes:
-        wanted = missing_files(Path(models_dir) / size) and source == "auto"
-        if wanted and (found := cached(size)):
-            print(f"{size}: in Hugging Face's cache, {found}")
-            continue
-        folder = fetch_model(size, models_dir, source)
+        if source == "auto":
+            folder = find_folder(size, models_dir, download=True)
+        else:
+            folder = fetch_model(size, models_dir, source)
         n_bytes = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{size}: {folder}, {n_bytes / 1e9:.2f} GB")

@@ -16,8 +16,6 @@ from utils import (
     require_vocabulary,
 )
 
-INSTALL = "pip install --group engines"
-
 
 @dataclass(frozen=True)
 class ExportSettings(Folder):
@@ -27,7 +25,7 @@ class ExportSettings(Folder):
     out: str = flag("", "the new .gguf file, or the new folder")
 
     def check(self):
-        check_choice("format", self.format, *FORMATS)
+        check_choice("format", self.format, "gguf", "openvino")
         if not self.out:
             raise SettingError("out", "'': expected the name of what to write")
 
@@ -45,37 +43,25 @@ def export(*size_or_path, settings: ExportSettings):
     """
     if len(size_or_path) != 1:
         raise InputError(f"export: expected one size or folder, not {len(size_or_path)}")
-    folder = find_folder(size_or_path[0], settings.models_dir)
-    check_model(folder)
-    try:
-        FORMATS[settings.format](folder, settings.out)
-    except ModuleNotFoundError as missing:
-        name = missing.name.partition(".")[0]
-        raise InputError(f"{name} is not installed: {INSTALL}") from None
-    print(f"{size_or_path[0]}: {settings.out}")
-
-
-def check_model(folder):
-    """Raises InputError unless this project could load the folder itself."""
+    folder, out = find_folder(size_or_path[0], settings.models_dir), settings.out
+    # only what this project could load itself
     config = read_config(folder)
     require_vocabulary(folder, config, load_encoder(folder))
     open_weights(folder, config)
-
-
-def export_gguf(folder, out):
-    check_output("out", out, (".gguf",))
-    with whole(out) as temporary:
-        write_gguf(folder, temporary)
-
-
-def export_openvino(folder, out):
-    check_output("out", out, ("",))
-    # the exporter knows Hugging Face's names alone
-    for name in ("config.json", "vocab.json", "merges.txt"):
-        first_of(folder, name)
-    first_of(folder, "model.safetensors", "model.safetensors.index.json")
-    with whole_folder(out) as temporary:
-        write_openvino(folder, temporary)
-
-
-FORMATS = {"gguf": export_gguf, "openvino": export_openvino}
+    try:
+        if settings.format == "gguf":
+            check_output("out", out, (".gguf",))
+            with whole(out) as temporary:
+                write_gguf(folder, temporary)
+        else:
+            check_output("out", out, ("",))
+            # the exporter knows Hugging Face's names alone
+            for name in ("config.json", "vocab.json", "merges.txt"):
+                first_of(folder, name)
+            first_of(folder, "model.safetensors", "model.safetensors.index.json")
+            with whole_folder(out) as temporary:
+                write_openvino(folder, temporary)
+    except ModuleNotFoundError as missing:
+        name = missing.name.partition(".")[0]
+        raise InputError(f"{name} is not installed: pip install --group engines") from None
+    print(f"{size_or_path[0]}: {out}")

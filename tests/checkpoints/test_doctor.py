@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from toys import NUMPY, TINY, write_checkpoint
 
-import checkpoints
 import main
 import utils
 from checkpoints import doctor
+from checkpoints.folder import missing_files
 from encoder import Encoder
 from sampling import Filter, autoregressive
 
 REAL = Path(utils.MODELS_DIR) / "124M"
 GOLDEN = Path(utils.__file__).resolve().parents[1] / "shared" / "golden" / "gpt2_124M_golden.npz"
 needs_124M = pytest.mark.skipif(
-    bool(checkpoints.missing_files(REAL)), reason="there is no models/124M: download 124M"
+    bool(missing_files(REAL)), reason="there is no models/124M: download 124M"
 )
 
 

@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 from edits import DTYPES, EXPECTED, HUGGING_FACE, OPENAI, SMALL, TENSORS, edit_json, logits, without
 from make_tf_fixture import FOLDER as TF
-from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_safetensors
+from make_tf_fixture import SHAPE
+from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_shards
 
-import checkpoints
 import utils
-from checkpoints.folder import weights_files, weights_path
+from checkpoints.folder import (
+    MOST_LAYERS,
+    NUMBERS,
+    SHARDS_INDEX,
+    missing_files,
+    open_weights,
+    weights_files,
+)
+from checkpoints.formats.tf_checkpoint import DATA, INDEX
+from gpt2 import Config
 
 
 @pytest.fixture
@@ -30,51 +39,14 @@ def test_a_missing_file(tmp_path, files):
         assert str(folder) in message and missing in message
 
 
-NUMBERS = ["n_vocab", "n_ctx", "n_embd", "n_head", "n_layer"]
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_config_number_that_is_none(folder, name):
-    path, least = folder / "config.json", 2 if name in ("n_vocab", "n_embd") else 1
-    config = json.loads(path.read_text())
-    # 10^9: a billion layers are not counted first
-    for value in (None, least - 1, -1, 2.0, float("nan"), "2", False, [2], {}, 10**9):
-        path.write_text(json.dumps(config | {name: value}))
-        message = refusal(utils.load_model, folder, NUMPY)
-        assert str(path) in message and f"{name} is {value!r}" in message
-    path.write_text(json.dumps(without(name)(config)))
-    assert name in refusal(utils.load_model, folder, NUMPY)
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("n_head", 3),
-        ("n_head", 16),
-        ("model_type", "gpt_neo"),
-        ("model_type", "a\nb"),
-        ("model_type", []),
-        ("activation_function", "gelu"),
-        ("n_inner", 31),
-        ("scale_attn_weights", False),
-        ("scale_attn_by_inverse_layer_idx", True),
-        ("tie_word_embeddings", False),
-    ],
-)
-def test_a_config_of_another_model(folder, name, value):
-    edit_json(folder / "config.json", lambda config: config | {name: value})
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert str(folder / "config.json") in message and name in message
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"[]", b"{\n'n_ctx': 6}", b"\xff\xfe\0", b"[" * 100_000, b'{"a": 1, "a": 2}']
-)
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{\n'n_ctx': 6}", b"\xff\xfe\0", b"[" * 100_000])
 @pytest.mark.parametrize("name", ["config.json", "vocab.json"])
 def test_json_that_is_none(folder, name, raw):
     (folder / name).write_bytes(raw)
     assert str(folder / name) in refusal(utils.load_models, [str(folder)], folder, NUMPY)
 
+
+# ---------------------------------------------------------------- the shape
 
 CONFIG_JSON = {  # Hugging Face's for GPT-2, as far as it bears on the numbers
     "activation_function": "gelu_new",
@@ -92,22 +64,18 @@ CONFIG_JSON = {  # Hugging Face's for GPT-2, as far as it bears on the numbers
     "tie_word_embeddings": True,
     "vocab_size": 259,
 }
+SPELLINGS = {
+    "Hugging Face's": CONFIG_JSON,
+    "its newer one": without("n_ctx")(CONFIG_JSON),
+    "spelled out": CONFIG_JSON | {"activation_function": "gelu_pytorch_tanh", "n_inner": 32},
+    "OpenAI's": {"n_vocab": 259, "n_ctx": 6, "n_embd": 8, "n_head": 2, "n_layer": 2},
+}
 
 
 @pytest.mark.parametrize("name", ["config.json", "hparams.json"])
-@pytest.mark.parametrize(
-    "values",
-    [
-        CONFIG_JSON,
-        # as newer versions write it
-        {name: value for name, value in CONFIG_JSON.items() if name != "n_ctx"},
-        CONFIG_JSON | {"activation_function": "gelu_pytorch_tanh", "n_inner": 32},
-        {"n_vocab": 259, "n_ctx": 6, "n_embd": 8, "n_head": 2, "n_layer": 2},
-    ],
-    ids=["hugging face", "without n_ctx", "spelled out", "openai"],
-)
-def test_both_spellings_of_the_config(tmp_path, name, values):
-    (tmp_path / name).write_text(json.dumps(values))
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_spellings_of_the_config(tmp_path, name, spelling):
+    (tmp_path / name).write_text(json.dumps(SPELLINGS[spelling]))
     assert utils.read_config(tmp_path) == SMALL
 
 
@@ -116,59 +84,66 @@ def test_the_epsilon_of_the_config_is_used(tmp_path):
     assert utils.read_config(tmp_path).epsilon == 0.25
 
 
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_config_number_that_is_none(folder, name):
+    path, least = folder / "config.json", 2 if name in ("n_vocab", "n_embd") else 1
+    config = json.loads(path.read_text())
+    # 10^9: a billion layers are not counted first
+    for value in (None, least - 1, -1, 2.0, float("nan"), "2", False, [2], 10**9):
+        path.write_text(json.dumps(config | {name: value}))
+        message = refusal(utils.load_model, folder, NUMPY)
+        assert str(path) in message and f"{name} is {value!r}" in message
+
+
+@pytest.mark.parametrize("name, value", [
+    ("n_embd", 9), ("n_layer", MOST_LAYERS + 1), ("model_type", "gpt_neo"), ("model_type", []),
+    ("activation_function", "gelu"), ("n_inner", 31), ("scale_attn_weights", False),
+    ("scale_attn_by_inverse_layer_idx", True), ("tie_word_embeddings", False),
+    ("layer_norm_epsilon", 0), ("layer_norm_epsilon", "1"),
+])  # fmt: skip
+def test_a_config_of_another_model(folder, name, value):
+    edit_json(folder / "config.json", lambda config: config | {name: value})
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert str(folder / "config.json") in message and name in message
+
+
 # ---------------------------------------------------------------- tensors
 
-
-def replaced(name, change):
-    return lambda tensors: tensors | {name: change(tensors.get(name))}
-
-
-WRONG_TENSORS = {  # what the message names: how to get there
-    "ln_f.bias": replaced("ln_f.bias", lambda bias: bias[1:]),
-    "h.1.mlp.c_fc.weight": replaced("h.1.mlp.c_fc.weight", lambda weight: weight.T),
-    "h.1.ln_2.weight": replaced("h.1.ln_2.weight", lambda weight: weight[None]),
-    "wpe.weight": without("wpe.weight"),
-    "h.1.attn.c_proj.bias": without("h.1.attn.c_proj.bias"),
-    "h.2.ln_1.weight": replaced("h.2.ln_1.weight", lambda _: np.ones(8, np.float32)),
-    "score.weight": replaced("score.weight", lambda _: np.ones(8, np.float32)),
-    "lm_head.weight differs": lambda tensors: (
-        tensors | {"lm_head.weight": tensors["wte.weight"] + np.float32(1)}
-    ),
-    "lm_head.weight has shape": lambda tensors: (
-        tensors | {"lm_head.weight": tensors["wte.weight"][:-1]}
-    ),
+WTE = TENSORS["wte.weight"]
+WRONG_TENSORS = {  # what the message names: what is stored
+    "ln_f.bias": {"ln_f.bias": TENSORS["ln_f.bias"][1:]},
+    "h.1.mlp.c_fc.weight": {"h.1.mlp.c_fc.weight": TENSORS["h.1.mlp.c_fc.weight"].T},
+    "h.1.ln_2.weight": {"h.1.ln_2.weight": TENSORS["h.1.ln_2.weight"][None]},
+    "h.2.ln_1.weight": {"h.2.ln_1.weight": np.ones(8, np.float32)},
+    "score.weight": {"score.weight": np.ones(8, np.float32)},
+    "lm_head.weight differs": {"lm_head.weight": WTE + np.float32(1)},
+    "lm_head.weight has shape": {"lm_head.weight": WTE[:-1]},
+    # with Hugging Face's prefix and without: no last one wins in silence
+    "'transformer.wte.weight'": {"transformer.wte.weight": WTE},
 }
 
 
 @pytest.mark.parametrize("named", WRONG_TENSORS)
 def test_tensors_that_do_not_match_the_config(tmp_path, named):
-    folder = write_checkpoint(tmp_path / "model", SMALL, WRONG_TENSORS[named](TENSORS))
+    folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS | WRONG_TENSORS[named])
     message = refusal(utils.load_model, folder, NUMPY)
     assert str(folder / "model.safetensors") in message and named in message
 
 
-@pytest.mark.parametrize("name", ["wte.weight", "h.1.ln_2.bias", "lm_head.weight"])
-def test_two_names_that_mean_one_tensor(tmp_path, name):
-    """With Hugging Face's prefix and without, in either order: no last one wins in silence."""
-    tensor = TENSORS.get(name, TENSORS["wte.weight"])
-    both = {name: tensor, f"transformer.{name}": tensor + np.float32(1)}
-    for tensors in (TENSORS | both, dict(reversed(both.items())) | TENSORS | {name: tensor}):
-        folder = write_checkpoint(tmp_path / "model", SMALL, tensors)
-        message = refusal(utils.load_model, folder, NUMPY)
-        assert f"'{name}'" in message and f"'transformer.{name}'" in message
+@pytest.mark.parametrize("name", ["wpe.weight", "h.1.attn.c_proj.bias"])
+def test_a_tensor_that_is_missing(tmp_path, name):
+    folder = write_checkpoint(tmp_path / "model", SMALL, without(name)(TENSORS))
+    assert name in refusal(utils.load_model, folder, NUMPY)
 
 
 @pytest.mark.parametrize("head", DTYPES)
 @pytest.mark.parametrize("wte", DTYPES)
 def test_the_head_must_hold_the_same_numbers_however_it_is_stored(tmp_path, wte, head):
     """TENSORS are exact in every dtype."""
-    tensors = TENSORS | {
-        "wte.weight": DTYPES[wte](TENSORS["wte.weight"]),
-        "lm_head.weight": DTYPES[head](TENSORS["wte.weight"]),
-    }
+    tensors = TENSORS | {"wte.weight": DTYPES[wte](WTE), "lm_head.weight": DTYPES[head](WTE)}
     folder = write_checkpoint(tmp_path / "same", SMALL, tensors)
     np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)
-    last = TENSORS["wte.weight"].copy()
+    last = WTE.copy()
     last[-1, -1] += 1 / 128
     tensors["lm_head.weight"] = DTYPES[head](last)
     folder = write_checkpoint(tmp_path / "other", SMALL, tensors)
@@ -185,67 +160,106 @@ def test_control_characters_of_a_file_are_escaped(tmp_path):
     assert str(utils.InputError("a\nb\x00\udc80é 日")) == "a\\nb\\x00\\udc80é 日"
 
 
+# ---------------------------------------------------------------- every damage, in both formats
+
+
+def require_right(folder, config, tensors):
+    """Raises InputError unless the tensors can be read and verified; then they are right."""
+    found = open_weights(folder, config)
+    assert list(found) == list(tensors)
+    for name, tensor in found.items():
+        tensor.verify()
+        np.testing.assert_array_equal(tensor.read(np.float32), tensors[name], strict=True)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", INDEX])
+def test_every_byte_of_a_header_changed_and_cut_off(tmp_path, name):
+    """What may differ and still load is what nobody reads, such as metadata."""
+    rng, config = np.random.default_rng(0), Config(**SHAPE)
+    tensors = random_tensors(config)
+    folder = write_checkpoint(tmp_path / "model", config, tensors) if "safe" in name else TF
+    folder = shutil.copytree(folder, tmp_path / "copy")
+    raw, n_refused = (folder / name).read_bytes(), 0
+    require_right(folder, config, tensors)
+    end = len(raw) if name == INDEX else 8 + int.from_bytes(raw[:8], "little")
+    with (folder / name).open("r+b", buffering=0) as file:
+        for i in reversed(range(end)):
+            # a digit becomes another, a name ends, a byte is no UTF-8, or anything
+            byte = rng.choice([raw[i] ^ 1, ord('"'), 255, rng.integers(256)])
+            file.seek(i)
+            file.write(bytes([byte]) + raw[i + 1 :])
+            try:
+                require_right(folder, config, tensors)
+            except utils.InputError as error:
+                assert str(error).isprintable() and str(folder) in str(error)
+                n_refused += 1
+            file.truncate(i)
+            refusal(require_right, folder, config, tensors)
+    assert n_refused > end // 2
+
+
+def test_bytes_of_the_data(tmp_path):
+    """Of OpenAI's, which have checksums: the first, the last, and one between of every tensor."""
+    folder, rng = shutil.copytree(TF, tmp_path / "model"), np.random.default_rng(0)
+    path, config = folder / DATA, Config(**SHAPE)
+    raw = path.read_bytes()
+    for tensor in open_weights(folder, config).values():
+        end = tensor.offset + tensor.size
+        for i in (tensor.offset, rng.integers(tensor.offset, end), end - 1):
+            path.write_bytes(raw[:i] + bytes([raw[i] ^ rng.integers(1, 256)]) + raw[i + 1 :])
+            assert tensor.name in refusal(tensor.verify)
+            path.write_bytes(raw[:i])
+            assert "truncated" in refusal(open_weights, folder, config)
+            path.write_bytes(raw)
+    path.write_bytes(raw + b"0")
+    refusal(open_weights, folder, config)
+
+
 # ---------------------------------------------------------------- several files, and pickles
 
 
 @pytest.fixture
 def sharded(folder):
-    tensors = random_tensors(TINY)
-    where = {name: f"model-0000{1 + i % 3}-of-00003.safetensors" for i, name in enumerate(tensors)}
-    for file in set(where.values()):
-        write_safetensors(
-            folder / file, {name: tensors[name] for name in tensors if where[name] == file}
-        )
-    (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"metadata": {"total_size": 1}, "weight_map": where})
-    )
+    write_shards(folder, TENSORS)
     (folder / "model.safetensors").unlink()
     return folder
 
 
-def test_a_model_in_several_files(sharded, tmp_path):
-    assert checkpoints.missing_files(sharded) == []
-    found = checkpoints.open_weights(sharded, TINY)
-    for name, array in random_tensors(TINY).items():
-        np.testing.assert_array_equal(found[name].read(np.float32), array)
-    names = [path.name for path in weights_files(sharded)]
-    shards = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
-    assert names == ["model.safetensors.index.json", *shards]
-    (sharded / shards[1]).unlink()
-    assert checkpoints.missing_files(sharded) == [shards[1]]
-    assert shards[1] in refusal(utils.load_model, sharded, NUMPY)
+SHARDS = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
 
 
-def test_all_files_of_the_weights_are_known(tmp_path):
-    whole = write_checkpoint(tmp_path / "whole")
-    assert weights_files(whole) == [whole / "model.safetensors"]
-    (whole / "model.safetensors").unlink()
-    assert "model.safetensors" in refusal(weights_files, whole)
-    assert all(path.is_file() for path in weights_files(TF)) and len(weights_files(TF)) == 2
+def test_a_model_in_several_files(sharded):
+    assert missing_files(sharded) == []
+    assert [path.name for path in weights_files(sharded)] == [SHARDS_INDEX, *SHARDS]
+    np.testing.assert_array_equal(logits(utils.load_model(sharded, NUMPY)), EXPECTED)
+    (sharded / SHARDS[1]).unlink()
+    assert missing_files(sharded) == [SHARDS[1]]
+    assert SHARDS[1] in refusal(utils.load_model, sharded, NUMPY)
 
 
-SHARD = "model-00001-of-00003.safetensors"
+def test_all_files_of_the_weights_are_known(folder):
+    assert weights_files(folder) == [folder / "model.safetensors"]
+    for path in TF.glob("model.ckpt.*"):  # which come second
+        shutil.copy(path, folder)
+    assert weights_files(folder) == [folder / "model.safetensors"]
+    (folder / "model.safetensors").unlink()
+    assert weights_files(folder) == sorted(folder.glob("model.ckpt.*"), reverse=True)
 
 
 @pytest.mark.parametrize("file", [
     None, 3, "pytorch_model.bin", "/etc/x.safetensors", "..\\x.safetensors",
-    "x" * 300 + ".safetensors", SHARD,
+    "x" * 300 + ".safetensors", SHARDS[1],
 ])  # fmt: skip
 def test_an_index_of_shards_that_is_wrong(sharded, file):
     index = {"weight_map": {"wte.weight": file}} if file else {}
-    (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
+    (sharded / SHARDS_INDEX).write_text(json.dumps(index))
     assert str(sharded) in refusal(utils.load_model, sharded, NUMPY)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
 def test_a_pickle_is_never_opened(folder, name, monkeypatch):
     (folder / "model.safetensors").rename(folder / name)
-    monkeypatch.setattr("pickle.load", None), monkeypatch.setattr("pickle.Unpickler", None)
+    monkeypatch.setattr("pickle.load", None)
+    monkeypatch.setattr("pickle.Unpickler", None)
     message = refusal(utils.load_model, folder, NUMPY)
     assert "is a pickle" in message and str(folder / name) in message
-
-
-def test_a_folder_of_safetensors_comes_before_openais(folder):
-    for path in TF.glob("model.ckpt.*"):
-        shutil.copy(path, folder)
-    assert weights_path(folder).name == "model.safetensors"

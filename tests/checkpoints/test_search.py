@@ -9,18 +9,13 @@ from toys import refusal, write_checkpoint
 import utils
 from checkpoints.search import locate
 
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_checkpoint(tmp_path / "model")
-
-
-def test_a_model_is_found_by_name_and_by_path(folder):
-    assert utils.find_folder(folder.name, folder.parent) == folder
-    assert utils.find_folder(str(folder), folder.parent / "elsewhere") == folder
-
-
 NAMES, PATHS = ["a", "b"], ["./a", "a/", "./b", "../a", ".", "..", "./.", "b/..", "o/n", "./o/n"]
+
+
+def test_a_model_is_found_by_name_and_by_path(tmp_path):
+    folder = write_checkpoint(tmp_path / "model")
+    assert utils.find_folder("model", tmp_path) == folder
+    assert utils.find_folder(str(folder), tmp_path / "elsewhere") == folder
 
 
 @pytest.mark.parametrize("inside, outside", [*itertools.product([(), ("a", "o/n")], repeat=2)])
@@ -40,19 +35,11 @@ def test_what_can_only_be_a_path_names_nothing_in_the_models_directory(
 
 
 @pytest.mark.parametrize("size", ["125M", "", "no/such/folder", "two\nlines", "\0"])
-def test_an_unknown_size_lists_what_is_there(folder, size):
-    (folder.parent / "empty").mkdir()
-    message = refusal(utils.find_folder, size, folder.parent)
-    assert repr(size) in message and str(folder.parent) in message
-    assert "there are model)" in message  # and not the empty folder
-
-
-def test_every_format_is_listed(tmp_path):
-    for size, name in (("a", "model.ckpt.index"), ("b", "model.safetensors.index.json")):
-        (tmp_path / size).mkdir()
-        (tmp_path / size / name).touch()
-    assert "there are a, b)" in refusal(utils.find_folder, "c", tmp_path)
-
-
-def test_an_unknown_size_where_there_are_no_models(tmp_path):
-    assert "none" in refusal(utils.find_folder, "124M", tmp_path)
+def test_an_unknown_size_lists_what_is_there(tmp_path, size):
+    assert "there are none)" in refusal(utils.find_folder, size, tmp_path)
+    names = ["model.ckpt.index", "model.safetensors", "model.safetensors.index.json", "other"]
+    for folder, name in zip("abcd", names):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).touch()
+    message = refusal(utils.find_folder, size, tmp_path)
+    assert repr(size) in message and f"{tmp_path} (there are a, b, c)" in message

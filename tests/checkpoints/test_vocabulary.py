@@ -2,17 +2,15 @@
 refused.
 """
 
-import dataclasses
 import importlib.util
 import json
 from pathlib import Path
 
 import pytest
-from toys import NUMPY, TINY, refusal, renumbered, tiny_vocabulary, write_checkpoint
+from toys import refusal, renumbered, tiny_vocabulary, write_checkpoint
 
-import utils
 from checkpoints.vocabulary import load_encoder
-from encoder import END_OF_TEXT, byte_symbols
+from encoder import END_OF_TEXT
 
 
 @pytest.fixture
@@ -64,17 +62,6 @@ def test_every_truncation_of_the_merges_is_refused(folder):
     load_encoder(folder)
 
 
-def test_every_missing_line_of_the_embedded_merges_is_noticed(tmp_path):
-    source = Path(utils.MODELS_DIR) / "17M"
-    vocabulary = json.loads((source / "vocab.json").read_text())
-    lines = (source / "merges.txt").read_text().splitlines()
-    pairs = [line.split(" ") for line in lines if not line.startswith("#version")]
-    for i in range(0, len(pairs), 300):
-        folder = write_checkpoint(tmp_path / "model")
-        store(folder, vocabulary, pairs[:i] + pairs[i + 1 :])
-        assert repr("".join(pairs[i])) in refusal(load_encoder, folder)
-
-
 @pytest.mark.skipif(not openai_folder(), reason="OpenAI's vocabulary is not installed")
 def test_gpt2s_own_merges_are_whole():
     assert load_encoder(openai_folder()).n_vocab == 50257
@@ -90,18 +77,15 @@ def test_a_token_that_two_merges_make(folder):
     assert "'he'" in refusal(load_encoder, folder)
 
 
-@pytest.mark.parametrize(
-    "token, side_files",
-    [
-        ("<|pad|>", {}),
-        ("<s>", {}),
-        ("[MASK]", {}),
-        ("PAD", {"added_tokens": {"PAD": 259}}),
-        ("PAD", {"special_tokens_map": {"pad_token": "PAD"}}),
-        ("PAD", {"special_tokens_map": {"pad_token": {"content": "PAD", "lstrip": False}}}),
-        ("PAD", {"special_tokens_map": {"additional_special_tokens": ["x", "PAD", None, []]}}),
-    ],
-)
+@pytest.mark.parametrize("token, side_files", [
+    ("<|pad|>", {}),
+    ("<s>", {}),
+    ("[MASK]", {}),
+    ("PAD", {"added_tokens": {"PAD": 259}}),
+    ("PAD", {"special_tokens_map": {"pad_token": "PAD"}}),
+    ("PAD", {"special_tokens_map": {"pad_token": {"content": "PAD", "lstrip": False}}}),
+    ("PAD", {"special_tokens_map": {"additional_special_tokens": ["x", "PAD", None, []]}}),
+])  # fmt: skip
 def test_special_tokens_need_no_merge(folder, token, side_files):
     vocabulary, merges = tiny_vocabulary()
     store(folder, renumbered([*vocabulary, token]), merges, **side_files)
@@ -115,28 +99,17 @@ def test_other_tokens_need_one(folder, token):
     refusal(load_encoder, folder)
 
 
-@pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json"])
-def test_a_side_file_that_is_damaged(folder, name):
-    (folder / name).write_text("[" * 100_000)
-    assert str(folder / name) in refusal(load_encoder, folder)
-
-
 # ---------------------------------------------------------------- what may be missing
 
 PROTEINS = renumbered(["[PAD]", "[EOS]", *"ACDEFGHIKLMNPQRSTVWY"])
 
 
 def test_single_letters_and_no_merges(folder):
-    encoder = load_encoder(store(folder, PROTEINS, []))
+    """Nor has a word one, which nothing tells from a special token where bytes are missing."""
+    vocabulary = renumbered([*PROTEINS, "start"])
+    encoder = load_encoder(store(folder, vocabulary, []))
     assert encoder.decode(encoder.encode("MKV")) == "MKV" and encoder.end_of_text is None
-    with pytest.raises(ValueError, match="0x20"):
-        encoder.encode("M K")
-
-
-def test_words_without_brackets_need_no_merge_where_bytes_are_missing(folder):
-    """Nothing tells them from special tokens there."""
-    store(folder, renumbered([*PROTEINS, "start"]), [])
-    assert load_encoder(folder).decode([len(PROTEINS)]) == "start"
+    assert encoder.decode([len(PROTEINS)]) == "start"
 
 
 @pytest.mark.parametrize("missing", ["a", "Ġ", "Ā", END_OF_TEXT])
@@ -147,7 +120,7 @@ def test_a_vocabulary_that_lacks_a_byte_or_the_end(folder, missing):
 
 
 @pytest.mark.parametrize("eos, expected", [
-    (0, 0), (21, 21), (22, None), (-1, None), (None, None), (True, None), (1.0, None), ([1], None),
+    (0, 0), (21, 21), (22, None), (-1, None), (None, None), (True, None), ([1], None),
 ])  # fmt: skip
 def test_texts_end_at_the_eos_token_of_the_config(folder, eos, expected):
     config = json.loads((folder / "config.json").read_text())
@@ -155,12 +128,3 @@ def test_texts_end_at_the_eos_token_of_the_config(folder, eos, expected):
     assert load_encoder(folder).end_of_text == expected
     vocabulary, merges = tiny_vocabulary()  # which says itself what ends a text
     assert load_encoder(store(folder, vocabulary, merges)).end_of_text == vocabulary[END_OF_TEXT]
-
-
-def test_a_model_of_proteins_loads_and_reads(tmp_path):
-    config = dataclasses.replace(TINY, n_vocab=len(PROTEINS))
-    store(write_checkpoint(tmp_path / "proteins", config), PROTEINS, [])
-    (target, _), encoder = utils.load_models(["proteins", "proteins"], tmp_path, NUMPY)
-    ids = encoder.encode("MKVLA")
-    assert target.read(ids, target.new_cache()).shape == (1, len(PROTEINS))
-    assert byte_symbols().keys() - PROTEINS.keys()

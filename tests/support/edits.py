@@ -58,10 +58,6 @@ def without(name):
     return lambda values: {other: value for other, value in values.items() if other != name}
 
 
-def with_new_entry(name, **entry):
-    return lambda header: header | {name: entry}
-
-
 def with_entry(name, **changes):
     """An edit of a JSON object of objects: `changes` made to the one of that name."""
     return lambda header: header | {name: header.get(name, {}) | changes}

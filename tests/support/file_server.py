@@ -21,58 +21,42 @@ def md5_of(content):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as server.behave(handler) says: a dict of what is out of the ordinary; the files are
-    server.files.
+    """Answers as server.behave(path, first byte) says: a dict of what is out of the ordinary; the
+    files are server.files.
     """
+
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self):
         server, path = self.server, self.path
-        range_from = int(re.sub(r"\D", "", self.headers.get("Range", "0")))
-        server.requests.append((path, range_from))
-        how = server.behave(path, range_from)
-        if how.get("redirect"):
-            return self.answer(
-                302,
-                {"Location": how["redirect"], "Content-Length": "0", **how.get("headers", {})},
-                b"",
-            )
-        content = how.get("content", server.files.get(path))
-        if content is None:
-            return self.answer(404, {"Content-Length": "3"}, b"no\n")
-        tag = how.get("tag", f'"{hashlib.sha256(content).hexdigest()[:16]}"')
-        headers = {"ETag": tag, "Content-Length": str(len(content)), **how.get("headers", {})}
+        first = int(re.sub(r"\D", "", self.headers.get("Range", "0")))
+        server.requests.append((path, first))
+        how = server.behave(path, first)
+        status, body = how.get("status", 200), how.get("content", server.files.get(path))
+        if body is None:
+            status, body = 404, b"no\n"
+        tag = how.get("tag", f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+        headers = {"ETag": tag}
         unchanged = self.headers.get("If-Range") == tag or how.get("ignores_if_range")
-        status = how.get("status", 200)
-        if status == 200 and range_from and unchanged and not how.get("ignores_range"):
-            if range_from >= len(content):
-                return self.answer(
-                    416, {"Content-Range": f"bytes */{len(content)}", "Content-Length": "0"}, b""
-                )
-            first = range_from + how.get("shifted", 0)
-            status, body = 206, content[first:]
-            headers |= {
-                "Content-Length": str(len(body)),
-                "Content-Range": f"bytes {first}-{len(content) - 1}/{len(content)}",
-            }
-        else:
-            body = content
-        if "length" in how:
-            headers["Content-Length"] = str(max(0, len(body) + how["length"]))
-        headers = {name: value for name, value in headers.items() if value is not None}
-        self.answer(status, headers, body[: how.get("cut")], how.get("stall", 0))
-
-    def answer(self, status, headers, body, stall=0):
+        if status == 200 and first and unchanged and not how.get("ignores_range"):
+            headers["Content-Range"] = f"bytes */{len(body)}"
+            status, n_bytes = 416, len(body)
+            if first < n_bytes:
+                first += how.get("shifted", 0)
+                status, body = 206, body[first:]
+                headers["Content-Range"] = f"bytes {first}-{n_bytes - 1}/{n_bytes}"
+        headers["Content-Length"] = str(max(0, len(body) + how.get("length", 0)))
+        headers |= how.get("headers", {})
         self.send_response(status)
         for name, value in headers.items():
-            self.send_header(name, value)
+            if value is not None:
+                self.send_header(name, value)
         self.end_headers()
+        if headers.get("Transfer-Encoding") == "chunked":
+            body = b"%x\r\n%s\r\n" % (len(body), body) + b"0\r\n\r\n"
         try:
-            if headers.get("Transfer-Encoding") == "chunked":
-                body = b"%x\r\n%s\r\n" % (len(body), body) + b"0\r\n\r\n"
-            self.wfile.write(body)
-            self.wfile.flush()
-            if stall:
-                self.server.stop.wait(stall)
+            self.wfile.write(body[: how.get("cut")])
+            server.stop.wait(how.get("stall", 0))
         except OSError:
             pass  # the client hung up
         self.close_connection = True
@@ -91,12 +75,8 @@ def once(*faults):
 def server():
     """A server: .files {path: bytes}, .behave, and .requests [(path, first byte)]."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.files, server.requests, server.behave, server.stop = (
-        {},
-        [],
-        lambda path, first: {},
-        threading.Event(),
-    )
+    server.files, server.requests, server.behave = {}, [], once()
+    server.stop = threading.Event()
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -109,7 +89,7 @@ def server():
 
 @pytest.fixture
 def alone(monkeypatch, tmp_path):
-    """No cache, no proxy, no real host; small pieces; and waiting takes no time but is noted."""
+    """No cache, no proxy, no real host; and small pieces."""
     for name in os.environ:
         if name.startswith(("HF_", "GPT2_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)

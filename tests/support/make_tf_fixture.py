@@ -3,15 +3,13 @@ model.ckpt.data-00000-of-00001.
 
 pip install --group tensorflow
 python tests/support/make_tf_fixture.py  # makes tests/support/tf_checkpoint again
-python tests/support/make_tf_fixture.py weights.npz FOLDER  # into FOLDER
+python tests/support/make_tf_fixture.py FOLDER  # the same elsewhere
 """
 
 import json
 import re
 import sys
 from pathlib import Path
-
-import numpy as np
 
 FOLDER = Path(__file__).with_name("tf_checkpoint")
 # 259: the vocabulary of toys.py
@@ -36,32 +34,24 @@ def write(folder, arrays):
     for name, array in arrays.items():
         convolution = name.endswith("weight") and array.ndim == 2 and name[0] == "h"
         names[openai_name(name)] = array[None] if convolution else array
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = [tensorflow.constant(array) for array in names.values()]
     tensorflow.raw_ops.SaveV2(
         prefix=str(folder / "model.ckpt"),
         tensor_names=list(names),
         shape_and_slices=[""] * len(names),
-        tensors=tensors,
+        tensors=[tensorflow.constant(array) for array in names.values()],
     )
 
 
-def main(arguments):
+if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
-    if arguments:
-        weights, folder = map(Path, arguments)
-        with np.load(weights) as arrays:
-            return write(folder, dict(arrays))
     from toys import random_tensors, tiny_vocabulary
 
     from gpt2 import Config
 
-    write(FOLDER, random_tensors(Config(**SHAPE)))
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder, random_tensors(Config(**SHAPE)))
     vocabulary, merges = tiny_vocabulary()
-    (FOLDER / "hparams.json").write_text(json.dumps(SHAPE) + "\n")
-    (FOLDER / "encoder.json").write_text(json.dumps(vocabulary) + "\n")
-    (FOLDER / "vocab.bpe").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    (folder / "hparams.json").write_text(json.dumps(SHAPE) + "\n")
+    (folder / "encoder.json").write_text(json.dumps(vocabulary) + "\n")
+    (folder / "vocab.bpe").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))

@@ -65,6 +65,17 @@ def write_safetensors(path, tensors):
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
+def write_shards(folder, tensors, n=3):
+    """Store {name: array} in several files and their index; returns the files' names."""
+    where = {name: f"model-{1 + i % n:05}-of-{n:05}.safetensors" for i, name in enumerate(tensors)}
+    files = sorted({*where.values()})
+    for file in files:
+        own = {name: tensors[name] for name in tensors if where[name] == file}
+        write_safetensors(folder / file, own)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    return files
+
+
 def write_checkpoint(
     folder, config=TINY, tensors=None, names=("config.json", "vocab.json", "merges.txt")
 ):
