@@ -16,7 +16,6 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.data.machine import label
-from experiments.data.values import AUTO
 from experiments.decoding.adaptive_k import new_K
 from experiments.decoding.batching import decode_together
 from experiments.decoding.clock import Clock, clocked
@@ -47,42 +46,38 @@ PLAIN = Contender()
 class Run:
     """What was measured of a contender on one prompt, all of it JSON.
 
-    seconds, prefill_seconds, tokens, passes: of each repeat
-    rounds: of each repeat, its speculative rounds as [drafted, examined, accepted]
-    repeated: 8-grams that occurred before, and all, over all repeats
-    ledger: the number of rounds of the run under the ledger, and its seconds by part
-    difference: whether and why a greedy text differs from the autoregressive one
     machine: which one measured it
+    looks_up: whether the draft drafts only where it finds something
+    ledger: the number of rounds of the run under the ledger, and its seconds by part
+    seconds, prefill_seconds, tokens: of each repeat
+    rounds: those of all repeats, prefill apart, as [drafted, examined, accepted]
+    repeated: 8-grams that occurred before, and all, over all repeats
     pass_seconds: median of the target's passes over K + 1 rows, None if there was none
     draft_seconds: median of a drafted token, its sampling included, None if there was none
-    looks_up: whether the draft drafts only where it finds something
+    difference: whether and why a greedy text differs from the autoregressive one
     """
 
-    draft: str | None
-    K: int | str
+    machine: str
+    looks_up: bool
     ledger: dict
-    verification: str = "token"
-    looks_up: bool = False
-    machine: str = ""
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
     tokens: list = field(default_factory=list)
-    passes: list = field(default_factory=list)
     rounds: list = field(default_factory=list)
     repeated: list = field(default_factory=lambda: [0, 0])
-    difference: dict | None = None
     pass_seconds: float | None = None
     draft_seconds: float | None = None
+    difference: dict | None = None
 
-    def add(self, done, prefill_seconds, seconds, text):
-        """Count one repeat."""
+    def add(self, rounds, prefill_seconds, seconds):
+        """Count one repeat. Returns its text."""
+        text = [int(token) for one in rounds for token in one.tokens]
         self.seconds.append(seconds)
         self.prefill_seconds.append(prefill_seconds)
         self.tokens.append(len(text))
-        self.passes.append(len(done))
-        counts = [[one.drafted, one.examined, one.accepted] for one in done]
-        self.rounds.append(counts if self.K else [])
+        self.rounds += [[one.drafted, one.examined, one.accepted] for one in rounds]
         self.repeated = [a + b for a, b in zip(self.repeated, repeated(text))]
+        return text
 
 
 # ---------------------------------------------------------------- all contenders
@@ -128,8 +123,7 @@ class Race:
         turn would pay for all.
         """
         for contender in self.contenders:
-            fixed = dataclasses.replace(contender, K=4) if contender.K == AUTO else contender
-            list(self.run(fixed, [0], n_tokens=WARM_UP))
+            list(self.run(contender, [0], n_tokens=WARM_UP))
 
     def ledger(self, contender, seed):
         """Where the seconds of one run after its prefill go: the number of rounds, and seconds by
@@ -150,30 +144,24 @@ class Race:
 
     def measure(self, seed, repeats):
         """The Runs of all contenders."""
-        runs, texts = [], [None for _ in self.contenders]
+        runs, texts, clocks = [], [], []
         for one in self.contenders:
-            costs = self.ledger(one, [*seed, 0])
             looks_up = one.draft is not None and self.drafts[one.draft].looks_up
-            runs.append(Run(one.draft, one.K, costs, one.verification, looks_up, label()))
-        passes = [[] for _ in runs]  # seconds of each pass over K + 1 rows
-        tokens = [[] for _ in runs]  # seconds of each drafted token
+            runs.append(Run(label(), looks_up, self.ledger(one, [*seed, 0])))
+            texts.append(None)
+            clocks.append(Clock())
         for repeat in range(repeats):
             for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
-                clock, K = Clock(), self.contenders[i].K
-                rounds = self.run(self.contenders[i], [*seed, repeat], clock)
-                done, prefill_seconds, seconds = clocked(rounds)
-                texts[i] = [int(token) for one in done for token in one.tokens]
-                runs[i].add(done, prefill_seconds, seconds, texts[i])
-                if K != AUTO:
-                    passes[i] += [elapsed for rows, elapsed in clock.passes if rows == K + 1]
-                tokens[i] += [elapsed / n for n, elapsed in clock.proposals if n]
-            comparable = self.job.filter.greedy and self.acceptance is None
-        for i, run in enumerate(runs):
-            run.pass_seconds = statistics.median(passes[i]) if passes[i] else None
-            run.draft_seconds = statistics.median(tokens[i]) if tokens[i] else None
-            if comparable and texts[i] != texts[0]:
-                both = texts[0], texts[i]
-                run.difference = explain_difference(self.target, self.job.ids, *both)
+                rounds = self.run(self.contenders[i], [*seed, repeat], clocks[i])
+                texts[i] = runs[i].add(*clocked(rounds))
+        comparable = self.job.filter.greedy and self.acceptance is None
+        for one, run, text, clock in zip(self.contenders, runs, texts, clocks):
+            passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == one.K]
+            tokens = [elapsed / n for n, elapsed in clock.proposals if n]
+            run.pass_seconds = statistics.median(passes) if passes else None
+            run.draft_seconds = statistics.median(tokens) if tokens else None
+            if comparable and text != texts[0]:
+                run.difference = explain_difference(self.target, self.job.ids, texts[0], text)
         return runs
 
 
@@ -199,12 +187,11 @@ def batch_speeds(race, batch_sizes, repeats):
     rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
     prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
     found = {(n, one): [] for n in batch_sizes for one in race.contenders}
-    for repeat in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
+    for _ in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
         for (n, one), speeds in found.items():
-            speed = batch_speed(race, one, prompts[:n])
-            if repeat > 0:  # the first is a warm-up
-                speeds.append(speed)
-    return {key: statistics.median(speeds) for key, speeds in found.items()}
+            speeds.append(batch_speed(race, one, prompts[:n]))
+    # the first is a warm-up
+    return {key: statistics.median(speeds[1:]) for key, speeds in found.items()}
 
 
 def batch_rows(race, batch_sizes, repeats):
