@@ -295,7 +295,6 @@ def rows_of_programs(settings, pairs, target, result):
     (draft,) = settings.drafts()
     pair, folders = pairs.pair(draft), None
     job = settings.job(settings.sampling, K=settings.Ks()[0], rule=settings.verification)
-    peers.check_passes(pair.target.config.n_ctx, job.K)
     if settings.weights != RANDOM:
         folder = partial(utils.find_folder, models_dir=settings.models_dir)
         # what cannot write alone, other programs do not have
