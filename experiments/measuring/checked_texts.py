@@ -6,14 +6,13 @@ from your machine".
 """
 
 import dataclasses
-import platform
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 
 from experiments.data.machine import machine
-from experiments.decoding.clock import clocked
 from experiments.decoding.job import Job, decode
 from experiments.decoding.synthetic import accept_by_coin
 from experiments.drafting.drafts import ModelDraft
@@ -33,13 +32,11 @@ PEER = "transformers, eager"
 
 def measure_texts(target, settings):
     """What `profile --texts` reports, as one object."""
+    same, what = {"dtype": settings.dtype}, {"shape": settings.target_model_size}
     return {
         "machine": machine_of(settings.backend),
-        "parity": [{"dtype": settings.dtype} | parity(settings)],
-        "speeds": [
-            {"shape": settings.target_model_size, "dtype": settings.dtype}
-            | speeds(target, settings)
-        ],
+        "parity": [same | parity(settings)],
+        "speeds": [what | same | speeds(target, settings)],
     }
 
 
@@ -55,7 +52,6 @@ def machine_of(backend):
         "cupy": cupy.__version__,
         "cuda_driver": cupy.cuda.runtime.driverGetVersion(),
         "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
-        "system": platform.platform(),
     }
 
 
@@ -87,35 +83,37 @@ def text(pair, job):
 
 
 def speeds(target, settings):
-    """Medians in turns: tokens per second of both decoders, and of transformers; times of passes.
+    """Medians in turns: tokens per second of both decoders, and of transformers, prefill included;
+    times of passes.
 
     Deep targets have a draft. Its weights are random, so a coin accepts what it drafts.
     """
     backend, n_tokens, repeats = target.backend, settings.n_tokens_to_generate, settings.repeats
-    rows = medians(passes(target, (1, ROWS)), repeats, backend.synchronize)
-    runs = {"plain": lambda: tokens_per_second(target, None, n_tokens)}
+    runs = {"plain": partial(write, target, None, n_tokens)}
     shape = dataclasses.replace(SIZES[DRAFT], n_vocab=target.config.n_vocab)
     if target.config.n_layer > shape.n_layer:
         draft = ModelDraft(random_model(shape, backend, seed=1))
-        runs["speculative"] = lambda: tokens_per_second(target, draft, n_tokens)
-    runs["launch_share"] = lambda: launch_share(target)
-    if peer := transformers_model(target.config, settings.dtype):
-        runs[PEER] = lambda: transformers_speed(peer, n_tokens)
-    found = {name: [] for name in runs}
-    for _ in range(seldom(repeats) + 1):
-        for name, run in runs.items():
-            found[name].append(run())
-    # the first was the warm-up
-    found = {name: statistics.median(values[1:]) for name, values in found.items()}
-    return {PEER: None} | found | {"rows_ratio": rows[ROWS] / rows[1], "one_row_ms": 1e3 * rows[1]}
+        runs["speculative"] = partial(write, target, draft, n_tokens)
+    if peer := transformers_on_gpu(target.config, settings.dtype, n_tokens):
+        runs[PEER] = peer
+    seconds = medians(runs, seldom(repeats), backend.synchronize)
+    rows = medians(passes(target, (1, ROWS)), repeats, backend.synchronize)
+    return {
+        PEER: None,
+        **{name: n_tokens / seconds[name] for name in runs},
+        "launch_share": statistics.median(launch_share(target) for _ in range(seldom(repeats))),
+        "rows_ratio": rows[ROWS] / rows[1],
+        "one_row_ms": 1e3 * rows[1],
+    }
 
 
-def tokens_per_second(target, draft, n_tokens):
+def write(target, draft, n_tokens):
+    """Decode one text; what a draft says is accepted by coin."""
+
     def tap(parts):
         return accept_by_coin(parts, ACCEPTANCE, np.random.default_rng(0)) if draft else parts
 
-    _, _, seconds = clocked(decode(target, draft, Job(PROMPT, n_tokens, ROWS - 1), tap))
-    return n_tokens / seconds
+    list(decode(target, draft, Job(PROMPT, n_tokens, ROWS - 1), tap))
 
 
 def launch_share(model):
@@ -130,8 +128,10 @@ def launch_share(model):
     return issued / (time.perf_counter() - begin)
 
 
-def transformers_model(config, dtype):
-    """The same shape in transformers on the same GPU, or None where it cannot run."""
+def transformers_on_gpu(config, dtype, n_tokens):
+    """A function that writes a text with the same shape in transformers on the same GPU; None where
+    it cannot.
+    """
     try:
         import torch
         from transformers import GPT2Config, GPT2LMHeadModel
@@ -142,15 +142,8 @@ def transformers_model(config, dtype):
     names = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
     shape = {names.get(name, name): n for name, n in dataclasses.asdict(config).items()}
     shape.pop("epsilon")
-    return GPT2LMHeadModel(GPT2Config(**shape)).eval().to("cuda", getattr(torch, dtype))
-
-
-def transformers_speed(model, n_tokens):
-    import torch
-
+    model = GPT2LMHeadModel(GPT2Config(**shape)).eval().to("cuda", getattr(torch, dtype))
     ids = torch.tensor([PROMPT], device="cuda")
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    model.generate(ids, do_sample=False, min_new_tokens=n_tokens, max_new_tokens=n_tokens)
-    torch.cuda.synchronize()
-    return n_tokens / (time.perf_counter() - begin)
+    length = {"min_new_tokens": n_tokens, "max_new_tokens": n_tokens}
+    # tolist waits for the GPU
+    return lambda: model.generate(ids, do_sample=False, **length).tolist()

@@ -58,16 +58,12 @@ def seldom(repeats):
     return max(1, repeats // 4)
 
 
-def median_seconds(run, repeats, synchronize=done):
-    """The median time of run()."""
-    return medians({None: run}, repeats, synchronize)[None]
-
-
 # ---------------------------------------------------------------- memory
 
 
 def streaming_reads(n_bytes):
-    """Ways to read memory that the caches cannot hold, {name: function}; the fastest is the limit.
+    """Ways to read memory that the caches cannot hold, {(name, threads): function}; the fastest is
+    the limit.
 
     Each reduces an array to a few numbers, on one thread and on all: no product of a model can
     read its weights faster. NumPy asks the system for huge pages behind so large an array.
@@ -81,14 +77,11 @@ def streaming_reads(n_bytes):
     }
     pool = ThreadPoolExecutor(N_THREADS)
 
-    def run(read, parts):
-        return lambda: list(pool.map(read, parts))
+    def run(name, n_threads):
+        parts = np.array_split(memory, n_threads)
+        return lambda: list(pool.map(reads[name], parts))
 
-    ways = itertools.product(reads, {1, N_THREADS})
-    return {
-        f"{name}, {n_threads} threads": run(reads[name], np.array_split(memory, n_threads))
-        for name, n_threads in ways
-    }
+    return {way: run(*way) for way in itertools.product(reads, {1, N_THREADS})}
 
 
 def bytes_of_a_pass(model):
@@ -130,14 +123,6 @@ def compare_kernels(config, rows, repeats):
     return {kernels: {n: seconds[kernels, n] for n in rows} for kernels in KERNELS}
 
 
-def prefill_seconds(model, n_tokens, repeats):
-    """Median seconds of reading a prompt into an empty cache, and of the logits after it."""
-    ids = np.random.default_rng(0).integers(0, model.config.n_vocab, n_tokens).tolist()
-    return median_seconds(
-        lambda: model.read(ids, model.new_cache()), repeats, model.backend.synchronize
-    )
-
-
 class TimedWeight:
     """A weight whose products are timed."""
 
@@ -168,32 +153,32 @@ def breakdown(model, repeats):
         for _ in range(repeats):
             read(ids, cache)
 
-    milliseconds = {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
-    for name, filter in (("greedy choice", Filter(0.0)), ("sampled choice", Filter(1.0))):
-        rng = np.random.default_rng(0)
-        choose = lambda: sample(filter(logits)[0], rng)  # noqa: B023, E731
-        milliseconds[name] = 1e3 * median_seconds(choose, repeats)
-    return milliseconds
+    seconds = {part: total / repeats for part, total in clock.seconds.items()}
+    rng = np.random.default_rng(0)
+    choose = lambda filter: lambda: sample(filter(logits)[0], rng)
+    choices = {"greedy choice": choose(Filter(0.0)), "sampled choice": choose(Filter(1.0))}
+    return {part: 1e3 * one for part, one in (seconds | medians(choices, repeats)).items()}
 
 
 def measure_passes(model, rows, repeats):
     """What the profile command reports of a model, as one object."""
-    n_bytes = bytes_of_a_pass(model)
-    n_prefill = min(PREFILL, model.config.n_ctx)
+    n_bytes, synchronize = bytes_of_a_pass(model), model.backend.synchronize
     reads = streaming_reads(STREAMED)
     # in turns: others use the memory too
-    seconds = medians(reads | passes(model, rows), repeats, model.backend.synchronize)
+    seconds = medians(reads | passes(model, rows), repeats, synchronize)
     bandwidth = STREAMED / min(seconds[name] for name in reads)
     table = [
         {"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9}
         for n in rows
     ]
-    prefill = prefill_seconds(model, n_prefill, seldom(repeats))
+    prompt = [0] * min(PREFILL, model.config.n_ctx)
+    prefill = {"prefill": lambda: model.read(prompt, model.new_cache())}
+    prefill = medians(prefill, seldom(repeats), synchronize)["prefill"]
     return {
         "bandwidth_gb_per_s": bandwidth / 1e9,
         "weights_bytes": n_bytes,
         "rows": table,
-        "prefill": {"tokens": n_prefill, "milliseconds": 1e3 * prefill},
+        "prefill": {"tokens": len(prompt), "milliseconds": 1e3 * prefill},
         "kernels": kernels_of(model),
         "breakdown": breakdown(model, repeats),
     }

@@ -85,19 +85,23 @@ def cell(row, name):
     return text
 
 
-def table(rows, columns, notes=(), **headings):
-    """An aligned Markdown table of these columns. notes: a last cell for each row, if given.
-    headings: other ones than usual.
-    """
-    lines = [[cell(row, name) for name in columns] for row in rows]
-    header = [(HEADINGS | headings)[name] for name in columns]
-    if notes:
-        header.append("notes")
-        lines = [[*cells, note] for cells, note in zip(lines, notes)]
+def aligned(header, lines):
+    """A Markdown table of cells, its columns aligned."""
     widths = [max(map(len, column)) for column in zip(header, *lines)]
     lines = [header, ["-" * width for width in widths], *lines]
     padded = [[text.ljust(width) for text, width in zip(cells, widths)] for cells in lines]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
+
+
+def table(rows, columns, notes=(), **headings):
+    """The table of these columns. notes: a last cell for each row, if given. headings: those that
+    are other than usual.
+    """
+    lines = [[cell(row, name) for name in columns] for row in rows]
+    header = [(HEADINGS | headings)[name] for name in columns]
+    if notes:
+        return aligned([*header, "notes"], [[*line, note] for line, note in zip(lines, notes)])
+    return aligned(header, lines)
 
 
 def label(settings):
