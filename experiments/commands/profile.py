@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from experiments.data.values import SettingError, check_length, check_numbers, parse_list
 from experiments.decoding.settings import Json, Machine, Target, Weights, flag
 from experiments.drafting.load import load
-from experiments.measuring import checked_texts as texts
 from experiments.measuring import passes
 from experiments.measuring.tables import aligned
 from gpt2 import Config
@@ -66,7 +65,7 @@ class ProfileSettings(Machine, Weights, Target):
         if most > config.n_ctx:
             raise SettingError("rows", f"{most}: expected at most {config.n_ctx}, the context")
         if self.texts:
-            room = config.n_ctx - len(texts.PROMPT)
+            room = config.n_ctx - len(passes.PROMPT)
             check_length("n_tokens_to_generate", self.n_tokens_to_generate, room)
 
     def counts(self):
@@ -124,13 +123,13 @@ def show_kernels(found):
 def show_texts(result):
     """What --texts found, for people."""
     (same,), (row,), where = result["parity"], result["speeds"], result["machine"]
-    far, bound = same["largest_difference"], f"expected at most {texts.BOUND:g} in float32"
+    far, bound = same["largest_difference"], f"expected at most {passes.BOUND:g} in float32"
     names = ", ".join(f"{name} {is_same}" for name, is_same in same["same_texts"].items())
     print(f"\n{where['gpu'] or where['cpu']}, {where['date']}")
     print(f"The included pair's logits differ from NumPy's by {far:.2g} ({bound}).")
     print(f"Same text: {names}. Launching takes {row['launch_share']:.0%} of a one-row pass.\n")
-    coin = f"speculative, tokens of {texts.DRAFT} accepted by coin ({texts.ACCEPTANCE})"
-    ways = {"plain": "plain", "speculative": coin, texts.PEER: texts.PEER}
+    coin = f"speculative, tokens of {passes.DRAFT} accepted by coin ({passes.ACCEPTANCE})"
+    ways = {"plain": "plain", "speculative": coin, passes.PEER: passes.PEER}
     lines = [(what, f"{row[way]:.1f}") for way, what in ways.items() if row.get(way)]
     print(aligned(["decoder", "tok/s"], lines))
 
@@ -162,7 +161,7 @@ def profile(settings: ProfileSettings, output: Json):
     settings.check_context(target.config)
     result = passes.measure_passes(target, settings.counts(), settings.repeats)
     if settings.texts:
-        result |= texts.measure_texts(target, settings)
+        result |= passes.measure_texts(target, settings)
     if output.json:
         print(json.dumps(result))
         return

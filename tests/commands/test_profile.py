@@ -11,7 +11,7 @@ from command_line import assert_refused
 import utils
 from experiments.commands.profile import ProfileSettings
 from experiments.drafting.load import load
-from experiments.measuring import checked_texts, passes
+from experiments.measuring import passes
 from gpt2 import Config
 
 WEIGHTS_BYTES = 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)  # all but the positions
@@ -93,7 +93,7 @@ def small_draft(monkeypatch):
     """In place of GPT-2 124M; and no transformers, which is slow to import."""
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setitem(utils.SIZES, checked_texts.DRAFT, Config(300, 64, 16, 2, 1))
+    monkeypatch.setitem(utils.SIZES, passes.DRAFT, Config(300, 64, 16, 2, 1))
 
 
 def test_texts_are_compared_and_timed(profile, small_draft):
@@ -107,7 +107,7 @@ def test_texts_are_compared_and_timed(profile, small_draft):
         "same_texts": {"greedy": True, "coupled": True},
     }
     assert row["plain"] > 0 and row["speculative"] > 0 and row["rows_ratio"] > 0
-    assert 0 < row["launch_share"] <= 1 and row[checked_texts.PEER] is None
+    assert 0 < row["launch_share"] <= 1 and row[passes.PEER] is None
     done = profile("--texts", "--n_tokens_to_generate=8")
     assert done.code == 0 and "Same text: greedy True, coupled True" in done.out
     assert "speculative, tokens of 124M" in done.out
@@ -117,7 +117,7 @@ def test_texts_on_arrays_that_refuse_what_a_gpu_refuses(pair, small_draft, monke
     backend = strict.backend(np.float32)
     monkeypatch.setattr(ProfileSettings, "get_backend", lambda settings: backend)
     settings = ProfileSettings(models_dir=pair, n_tokens_to_generate=4, repeats=1)
-    result = checked_texts.measure_texts(load("17M", [], pair, backend).target, settings)
+    result = passes.measure_texts(load("17M", [], pair, backend).target, settings)
     (same,), (row,) = result["parity"], result["speeds"]
     assert same["same_texts"] == {"greedy": True, "coupled": True}
     assert same["largest_difference"] < 1e-5 and row["plain"] > 0 and row["speculative"] > 0
@@ -131,7 +131,7 @@ def test_a_backend_that_computes_something_else_is_seen(profile, small_draft, mo
         found = read(folder, config, dtype)
         return lambda name: found(name) + (name == "ln_f.weight")
 
-    load, calls = checked_texts.load, []
+    load, calls = passes.load, []
 
     def second_is_off(*arguments):
         calls.append(arguments)
@@ -139,7 +139,7 @@ def test_a_backend_that_computes_something_else_is_seen(profile, small_draft, mo
             monkeypatch.setattr(utils, "stored_weights", off)
         return load(*arguments)
 
-    monkeypatch.setattr(checked_texts, "load", second_is_off)
+    monkeypatch.setattr(passes, "load", second_is_off)
     (same,) = json.loads(profile("--texts", "--n_tokens_to_generate=1", "--json").out)["parity"]
     assert same["largest_difference"] > 1e-3 and not same["same_texts"]["coupled"]
 
