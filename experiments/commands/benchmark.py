@@ -120,29 +120,19 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
                 raise SettingError(name, f"with --{other}: expected one of the two")
         if self.corpus and self.weights == RANDOM:
             raise SettingError("corpus", "with --weights random: expected a trained target")
-        if self.programs:
-            self.check_programs()
+        if self.programs and not self.is_one_pair():
+            problem = f"{self.programs!r}: expected one target, draft, K and rule, no K auto, and "
+            raise SettingError("programs", problem + "--temperature 0, as all write greedily")
         # refuse now what cannot be parsed
         self.acceptance()
         self.contenders()
         self.targets()
 
-    def check_programs(self):
-        """Other programs are started for one pair and one K, and all write greedily."""
-        chosen = {
-            "target_model_size": self.targets(),
-            "draft_model_size": self.drafts(),
-            "K": [K for K in self.Ks() if K != AUTO],
-            "verification": self.rules(),
-            "temperature": [*self.filters()],
-        }
-        for name, values in chosen.items():
-            if len(values) != 1:
-                problem = f"{getattr(self, name)!r} with --programs: expected one"
-                raise SettingError(name, problem)
-        if not self.sampling.greedy:
-            problem = f"{self.temperature} with --programs: expected 0, as all write greedily"
-            raise SettingError("temperature", problem)
+    def is_one_pair(self):
+        """Whether there is one pair and one way to decode it, greedily."""
+        greedy = [filter.greedy for filter in self.filters().values()]
+        one = len(self.targets()) == 1 and len(self.contenders()) == 2
+        return one and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance(self):
         return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
@@ -244,7 +234,7 @@ def name_of(item):
     return f"{size} at temperature {t:g}, prompt {i + 1}"
 
 
-def prompt_rows(settings, where, target, lines, failed):
+def rows_of_prompts(settings, where, target, lines, failed):
     """The rows of one target. What is not among the `lines` yet is measured; {what: why} of that
     which could not be is put into `failed`.
     """
@@ -326,9 +316,9 @@ def run(settings, lines, cluster=""):
             elif settings.programs:
                 rows += rows_of_programs(settings, where.pairs, target, result)
             else:
-                rows += prompt_rows(settings, where, target, lines, failed)
-            if settings.corpus and not settings.skip_bits:
-                bits[target] = bits_per_byte(where, settings.corpus, failed)
+                rows += rows_of_prompts(settings, where, target, lines, failed)
+                if settings.corpus and not settings.skip_bits:
+                    bits[target] = bits_per_byte(where, settings.corpus, failed)
     more = {"bits_per_byte": bits, "failed": failed}
     return result | {name: values for name, values in more.items() if values}
 

@@ -169,13 +169,11 @@ def how_measured(result):
 
 def count_prompts(rows):
     """How many there were; the context of a target decides how many are too long."""
-    counts = {
-        row["target"]: f"{row['prompts']} prompts ({row['skipped_prompts']} skipped: too long)"
-        for row in rows
-    }
-    if len({*counts.values()}) == 1:
-        return counts[rows[0]["target"]]
-    return "; ".join(f"{target}: {count}" for target, count in counts.items())
+    counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
+    return "; ".join(
+        f"{target}: {n} prompts ({n_skipped} skipped: too long)"
+        for target, (n, n_skipped) in counts.items()
+    )
 
 
 def tables_of(result):
