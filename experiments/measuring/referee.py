@@ -14,7 +14,7 @@ from collections import Counter
 
 from experiments.data.values import AUTO
 from experiments.decoding.adaptive_k import MAX_K
-from experiments.measuring.runner import PLAIN
+from experiments.measuring.runner import PARTS, PLAIN
 from experiments.measuring.statistics import (
     LEAST_PROMPTS,
     counts_by_position,
@@ -120,14 +120,6 @@ def flags_of(fast, repetition, machines):
 # ---------------------------------------------------------------- a row
 
 
-def milliseconds_per_round(fast):
-    """Of each part of a round, from the ledgers."""
-    n_rounds = sum(run.ledger["rounds"] for run in fast)
-    parts = fast[0].ledger["split"]
-    totals = {part: sum(run.ledger["split"][part] for run in fast) for part in parts}
-    return {part: 1e3 * total / n_rounds for part, total in totals.items()}
-
-
 def prediction(K, a, c, v, share):
     """(the speedup that theory predicts, None), or (None, why there is no prediction)."""
     if K == AUTO:
@@ -211,7 +203,9 @@ def row_of(contender, runs, **about):
         "accepted_histogram": histogram,
         "drafted": drafted,
         "wasted_drafts": drafted - accepted,
-        "milliseconds_per_round": milliseconds_per_round(fast),
+        "milliseconds_per_round": {
+            part: 1e3 * sum(run.parts[part] for run in fast) / len(rounds) for part in PARTS
+        },
         "prefill_seconds": median_prefill(fast),
         "autoregressive_prefill_seconds": median_prefill(plain),
         "repetition": repetition,

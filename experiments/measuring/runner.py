@@ -1,9 +1,8 @@
 """Runs of both decoders, taking turns on the same prompts: the raw material of the benchmark.
 
 Every text runs to its full number of tokens, past <|endoftext|> too, so that all sides write
-equally many. Prefill is timed apart. Each prompt is first run once under the ledger, which warms up
-and says where the time goes; those runs do not count for the speed. Then all contenders take turns,
-in another order each time.
+equally many. Prefill is timed apart. On each prompt all contenders take turns, in another order
+each time.
 """
 
 import dataclasses
@@ -24,6 +23,7 @@ from experiments.decoding.metrics import explain_difference
 from experiments.decoding.synthetic import accept_by_coin
 from experiments.measuring.statistics import repeated
 
+PARTS = "draft", "verify", "cache", "sampling"
 WARM_UP = 6  # tokens
 N_PROMPT = 13  # tokens of a random prompt
 
@@ -48,8 +48,9 @@ class Run:
 
     machine: which one measured it
     looks_up: whether the draft drafts only where it finds something
-    ledger: the number of rounds of the run under the ledger, and its seconds by part
     seconds, prefill_seconds, tokens: of each repeat
+    parts: seconds of all repeats, prefill apart, in draft, verify, cache (keys and values copied
+        into place), and sampling: all the rest, that is the filter, the rule and the loop
     rounds: those of all repeats, prefill apart, as [drafted, examined, accepted]
     repeated: 8-grams that occurred before, and all, over all repeats
     pass_seconds: median of the target's passes over K + 1 rows, None if there was none
@@ -59,7 +60,7 @@ class Run:
 
     machine: str
     looks_up: bool
-    ledger: dict
+    parts: dict = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
     tokens: list = field(default_factory=list)
@@ -69,14 +70,23 @@ class Run:
     draft_seconds: float | None = None
     difference: dict | None = None
 
-    def add(self, rounds, prefill_seconds, seconds):
-        """Count one repeat. Returns its text."""
-        text = [int(token) for one in rounds for token in one.tokens]
+    def add(self, rounds, clock):
+        """Run one repeat under this Clock, and count it. Returns its text."""
+        begin = time.perf_counter()
+        next(rounds)  # the prefill
+        prefilled = time.perf_counter()
+        clock.seconds.clear()
+        done = list(rounds)
+        seconds = time.perf_counter() - prefilled
+        text = [int(token) for one in done for token in one.tokens]
         self.seconds.append(seconds)
-        self.prefill_seconds.append(prefill_seconds)
+        self.prefill_seconds.append(prefilled - begin)
         self.tokens.append(len(text))
-        self.rounds += [[one.drafted, one.examined, one.accepted] for one in rounds]
+        self.rounds += [[one.drafted, one.examined, one.accepted] for one in done]
         self.repeated = [a + b for a, b in zip(self.repeated, repeated(text))]
+        parts = {part: clock.seconds[part] for part in PARTS[:-1]}
+        parts["sampling"] = seconds - sum(parts.values())
+        self.parts = {part: self.parts[part] + more for part, more in parts.items()}
         return text
 
 
@@ -125,35 +135,18 @@ class Race:
         for contender in self.contenders:
             list(self.run(contender, [0], n_tokens=WARM_UP))
 
-    def ledger(self, contender, seed):
-        """Where the seconds of one run after its prefill go: the number of rounds, and seconds by
-        part.
-
-        draft, verify, cache (keys and values copied into place), and sampling: all the rest, that
-        is the filter, the accept/reject rule and the loop.
-        """
-        clock = Clock(in_detail=True)
-        rounds = self.run(contender, seed, clock)
-        next(rounds)  # the prefill
-        clock.clear()
-        begin = time.perf_counter()
-        n_rounds = len(list(rounds))
-        seconds = time.perf_counter() - begin
-        split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
-        return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
-
     def measure(self, seed, repeats):
         """The Runs of all contenders."""
         runs, texts, clocks = [], [], []
         for one in self.contenders:
             looks_up = one.draft is not None and self.drafts[one.draft].looks_up
-            runs.append(Run(label(), looks_up, self.ledger(one, [*seed, 0])))
+            runs.append(Run(label(), looks_up))
             texts.append(None)
-            clocks.append(Clock())
+            clocks.append(Clock(in_detail=True))
         for repeat in range(repeats):
             for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
                 rounds = self.run(self.contenders[i], [*seed, repeat], clocks[i])
-                texts[i] = runs[i].add(*clocked(rounds))
+                texts[i] = runs[i].add(rounds, clocks[i])
         comparable = self.job.filter.greedy and self.acceptance is None
         for one, run, text, clock in zip(self.contenders, runs, texts, clocks):
             passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == one.K]

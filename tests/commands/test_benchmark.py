@@ -168,7 +168,7 @@ def test_sides_take_turns_on_every_prompt(result_of, monkeypatch):
     order, run = [], Race.run
 
     def noted(race, contender, seed, clock=None, **changes):
-        if clock and not clock.in_detail:  # neither a warm-up nor a ledger's run
+        if clock:  # no warm-up
             order.append((tuple(race.job.ids), contender.K))
         return run(race, contender, seed, clock, **changes)
 

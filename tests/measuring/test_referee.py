@@ -14,11 +14,10 @@ BLOCK = Contender("0.7M-17M", 3, "block")
 def run_of(seconds, K=3, tokens=10, **more):
     """One prompt's Run: every round drafts K and has one of them accepted."""
     n_rounds = tokens // 2 if K else tokens
-    split = {"draft": 0.1, "verify": 0.2, "cache": 0.0, "sampling": 0.1}
     run = Run(
         machine="here",
         looks_up=False,
-        ledger={"rounds": n_rounds, "split": split},
+        parts={"draft": 0.3, "verify": 0.6, "cache": 0.0, "sampling": 0.3},
         seconds=seconds,
         prefill_seconds=[0.1] * len(seconds),
         tokens=[tokens] * len(seconds),
