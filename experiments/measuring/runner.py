@@ -175,24 +175,19 @@ def batch_speed(race, contender, prompts):
     return len(prompts) * race.job.n_tokens / slowest
 
 
-def batch_speeds(race, batch_sizes, repeats):
-    """{(batch size, contender): median tokens per second}, after random prompts. All take turns."""
+def batch_rows(race, batch_sizes, repeats):
+    """A row for each contender and batch size, after random prompts: both decoders' median tokens
+    per second, the autoregressive one's against its own for one text, and the speedup.
+    """
     rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
     prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
-    found = {(n, one): [] for n in batch_sizes for one in race.contenders}
+    turns = {(n, one): [] for n in batch_sizes for one in race.contenders}
     for _ in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
-        for (n, one), speeds in found.items():
+        for (n, one), speeds in turns.items():
             speeds.append(batch_speed(race, one, prompts[:n]))
     # the first is a warm-up
-    return {key: statistics.median(speeds[1:]) for key, speeds in found.items()}
-
-
-def batch_rows(race, batch_sizes, repeats):
-    """A row for each contender and batch size: both decoders' tokens per second, the autoregressive
-    one's against its own for one text, and the speedup.
-    """
-    speeds, rows = batch_speeds(race, batch_sizes, repeats), []
-    alone = speeds.get((1, PLAIN))
+    speeds = {key: statistics.median(found[1:]) for key, found in turns.items()}
+    alone, rows = speeds.get((1, PLAIN)), []
     for one in race.contenders[1:]:
         for n in batch_sizes:
             plain, fast = speeds[n, PLAIN], speeds[n, one]

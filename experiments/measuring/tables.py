@@ -1,53 +1,44 @@
 """The rows of a benchmark as Markdown tables."""
 
-HEADINGS = {
-    "draft": "draft",
-    "target": "target",
-    "temperature": "T",
-    "K": "K",
-    "verification": "rule",
+# {name of a figure: its heading}
+WHAT = {"draft": "draft", "target": "target", "temperature": "T", "K": "K", "verification": "rule"}
+COLUMNS = WHAT | {
     "autoregressive_tokens_per_second": "plain tok/s",
     "tokens_per_second": "tok/s",
     "speedup_time": "speedup in time",
     "speedup_target_passes": "in target passes",
     "acceptance_rate": "acceptance",
-    "acceptance_by_position": "acceptance by position",
     "draft_cost": "c",
     "verify_cost": "v",
-    "tokens_per_target_pass": "tokens per pass",
     "predicted_speedup": "predicted",
     "measured_over_predicted": "measured / predicted",
-    # with --batch_size
+}
+# of the fastest K of each draft
+COLUMNS_OF_BEST = WHAT | {
+    "K": "best K",
+    "acceptance_by_position": "acceptance by position",
+    "draft_cost": "c",
+    "tokens_per_target_pass": "tokens per pass",
+    "speedup_time": "speedup in time",
+}
+COLUMNS_OF_BATCHES = WHAT | {
     "batch_size": "texts",
     "autoregressive": "plain tok/s",
     "of_one": "of one",
     "speculative": "tok/s",
     "speedup": "speedup",
-    # with --programs
+}
+COLUMNS_OF_PROGRAMS = {
     "program": "program",
     "decoder": "decoder",
+    "tokens_per_second": "tok/s",
     "against_ours": "against ours",
+    "tokens_per_target_pass": "per pass",
     "same_texts": "same texts",
     "milliseconds_of_1_row": "1 row ms",
     "milliseconds_of_all_rows": "K + 1 rows ms",
     "cost_of_all_rows": "ratio",
 }
-COLUMNS = """
-    draft target temperature K verification autoregressive_tokens_per_second tokens_per_second
-    speedup_time speedup_target_passes acceptance_rate draft_cost verify_cost predicted_speedup
-    measured_over_predicted
-""".split()
-COLUMNS_OF_BEST = """
-    draft target temperature verification K acceptance_by_position draft_cost
-    tokens_per_target_pass speedup_time
-""".split()
-COLUMNS_OF_BATCHES = """
-    draft target temperature K verification batch_size autoregressive of_one speculative speedup
-""".split()
-COLUMNS_OF_PROGRAMS = """
-    program decoder tokens_per_second against_ours tokens_per_target_pass same_texts
-    milliseconds_of_1_row milliseconds_of_all_rows cost_of_all_rows
-""".split()
 DIGITS = {
     "autoregressive": 1,
     "speculative": 1,
@@ -93,12 +84,9 @@ def aligned(header, lines):
     return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
 
 
-def table(rows, columns, notes=(), **headings):
-    """The table of these columns. notes: a last cell for each row, if given. headings: those that
-    are other than usual.
-    """
-    lines = [[cell(row, name) for name in columns] for row in rows]
-    header = [(HEADINGS | headings)[name] for name in columns]
+def table(rows, columns, notes=()):
+    """The table of these columns of rows. notes: a last cell for each row, if given."""
+    header, lines = [*columns.values()], [[cell(row, name) for name in columns] for row in rows]
     if notes:
         return aligned([*header, "notes"], [[*line, note] for line, note in zip(lines, notes)])
     return aligned(header, lines)
@@ -118,14 +106,10 @@ def label(settings):
 
 def remarks_on(row):
     """What a reader has to know of a row: what was withheld, and its flags."""
-    headings = {
-        "speedup_time": "speedup in time",
-        "predicted_speedup": "predicted",
-        "speedup_over_token": "speedup over the token rule",
-    }
+    headings = COLUMNS | {"speedup_over_token": "speedup over the token rule"}
     remarks = [
-        f"{heading}: withheld, as {row['withheld'][name]}"
-        for name, heading in headings.items()
+        f"{headings[name]}: withheld, as {row['withheld'][name]}"
+        for name in ("speedup_time", "predicted_speedup", "speedup_over_token")
         if name in row["withheld"]
     ]
     if row["speedup_over_token"] is not None:
@@ -195,7 +179,7 @@ def tables_of(result):
         notes.append(", ".join(map(str, sorted(of_row))))
     found = [table(rows, COLUMNS, notes)]
     if best := best_rows(rows):
-        found.append(table(best, COLUMNS_OF_BEST, K="best K"))
+        found.append(table(best, COLUMNS_OF_BEST))
     return found, ["\n".join(f"{number}. {note}" for note, number in numbers.items())]
 
 
