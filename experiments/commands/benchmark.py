@@ -234,17 +234,19 @@ def name_of(item):
     return f"{size} at temperature {t:g}, prompt {i + 1}"
 
 
-def rows_of_prompts(settings, where, target, lines, failed):
-    """The rows of one target. What is not among the `lines` yet is measured; {what: why} of that
-    which could not be is put into `failed`.
+def rows_of_prompts(settings, where, target, lines, result):
+    """The rows of one target. What is not among the `lines` yet is measured; the result is told how
+    many were, and {what: why} of those that could not be measured.
     """
     prompts, n_skipped = prompts_of(settings, where.pairs)
     items = [(target, t, i, *ids) for t in settings.filters() for i, ids in enumerate(prompts)]
     stored = {tuple(item): runs for item, runs in lines.done}
     todo = [item for item in items if item not in stored]
+    result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
     results = where.run(partial(measured, settings), todo, name=name_of)
     bar = {"desc": target, "unit": " prompts", "leave": False, "disable": None}
-    for runs, item in zip(tqdm(spared(results, failed), total=len(todo), **bar), todo):
+    results = tqdm(spared(results, result["failed"]), total=len(todo), **bar)
+    for runs, item in zip(results, todo):
         if not isinstance(runs, Failed):
             lines.add([item, runs])
             stored[item] = runs
@@ -302,10 +304,10 @@ def rows_of_programs(settings, pairs, target, result):
 
 def run(settings, lines, cluster=""):
     """Measure what is not among the `lines`. Returns the results, which say what failed."""
-    about, rows, failed, bits = machine(), [], {}, {}
-    result = {"machine": about, "settings": settings.as_dict(), "rows": rows}
-    if not (settings.batch_size or settings.programs):
-        about["prompts_measured_before_resuming"] = len(lines.done)
+    about = machine() | {"prompts_measured_before_resuming": 0}
+    result = {"machine": about, "settings": settings.as_dict(), "rows": []}
+    rows, bits, failed = result["rows"], {}, {}
+    result |= {"bits_per_byte": bits, "failed": failed}
     for target in settings.targets():
         with place(cluster, settings.wanted(target)) as where:
             about["kernels"] |= where.kernels
@@ -316,11 +318,10 @@ def run(settings, lines, cluster=""):
             elif settings.programs:
                 rows += rows_of_programs(settings, where.pairs, target, result)
             else:
-                rows += rows_of_prompts(settings, where, target, lines, failed)
+                rows += rows_of_prompts(settings, where, target, lines, result)
                 if settings.corpus and not settings.skip_bits:
                     bits[target] = bits_per_byte(where, settings.corpus, failed)
-    more = {"bits_per_byte": bits, "failed": failed}
-    return result | {name: values for name, values in more.items() if values}
+    return {name: value for name, value in result.items() if value or name == "rows"}
 
 
 def run_and_store(settings, output):

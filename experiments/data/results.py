@@ -11,16 +11,15 @@ from experiments.data.values import AUTO
 from utils import InputError
 
 
-def neighbours(out):
-    """The files beside FILE.json that hold the same results: CSV and Markdown."""
-    path = Path(out)
-    return path.with_suffix(".csv"), path.with_suffix(".md")
+def files_of(out):
+    """FILE.json, and the files beside it that hold the same results: CSV and Markdown."""
+    return [Path(out).with_suffix(suffix) for suffix in (".json", ".csv", ".md")]
 
 
 def check_results_output(out):
     """Raises InputError unless FILE.json and its neighbours can be written and are not there."""
     check_output("out", out, (".json",))
-    for path in neighbours(out):
+    for path in files_of(out)[1:]:
         check_output("out", path, (path.suffix,))
 
 
@@ -30,10 +29,9 @@ def is_nested(value):
 
 def write_results(result, table, out):
     """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table."""
-    path_csv, path_md = neighbours(out)
     # the name of a folder may have bytes that are not UTF-8
     escaped = {"encoding": "utf-8", "errors": "backslashreplace"}
-    with all_whole(out, path_csv, path_md) as (part, part_csv, part_md):
+    with all_whole(*files_of(out)) as (part, part_csv, part_md):
         with part_csv.open("w", newline="", **escaped) as file:
             writer = csv.DictWriter(file, result["rows"][0].keys())
             writer.writeheader()

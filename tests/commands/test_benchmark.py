@@ -220,8 +220,9 @@ def test_what_was_measured_of_other_prompts_is_not_used(benchmark, prompts, inte
     prompts.write_text(prompts.read_text().replace("hello", "goodbye"))
     out = interrupted.with_suffix("")
     assert benchmark("--out", out, "--temperature=0", "--resume").code == 0
-    found = json.loads(out.read_text())["rows"]
-    assert timeless(found) == timeless(result_of("--temperature=0")["rows"])
+    found = json.loads(out.read_text())
+    assert found["machine"]["prompts_measured_before_resuming"] == 1
+    assert timeless(found["rows"]) == timeless(result_of("--temperature=0")["rows"])
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md", "r.png"])
