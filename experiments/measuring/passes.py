@@ -276,7 +276,7 @@ def launch_share(model):
     model.read(PROMPT, cache)
     backend.synchronize()
     begin = time.perf_counter()
-    model.blocks(model.embed(model.roll_back(PROMPT, cache, 1), cache), model.past(cache))
+    model.blocks(model.embed(model.roll_back(PROMPT, cache, 1), cache), cache.look_back)
     issued = time.perf_counter() - begin
     backend.synchronize()
     return issued / (time.perf_counter() - begin)
