@@ -2,20 +2,20 @@
 experiments/measuring/referee.py.
 
 Results are {"machine", "settings", "rows"}, as JSON, and beside that as CSV and as a Markdown
-table. What has been measured is kept in FILE.json.partial, one line for each prompt, until the run
-is complete; --resume goes on from there.
+table. A row is a draft with a K; with --batch_size it says what batches do to both decoders
+(experiments/decoding/batching.py), with --programs what other programs do with the same weights.
 
-Two questions have rows of their own: --batch_size, what batches do to both decoders
-(experiments/decoding/batching.py), and --programs, what other programs do with the same weights.
+What has been measured is kept in FILE.json.partial, one line for each prompt, until the run is
+complete; --resume goes on from there.
 """
 
 import dataclasses
 import itertools
 import json
 import sys
-import zlib
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 from tqdm import tqdm
 
@@ -53,17 +53,14 @@ from experiments.decoding.settings import (
     flag,
 )
 from experiments.drafting.load import RANDOM
-from experiments.measuring import peers, tables
+from experiments.measuring import peers, plots
 from experiments.measuring.referee import row_of
-from experiments.measuring.runner import (
-    N_PROMPT,
-    PLAIN,
-    Contender,
-    Race,
-    Run,
-    batch_rows,
-)
+from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, batch_rows
+from experiments.measuring.tables import label, markdown
 from utils import InputError
+
+# flags that ask for different things: one of the two
+EITHER = [("corpus", "prompts"), ("programs", "batch_size"), ("programs", "synthetic_acceptance")]
 
 
 @dataclass(frozen=True)
@@ -117,38 +114,24 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
             check_batch_size(n_texts)
         for name in self.others():
             check_choice("programs", name, *peers.PROGRAMS)
-        if self.corpus and self.prompts:
-            raise SettingError("corpus", "with --prompts: expected one of the two")
+        for name, other in EITHER:
+            if getattr(self, name) and getattr(self, other):
+                raise SettingError(name, f"with --{other}: expected one of the two")
         if self.corpus and self.weights == RANDOM:
             raise SettingError("corpus", "with --weights random: expected a trained target")
-        if self.programs:
-            self.check_programs()
-        if self.programs and self.batch_size:
-            raise SettingError("programs", "with --batch_size: expected one of the two")
+        if self.programs and not self.is_one_pair():
+            problem = f"{self.programs!r}: expected one target, draft, K and rule, no K auto, and "
+            raise SettingError("programs", problem + "--temperature 0, as all write greedily")
         # refuse now what cannot be parsed
         self.acceptance()
         self.contenders()
         self.targets()
 
-    def check_programs(self):
-        """Other programs are started for one pair and one K, and all write greedily."""
-        chosen = {
-            "target_model_size": self.targets(),
-            "draft_model_size": self.drafts(),
-            "K": [K for K in self.Ks() if K != AUTO],
-            "verification": self.rules(),
-            "temperature": [*self.filters()],
-        }
-        for name, values in chosen.items():
-            if len(values) != 1:
-                problem = f"{getattr(self, name)!r} with --programs: expected one"
-                raise SettingError(name, problem)
-        if not self.sampling.greedy:
-            problem = f"{self.temperature} with --programs: expected 0, as all write greedily"
-            raise SettingError("temperature", problem)
-        if self.synthetic_acceptance:
-            problem = "with --programs: expected one of the two, as others know no coins"
-            raise SettingError("synthetic_acceptance", problem)
+    def is_one_pair(self):
+        """Whether there is one pair and one way to decode it, greedily."""
+        greedy = [filter.greedy for filter in self.filters().values()]
+        one = len(self.targets()) == 1 and len(self.contenders()) == 2
+        return one and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance(self):
         return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
@@ -172,6 +155,8 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
     def wanted(self, target):
         """The models that one target's figures are measured with."""
         drafts = tuple(self.drafts())
+        if self.programs and self.weights == RANDOM:
+            drafts = ()  # a draft would agree with nothing
         return Wanted(target, drafts, self.models_dir, self.weights, self.backend, self.kernels)
 
     def job(self, filter, ids=(), **more):
@@ -211,118 +196,17 @@ class BenchmarkOutput(Json, Workers):
 
 def check_together(settings, output):
     """Raises InputError for an output that these settings have no figures for."""
-    own = "batch_size" if settings.batch_size else "programs" if settings.programs else ""
-    for name in ("cluster", "out", "plot"):
-        if own and getattr(output, name):
-            raise SettingError(name, f"with --{own}: expected one of the two")
+    for own in ("batch_size", "programs"):
+        for name in ("cluster", "plot"):
+            if getattr(settings, own) and getattr(output, name):
+                raise SettingError(name, f"with --{own}: expected one of the two")
     if output.plot and settings.Ks() == [AUTO]:
         raise InputError(
             "--plot with --K auto: expected some numbers, as the picture has one point for each"
         )
 
 
-# ---------------------------------------------------------------- what was measured before
-
-
-class Stored(dict):
-    """The Runs measured so far, {(target, temperature, prompt's number): runs}; each is a line of
-    the partial file, if there is one, with the prompt's ids and a checksum.
-
-    Raises InputError for a line that is damaged or of another prompt.
-    """
-
-    def __init__(self, lines=None):
-        self.lines, self.ids = lines, {}
-        for line in lines.done if lines else ():
-            try:
-                *measured, checksum = line
-                if checksum != checksum_of(measured):
-                    raise ValueError("not what was written")
-                *key, ids, runs = measured
-                self[tuple(key)] = [Run(**run) for run in runs]
-                self.ids[tuple(key)] = ids
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"{lines.partial}: is damaged; delete it, and try again without --resume"
-                ) from None
-        self.n_before = len(self)
-
-    def has(self, key, ids):
-        if self.ids.get(key, ids) != ids:
-            raise InputError(
-                f"{self.lines.partial}: is of other prompts; delete it, or give the same"
-            )
-        return key in self
-
-    def add(self, key, ids, runs):
-        self[key] = runs
-        if self.lines:
-            line = [*key, ids, [dataclasses.asdict(run) for run in runs]]
-            self.lines.add([*line, checksum_of(line)])
-
-    def say_what_is_kept(self):
-        if len(self) > self.n_before:
-            kept = f"kept {len(self)} measured prompts in {self.lines.partial}"
-            print(f"{kept}; --resume goes on", file=sys.stderr)
-
-
-def checksum_of(line):
-    return zlib.crc32(json.dumps(line).encode())
-
-
-def header_of(settings):
-    """What must be the same for a run to go on, beside the prompts: the settings and the models."""
-    prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
-    return settings.as_dict() | {"fingerprints": prints}
-
-
 # ---------------------------------------------------------------- prompts, one at a time
-
-
-def measured(settings, pairs, items):
-    """The Runs of all contenders on each prompt; an item is a temperature, the number of a prompt
-    and its ids.
-    """
-    filters = settings.filters()
-    for n_before, (t, i, ids) in enumerate(items):
-        race = settings.race(pairs, settings.job(filters[t], ids))
-        if n_before == 0:
-            race.warm_up()
-        yield race.measure([settings.seed, i], settings.repeats)
-
-
-def name_of(size, item):
-    return f"{size} at temperature {item[0]:g}, prompt {item[1] + 1}"
-
-
-def measure_target(settings, where, size, prompts, stored, failed):
-    """Measure what is not stored yet of one target; {what: why} is put into `failed`."""
-    keys = [(size, t, i) for t in settings.filters() for i in range(len(prompts))]
-    todo = [key for key in keys if not stored.has(key, prompts[key[2]])]
-    items = [(t, i, prompts[i]) for _, t, i in todo]
-    results = where.run(partial(measured, settings), items, name=partial(name_of, size))
-    bar = {"desc": size, "unit": " prompts", "leave": False, "disable": None}
-    for runs, key in zip(tqdm(spared(results, failed), total=len(todo), **bar), todo):
-        if not isinstance(runs, Failed):
-            stored.add(key, prompts[key[2]], runs)
-
-
-def rows_of(settings, size, n_prompts, n_skipped, stored):
-    """The rows of one target, from all that was measured of it."""
-    rows = []
-    for t in settings.filters():
-        keys = [(size, t, i) for i in range(n_prompts)]
-        by_prompt = [stored[key] for key in keys if key in stored]
-        if not by_prompt:
-            continue  # all failed
-        runs = dict(zip(settings.contenders(), zip(*by_prompt)))
-        for one in settings.contenders()[1:]:
-            # what another rule gains over the token rule
-            token = dataclasses.replace(one, verification="token")
-            beside = runs.get(token) if token != one else None
-            figures = runs[PLAIN], runs[one], n_skipped, settings.labels(), beside
-            rows.append(row_of(size, t, *figures))
-    return rows
 
 
 def prompts_of(settings, pairs):
@@ -334,78 +218,74 @@ def prompts_of(settings, pairs):
     return choose_prompts(settings.prompts, n_prompts, encoder, longest)
 
 
-def run_all(settings, stored, cluster=""):
-    """Measure what is not stored. Returns the results, which say what failed."""
-    about = machine() | {"prompts_measured_before_resuming": stored.n_before}
-    rows, failed, bits = [], {}, {}
-    for size in settings.targets():
-        with place(cluster, settings.wanted(size)) as where:
-            about["kernels"] |= where.kernels
-            if where.machines:
-                about["workers"] = where.machines
-            prompts, n_skipped = prompts_of(settings, where.pairs)
-            measure_target(settings, where, size, prompts, stored, failed)
-            if settings.corpus and not settings.skip_bits:
-                bits[size] = bits_per_byte(where, settings.corpus, failed)
-        rows += rows_of(settings, size, len(prompts), n_skipped, stored)
-    result = {"machine": about, "settings": settings.as_dict(), "rows": rows}
-    more = {"bits_per_byte": bits, "failed": failed}
-    return result | {name: values for name, values in more.items() if values}
+def measured(settings, pairs, items):
+    """The Runs of all contenders, as JSON, on each (target, temperature, prompt's number, *ids)."""
+    filters = settings.filters()
+    for n_before, (_, t, i, *ids) in enumerate(items):
+        race = settings.race(pairs, settings.job(filters[t], ids))
+        if n_before == 0:
+            race.warm_up()
+        yield [*map(dataclasses.asdict, race.measure([settings.seed, i], settings.repeats))]
 
 
-def run_and_store(settings, output):
-    """The results, from and to the files that --out names."""
-    with Lines(output.out, header=header_of(settings)) as lines:
-        if lines.done and not output.resume:
-            raise InputError(
-                f"{lines.partial}: is left from a run that was interrupted; "
-                "give --resume, or delete it"
-            )
-        stored = Stored(lines)
-        try:
-            result = run_all(settings, stored, output.cluster)
-        except (KeyboardInterrupt, InputError):
-            stored.say_what_is_kept()
-            raise
-        if "failed" in result:
-            stored.say_what_is_kept()
-            return result
-        write_results(result, tables.markdown(result), output.out)
-        lines.discard()
-    return result
+def name_of(item):
+    size, t, i, *_ = item
+    return f"{size} at temperature {t:g}, prompt {i + 1}"
+
+
+def rows_of_prompts(settings, where, target, lines, result):
+    """The rows of one target. What is not among the `lines` yet is measured; the result is told how
+    many were, and {what: why} of those that could not be measured.
+    """
+    prompts, n_skipped = prompts_of(settings, where.pairs)
+    items = [(target, t, i, *ids) for t in settings.filters() for i, ids in enumerate(prompts)]
+    stored = {tuple(item): runs for item, runs in lines.done}
+    todo = [item for item in items if item not in stored]
+    result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
+    results = where.run(partial(measured, settings), todo, name=name_of)
+    bar = {"desc": target, "unit": " prompts", "leave": False, "disable": None}
+    results = tqdm(spared(results, result["failed"]), total=len(todo), **bar)
+    for runs, item in zip(results, todo):
+        if not isinstance(runs, Failed):
+            lines.add([item, runs])
+            stored[item] = runs
+
+    rows = []
+    for t in settings.filters():
+        by_prompt = [stored[item] for item in items if item[1] == t and item in stored]
+        about = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
+        # no prompt is left where all failed
+        runs = {
+            contender: [Run(**one) for one in of_contender]
+            for contender, of_contender in zip(settings.contenders(), zip(*by_prompt))
+        }
+        for contender in [*runs][1:]:
+            rows.append(row_of(contender, runs, **about, **settings.labels()))
+    return rows
 
 
 # ---------------------------------------------------------------- batches, and other programs
 
 
-def run_batches(settings):
-    """The results of --batch_size: a row for each contender and size."""
-    about, rows = machine(), []
+def rows_of_batches(settings, pairs, target):
+    """A row for each contender and batch size."""
     n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
-    for target in settings.targets():
-        with place("", settings.wanted(target)) as where:
-            about["kernels"] |= where.kernels
-            n_ctx = where.pairs.target.config.n_ctx
-            check_length("n_tokens_to_generate", n_tokens, n_ctx - N_PROMPT)
-            for draft in where.pairs.drafts:
-                models = where.pairs.pair(draft).models
-                require_room(models, max(sizes), N_PROMPT + n_tokens)
-            for t, filter in settings.filters().items():
-                race = settings.race(where.pairs, settings.job(filter))
-                same = {"target": target, "temperature": t, **settings.labels()}
-                rows += [same | row for row in batch_rows(race, sizes, settings.repeats)]
-    return {"machine": about, "settings": settings.as_dict(), "rows": rows}
+    check_length("n_tokens_to_generate", n_tokens, pairs.target.config.n_ctx - N_PROMPT)
+    for draft in pairs.drafts:
+        require_room(pairs.pair(draft).models, max(sizes), N_PROMPT + n_tokens)
+    rows = []
+    for t, filter in settings.filters().items():
+        race = settings.race(pairs, settings.job(filter))
+        same = {"target": target, "temperature": t, **settings.labels()}
+        rows += [same | row for row in batch_rows(race, sizes, settings.repeats)]
+    return rows
 
 
-def run_programs(settings):
-    """The results of --programs: a row for each program and decoder."""
-    (target,), (draft,) = settings.targets(), settings.drafts()
-    wanted, folders = settings.wanted(target), None
-    if settings.weights == RANDOM:
-        wanted = dataclasses.replace(wanted, drafts=())  # a draft would agree with nothing
-    pair = wanted.load().pair(draft)
+def rows_of_programs(settings, pairs, target, result):
+    """A row for each program and decoder."""
+    (draft,) = settings.drafts()
+    pair, folders = pairs.pair(draft), None
     job = settings.job(settings.sampling, K=settings.Ks()[0], rule=settings.verification)
-    peers.check_passes(pair.target.config.n_ctx, job.K)
     if settings.weights != RANDOM:
         folder = partial(utils.find_folder, models_dir=settings.models_dir)
         # what cannot write alone, other programs do not have
@@ -413,12 +293,57 @@ def run_programs(settings):
     prompts, _ = prompts_of(settings, pair)
     programs, missing = peers.started(settings.others(), pair, folders, job)
     versions = {one.name: one.version for one in programs}
-    return {
-        "machine": machine() | {"versions": versions, "missing": missing},
-        "settings": settings.as_dict(),
-        "prompts": len(prompts),
-        "rows": peers.compare(programs, prompts, job, settings.repeats),
-    }
+    result["machine"] |= {"versions": versions, "missing": missing}
+    result["prompts"] = len(prompts)
+    return peers.compare(programs, prompts, job, settings.repeats)
+
+
+# ---------------------------------------------------------------- the run
+
+
+def run(settings, lines, cluster=""):
+    """Measure what is not among the `lines`. Returns the results, which say what failed."""
+    about = machine() | {"prompts_measured_before_resuming": 0}
+    result = {"machine": about, "settings": settings.as_dict(), "rows": []}
+    rows, bits, failed = result["rows"], {}, {}
+    result |= {"bits_per_byte": bits, "failed": failed}
+    for target in settings.targets():
+        with place(cluster, settings.wanted(target)) as where:
+            about["kernels"] |= where.kernels
+            if where.machines:
+                about["workers"] = where.machines
+            if settings.batch_size:
+                rows += rows_of_batches(settings, where.pairs, target)
+            elif settings.programs:
+                rows += rows_of_programs(settings, where.pairs, target, result)
+            else:
+                rows += rows_of_prompts(settings, where, target, lines, result)
+                if settings.corpus and not settings.skip_bits:
+                    bits[target] = bits_per_byte(where, settings.corpus, failed)
+    return {name: value for name, value in result.items() if value or name == "rows"}
+
+
+def run_and_store(settings, output):
+    """The results, from and to the files that --out names."""
+    # what must be the same for a run to go on
+    prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
+    with Lines(output.out, header=settings.as_dict() | {"fingerprints": prints}) as lines:
+        n_before = len(lines.done)
+        if n_before and not output.resume:
+            raise InputError(
+                f"{lines.partial}: is left from a run that was interrupted; "
+                "give --resume, or delete it"
+            )
+        try:
+            result = run(settings, lines, output.cluster)
+            if "failed" not in result:
+                write_results(result, markdown(result), output.out)
+                lines.discard()
+            return result
+        finally:
+            if lines.partial.exists() and len(lines.done) > n_before:
+                kept = f"kept {len(lines.done)} measured prompts in {lines.partial}"
+                print(f"{kept}; --resume goes on", file=sys.stderr)
 
 
 def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
@@ -436,25 +361,19 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     """
     check_together(settings, output)
     if output.plot:
-        from experiments.measuring import plots
-
         plots.check()
-    show = tables.markdown
-    if settings.batch_size:
-        result, show = run_batches(settings), tables.of_batches
-    elif settings.programs:
-        result, show = run_programs(settings), tables.of_programs
-    elif output.out:
+    if output.out:
         result = run_and_store(settings, output)
     else:
-        result = run_all(settings, Stored(), output.cluster)
+        done = []
+        result = run(settings, SimpleNamespace(done=done, add=done.append), output.cluster)
     failed = result.get("failed")
     if output.plot and not failed:
-        plots.draw(result, output.plot, tables.label(result["settings"]))
+        plots.draw(result, output.plot, label(result["settings"]))
     if output.json:
         print(json.dumps(result))
     elif result["rows"]:
-        print(show(result), end="")
+        print(markdown(result), end="")
     if failed:
         again = (
             "--resume tries these again" if output.out else "use --out to keep what was measured"

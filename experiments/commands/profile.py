@@ -8,28 +8,16 @@ import json
 import re
 from dataclasses import dataclass
 
-from checkpoints.folder import LARGEST, MOST_LAYERS
-from experiments.data.values import (
-    SettingError,
-    check_length,
-    check_numbers,
-    parse_list,
-)
+from experiments.data.values import SettingError, check_length, check_numbers, parse_list
 from experiments.decoding.settings import Json, Machine, Target, Weights, flag
 from experiments.drafting.load import load
 from experiments.measuring import passes
-from experiments.measuring.checked_texts import (
-    ACCEPTANCE,
-    BOUND,
-    DRAFT,
-    PEER,
-    PROMPT,
-    measure_texts,
-)
+from experiments.measuring.tables import aligned
 from gpt2 import Config
 from utils import SIZES
 
 # of a shape that is given by its layers, width and vocabulary
+SHAPE = r"([1-9]\d{0,2})x([1-9]\d{1,5})x([1-9]\d{1,6})"
 HEAD, CONTEXT = 64, 1024
 
 
@@ -77,7 +65,7 @@ class ProfileSettings(Machine, Weights, Target):
         if most > config.n_ctx:
             raise SettingError("rows", f"{most}: expected at most {config.n_ctx}, the context")
         if self.texts:
-            room = config.n_ctx - len(PROMPT)
+            room = config.n_ctx - len(passes.PROMPT)
             check_length("n_tokens_to_generate", self.n_tokens_to_generate, room)
 
     def counts(self):
@@ -93,18 +81,12 @@ def parse_shape(text):
     """The Config of "124M", or of "LAYERSxWIDTHxVOCABULARY" such as "4x512x2048"."""
     if text in SIZES:
         return SIZES[text]
-
-    def refuse(expected):
+    match = re.fullmatch(SHAPE, text)
+    if not match:
+        expected = f"{', '.join(SIZES)}, or LAYERSxWIDTHxVOCABULARY such as 4x512x2048"
         raise SettingError("compare_kernels", f"{text!r}: expected {expected}")
-
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x[1-9]\d*", text):
-        refuse(f"{', '.join(SIZES)}, or LAYERSxWIDTHxVOCABULARY such as 4x512x2048")
-    n_layer, n_embd, n_vocab = map(int, text.split("x"))
-    if n_layer > MOST_LAYERS or not all(2 <= n <= LARGEST for n in (n_embd, n_vocab)):
-        refuse(f"at most {MOST_LAYERS} layers, and a width and a vocabulary of 2 to {LARGEST}")
-    n_head = max(1, n_embd // HEAD)
-    if n_embd % n_head:
-        refuse(f"a width that {HEAD} divides")
+    n_layer, n_embd, n_vocab = map(int, match.groups())
+    n_head = 1 if n_embd % HEAD else n_embd // HEAD
     return Config(n_vocab, CONTEXT, n_embd, n_head, n_layer)
 
 
@@ -113,61 +95,54 @@ def show_passes(result):
     bandwidth, first = result["bandwidth_gb_per_s"], result["rows"][0]
     gigabytes = result["weights_bytes"] / 1e9
     print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
-    against = f"against {first['rows']} row"
-    print(f"{'rows':>5} {'ms':>9} {'GB/s':>6} {'of streaming':>13} {against:>14}")
+    lines = []
     for row in result["rows"]:
-        share = row["gb_per_s"] / bandwidth
-        ratio = row["milliseconds"] / first["milliseconds"]
-        print(f"{row['rows']:>5} {row['milliseconds']:>9.3f}", end=" ")
-        print(f"{row['gb_per_s']:>6.1f} {share:>12.0%} {ratio:>14.2f}")
-    print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms".format(**result["prefill"]))
-    print("\nKernels:")
-    for shape, kernel in result["kernels"].items():
-        print(f"  {shape}: {kernel}")
-    print("\nA one-row pass, and the choice of a token after it, in ms:")
-    for part, milliseconds in result["breakdown"].items():
-        print(f"  {part:<24} {milliseconds:8.3f}")
+        ms, speed = row["milliseconds"], row["gb_per_s"]
+        cells = row["rows"], f"{ms:.3f}", f"{speed:.1f}", f"{speed / bandwidth:.0%}"
+        lines.append([*map(str, cells), f"{ms / first['milliseconds']:.2f}"])
+    header = ["rows", "ms", "GB/s", "of streaming", f"against {first['rows']} row"]
+    print(aligned(header, lines))
+    print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms\n".format(**result["prefill"]))
+    print(aligned(["weight", "kernel"], result["kernels"].items()))
+    print("\nA one-row pass, and the choice of a token after it:\n")
+    parts = result["breakdown"].items()
+    print(aligned(["part", "ms"], [(part, f"{ms:.3f}") for part, ms in parts]))
 
 
-def show_kernels(shape, seconds, rows):
+def show_kernels(found):
     """auto against the best of the fixed choices, for people."""
-    fixed = [name for name in seconds if name != "auto"]
-    for n in rows:
-        best = min(fixed, key=lambda name: seconds[name][n])
-        auto = seconds["auto"][n]
-        print(f"{shape:<14} {n:>5} {1e3 * auto:>9.3f} {1e3 * seconds[best][n]:>9.3f}", end=" ")
-        print(f"{best:>7} {auto / seconds[best][n]:>7.2f}")
+    lines = []
+    for shape, seconds in found.items():
+        for n, auto in seconds["auto"].items():
+            best, name = min((seconds[name][n], name) for name in seconds if name != "auto")
+            times = f"{1e3 * auto:.3f}", f"{1e3 * best:.3f}", name, f"{auto / best:.2f}"
+            lines.append([shape, str(n), *times])
+    print(aligned(["shape", "rows", "auto, ms", "best, ms", "best", "ratio"], lines))
 
 
 def show_texts(result):
     """What --texts found, for people."""
     (same,), (row,), where = result["parity"], result["speeds"], result["machine"]
-    verdict, far = "", same["largest_difference"]
-    if same["dtype"] == "float32":
-        verdict = " (ok)" if far <= BOUND else f" (above {BOUND:g})"
+    far, bound = same["largest_difference"], f"expected at most {passes.BOUND:g} in float32"
     names = ", ".join(f"{name} {is_same}" for name, is_same in same["same_texts"].items())
     print(f"\n{where['gpu'] or where['cpu']}, {where['date']}")
-    print(
-        f"The included pair's logits differ from NumPy's by {far:.2g}{verdict}; same text: {names}"
-    )
-    print(f"Launching takes {row['launch_share']:.0%} of a one-row pass. Tokens/s:")
-    coin = f"speculative, tokens of {DRAFT} accepted by coin ({ACCEPTANCE})"
-    for way, what in {"plain": "plain", "speculative": coin, PEER: PEER}.items():
-        if row.get(way):
-            print(f"  {what:<56} {row[way]:8.1f}")
+    print(f"The included pair's logits differ from NumPy's by {far:.2g} ({bound}).")
+    print(f"Same text: {names}. Launching takes {row['launch_share']:.0%} of a one-row pass.\n")
+    coin = f"speculative, tokens of {passes.DRAFT} accepted by coin ({passes.ACCEPTANCE})"
+    ways = {"plain": "plain", "speculative": coin, passes.PEER: passes.PEER}
+    lines = [(what, f"{row[way]:.1f}") for way, what in ways.items() if row.get(way)]
+    print(aligned(["decoder", "tok/s"], lines))
 
 
 def profile_kernels(settings, as_json):
     """Passes of each shape with each choice of --kernels."""
-    found, rows = {}, settings.counts()
-    if not as_json:
-        print(f"{'shape':<14} {'rows':>5} {'auto, ms':>9} {'best, ms':>9} {'best':>7} {'ratio':>7}")
-    for shape, config in settings.shapes().items():
-        found[shape] = passes.compare_kernels(config, rows, settings.repeats)
-        if not as_json:
-            show_kernels(shape, found[shape], rows)
+    rows, repeats = settings.counts(), settings.repeats
+    shapes = settings.shapes().items()
+    found = {shape: passes.compare_kernels(config, rows, repeats) for shape, config in shapes}
     if as_json:
         print(json.dumps(found))
+    else:
+        show_kernels(found)
 
 
 def profile(settings: ProfileSettings, output: Json):
@@ -186,7 +161,7 @@ def profile(settings: ProfileSettings, output: Json):
     settings.check_context(target.config)
     result = passes.measure_passes(target, settings.counts(), settings.repeats)
     if settings.texts:
-        result |= measure_texts(target, settings)
+        result |= passes.measure_texts(target, settings)
     if output.json:
         print(json.dumps(result))
         return

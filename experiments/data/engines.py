@@ -12,44 +12,13 @@ from checkpoints.files import first_of
 from checkpoints.vocabulary import read_merges
 from utils import load_encoder, open_weights, read_config
 
-# llama.cpp's names of what the tensors belong to
-NAMES = {
-    "wte": "token_embd",
-    "wpe": "position_embd",
-    "ln_f": "output_norm",
-    "ln_1": "attn_norm",
-    "ln_2": "ffn_norm",
-    "attn.c_attn": "attn_qkv",
-    "attn.c_proj": "attn_output",
-    "mlp.c_fc": "ffn_up",
-    "mlp.c_proj": "ffn_down",
-}
-
-
-def gguf_name(name):
-    """llama.cpp's name of a tensor.
-
-    >>> gguf_name("h.3.mlp.c_fc.bias")
-    'blk.3.ffn_up.bias'
-    """
-    layer, _, kind = name.rpartition(".")
-    if not layer.startswith("h."):
-        return f"{NAMES[layer]}.{kind}"
-    _, number, layer = layer.split(".", 2)
-    return f"blk.{number}.{NAMES[layer]}.{kind}"
-
-
-def turned(name, shape):
-    """Whether llama.cpp has the tensor transposed, so that a row belongs to an output."""
-    return name.startswith("h.") and len(shape) == 2
-
 
 def write_gguf(folder, path):
     """The model and tokenizer of a checkpoint folder as one file, in float32."""
     import gguf
 
     config = read_config(folder)
-    file = gguf.GGUFWriter(path, "gpt2")
+    file = gguf.GGUFWriter(path, "gpt2", use_temp_file=True)  # one tensor at a time is in memory
     file.add_name(folder.name)
     file.add_file_type(gguf.LlamaFileType.ALL_F32)
     file.add_context_length(config.n_ctx)
@@ -59,7 +28,16 @@ def write_gguf(folder, path):
     file.add_head_count(config.n_head)
     file.add_layer_norm_eps(config.epsilon)
     add_tokenizer(file, folder, gguf.TokenType)
-    add_tensors(file, open_weights(folder, config), config.shapes())
+    tensors, shapes = open_weights(folder, config), config.shapes()
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, config.n_layer)
+    for name, shape in shapes.items():
+        array = tensors[name].read(np.float32)
+        if name.startswith("h.") and len(shape) == 2:
+            array = array.T  # there a row belongs to an output
+        file.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(array))
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
     file.close()
 
 
@@ -78,19 +56,6 @@ def add_tokenizer(file, folder, kinds):
         file.add_bos_token_id(end)
         file.add_eos_token_id(end)
     file.add_add_bos_token(False)
-
-
-def add_tensors(file, tensors, shapes):
-    """All that is left to write; one tensor at a time is in memory."""
-    for name, shape in shapes.items():
-        shape = shape[::-1] if turned(name, shape) else shape
-        file.add_tensor_info(gguf_name(name), shape, np.dtype(np.float32), 4 * int(np.prod(shape)))
-    file.write_header_to_file()
-    file.write_kv_data_to_file()
-    file.write_ti_data_to_file()
-    for name, shape in shapes.items():
-        array = tensors[name].read(np.float32)
-        file.write_tensor_data(np.ascontiguousarray(array.T if turned(name, shape) else array))
 
 
 def write_openvino(folder, path):

@@ -1,12 +1,17 @@
 """The time of single passes: over one row and several, into an empty cache, part by part; and the
 speed at which this machine streams memory. Medians over repeats.
+
+And whole texts on a backend: are they those of NumPy, and how fast are they? CuPy's have not been
+written on a GPU yet. Please send the result with the issue template "Results from your machine".
 """
 
+import dataclasses
 import itertools
 import statistics
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -15,10 +20,14 @@ from tqdm import tqdm
 import gpt2
 from backends.autotune import WIDTHS
 from backends.blas import N_THREADS
-from experiments.data.machine import kernels_of
+from experiments.data.machine import kernels_of, machine
 from experiments.decoding.clock import PAST, Clock
+from experiments.decoding.job import Job, decode
+from experiments.decoding.synthetic import accept_by_coin
+from experiments.drafting.drafts import ModelDraft
+from experiments.drafting.load import load
 from sampling import Filter, sample
-from utils import done, get_backend, random_model
+from utils import SIZES, done, get_backend, random_model
 
 IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
@@ -30,6 +39,14 @@ PARTS = {
     "layer_norm": "layer norm",
     "gelu": "GELU",
 }
+# of whole texts
+PAIR = ("17M", "0.7M-17M")  # that must write the same texts
+DRAFT = "124M"  # drafts for deeper targets
+PROMPT = 32 * [0]
+ACCEPTANCE = 0.8  # of a drafted token, by coin
+ROWS = 5  # of a verify pass
+BOUND = 1e-3  # between the logits of two ways to compute in float32
+PEER = "transformers, eager"
 
 
 def medians(runs, repeats, synchronize=done):
@@ -58,16 +75,12 @@ def seldom(repeats):
     return max(1, repeats // 4)
 
 
-def median_seconds(run, repeats, synchronize=done):
-    """The median time of run()."""
-    return medians({None: run}, repeats, synchronize)[None]
-
-
 # ---------------------------------------------------------------- memory
 
 
 def streaming_reads(n_bytes):
-    """Ways to read memory that the caches cannot hold, {name: function}; the fastest is the limit.
+    """Ways to read memory that the caches cannot hold, {(name, threads): function}; the fastest is
+    the limit.
 
     Each reduces an array to a few numbers, on one thread and on all: no product of a model can
     read its weights faster. NumPy asks the system for huge pages behind so large an array.
@@ -81,14 +94,11 @@ def streaming_reads(n_bytes):
     }
     pool = ThreadPoolExecutor(N_THREADS)
 
-    def run(read, parts):
-        return lambda: list(pool.map(read, parts))
+    def run(name, n_threads):
+        parts = np.array_split(memory, n_threads)
+        return lambda: list(pool.map(reads[name], parts))
 
-    ways = itertools.product(reads, {1, N_THREADS})
-    return {
-        f"{name}, {n_threads} threads": run(reads[name], np.array_split(memory, n_threads))
-        for name, n_threads in ways
-    }
+    return {way: run(*way) for way in itertools.product(reads, {1, N_THREADS})}
 
 
 def bytes_of_a_pass(model):
@@ -130,70 +140,164 @@ def compare_kernels(config, rows, repeats):
     return {kernels: {n: seconds[kernels, n] for n in rows} for kernels in KERNELS}
 
 
-def prefill_seconds(model, n_tokens, repeats):
-    """Median seconds of reading a prompt into an empty cache, and of the logits after it."""
-    ids = np.random.default_rng(0).integers(0, model.config.n_vocab, n_tokens).tolist()
-    return median_seconds(
-        lambda: model.read(ids, model.new_cache()), repeats, model.backend.synchronize
-    )
-
-
-class TimedWeight:
-    """A weight whose products are timed."""
-
-    __array_ufunc__ = None
-
-    def __init__(self, weight, clock, part):
-        self.product = clock.timed(part, lambda x: x @ weight)
-
-    def __rmatmul__(self, x):
-        return self.product(x)
-
-
 def breakdown(model, repeats):
     """Milliseconds of a one-row pass by part, means over repeats; and of choosing the next token,
     greedily and sampled.
     """
     clock, cache = Clock(), model.new_cache()
     ids = [0] * min(PAST + 1, model.config.n_ctx)
-    head = TimedWeight(model.params["head"], clock, "output head")
-    instrumented = gpt2.Model(model.config, {**model.params, "head": head}, model.backend)
-    logits = instrumented.read(ids, cache)
+    logits = model.read(ids, cache)
 
     # time the functions of gpt2.py in their places
-    read = clock.timed("embedding and residuals", instrumented.read)
+    read = clock.timed("embedding and residuals", model.read)
+    head = clock.timed("output head", gpt2.Model.logits)
     timed = {name: clock.timed(part, getattr(gpt2, name)) for name, part in PARTS.items()}
-    clock.clear()
-    with patch.multiple(gpt2, **timed):
+    with patch.multiple(gpt2, **timed), patch.object(gpt2.Model, "logits", head):
         for _ in range(repeats):
             read(ids, cache)
 
-    milliseconds = {part: 1e3 * total / repeats for part, total in clock.seconds.items()}
-    for name, filter in (("greedy choice", Filter(0.0)), ("sampled choice", Filter(1.0))):
-        rng = np.random.default_rng(0)
-        choose = lambda: sample(filter(logits)[0], rng)  # noqa: B023, E731
-        milliseconds[name] = 1e3 * median_seconds(choose, repeats)
-    return milliseconds
+    seconds = {part: total / repeats for part, total in clock.seconds.items()}
+    rng = np.random.default_rng(0)
+    choose = lambda filter: lambda: sample(filter(logits)[0], rng)
+    choices = {"greedy choice": choose(Filter(0.0)), "sampled choice": choose(Filter(1.0))}
+    return {part: 1e3 * one for part, one in (seconds | medians(choices, repeats)).items()}
 
 
 def measure_passes(model, rows, repeats):
     """What the profile command reports of a model, as one object."""
-    n_bytes = bytes_of_a_pass(model)
-    n_prefill = min(PREFILL, model.config.n_ctx)
+    n_bytes, synchronize = bytes_of_a_pass(model), model.backend.synchronize
     reads = streaming_reads(STREAMED)
     # in turns: others use the memory too
-    seconds = medians(reads | passes(model, rows), repeats, model.backend.synchronize)
+    seconds = medians(reads | passes(model, rows), repeats, synchronize)
     bandwidth = STREAMED / min(seconds[name] for name in reads)
     table = [
         {"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9}
         for n in rows
     ]
-    prefill = prefill_seconds(model, n_prefill, seldom(repeats))
+    prompt = [0] * min(PREFILL, model.config.n_ctx)
+    prefill = {"prefill": lambda: model.read(prompt, model.new_cache())}
+    prefill = medians(prefill, seldom(repeats), synchronize)["prefill"]
     return {
         "bandwidth_gb_per_s": bandwidth / 1e9,
         "weights_bytes": n_bytes,
         "rows": table,
-        "prefill": {"tokens": n_prefill, "milliseconds": 1e3 * prefill},
+        "prefill": {"tokens": len(prompt), "milliseconds": 1e3 * prefill},
         "kernels": kernels_of(model),
         "breakdown": breakdown(model, repeats),
     }
+
+
+# ---------------------------------------------------------------- whole texts
+
+
+def measure_texts(target, settings):
+    """What `profile --texts` reports, as one object."""
+    same, what = {"dtype": settings.dtype}, {"shape": settings.target_model_size}
+    return {
+        "machine": machine_of(settings.backend),
+        "parity": [same | parity(settings)],
+        "speeds": [what | same | speeds(target, settings)],
+    }
+
+
+def machine_of(backend):
+    """What figures of a backend depend on."""
+    if backend == "numpy":
+        return machine() | {"gpu": None}
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    return machine() | {
+        "gpu": properties["name"].decode(),
+        "cupy": cupy.__version__,
+        "cuda_driver": cupy.cuda.runtime.driverGetVersion(),
+        "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
+    }
+
+
+def parity(settings):
+    """How the included pair on this backend differs from NumPy's own products in float32."""
+    target, draft = PAIR
+    ways = get_backend(kernels="plain"), settings.get_backend()
+    host, device = (load(target, [draft], settings.models_dir, way).pair(draft) for way in ways)
+    ids = host.encoder.encode("Once upon a time there lived a king who had three sons.")
+    logits = [pair.target.read(ids, pair.target.new_cache(), len(ids)) for pair in (host, device)]
+    greedy = Job(host.encoder.encode("Long ago"), n_tokens=200, seed=123)
+    coupled = dataclasses.replace(greedy, filter=Filter(0.8), coupled=True)
+    jobs = {"greedy": greedy, "coupled": coupled}
+    return {
+        "largest_difference": float(np.abs(logits[0] - logits[1]).max()),
+        "same_texts": {name: text(host, job) == text(device, job) for name, job in jobs.items()},
+    }
+
+
+def text(pair, job):
+    """The token ids that a pair writes."""
+    return [int(token) for one in decode(pair.target, pair.draft, job) for token in one.tokens]
+
+
+def speeds(target, settings):
+    """Medians in turns: tokens per second of both decoders, and of transformers, prefill included;
+    times of passes.
+
+    Deep targets have a draft. Its weights are random, so a coin accepts what it drafts.
+    """
+    backend, n_tokens, repeats = target.backend, settings.n_tokens_to_generate, settings.repeats
+    runs = {"plain": partial(write, target, None, n_tokens)}
+    shape = dataclasses.replace(SIZES[DRAFT], n_vocab=target.config.n_vocab)
+    if target.config.n_layer > shape.n_layer:
+        draft = ModelDraft(random_model(shape, backend, seed=1))
+        runs["speculative"] = partial(write, target, draft, n_tokens)
+    if peer := transformers_on_gpu(target.config, settings.dtype, n_tokens):
+        runs[PEER] = peer
+    seconds = medians(runs, seldom(repeats), backend.synchronize)
+    rows = medians(passes(target, (1, ROWS)), repeats, backend.synchronize)
+    return {
+        PEER: None,
+        **{name: n_tokens / seconds[name] for name in runs},
+        "launch_share": statistics.median(launch_share(target) for _ in range(seldom(repeats))),
+        "rows_ratio": rows[ROWS] / rows[1],
+        "one_row_ms": 1e3 * rows[1],
+    }
+
+
+def write(target, draft, n_tokens):
+    """Decode one text; what a draft says is accepted by coin."""
+
+    def tap(parts):
+        return accept_by_coin(parts, ACCEPTANCE, np.random.default_rng(0)) if draft else parts
+
+    list(decode(target, draft, Job(PROMPT, n_tokens, ROWS - 1), tap))
+
+
+def launch_share(model):
+    """The share of a one-row pass in which the host issues its kernels."""
+    backend, cache = model.backend, model.new_cache()
+    model.read(PROMPT, cache)
+    backend.synchronize()
+    begin = time.perf_counter()
+    model.blocks(model.embed(model.roll_back(PROMPT, cache, 1), cache), cache.look_back)
+    issued = time.perf_counter() - begin
+    backend.synchronize()
+    return issued / (time.perf_counter() - begin)
+
+
+def transformers_on_gpu(config, dtype, n_tokens):
+    """A function that writes a text with the same shape in transformers on the same GPU; None where
+    it cannot.
+    """
+    try:
+        import torch
+        from transformers import GPT2Config, GPT2LMHeadModel
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    names = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
+    shape = {names.get(name, name): n for name, n in dataclasses.asdict(config).items()}
+    shape.pop("epsilon")
+    model = GPT2LMHeadModel(GPT2Config(**shape)).eval().to("cuda", getattr(torch, dtype))
+    ids = torch.tensor([PROMPT], device="cuda")
+    length = {"min_new_tokens": n_tokens, "max_new_tokens": n_tokens}
+    # tolist waits for the GPU
+    return lambda: model.generate(ids, do_sample=False, **length).tolist()

@@ -5,6 +5,8 @@ transparent and every colour a middle tone, so that one file can be read on a li
 dark one.
 """
 
+from itertools import cycle
+
 from experiments.data.files import whole
 from utils import InputError
 
@@ -16,6 +18,7 @@ STYLES = {
     "axes.spines.right": False,
     "axes.spines.top": False,
     "font.size": 13,
+    "lines.markersize": 7,
     "svg.fonttype": "none",
     "text.color": GREY,
     "xtick.color": GREY,
@@ -39,16 +42,12 @@ def check():
 def lines_of(rows):
     """{name: rows by K} for each draft, target and temperature; a name says only what differs."""
     names = "draft", "target", "temperature", "verification"
-    fields = [name for name in names if len({row[name] for row in rows}) > 1]
+    fields = [name for name in names if len({row[name] for row in rows}) > 1] or ["draft"]
     lines = {}
     for row in sorted(rows, key=lambda row: row["K"]):
-        parts = [in_words(name, row[name]) for name in fields or ["draft"]]
-        lines.setdefault(" · ".join(parts), []).append(row)
+        in_words = row | {"temperature": f"T={row['temperature']:g}"}
+        lines.setdefault(" · ".join(in_words[name] for name in fields), []).append(row)
     return lines
-
-
-def in_words(field, value):
-    return f"T={value:g}" if field == "temperature" else value
 
 
 def looks(lines):
@@ -56,20 +55,9 @@ def looks(lines):
     firsts = [rows[0] for rows in lines.values()]
     pairs = [(row["draft"], row["target"]) for row in firsts]
     ways = [(row["temperature"], row["verification"]) for row in firsts]
-    numbers = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
-    markers = {way: i for i, way in enumerate(dict.fromkeys(ways))}
-    return [
-        {
-            "color": COLOURS[numbers[pair] % len(COLOURS)],
-            "marker": MARKERS[markers[way] % len(MARKERS)],
-            "markersize": 7,
-            "markerfacecolor": "none" if markers[way] % 2 else None,
-        }
-        for pair, way in zip(pairs, ways)
-    ]
-
-
-# ---------------------------------------------------------------- the picture
+    colours = dict(zip(dict.fromkeys(pairs), cycle(COLOURS)))
+    markers = dict(zip(dict.fromkeys(ways), cycle(MARKERS)))
+    return [{"color": colours[pair], "marker": markers[way]} for pair, way in zip(pairs, ways)]
 
 
 def points(rows):
@@ -78,11 +66,10 @@ def points(rows):
     """
     found = []
     for row in rows:
-        if row["intervals"]["speedup_time"] is None:
-            continue
-        low, high = row["intervals"]["speedup_time"]
-        speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
-        found.append((row["K"], speedup, low, high, PALE if low <= 1 <= high else 1.0))
+        if row["intervals"]["speedup_time"]:
+            low, high = row["intervals"]["speedup_time"]
+            speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
+            found.append((row["K"], speedup, low, high, PALE if low <= 1 <= high else 1.0))
     return found
 
 
@@ -94,24 +81,20 @@ def draw(result, path, title=""):
     import matplotlib.pyplot as plt
 
     lines = lines_of([row for row in result["rows"] if row["K"] != "auto"])
-    with plt.rc_context(STYLES):
+    with plt.rc_context(STYLES), whole(path) as part:
         figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
         for look, (name, rows) in zip(looks(lines), lines.items()):
             axes.plot([], [], label=name, **look)  # the legend's entry
-            found = points(rows)
-            if not found:
-                continue
-            Ks, speedups, lows, highs, opacities = zip(*found)
-            axes.plot(Ks, speedups, color=look["color"], alpha=PALE)
-            axes.fill_between(Ks, lows, highs, color=look["color"], alpha=0.12, linewidth=0)
-            for K, speedup, opacity in zip(Ks, speedups, opacities):
+            if found := points(rows):
+                Ks, speedups, lows, highs, _ = zip(*found)
+                axes.plot(Ks, speedups, color=look["color"], alpha=PALE)
+                axes.fill_between(Ks, lows, highs, color=look["color"], alpha=0.12, linewidth=0)
+            for K, speedup, *_, opacity in found:
                 axes.plot(K, speedup, linestyle="", alpha=opacity, **look)
         axes.axhline(1, color=GREY, linewidth=1)
         axes.set(xlabel="K, tokens drafted per round", ylabel="speedup", title=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
-        with whole(path) as part:
-            file_format = str(path).rpartition(".")[2]
-            figure.savefig(part, format=file_format, dpi=160, transparent=True)
+        figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160, transparent=True)
         plt.close(figure)

@@ -7,11 +7,14 @@ when the 95 % interval over prompts spans 1 or cannot be had. Where texts are re
 which are easy to draft, the row says so.
 """
 
+import dataclasses
+import math
 import statistics
 from collections import Counter
 
 from experiments.data.values import AUTO
 from experiments.decoding.adaptive_k import MAX_K
+from experiments.measuring.runner import PARTS, PLAIN
 from experiments.measuring.statistics import (
     LEAST_PROMPTS,
     counts_by_position,
@@ -24,21 +27,40 @@ from experiments.measuring.theory import speedup
 LOOP = 0.2  # share of repeated 8-grams from which a text counts as a loop
 
 
-def costs_of(plain, fast):
-    """(c, v): medians over prompts of the time of a drafted token and of a pass over K + 1 rows,
-    both in one-row passes; None for what was not seen.
+class Figure:
+    """The ratio of two sums over prompts, with its 95 % interval.
+
+    withheld: why it must not be published, if so
     """
-    units = [run.pass_seconds for run in plain]
-    return (
-        median_ratio([run.draft_seconds for run in fast], units),
-        median_ratio([run.pass_seconds for run in fast], units),
-    )
+
+    def __init__(self, numerators, denominators, most=math.inf):
+        self.value = ratio(numerators, denominators)
+        self.interval = interval(numerators, denominators, most)
+        self.withheld = None
+
+    @property
+    def published(self):
+        return None if self.withheld else self.value
 
 
-def median_ratio(seconds, units):
-    """The median of seconds over units, where both are known; None if they nowhere are."""
-    found = [cost / unit for cost, unit in zip(seconds, units) if cost is not None and unit]
+def seconds_of(runs):
+    """The median time of each prompt."""
+    return [statistics.median(run.seconds) for run in runs]
+
+
+def tokens_of(runs):
+    """The tokens of each prompt in the first repeat."""
+    return [run.tokens[0] for run in runs]
+
+
+def in_passes(seconds, plain):
+    """The median over prompts of these seconds, in one-row passes; None if nowhere known."""
+    pairs = zip(seconds, (run.pass_seconds for run in plain))
+    found = [cost / unit for cost, unit in pairs if cost is not None and unit]
     return statistics.median(found) if found else None
+
+
+# ---------------------------------------------------------------- what is withheld, and why
 
 
 def unequal_counts(plain, fast):
@@ -47,21 +69,16 @@ def unequal_counts(plain, fast):
     return f"the token counts differ on {n} of {len(fast)} prompts" if n else None
 
 
-def first_bug(fast):
-    """The first token at which a greedy text differs without a tie; None if there is no such."""
-    differences = [run.difference for run in fast if run.difference]
-    return min((d["position"] for d in differences if d["verdict"] == "bug"), default=None)
-
-
 def doubt(fast, low_high):
     """Why a speedup in time with this 95 % interval must not be published though the token counts
     agree, or None.
     """
-    bug = first_bug(fast)
-    if bug is not None:
+    differences = [run.difference for run in fast if run.difference]
+    bugs = [one["position"] for one in differences if one["verdict"] == "bug"]
+    if bugs:
         return (
-            f"greedy texts differ (first at token {bug}) and float rounding does not explain it: "
-            "a bug"
+            f"greedy texts differ (first at token {min(bugs)}) and float rounding does not explain "
+            "it: a bug"
         )
     if low_high is None:
         return f"{len(fast)} prompts give no 95 % interval: --n_prompts {LEAST_PROMPTS} or more"
@@ -78,18 +95,13 @@ def machines_of(plain, fast):
         one, two = ([run for run in runs if run.machine == machine] for runs in (plain, fast))
         found[machine] = {
             "prompts": n,
-            "autoregressive_tokens_per_second": tokens_per_second(one),
-            "tokens_per_second": tokens_per_second(two),
+            "autoregressive_tokens_per_second": ratio(tokens_of(one), seconds_of(one)),
+            "tokens_per_second": ratio(tokens_of(two), seconds_of(two)),
         }
     return found
 
 
-def tokens_per_second(runs):
-    """Of the first repeats' tokens and the median times."""
-    return ratio([run.tokens[0] for run in runs], [statistics.median(run.seconds) for run in runs])
-
-
-def flags_of(fast, share, machines):
+def flags_of(fast, repetition, machines):
     """What a reader has to know of the texts, and of where they were written."""
     flags = []
     if len(machines) > 1:
@@ -97,128 +109,106 @@ def flags_of(fast, share, machines):
         flags.append(
             f"machines: speeds and times are of several, taken together; prompts: {counts}"
         )
-    if share and share >= LOOP:
-        flags.append(f"repetition: {share:.0%} of the 8-grams repeat")
+    if repetition and repetition >= LOOP:
+        flags.append(f"repetition: {repetition:.0%} of the 8-grams repeat")
     ties = sum(bool(run.difference) and run.difference["verdict"] == "tie" for run in fast)
     if ties:
         flags.append(f"ties: rounding changed the greedy text of {ties} prompts")
     return flags
 
 
-def rounds_in(run):
-    """The rounds [drafted, examined, accepted] of all repeats."""
-    return [one for rounds in run.rounds for one in rounds]
+# ---------------------------------------------------------------- a row
 
 
-class Counts:
-    """What the speculative runs of all prompts add up to, listed by prompt."""
-
-    def __init__(self, fast):
-        rounds = [rounds_in(run) for run in fast]
-        self.rounds = [one for run in rounds for one in run]
-        self.drafted = [sum(drafted for drafted, _, _ in run) for run in rounds]
-        self.examined = [sum(examined for _, examined, _ in run) for run in rounds]
-        self.accepted = [sum(accepted for _, _, accepted in run) for run in rounds]
-        self.written = [sum(run.tokens) for run in fast]
-        self.passes = [sum(run.passes) for run in fast]
-        self.acceptance = ratio(self.accepted, self.examined)
-
-
-def prediction(fast, counts, c, v):
+def prediction(K, a, c, v, share):
     """(the speedup that theory predicts, None), or (None, why there is no prediction)."""
-    K = fast[0].K
     if K == AUTO:
         return None, "K changes from round to round"
-    if None in (counts.acceptance, c, v):
+    if None in (a, c, v):
         return None, "no round drafted all K tokens"
-    always = not fast[0].looks_up
-    share = drafting_share(always, K, sum(counts.drafted), sum(counts.passes))
-    return speedup(counts.acceptance, K, c, v, share), None
-
-
-def milliseconds_per_round(fast):
-    """Of each part of a round, from the ledgers."""
-    n_rounds = sum(run.ledger["rounds"] for run in fast)
-    parts = fast[0].ledger["split"]
-    totals = {part: sum(run.ledger["split"][part] for run in fast) for part in parts}
-    return {part: 1e3 * total / n_rounds for part, total in totals.items()}
+    return speedup(a, K, c, v, share), None
 
 
 def median_prefill(runs):
     return statistics.median(seconds for run in runs for seconds in run.prefill_seconds)
 
 
-def row_of(target, temperature, plain, fast, n_skipped, labels, token=None):
-    """One row of the results, from the Runs of both decoders on the same prompts; where these took
-    turns with the token rule and the same drafts, from its Runs as well.
+def counts_by_prompt(runs):
+    """(drafted, examined, accepted), each a list of totals by prompt."""
+    return [*zip(*([sum(column) for column in zip(*run.rounds)] for run in runs))]
+
+
+def figures_of(plain, fast, by_token):
+    """{name: Figure} of all that is a ratio over prompts. by_token: Runs by the token rule, or None
+    where there is nothing to compare.
     """
-    draft, K = fast[0].draft, fast[0].K
-    counts = Counts(fast)
-    seconds = [statistics.median(run.seconds) for run in fast]
-    alone = [statistics.median(run.seconds) for run in plain]
-    tokens = [run.tokens[0] for run in fast]
-    c, v = costs_of(plain, fast)
-    by_token = [statistics.median(run.seconds) for run in token or []]
-    most = MAX_K if K == AUTO else K
-    examined_at, by_position, histogram = counts_by_position(counts.rounds, most)
-    intervals = {
-        "speedup_time": interval(alone, seconds),
-        "speedup_over_token": interval(by_token, seconds) if token else None,
-        "tokens_per_second": interval(tokens, seconds),
-        "acceptance_rate": interval(counts.accepted, counts.examined, most=1),
-        "tokens_per_target_pass": interval(counts.written, counts.passes),
+    _, examined, accepted = counts_by_prompt(fast)
+    seconds, passes = seconds_of(fast), [len(run.rounds) for run in fast]
+    figures = {
+        "tokens_per_second": Figure(tokens_of(fast), seconds),
+        "speedup_time": Figure(seconds_of(plain), seconds),
+        "speedup_target_passes": Figure([len(run.rounds) for run in plain], passes),
+        "acceptance_rate": Figure(accepted, examined, most=1),
+        "tokens_per_target_pass": Figure([sum(run.tokens) for run in fast], passes),
     }
-
-    # say which figures are withheld, and why
     unequal = unequal_counts(plain, fast)
-    reason = unequal or doubt(fast, intervals["speedup_time"])
-    unclear = doubt(fast, intervals["speedup_over_token"]) if token else None
-    predicted, unpredicted = prediction(fast, counts, c, v)
-    withheld = {
-        "speedup_time": reason,
-        "speedup_over_token": unclear,
-        "predicted_speedup": unpredicted,
-        "speedup_target_passes": unequal,
-        "measured_over_predicted": reason or unpredicted,
-    }
-    measured = None if reason else ratio(alone, seconds)
-    in_passes = None if unequal else ratio([sum(run.passes) for run in plain], counts.passes)
-    repeats, grams = zip(*(run.repeated for run in fast))
-    share = ratio(repeats, grams)
-    machines = machines_of(plain, fast)
+    figures["speedup_target_passes"].withheld = unequal
+    figures["speedup_time"].withheld = unequal or doubt(fast, figures["speedup_time"].interval)
+    if by_token:
+        gain = figures["speedup_over_token"] = Figure(seconds_of(by_token), seconds)
+        gain.withheld = doubt(fast, gain.interval)
+    return figures
 
+
+def row_of(contender, runs, **about):
+    """One row of the results, from {contender: its Runs by prompt}. `about` stands in it as it is.
+
+    Where the token rule took part too, another rule is also compared with it.
+    """
+    plain, fast, K = runs[PLAIN], runs[contender], contender.K
+    token = dataclasses.replace(contender, verification="token")
+    figures = figures_of(plain, fast, runs.get(token) if token != contender else None)
+    withheld = {name: one.withheld for name, one in figures.items()}
+    drafted, _, accepted = map(sum, counts_by_prompt(fast))
+    rounds = [one for run in fast for one in run.rounds]
+    examined_at, by_position, histogram = counts_by_position(rounds, MAX_K if K == AUTO else K)
+
+    # compare with theory
+    c = in_passes([run.draft_seconds for run in fast], plain)
+    v = in_passes([run.pass_seconds for run in fast], plain)
+    share = drafting_share(K == AUTO or not fast[0].looks_up, K, drafted, len(rounds))
+    predicted, unknown = prediction(K, figures["acceptance_rate"].value, c, v, share)
+    time = figures["speedup_time"]
+    withheld |= {"predicted_speedup": unknown, "measured_over_predicted": time.withheld or unknown}
+
+    machines = machines_of(plain, fast)
+    repetition = ratio(*zip(*(run.repeated for run in fast)))
     return {
-        "draft": draft,
-        "target": target,
-        "K": K,
-        "verification": fast[0].verification,
-        "temperature": temperature,
-        **labels,
+        **dataclasses.asdict(contender),
+        **about,
         "prompts": len(fast),
-        "skipped_prompts": n_skipped,
-        "tokens": sum(tokens),
+        "tokens": sum(tokens_of(fast)),
         "machines": machines,
-        "autoregressive_tokens_per_second": tokens_per_second(plain),
-        "tokens_per_second": tokens_per_second(fast),
-        "speedup_time": measured,
-        "speedup_over_token": ratio(by_token, seconds) if token and not unclear else None,
-        "speedup_target_passes": in_passes,
-        "acceptance_rate": counts.acceptance,
-        "tokens_per_target_pass": ratio(counts.written, counts.passes),
+        "autoregressive_tokens_per_second": ratio(tokens_of(plain), seconds_of(plain)),
+        "speedup_over_token": None,
+        **{name: one.published for name, one in figures.items()},
         "draft_cost": c,
         "verify_cost": v,
         "predicted_speedup": predicted,
-        "measured_over_predicted": measured / predicted if measured and predicted else None,
-        "intervals": intervals,
+        "measured_over_predicted": time.published and predicted and time.value / predicted,
+        "intervals": {"speedup_over_token": None}
+        | {name: one.interval for name, one in figures.items()},
         "acceptance_by_position": by_position,
         "examined_by_position": examined_at,
         "accepted_histogram": histogram,
-        "drafted": sum(counts.drafted),
-        "wasted_drafts": sum(counts.drafted) - sum(counts.accepted),
-        "milliseconds_per_round": milliseconds_per_round(fast),
+        "drafted": drafted,
+        "wasted_drafts": drafted - accepted,
+        "milliseconds_per_round": {
+            part: 1e3 * sum(run.parts[part] for run in fast) / len(rounds) for part in PARTS
+        },
         "prefill_seconds": median_prefill(fast),
         "autoregressive_prefill_seconds": median_prefill(plain),
-        "repetition": share,
-        "flags": flags_of(fast, share, machines),
+        "repetition": repetition,
+        "flags": flags_of(fast, repetition, machines),
         "withheld": {name: why for name, why in withheld.items() if why},
     }

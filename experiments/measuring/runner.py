@@ -1,9 +1,8 @@
 """Runs of both decoders, taking turns on the same prompts: the raw material of the benchmark.
 
 Every text runs to its full number of tokens, past <|endoftext|> too, so that all sides write
-equally many. Prefill is timed apart. Each prompt is first run once under the ledger, which warms up
-and says where the time goes; those runs do not count for the speed. Then all contenders take turns,
-in another order each time.
+equally many. Prefill is timed apart. On each prompt all contenders take turns, in another order
+each time.
 """
 
 import dataclasses
@@ -16,7 +15,6 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.data.machine import label
-from experiments.data.values import AUTO
 from experiments.decoding.adaptive_k import new_K
 from experiments.decoding.batching import decode_together
 from experiments.decoding.clock import Clock, clocked
@@ -25,6 +23,7 @@ from experiments.decoding.metrics import explain_difference
 from experiments.decoding.synthetic import accept_by_coin
 from experiments.measuring.statistics import repeated
 
+PARTS = "draft", "verify", "cache", "sampling"
 WARM_UP = 6  # tokens
 N_PROMPT = 13  # tokens of a random prompt
 
@@ -47,42 +46,48 @@ PLAIN = Contender()
 class Run:
     """What was measured of a contender on one prompt, all of it JSON.
 
-    seconds, prefill_seconds, tokens, passes: of each repeat
-    rounds: of each repeat, its speculative rounds as [drafted, examined, accepted]
-    repeated: 8-grams that occurred before, and all, over all repeats
-    ledger: the number of rounds of the run under the ledger, and its seconds by part
-    difference: whether and why a greedy text differs from the autoregressive one
     machine: which one measured it
+    looks_up: whether the draft drafts only where it finds something
+    seconds, prefill_seconds, tokens: of each repeat
+    parts: seconds of all repeats, prefill apart, in draft, verify, cache (keys and values copied
+        into place), and sampling: all the rest, that is the filter, the rule and the loop
+    rounds: those of all repeats, prefill apart, as [drafted, examined, accepted]
+    repeated: 8-grams that occurred before, and all, over all repeats
     pass_seconds: median of the target's passes over K + 1 rows, None if there was none
     draft_seconds: median of a drafted token, its sampling included, None if there was none
-    looks_up: whether the draft drafts only where it finds something
+    difference: whether and why a greedy text differs from the autoregressive one
     """
 
-    draft: str | None
-    K: int | str
-    ledger: dict
-    verification: str = "token"
-    looks_up: bool = False
-    machine: str = ""
+    machine: str
+    looks_up: bool
+    parts: dict = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
     tokens: list = field(default_factory=list)
-    passes: list = field(default_factory=list)
     rounds: list = field(default_factory=list)
     repeated: list = field(default_factory=lambda: [0, 0])
-    difference: dict | None = None
     pass_seconds: float | None = None
     draft_seconds: float | None = None
+    difference: dict | None = None
 
-    def add(self, done, prefill_seconds, seconds, text):
-        """Count one repeat."""
+    def add(self, rounds, clock):
+        """Run one repeat under this Clock, and count it. Returns its text."""
+        begin = time.perf_counter()
+        next(rounds)  # the prefill
+        prefilled = time.perf_counter()
+        clock.seconds.clear()
+        done = list(rounds)
+        seconds = time.perf_counter() - prefilled
+        text = [int(token) for one in done for token in one.tokens]
         self.seconds.append(seconds)
-        self.prefill_seconds.append(prefill_seconds)
+        self.prefill_seconds.append(prefilled - begin)
         self.tokens.append(len(text))
-        self.passes.append(len(done))
-        counts = [[one.drafted, one.examined, one.accepted] for one in done]
-        self.rounds.append(counts if self.K else [])
+        self.rounds += [[one.drafted, one.examined, one.accepted] for one in done]
         self.repeated = [a + b for a, b in zip(self.repeated, repeated(text))]
+        parts = {part: clock.seconds[part] for part in PARTS[:-1]}
+        parts["sampling"] = seconds - sum(parts.values())
+        self.parts = {part: self.parts[part] + more for part, more in parts.items()}
+        return text
 
 
 # ---------------------------------------------------------------- all contenders
@@ -128,52 +133,28 @@ class Race:
         turn would pay for all.
         """
         for contender in self.contenders:
-            fixed = dataclasses.replace(contender, K=4) if contender.K == AUTO else contender
-            list(self.run(fixed, [0], n_tokens=WARM_UP))
-
-    def ledger(self, contender, seed):
-        """Where the seconds of one run after its prefill go: the number of rounds, and seconds by
-        part.
-
-        draft, verify, cache (keys and values copied into place), and sampling: all the rest, that
-        is the filter, the accept/reject rule and the loop.
-        """
-        clock = Clock(in_detail=True)
-        rounds = self.run(contender, seed, clock)
-        next(rounds)  # the prefill
-        clock.clear()
-        begin = time.perf_counter()
-        n_rounds = len(list(rounds))
-        seconds = time.perf_counter() - begin
-        split = {part: clock.seconds[part] for part in ("draft", "verify", "cache")}
-        return {"rounds": n_rounds, "split": split | {"sampling": seconds - sum(split.values())}}
+            list(self.run(contender, [0], n_tokens=WARM_UP))
 
     def measure(self, seed, repeats):
         """The Runs of all contenders."""
-        runs, texts = [], [None for _ in self.contenders]
+        runs, texts, clocks = [], [], []
         for one in self.contenders:
-            costs = self.ledger(one, [*seed, 0])
             looks_up = one.draft is not None and self.drafts[one.draft].looks_up
-            runs.append(Run(one.draft, one.K, costs, one.verification, looks_up, label()))
-        passes = [[] for _ in runs]  # seconds of each pass over K + 1 rows
-        tokens = [[] for _ in runs]  # seconds of each drafted token
+            runs.append(Run(label(), looks_up))
+            texts.append(None)
+            clocks.append(Clock(in_detail=True))
         for repeat in range(repeats):
             for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
-                clock, K = Clock(), self.contenders[i].K
-                rounds = self.run(self.contenders[i], [*seed, repeat], clock)
-                done, prefill_seconds, seconds = clocked(rounds)
-                texts[i] = [int(token) for one in done for token in one.tokens]
-                runs[i].add(done, prefill_seconds, seconds, texts[i])
-                if K != AUTO:
-                    passes[i] += [elapsed for rows, elapsed in clock.passes if rows == K + 1]
-                tokens[i] += [elapsed / n for n, elapsed in clock.proposals if n]
-            comparable = self.job.filter.greedy and self.acceptance is None
-        for i, run in enumerate(runs):
-            run.pass_seconds = statistics.median(passes[i]) if passes[i] else None
-            run.draft_seconds = statistics.median(tokens[i]) if tokens[i] else None
-            if comparable and texts[i] != texts[0]:
-                both = texts[0], texts[i]
-                run.difference = explain_difference(self.target, self.job.ids, *both)
+                rounds = self.run(self.contenders[i], [*seed, repeat], clocks[i])
+                texts[i] = runs[i].add(rounds, clocks[i])
+        comparable = self.job.filter.greedy and self.acceptance is None
+        for one, run, text, clock in zip(self.contenders, runs, texts, clocks):
+            passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == one.K]
+            tokens = [elapsed / n for n, elapsed in clock.proposals if n]
+            run.pass_seconds = statistics.median(passes) if passes else None
+            run.draft_seconds = statistics.median(tokens) if tokens else None
+            if comparable and text != texts[0]:
+                run.difference = explain_difference(self.target, self.job.ids, texts[0], text)
         return runs
 
 
@@ -194,25 +175,19 @@ def batch_speed(race, contender, prompts):
     return len(prompts) * race.job.n_tokens / slowest
 
 
-def batch_speeds(race, batch_sizes, repeats):
-    """{(batch size, contender): median tokens per second}, after random prompts. All take turns."""
+def batch_rows(race, batch_sizes, repeats):
+    """A row for each contender and batch size, after random prompts: both decoders' median tokens
+    per second, the autoregressive one's against its own for one text, and the speedup.
+    """
     rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
     prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
-    found = {(n, one): [] for n in batch_sizes for one in race.contenders}
-    for repeat in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
-        for (n, one), speeds in found.items():
-            speed = batch_speed(race, one, prompts[:n])
-            if repeat > 0:  # the first is a warm-up
-                speeds.append(speed)
-    return {key: statistics.median(speeds) for key, speeds in found.items()}
-
-
-def batch_rows(race, batch_sizes, repeats):
-    """A row for each contender and batch size: both decoders' tokens per second, the autoregressive
-    one's against its own for one text, and the speedup.
-    """
-    speeds, rows = batch_speeds(race, batch_sizes, repeats), []
-    alone = speeds.get((1, PLAIN))
+    turns = {(n, one): [] for n in batch_sizes for one in race.contenders}
+    for _ in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
+        for (n, one), speeds in turns.items():
+            speeds.append(batch_speed(race, one, prompts[:n]))
+    # the first is a warm-up
+    speeds = {key: statistics.median(found[1:]) for key, found in turns.items()}
+    alone, rows = speeds.get((1, PLAIN)), []
     for one in race.contenders[1:]:
         for n in batch_sizes:
             plain, fast = speeds[n, PLAIN], speeds[n, one]

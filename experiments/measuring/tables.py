@@ -1,11 +1,8 @@
 """The rows of a benchmark as Markdown tables."""
 
-COLUMNS = {
-    "draft": "draft",
-    "target": "target",
-    "temperature": "T",
-    "K": "K",
-    "verification": "rule",
+# {name of a figure: its heading}
+WHAT = {"draft": "draft", "target": "target", "temperature": "T", "K": "K", "verification": "rule"}
+COLUMNS = WHAT | {
     "autoregressive_tokens_per_second": "plain tok/s",
     "tokens_per_second": "tok/s",
     "speedup_time": "speedup in time",
@@ -17,23 +14,14 @@ COLUMNS = {
     "measured_over_predicted": "measured / predicted",
 }
 # of the fastest K of each draft
-COLUMNS_OF_BEST = {
-    "draft": "draft",
-    "target": "target",
-    "temperature": "T",
-    "verification": "rule",
+COLUMNS_OF_BEST = WHAT | {
     "K": "best K",
     "acceptance_by_position": "acceptance by position",
     "draft_cost": "c",
     "tokens_per_target_pass": "tokens per pass",
     "speedup_time": "speedup in time",
 }
-COLUMNS_OF_BATCHES = {
-    "draft": "draft",
-    "target": "target",
-    "temperature": "T",
-    "K": "K",
-    "verification": "rule",
+COLUMNS_OF_BATCHES = WHAT | {
     "batch_size": "texts",
     "autoregressive": "plain tok/s",
     "of_one": "of one",
@@ -60,24 +48,48 @@ DIGITS = {
     "draft_cost": 3,
     "bits_per_byte": 3,
 }
-MISSING = "–"
+WITH_INTERVAL = "speedup_time", "speedup_over_token"
 
 
-def format_cell(name, value):
-    """A figure of a row, as text."""
+def format_value(name, value):
+    """A value of a row, as text."""
     if value is None:
-        return MISSING
+        return "–"
     if name == "temperature":
         return f"{value:g}"
     if isinstance(value, dict):  # a median with its range
         return "{value} [{low}, {high}]".format(
-            **{key: format_cell(name, one) for key, one in value.items()}
+            **{key: format_value(name, one) for key, one in value.items()}
         )
     if isinstance(value, list):
-        return " ".join(format_cell(name, one) for one in value)
+        return " ".join(format_value(name, one) for one in value)
     if isinstance(value, float):
         return f"{value:.{DIGITS.get(name, 2)}f}"
     return str(value)
+
+
+def cell(row, name):
+    """A value of a row, with its interval if there is one to show."""
+    text = format_value(name, row[name])
+    if name in WITH_INTERVAL and row[name] is not None:
+        text += " [{:.2f}, {:.2f}]".format(*row["intervals"][name])
+    return text
+
+
+def aligned(header, lines):
+    """A Markdown table of cells, its columns aligned."""
+    widths = [max(map(len, column)) for column in zip(header, *lines)]
+    lines = [header, ["-" * width for width in widths], *lines]
+    padded = [[text.ljust(width) for text, width in zip(cells, widths)] for cells in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
+
+
+def table(rows, columns, notes=()):
+    """The table of these columns of rows. notes: a last cell for each row, if given."""
+    header, lines = [*columns.values()], [[cell(row, name) for name in columns] for row in rows]
+    if notes:
+        return aligned([*header, "notes"], [[*line, note] for line, note in zip(lines, notes)])
+    return aligned(header, lines)
 
 
 def label(settings):
@@ -94,31 +106,16 @@ def label(settings):
 
 def remarks_on(row):
     """What a reader has to know of a row: what was withheld, and its flags."""
-    remarks = []
-    for name in ("speedup_time", "predicted_speedup"):
-        if name in row["withheld"]:
-            remarks.append(f"{COLUMNS[name]}: withheld, as {row['withheld'][name]}")
-    if reason := row["withheld"].get("speedup_over_token"):
-        remarks.append(f"speedup over the token rule: withheld, as {reason}")
+    headings = COLUMNS | {"speedup_over_token": "speedup over the token rule"}
+    remarks = [
+        f"{headings[name]}: withheld, as {row['withheld'][name]}"
+        for name in ("speedup_time", "predicted_speedup", "speedup_over_token")
+        if name in row["withheld"]
+    ]
     if row["speedup_over_token"] is not None:
-        gain = with_interval(row, "speedup_over_token")
+        gain = cell(row, "speedup_over_token")
         remarks.append(f"in the same turns {gain} times as fast as the token rule")
     return remarks + row["flags"]
-
-
-def with_interval(row, name):
-    """A figure of a row with its interval, as text."""
-    text = format_cell(name, row[name])
-    if row[name] is not None:
-        text += " [{:.2f}, {:.2f}]".format(*row["intervals"][name])
-    return text
-
-
-def cells_of(row, columns=COLUMNS):
-    """The cells of a row, the notes apart."""
-    cells = {name: format_cell(name, row[name]) for name in columns}
-    cells["speedup_time"] = with_interval(row, "speedup_time")
-    return [*cells.values()]
 
 
 def best_rows(rows):
@@ -133,97 +130,67 @@ def best_rows(rows):
     return fastest if len(fastest) < len(rows) else []
 
 
-def aligned(table):
-    """The lines of a Markdown table, from lists of cells of which the first is the header."""
-    widths = [max(map(len, column)) for column in zip(*table)]
-    header, *rows = table
-    rule = ["-" * width for width in widths]
-    lines = []
-    for cells in (header, rule, *rows):
-        padded = [text.ljust(width) for text, width in zip(cells, widths)]
-        lines.append(f"| {' | '.join(padded)} |")
-    return lines
-
-
 def how_measured(result):
     """A sentence on how the figures came about."""
     settings, where = result["settings"], result["machine"]
-    # the context of a target decides how many prompts are too long
-    prompts_of = {
-        row["target"]: f"{row['prompts']} prompts ({row['skipped_prompts']} skipped: too long)"
-        for row in result["rows"]
-    }
-    prompts = list(dict.fromkeys(prompts_of.values()))
-    if len(prompts) > 1:
-        prompts = [f"{target}: {count}" for target, count in prompts_of.items()]
-    return (
-        f"{'; '.join(prompts)}, {settings['n_tokens_to_generate']} tokens each, "
-        f"median of {settings['repeats']}; speedup with its 95 % interval. "
-        f"{measured_on(where)}, {settings['backend']}, {where['date']}."
+    length = f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}"
+    if settings["batch_size"]:
+        how = f"{length}, tokens per second of all texts together, prefill apart"
+    elif settings["programs"]:
+        how = (
+            f"{settings['target_model_size']}, {settings['weights']} weights, float32, greedy, "
+            f"K = {settings['K']}, {result['prompts']} prompts, {length} turns with their range, "
+            "prefill included"
+        )
+    else:
+        how = f"{count_prompts(result['rows'])}, {length}; speedup with its 95 % interval"
+    cpu = f"{where['cpu']}, {where['threads']} threads"
+    if "workers" in where:
+        workers = where["workers"].items()
+        cpu = "Workers: " + ", ".join(f"{n} x {name}" for name, n in workers)
+    return f"{how}. {cpu}, {settings['backend']}, {where['date']}."
+
+
+def count_prompts(rows):
+    """How many there were; the context of a target decides how many are too long."""
+    counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
+    return "; ".join(
+        f"{target}: {n} prompts ({n_skipped} skipped: too long)"
+        for target, (n, n_skipped) in counts.items()
     )
 
 
-def measured_on(where):
-    """The machine in a few words; the workers, where there were any."""
-    if "workers" not in where:
-        return f"{where['cpu']}, {where['threads']} threads"
-    return "Workers: " + ", ".join(f"{n} x {name}" for name, n in where["workers"].items())
+def tables_of(result):
+    """The tables, and what is to be said of single rows or programs."""
+    settings, rows = result["settings"], result["rows"]
+    if settings["batch_size"]:
+        return [table(rows, COLUMNS_OF_BATCHES)], []
+    if settings["programs"]:
+        where = result["machine"]
+        remarks = [f"Versions: {'; '.join(where['versions'].values())}."]
+        remarks += [
+            f"{name}: not run, {why} is not installed." for name, why in where["missing"].items()
+        ]
+        return [table(rows, COLUMNS_OF_PROGRAMS)], remarks
+    numbers = {}  # {remark: its number}
+    notes = []
+    for row in rows:
+        of_row = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
+        notes.append(", ".join(map(str, sorted(of_row))))
+    found = [table(rows, COLUMNS, notes)]
+    if best := best_rows(rows):
+        found.append(table(best, COLUMNS_OF_BEST))
+    return found, ["\n".join(f"{number}. {note}" for note, number in numbers.items())]
 
 
 def markdown(result):
-    """The rows as a table; below it how they were measured, and the notes that its last column
-    numbers.
-    """
-    notes = {}  # {remark: its number}
-    table = [[*COLUMNS.values(), "notes"]]
-    for row in result["rows"]:
-        numbers = [notes.setdefault(remark, len(notes) + 1) for remark in remarks_on(row)]
-        table.append([*cells_of(row), ", ".join(map(str, sorted(numbers)))])
-    parts = ["\n".join(aligned(table)), how_measured(result)]
-    if best := best_rows(result["rows"]):
-        cells = [cells_of(row, COLUMNS_OF_BEST) for row in best]
-        parts.append("\n".join(aligned([[*COLUMNS_OF_BEST.values()], *cells])))
+    """The tables of a result, how they were measured, and what else there is to say."""
+    (first, *more), remarks = tables_of(result)
+    parts = [first, how_measured(result), *more]
     if label(result["settings"]):
         parts.insert(0, f"**{label(result['settings'])}**")
     for target, bits in result.get("bits_per_byte", {}).items():
-        parts.append(f"{target}: {format_cell('bits_per_byte', bits)} bits per held-out byte.")
-    if failed := result.get("failed"):
-        parts.append("\n".join(f"Not measured: {name} ({why})." for name, why in failed.items()))
-    if notes:
-        parts.append("\n".join(f"{number}. {note}" for note, number in notes.items()))
-    return "\n\n".join(parts) + "\n"
-
-
-# ---------------------------------------------------------------- batches, and other programs
-
-
-def plain(rows, columns):
-    """A table of these columns of the rows, {name: heading}."""
-    cells = [[format_cell(name, row[name]) for name in columns] for row in rows]
-    return "\n".join(aligned([[*columns.values()], *cells]))
-
-
-def of_batches(result):
-    """Tokens per second of several texts at once."""
-    settings = result["settings"]
-    notes = [
-        f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}, tokens "
-        f"per second of all texts together, prefill apart. {measured_on(result['machine'])}."
-    ]
-    if label(settings):
-        notes.insert(0, f"**{label(settings)}**")
-    return "\n\n".join([*notes[:-1], plain(result["rows"], COLUMNS_OF_BATCHES), notes[-1]]) + "\n"
-
-
-def of_programs(result):
-    """The speed of each program, and whether its texts are ours."""
-    settings, where = result["settings"], result["machine"]
-    notes = [
-        f"{settings['target_model_size']}, {settings['weights']} weights, float32, greedy, K = "
-        f"{settings['K']}, {result['prompts']} prompts, {settings['n_tokens_to_generate']} tokens "
-        f"each, median of {settings['repeats']} turns with their range, prefill included. "
-        f"{measured_on(where)}.",
-        f"Versions: {'; '.join(where['versions'].values())}.",
-    ]
-    notes += [f"{name}: not run, {why} is not installed." for name, why in where["missing"].items()]
-    return "\n\n".join([plain(result["rows"], COLUMNS_OF_PROGRAMS), *notes]) + "\n"
+        parts.append(f"{target}: {format_value('bits_per_byte', bits)} bits per held-out byte.")
+    failed = result.get("failed", {}).items()
+    parts.append("\n".join(f"Not measured: {name} ({why})." for name, why in failed))
+    return "\n\n".join(filter(None, [*parts, *remarks])) + "\n"

@@ -3,7 +3,6 @@
 pip install --group engines, then python -m pytest -m engines
 """
 
-import importlib
 import json
 import os
 import re
@@ -12,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,14 +37,6 @@ TEXTS = [
     "Käse, naïve – “quoted” … 王様 🙂",
     "",
 ]
-
-
-def needs(*modules):
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            pytest.skip(f"{name} is not installed")
 
 
 def blocks(engine):
@@ -109,45 +101,35 @@ def rounds_after_one(pair, answer):
     return rounds(pair, pair.encoder.encode(PROMPT) + answer["tokens"][:1], N - 1)
 
 
-# ---------------------------------------------------------------- transformers
-
-
-@pytest.mark.parametrize("size", ["17M", "0.7M-17M"])
-def test_transformers_cuts_texts_as_we_do(pair, size):
-    needs("transformers")
-    from transformers import AutoTokenizer
-
-    theirs = AutoTokenizer.from_pretrained(ROOT / "models" / size)
+def check_tokenizer(pair, encode, decode):
+    """Texts become the same ids there, and these the same texts."""
     for text in TEXTS:
         ids = pair.encoder.encode(text)
-        assert theirs(text)["input_ids"] == ids and theirs.decode(ids) == text
+        assert encode(text) == ids and decode(ids) == text
 
 
 def test_transformers(pair, desk):
-    needs("torch", "transformers")
+    transformers = pytest.importorskip("transformers")
     (commands,) = blocks("transformers")
     answer = run(commands, desk)
     check_text(pair, answer)
     # its first pass reads the prompt and the first drafts together, as ours does
     assert answer["passes"] == len(rounds(pair, pair.encoder.encode(PROMPT), N))
-
-
-# ---------------------------------------------------------------- OpenVINO GenAI
+    for size in ("17M", "0.7M-17M"):
+        theirs = transformers.AutoTokenizer.from_pretrained(ROOT / "models" / size)
+        check_tokenizer(pair, lambda text: theirs(text)["input_ids"], theirs.decode)
 
 
 def test_openvino(pair, desk):
-    needs("optimum.intel", "nncf", "openvino_genai")
+    for name in ("optimum.intel", "nncf", "openvino_genai"):
+        genai = pytest.importorskip(name)
     (commands,) = blocks("OpenVINO GenAI")
     answer = run(commands, desk)
     check_text(pair, answer)
     assert answer["written"] == [1, *(len(one.tokens) for one in rounds_after_one(pair, answer))]
-
-    import openvino_genai
-
-    theirs = openvino_genai.Tokenizer(desk / "17M-openvino")
-    for text in TEXTS:
-        ids = pair.encoder.encode(text)
-        assert theirs.encode(text).input_ids.data[0].tolist() == ids and theirs.decode(ids) == text
+    theirs = genai.Tokenizer(desk / "17M-openvino")
+    encode = lambda text: theirs.encode(text).input_ids.data[0].tolist()
+    check_tokenizer(pair, encode, theirs.decode)
 
 
 # ---------------------------------------------------------------- llama.cpp
@@ -157,9 +139,9 @@ def test_openvino(pair, desk):
 def llama(request, desk):
     """(the address of the page's server, the command that asks it)."""
     export_and_serve, ask, serve = blocks("llama.cpp")
-    needs("gguf")
+    pytest.importorskip("gguf")
     if request.param == "xllamacpp":
-        needs("xllamacpp")
+        pytest.importorskip("xllamacpp")
         start = export_and_serve
     elif shutil.which("llama-server"):
         start = f"{export_and_serve.rpartition('python docs')[0]}{serve}"
@@ -169,7 +151,9 @@ def llama(request, desk):
     head, _, last = start.strip().rpartition("\n")
     for name in ("17M.gguf", "0.7M-17M.gguf"):
         (desk / name).unlink(missing_ok=True)
-    port = str(free_port())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
     command = ["bash", "-e", "-c", f"{head}\nexec {last}".replace("8080", port)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen(command, cwd=desk, env=environment(), **quiet)
@@ -182,41 +166,26 @@ def llama(request, desk):
         server.wait()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def wait_for(address, server):
     for _ in range(600):
         assert server.poll() is None, "the server ended"
-        try:
+        with suppress(requests.ConnectionError):
             if requests.get(f"{address}/health", timeout=5).ok:
                 return
-        except requests.ConnectionError:
-            pass
         time.sleep(0.2)
     raise AssertionError("the server does not answer")
 
 
 def test_llama_cpp(pair, desk, llama):
-    _, ask = llama
+    address, ask = llama
     answer = run(ask, desk)
     check_text(pair, answer)
     ours = rounds_after_one(pair, answer)
     assert answer["timings"]["draft_n"] == sum(one.drafted for one in ours)
     assert answer["timings"]["draft_n_accepted"] == sum(one.accepted for one in ours)
-
-
-def test_llama_cpp_cuts_texts_as_we_do(pair, llama):
-    address, _ = llama
-    for text in TEXTS:
-        ids = pair.encoder.encode(text)
-        found = requests.post(f"{address}/tokenize", json={"content": text}, timeout=60).json()
-        assert found["tokens"] == ids
-        found = requests.post(f"{address}/detokenize", json={"tokens": ids}, timeout=60).json()
-        assert found["content"] == text
+    post = lambda path, **body: requests.post(f"{address}/{path}", json=body, timeout=60).json()
+    encode = lambda text: post("tokenize", content=text)["tokens"]
+    check_tokenizer(pair, encode, lambda ids: post("detokenize", tokens=ids)["content"])
 
 
 # ---------------------------------------------------------------- all of them
@@ -225,7 +194,8 @@ def test_llama_cpp_cuts_texts_as_we_do(pair, llama):
 @pytest.mark.parametrize("weights", ["checkpoint", "random"])
 def test_all_programs_write_our_texts(weights):
     """`benchmark --programs`: each program has the same weights, random ones too."""
-    needs("torch", "transformers", "optimum.intel", "nncf", "openvino_genai", "gguf", "xllamacpp")
+    for name in ("transformers", "optimum.intel", "nncf", "openvino_genai", "gguf", "xllamacpp"):
+        pytest.importorskip(name)
     command = "main.py benchmark --programs transformers,openvino,llama_server --json --K 4"
     command += " --temperature 0 --n_prompts 2 --n_tokens_to_generate 8 --repeats 1 "
     command += f"--draft_model_size 0.7M-17M --weights {weights}"

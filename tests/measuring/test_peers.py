@@ -1,4 +1,4 @@
-"""The same weights in other programs, with stand-ins for these."""
+"""The same weights in other programs, with a stand-in for these."""
 
 import numpy as np
 import pytest
@@ -12,21 +12,12 @@ from experiments.measuring import peers
 
 MODEL = tiny_model(1)
 JOB = Job([], 6, K=2)
+SHORT = peers.Program("short", "1", {"plain": lambda ids, n: peers.Answer([0] * (n - 1), n)})
 
 
-class Short(peers.Program):
-    """Writes one token less than it should."""
-
-    name = "short"
-
-    def plain(self, ids, n):
-        return peers.Answer([0] * (n - 1), n)
-
-
-def test_speeds_of_texts_of_another_length_are_withheld(monkeypatch):
-    monkeypatch.setattr(peers, "PAST", [1, 2, 3])
-    ours = peers.Ours(Pair(MODEL, ModelDraft(MODEL), None), JOB)
-    plain, fast, short = peers.compare([ours, Short()], [[5, 6], [7]], JOB, repeats=3)
+def test_speeds_of_texts_of_another_length_are_withheld():
+    ours = peers.ours(Pair(MODEL, ModelDraft(MODEL), None), JOB)
+    plain, fast, short = peers.compare([ours, SHORT], [[5, 6], [7]], JOB, repeats=3)
     assert [row["decoder"] for row in (plain, fast, short)] == ["plain", "speculative", "plain"]
     assert [row["same_texts"] for row in (plain, fast, short)] == [2, 2, 0]
     assert plain["against_ours"] == {"value": 1, "low": 1, "high": 1}

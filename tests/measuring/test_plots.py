@@ -7,11 +7,11 @@ from experiments.measuring import plots
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def row(draft="0.7M-17M", target="17M", temperature=0.0, K=1, speedup=1.5):
+def row(draft="0.7M-17M", temperature=0.0, K=1, speedup=1.5):
     interval = None if speedup is None else [speedup - 0.1, speedup + 0.1]
     return {
         "draft": draft,
-        "target": target,
+        "target": "17M",
         "temperature": temperature,
         "K": K,
         "verification": "token",
@@ -21,18 +21,11 @@ def row(draft="0.7M-17M", target="17M", temperature=0.0, K=1, speedup=1.5):
     }
 
 
-def drawn(rows, tmp_path, title=""):
-    plots.check()
-    plots.draw({"rows": rows}, tmp_path / "p.svg", title)
-    return (tmp_path / "p.svg").read_text()
-
-
 def test_a_line_is_named_by_what_differs():
-    assert list(plots.lines_of([row(K=1), row(K=2)])) == ["0.7M-17M"]
-    several = [row(temperature=0.0), row(temperature=0.8), row(draft="ngram", temperature=0.8)]
-    assert list(plots.lines_of(several)) == ["0.7M-17M · T=0", "0.7M-17M · T=0.8", "ngram · T=0.8"]
     lines = plots.lines_of([row(K=4), row(K=2)])
-    assert [one["K"] for one in lines["0.7M-17M"]] == [2, 4]
+    assert [*lines] == ["0.7M-17M"] and [one["K"] for one in lines["0.7M-17M"]] == [2, 4]
+    several = [row(temperature=0.0), row(temperature=0.8), row(draft="ngram", temperature=0.8)]
+    assert [*plots.lines_of(several)] == ["0.7M-17M · T=0", "0.7M-17M · T=0.8", "ngram · T=0.8"]
 
 
 def test_a_pair_has_a_colour_and_a_temperature_a_marker():
@@ -50,14 +43,9 @@ def test_a_speedup_whose_interval_contains_1_is_pale_and_one_without_is_not_ther
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("speedup", [1.5, 0.4, 5.0, None])
-def test_one_pair(tmp_path, speedup):
-    text = drawn([row(K=1, speedup=speedup), row(K=2, speedup=speedup)], tmp_path, "a title")
-    assert "a title" in text and "speedup" in text and "K, tokens drafted per round" in text
-
-
-@pytest.mark.filterwarnings("error")
-def test_several_lines(tmp_path):
-    rows = [row(K=3, speedup=1.8), row(draft="ngram", K=3, speedup=None), row() | {"K": "auto"}]
-    text = drawn(rows, tmp_path)
-    assert "0.7M-17M" in text and "ngram" in text
+def test_lines_with_and_without_figures(tmp_path):
+    rows = [row(K=3, speedup=0.4), row(draft="ngram", K=3, speedup=None), row() | {"K": "auto"}]
+    plots.check()
+    plots.draw({"rows": rows}, tmp_path / "p.svg", "a title")
+    text = (tmp_path / "p.svg").read_text()
+    assert all(part in text for part in ("0.7M-17M", "ngram", "a title", "K, tokens drafted"))

@@ -210,7 +210,6 @@ def test_costs_are_those_of_the_rule(of_file):
         "[" * 200_000,
         "{}",
         "",
-        '{"rows": {}}',
         [7],
         [{"draft": DRAFT, "target": "17M"}],
         [row(1, "0.1", 1.1)],

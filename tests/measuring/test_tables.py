@@ -1,10 +1,10 @@
 """The tables of a benchmark, from rows that were never measured."""
 
-from experiments.measuring.tables import best_rows, cells_of, format_cell, how_measured, remarks_on
+from experiments.measuring.tables import best_rows, how_measured, remarks_on, table
 
 
 def row(draft="eagle", K=2, speed=10.0, verification="token", **more):
-    intervals = {"speedup_over_token": [1.01, 1.07]}
+    intervals = {"speedup_over_token": [1.01, 1.07], "speedup_time": [1.4, 1.6]}
     return {
         "draft": draft,
         "target": "17M",
@@ -16,6 +16,8 @@ def row(draft="eagle", K=2, speed=10.0, verification="token", **more):
         "intervals": intervals,
         "withheld": {},
         "flags": [],
+        "prompts": 3,
+        "skipped_prompts": 0,
     } | more
 
 
@@ -27,22 +29,20 @@ def test_the_fastest_K_of_each_draft_and_rule():
 
 def test_targets_with_other_contexts_count_their_prompts():
     settings = {"n_tokens_to_generate": 9, "repeats": 1, "backend": "numpy"}
-    where = {"cpu": "A CPU", "threads": 2, "date": "now"}
-    rows = [row(prompts=3, skipped_prompts=0), row("ngram", prompts=3, skipped_prompts=0)]
-    text = how_measured({"rows": rows, "settings": settings, "machine": where})
-    assert text.startswith("3 prompts (0 skipped: too long), 9 tokens each")
-    rows.append(row(target="7M", prompts=1, skipped_prompts=2))
-    text = how_measured({"rows": rows, "settings": settings, "machine": where})
+    settings |= {"batch_size": "", "programs": ""}
+    result = {"settings": settings, "machine": {"cpu": "A CPU", "threads": 2, "date": "now"}}
+    rows = [row(), row("ngram"), row(target="7M", prompts=1, skipped_prompts=2)]
+    text = how_measured(result | {"rows": rows})
     counts = "17M: 3 prompts (0 skipped: too long); 7M: 1 prompts (2 skipped: too long), 9 tokens"
     assert text.startswith(counts)
 
 
-def test_acceptance_by_position_is_one_cell():
-    assert format_cell("acceptance_by_position", [0.754, 0.5, None]) == "0.75 0.50 –"
-    figures = {"acceptance_by_position": [0.5], "speedup_time": 1.5}
-    one = row(intervals={"speedup_time": [1.4, 1.6]}, **figures)
-    columns = ("acceptance_by_position", "speedup_time")
-    assert cells_of(one, columns) == ["0.50", "1.50 [1.40, 1.60]"]
+def test_cells():
+    one = row(acceptance_by_position=[0.754, 0.5, None], speedup_time=1.5)
+    columns = {"acceptance_by_position": "by position", "speedup_time": "speedup"}
+    lines = table([one], columns, ["1, 2"]).splitlines()
+    assert lines[1] == "| ----------- | ----------------- | ----- |"
+    assert lines[2] == "| 0.75 0.50 – | 1.50 [1.40, 1.60] | 1, 2  |"
 
 
 def test_what_a_rule_gains_is_a_remark():
