@@ -3,6 +3,7 @@ or by downloading it.
 """
 
 import os
+from glob import glob
 from pathlib import Path
 
 from checkpoints.errors import InputError
@@ -39,8 +40,8 @@ def cached(size):
             commit = (model / "refs" / "main").read_text().strip()
             if not missing_files(model / "snapshots" / commit):
                 return model / "snapshots" / commit
-        except (OSError, ValueError):  # ValueError: InputError, a NUL, no UTF-8
-            continue
+        except (OSError, ValueError, RuntimeError):  # ValueError: InputError, a NUL, no UTF-8
+            continue  # RuntimeError: "~" without a home directory
     return None
 
 
@@ -72,9 +73,8 @@ def not_found(size, models_dir, folder):
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     else:
-        there = {
-            path.parent.name for name in WEIGHTS for path in Path(models_dir).glob(f"*/{name}")
-        }
+        found = [path for name in WEIGHTS for path in glob(f"*/{name}", root_dir=models_dir)]
+        there = {os.path.dirname(path) for path in found}
         state = f"there are {', '.join(sorted(there)) or 'none'}"
     if size in REPOSITORIES:
         hint = f"use --download or python main.py download {size}"
