@@ -4,8 +4,8 @@ Start with `Model.read`, a pass over the tokens of a text that the cache lacks. 
 below it, the parts of a block above. Parameters are a nested dict that is unpacked into arguments,
 so each signature is the schema of its part of the checkpoint.
 
-The arrays may be NumPy's, CuPy's, or a test's. A weight `w` supports `x @ w`; the backend decides
-how it lies in memory and how it is multiplied.
+The arrays may be NumPy's, CuPy's, or a test's; `xp` is their module. A weight `w` supports `x @ w`;
+the backend decides how it lies in memory and how it is multiplied.
 
 Axes: n_new (tokens of this pass), n_total (these and all before them), n_head, d_head, n_embd =
 n_head * d_head, n_vocab. A comment behind each signature gives the shapes that go in and come out.
@@ -54,7 +54,7 @@ class Config:
 
 def nested(parameters):
     """{"h.0.ln_1.weight": w} becomes {"h": {"0": {"ln_1": {"weight": w}}}}, to be unpacked into the
-    arguments of the functions below.
+    arguments of the functions below (utils.build_model).
     """
     tree = {}
     for name, value in parameters.items():
@@ -117,7 +117,7 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_hea
 
 
 def attention(x, c_attn, c_proj, n_head, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
-    # look_back(q, k, v): what the new positions gather from the text; see KVCache
+    # look_back(q, k, v): what the new positions gather from the text: KVCache's, in this layer
     n_new, n_embd = x.shape
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
@@ -148,7 +148,8 @@ class KVCache:
     def look_back(self, layer, q, k, v):  # 3 x [n_head, n_new, d_head] -> [n_head, n_new, d_head]
         """What the new positions gather from the text, up to themselves."""
         k, v = self.write(layer, k, v)
-        # the backend may split the work: by heads, by positions, among threads
+        # the backend may split the work, by heads and by new positions: each part of the positions
+        # sees the keys up to its own end
         return self.backend.in_parts(attend, q, k, v)
 
     def write(self, layer, k, v):  # 2 x [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
@@ -190,7 +191,8 @@ class Model:
         Reads only what the cache lacks. The last n_last ids are always read: what the cache holds
         from there on, such as rejected drafts, is forgotten first. Whatever it holds before them
         must have been read from these same ids; that is not checked. Raises ValueError if there are
-        more than n_ctx ids or fewer than n_last, or if a new id is not that of a token.
+        more than n_ctx ids or fewer than n_last, or if a new id is not that of a token. With
+        n_last 0 it only fills the cache.
         """
         new = self.roll_back(ids, cache, n_last)
         x = self.embed(new, cache)

@@ -3,7 +3,8 @@
 In speculative decoding (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv
 2302.01318) a cheap draft model proposes K tokens, and the target model scores all of them in one
 pass. A rule that accepts or rejects each of them keeps the target's distribution exactly. Notation
-follows Leviathan et al.: p is the target's distribution, q is the draft's.
+follows Leviathan et al.: p is the target's distribution, q is the draft's (in Chen et al. it is the
+other way round).
 
 Read `verify` first: it is the accept/reject rule. Then `speculative`, the loop around it, and
 `Filter`, where p and q come from. All of it is NumPy on the host. Randomness comes in as `rng`, a
@@ -39,7 +40,8 @@ def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number a
     divided.) Greedy and n-gram drafts need no special case: their q is one-hot.
     """
     for i, token in enumerate(draft):
-        if not toss(p[i, token] / q[i, token], rng):  # q > 0: the token was sampled from q
+        # toss caps the ratio at 1; q > 0, as the token was sampled from q
+        if not toss(p[i, token] / q[i, token], rng):
             return i, sample(residual(p[i], q[i]), rng)  # the correction
     # all are accepted: the target's last row gives a token for free, the bonus
     return len(draft), sample(p[len(draft)], rng)
@@ -49,15 +51,17 @@ def verify_block(draft, q, p, rng):  # as verify
     """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
     have the same distribution as with `verify`; on average at least as many drafts are accepted.
 
-    Claim: given the first t drafts, P[t] is the probability that at least t are accepted. Let S be
-    the sum of max(0, P[t] p - q) at the next place. For t = k the claim is true: nothing is drafted
-    there, so q = 0, S = P[k], and the coin S / (S + 1 - P[k]) is P[k]. If it is true for t + 1, the
-    next token x is drafted and accepted with probability
+    Claim: given the first t drafts, P[t] is the probability that at least t are accepted. The proof
+    goes from t = k down to 0. Let S, for this t, be the sum of max(0, P[t] p - q) at the next
+    place. For t = k the claim is true: nothing is drafted there, so q = 0, S = P[k], and the coin
+    S / (S + 1 - P[k]) is P[k]. If it is true for t + 1, the next token x is drafted and accepted
+    with probability
 
         q(x) P[t + 1]  =  q(x) min(1, P[t] p(x) / q(x))  =  min(q(x), P[t] p(x)).
 
-    Over all x these add up to P[t] - S. In every other case the coin for t is tossed, and adds
-    (1 - P[t] + S) S / (S + 1 - P[t]) = S. The total is P[t]: the claim is true for t. The residual
+    Over all x these add up to P[t] - S. In every other case fewer than t + 1 are accepted, so the
+    coin for t is tossed: it adds (1 - P[t] + S) S / (S + 1 - P[t]) = S. The total is P[t]: the
+    claim is true for t. The residual
     spreads that S over max(0, P[t] p - q), so the next token is x with probability min(q(x), P[t]
     p(x)) + max(0, P[t] p(x) - q(x)) = P[t] p(x): given that t are accepted, with probability p(x).
     """
@@ -170,8 +174,7 @@ def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never, rul
     drafter.prefill(text[:-1])
     last_round = Round([])
     yield last_round  # the prefill
-    done = False
-    while len(text) < length and not done:
+    while len(text) < length:
         # 1. The drafter proposes up to k tokens. One place is left for the target's own token.
         k = K(last_round) if callable(K) else K
         draft, q = drafter.propose(text, min(k, length - len(text) - 1))
@@ -188,9 +191,13 @@ def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never, rul
         tokens = text[n_before:]  # fewer than were accepted, if the text ended among them
         last_round = Round(tokens, len(draft), min(n_accepted, len(tokens)))
         yield last_round
+        if done:
+            return
 
 
 # ---------------------------------------------------------------- drafters
+#
+# A drafter has n_vocab, prefill(ids), which begins a text, and propose(ids, k) -> draft, q.
 
 
 class NeuralDrafter:
@@ -205,6 +212,7 @@ class NeuralDrafter:
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
     def prefill(self, ids):
+        self.cache.length = 0  # another text may have been read before
         if len(ids) <= self.model.config.n_ctx:  # after a longer text, `propose` drafts nothing
             self.model.read(ids, self.cache, n_last=0)
 
@@ -249,9 +257,10 @@ class NGramDrafter:
         tokens follow the match, they are repeated, as the text may be looping.
         """
         draft = []
-        text = as_string(ids) if k else ""
-        for n in range(min(self.max_n, len(text) - 1), 0, -1):
-            start = text.rfind(text[-n:], 0, len(text) - 1)
+        string = as_string(ids) if k else ""
+        for n in range(min(self.max_n, len(string) - 1), 0, -1):
+            # an earlier match, that is one which ends before the last token
+            start = string.rfind(string[-n:], 0, len(string) - 1)
             if start >= 0:
                 following = ids[start + n :]
                 draft = (following * k)[:k]

@@ -16,7 +16,8 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 import numpy as np
 
 from backends import autotune, memory
-from backends.threads import alone, share
+from backends.threads import alone
+from backends.threads import share as on_threads
 
 # re-exported: several modules import these names from utils
 from checkpoints.errors import InputError
@@ -90,9 +91,9 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     except ValueError as error:
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
-    one_thread = kernel and kernel.threads[0] == 1
-    threads = alone if one_thread else share
-    return Backend("numpy", np, np.asarray, np.asarray, plan, done, threads, exact)
+    one_thread = kernel and kernel.threads[0] == 1  # as "64x1" asks for
+    share = alone if one_thread else on_threads
+    return Backend("numpy", np, np.asarray, np.asarray, plan, done, share, exact)
 
 
 def done():
@@ -129,7 +130,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     what, advice = f"{n_texts} texts together", "use a smaller --batch_size"
     if not loaded:
         needed += sum(memory.weights_bytes(config, dtype) for config in configs)
-        what, advice = "the weights", "use a smaller model"
+        what, advice = "weights and caches", "use a smaller model"
     free = memory.available()
     if needed > free:
         raise InputError(
@@ -157,7 +158,7 @@ def build_model(config, read, backend, dtype):
     wte = tree["wte"]["weight"]
     head = lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
     params = {
-        # if the head can be transposed back, keep only that copy
+        # where the layout can give the columns back (tiles can), keep only that copy
         "wte": head.T if hasattr(head, "T") else wte,
         "wpe": tree["wpe"]["weight"],
         "blocks": [tree["h"][str(i)] for i in range(config.n_layer)],

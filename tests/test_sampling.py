@@ -380,10 +380,13 @@ def test_ngrams_of_ids_that_are_no_characters():
 
 
 def test_neural_drafts_are_drawn_from_their_q():
+    """Also in a second text by the same drafter."""
     drafter = NeuralDrafter(DRAFT, Filter(1.0), generator())
-    draft, q = drafter.propose([1, 2, 3], 4)
-    fresh = Filter(1.0)(scores_of(DRAFT, [1, 2, 3, *draft[:-1]], 4))
-    assert np.allclose(q, fresh, atol=1e-12) and len(draft) == 4
+    for ids in ([1, 2, 3], [4, 3, 1]):
+        drafter.prefill(ids[:-1])
+        draft, q = drafter.propose(ids, 4)
+        fresh = Filter(1.0)(scores_of(DRAFT, [*ids, *draft[:-1]], 4))
+        assert np.allclose(q, fresh, atol=1e-12) and len(draft) == 4
 
 
 @settings(max_examples=30, deadline=None)
