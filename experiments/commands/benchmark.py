@@ -36,7 +36,7 @@ from experiments.data.values import (
     longest_prompt,
     parse_Ks,
     parse_list,
-    parse_probability,
+    parse_number,
 )
 from experiments.decoding.batching import check_batch_size, require_room
 from experiments.decoding.job import Job
@@ -50,6 +50,7 @@ from experiments.decoding.settings import (
     Verification,
     Weights,
     Workers,
+    check_apart,
     flag,
 )
 from experiments.drafting.load import RANDOM
@@ -58,9 +59,6 @@ from experiments.measuring.referee import row_of
 from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, batch_rows
 from experiments.measuring.tables import label, markdown
 from utils import InputError
-
-# flags that ask for different things: one of the two
-EITHER = [("corpus", "prompts"), ("programs", "batch_size"), ("programs", "synthetic_acceptance")]
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,6 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
             check_batch_size(n_texts)
         for name in self.others():
             check_choice("programs", name, *peers.PROGRAMS)
-        for name, other in EITHER:
-            if getattr(self, name) and getattr(self, other):
-                raise SettingError(name, f"with --{other}: expected one of the two")
-        if self.corpus and self.weights == RANDOM:
-            raise SettingError("corpus", "with --weights random: expected a trained target")
         if self.programs and not self.is_one_pair():
             problem = f"{self.programs!r}: expected one target, draft, K and rule, no K auto, and "
             raise SettingError("programs", problem + "--temperature 0, as all write greedily")
@@ -134,7 +127,9 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         return one and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance(self):
-        return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
+        """Of each drafted token, by coin; None where the models decide."""
+        given = self.synthetic_acceptance
+        return parse_number("synthetic_acceptance", given, 0, 1) if given else None
 
     def Ks(self):
         return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
@@ -192,18 +187,6 @@ class BenchmarkOutput(Json, Workers):
             check_results_output(self.out)
         if self.plot:
             check_output("plot", self.plot, (".png", ".svg", ".pdf"))
-
-
-def check_together(settings, output):
-    """Raises InputError for an output that these settings have no figures for."""
-    for own in ("batch_size", "programs"):
-        for name in ("cluster", "plot"):
-            if getattr(settings, own) and getattr(output, name):
-                raise SettingError(name, f"with --{own}: expected one of the two")
-    if output.plot and settings.Ks() == [AUTO]:
-        raise InputError(
-            "--plot with --K auto: expected some numbers, as the picture has one point for each"
-        )
 
 
 # ---------------------------------------------------------------- prompts, one at a time
@@ -359,7 +342,9 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
         python main.py benchmark --draft_model_size 0.7M-17M --K 4 --temperature 0 \\
             --programs transformers,openvino,llama_server
     """
-    check_together(settings, output)
+    check_apart(settings, output)
+    if settings.batch_size and output.cluster:
+        raise SettingError("cluster", "with --batch_size: expected one of the two")
     if output.plot:
         plots.check()
     if output.out:

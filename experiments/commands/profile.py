@@ -52,10 +52,6 @@ class ProfileSettings(Machine, Weights, Target):
         check_numbers(1, repeats=self.repeats, rows=min(self.counts()))
         check_numbers(1, n_tokens_to_generate=n_tokens)
         if self.compare_kernels:
-            for name in ("backend", "dtype", "kernels", "exact", "texts"):
-                if getattr(self, name) != getattr(ProfileSettings, name):
-                    problem = f"with --{name}: expected one of the two; it tries all --kernels"
-                    raise SettingError("compare_kernels", problem)
             for config in self.shapes().values():
                 self.check_context(config)
 

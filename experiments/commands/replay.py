@@ -95,8 +95,6 @@ class ReplaySettings(Kernels, Verification, Folder):
             return None
         if not all(flags):
             raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
-        if self.costs:
-            raise SettingError("costs", "with --draft_cost: expected one of the two")
         Ks, c = self.Ks(), parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
         parts = self.verify_cost.split(",")
         v = [parse_number("verify_cost", part, 1 / MOST_COST, MOST_COST) for part in parts]

@@ -44,6 +44,12 @@ APART = {
     "paths": "mode=autoregressive trace report coupled mistake rule K=auto draft_confidence "
     "draft_model_size=ngram draft_model_size=eagle draft_model_size=medusa",
     "verbose": "cluster",  # whose workers choose their kernels
+    # benchmark: what measures something else, or has no figures for an output
+    "corpus": "prompts weights=random",
+    "programs": "batch_size synthetic_acceptance cluster",
+    "plot": "batch_size programs K=auto",  # the picture has one point for each K
+    "costs": "draft_cost",
+    "compare_kernels": "backend dtype kernels exact texts",  # it tries all kernels
 }
 
 

@@ -72,8 +72,7 @@ OWN = json.dumps(HEADER) + "\n"
 
 @pytest.mark.parametrize(
     "content",
-    ["{}\n", "x", '{"seed": 2, "Ks": [1, 2]}\n']
-    + [OWN + line + "\n" for line in ("x", "1", "[1]", "\udcff", "[" * 200_000)],
+    ["x", '{"seed": 2, "Ks": [1, 2]}\n', OWN + "[1]\n", OWN + "\udcff\n"],
 )
 def test_what_is_not_of_this_run_is_refused_and_left_as_it_is(path, partial, content):
     content = content.encode(errors="surrogateescape")
