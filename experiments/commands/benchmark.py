@@ -25,7 +25,6 @@ from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared
 from experiments.data.machine import machine
-from experiments.data.prompts import choose_prompts
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
     AUTO,
@@ -33,7 +32,6 @@ from experiments.data.values import (
     check_choice,
     check_length,
     check_numbers,
-    longest_prompt,
     parse_Ks,
     parse_list,
     parse_number,
@@ -43,7 +41,6 @@ from experiments.decoding.job import Job
 from experiments.decoding.settings import (
     Json,
     Kernels,
-    Length,
     Models,
     PromptFile,
     Sampling,
@@ -62,7 +59,7 @@ from utils import InputError
 
 
 @dataclass(frozen=True)
-class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, PromptFile, Length):
+class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, PromptFile):
     """What decides the figures of a benchmark. Raises InputError."""
 
     draft_model_size: str = flag(
@@ -81,7 +78,6 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         "token,block measures the two in turns",
     )
     temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
     repeats: int = flag(3, "how often to measure each; medians are reported")
     seed: int = flag(123, "of the random draws and of the order of the runs")
     synthetic_acceptance: str = flag(
@@ -147,6 +143,11 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         every = itertools.product(self.drafts(), self.Ks(), self.rules())
         return [PLAIN, *(Contender(*one) for one in every)]
 
+    def chosen(self, pairs):
+        if not self.corpus:
+            return super().chosen(pairs)
+        return openings(self.corpus, pairs.encoder, self.n_prompts, self.longest(pairs)), 0
+
     def wanted(self, target):
         """The models that one target's figures are measured with."""
         drafts = tuple(self.drafts())
@@ -192,15 +193,6 @@ class BenchmarkOutput(Json, Workers):
 # ---------------------------------------------------------------- prompts, one at a time
 
 
-def prompts_of(settings, pairs):
-    """(the prompts' ids, how many longer ones were skipped)."""
-    longest = longest_prompt(pairs.target.config.n_ctx, settings.n_tokens_to_generate)
-    encoder, n_prompts = pairs.encoder, settings.n_prompts
-    if settings.corpus:
-        return openings(settings.corpus, encoder, n_prompts, longest), 0
-    return choose_prompts(settings.prompts, n_prompts, encoder, longest)
-
-
 def measured(settings, pairs, items):
     """The Runs of all contenders, as JSON, on each (target, temperature, prompt's number, *ids)."""
     filters = settings.filters()
@@ -220,7 +212,7 @@ def rows_of_prompts(settings, where, target, lines, result):
     """The rows of one target. What is not among the `lines` yet is measured; the result is told how
     many were, and {what: why} of those that could not be measured.
     """
-    prompts, n_skipped = prompts_of(settings, where.pairs)
+    prompts, n_skipped = settings.chosen(where.pairs)
     items = [(target, t, i, *ids) for t in settings.filters() for i, ids in enumerate(prompts)]
     stored = {tuple(item): runs for item, runs in lines.done}
     todo = [item for item in items if item not in stored]
@@ -273,7 +265,7 @@ def rows_of_programs(settings, pairs, target, result):
         folder = partial(utils.find_folder, models_dir=settings.models_dir)
         # what cannot write alone, other programs do not have
         folders = folder(target), folder(draft) if pair.draft.alone else None
-    prompts, _ = prompts_of(settings, pair)
+    prompts, _ = settings.chosen(pairs)
     programs, missing = peers.started(settings.others(), pair, folders, job)
     versions = {one.name: one.version for one in programs}
     result["machine"] |= {"versions": versions, "missing": missing}

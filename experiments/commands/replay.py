@@ -26,9 +26,12 @@ from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.drafting.load import NGRAM, is_size, load
 from experiments.drafting.stored import HEADS
 from experiments.measuring.replay import Latency, certainty, replay_draft, stored_latencies
+from experiments.measuring.tables import table
 from utils import InputError, find_folder, load_encoder
 
 MOST_K = 1000
+COLUMNS = ["draft", "K", "acceptance_rate", "expected_acceptance"]
+COLUMNS += ["tokens_per_target_pass", "projected_speedup"]
 MOST_COST = 1e6  # of a token or a pass, in target passes
 
 
@@ -131,20 +134,7 @@ def load_drafts(settings, log):
 
 def show_rows(result):
     """The rows for people."""
-    line = "{:>8} {:>4} {:>11} {:>17} {:>12} {:>18}"
-    print(line.format("draft", "K", "acceptance", "expected", "tokens/pass", "projected speedup"))
-    figure = lambda value, form: "–" if value is None else form.format(value)
-    for row in result["rows"]:
-        print(
-            line.format(
-                row["draft"],
-                row["K"],
-                figure(row["acceptance_rate"], "{:.3f}"),
-                figure(row["expected_acceptance"], "{0[0]:.4f} to {0[1]:.4f}"),
-                figure(row["tokens_per_target_pass"], "{:.2f}"),
-                figure(row["projected_speedup"], "{:.2f}"),
-            )
-        )
+    print(table(result["rows"], COLUMNS))
     print(f"\n{result['certainty']}")
     for why in sorted({why for row in result["rows"] for why in row["withheld"].values()}):
         print(f"no projected speedup: {why}")

@@ -22,6 +22,7 @@ from experiments.measuring.statistics import (
     counts,
     drafting_share,
     ratio,
+    repeated,
 )
 from experiments.measuring.theory import speedup
 
@@ -161,7 +162,7 @@ def row_of(contender, runs, **about):
     withheld |= {"predicted_speedup": unknown, "measured_over_predicted": time.withheld or unknown}
 
     machines = machines_of(plain, fast)
-    repetition = ratio(*zip(*(run.repeated for run in fast)))
+    repetition = ratio(*zip(*(repeated(text) for run in fast for text in run.texts)))
     return {
         **dataclasses.asdict(contender),
         **about,
