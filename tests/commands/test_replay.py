@@ -164,7 +164,6 @@ def test_recordings_that_cannot_be(record, tmp_path):
     "flags, shown",
     [
         ("--draft_model_size=more words", "different vocabularies"),
-        ("--draft_model_size=0.7M-17M,other words", "other words"),
         ("--draft_model_size=eagle", "--draft_model_size eagle"),
         ("--verification=token,block", "--verification"),
         ("--K=1..2000", "1..2000"),
@@ -173,10 +172,7 @@ def test_recordings_that_cannot_be(record, tmp_path):
         ("--costs=missing.json", "missing.json"),
         ("--draft_cost=0.1", "needs both"),
         ("--draft_cost=0.1 --verify_cost=1 --costs=r.json", "--costs"),
-        ("--draft_cost=x --verify_cost=1", "--draft_cost 'x'"),
         ("--draft_cost=nan --verify_cost=1", "--draft_cost 'nan'"),
-        ("--draft_cost=1e308 --verify_cost=1", "--draft_cost '1e308'"),
-        ("--draft_cost=0.1,0.2 --verify_cost=1", "--draft_cost '0.1,0.2'"),
         ("--draft_cost=0.1 --verify_cost=0", "--verify_cost '0'"),
         ("--draft_cost=0.1 --verify_cost=1,2,3", "--verify_cost '1,2,3'"),
     ],
