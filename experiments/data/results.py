@@ -2,9 +2,10 @@
 
 import csv
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
-from experiments.data.files import all_whole, check_output
+from experiments.data.files import check_output, whole
 from experiments.data.reading import parse_json, read_bytes
 from utils import InputError
 
@@ -32,11 +33,15 @@ def check_results_output(out):
 
 
 def write_results(result, table, out):
-    """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table."""
+    """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table. Raises
+    InputError if one of them has appeared meanwhile.
+    """
     # the name of a folder may have bytes that are not UTF-8
     escaped = {"encoding": "utf-8", "errors": "backslashreplace"}
-    paths = map(Path(out).with_suffix, SUFFIXES)
-    with all_whole(*paths) as (part, part_csv, part_md):
+    with ExitStack() as stack:
+        # the last to be entered appears first, and no other can take it back
+        paths = map(Path(out).with_suffix, reversed(SUFFIXES))
+        part_md, part_csv, part = (stack.enter_context(whole(path)) for path in paths)
         with part_csv.open("w", newline="", **escaped) as file:
             writer = csv.DictWriter(file, result["rows"][0].keys())
             writer.writeheader()

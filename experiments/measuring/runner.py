@@ -9,6 +9,7 @@ import dataclasses
 import statistics
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,18 @@ class Contender:
 
 
 PLAIN = Contender()
+
+
+def in_turns(ways, repeats):
+    """{name: what it returned in each turn} of ways {name: function}: every turn in another order,
+    after one as a warm-up.
+    """
+    found, rng = {name: [] for name in ways}, np.random.default_rng(0)
+    names = list(ways)
+    for _ in tqdm(range(repeats + 1), unit=" turns", leave=False, disable=None):
+        for i in rng.permutation(len(names)):
+            found[names[i]].append(ways[names[i]]())
+    return {name: results[1:] for name, results in found.items()}
 
 
 @dataclass
@@ -180,12 +193,12 @@ def batch_rows(race, batch_sizes, repeats):
     """
     rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
     prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
-    turns = {(n, one): [] for n in batch_sizes for one in race.contenders}
-    for _ in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
-        for (n, one), speeds in turns.items():
-            speeds.append(batch_speed(race, one, prompts[:n]))
-    # the first is a warm-up
-    speeds = {key: statistics.median(found[1:]) for key, found in turns.items()}
+    ways = {
+        (n, one): partial(batch_speed, race, one, prompts[:n])
+        for n in batch_sizes
+        for one in race.contenders
+    }
+    speeds = {key: statistics.median(found) for key, found in in_turns(ways, repeats).items()}
     alone, rows = speeds.get((1, PLAIN)), []
     for one in race.contenders[1:]:
         for n in batch_sizes:

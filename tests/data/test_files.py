@@ -3,7 +3,7 @@
 import pytest
 from toys import refusal
 
-from experiments.data.files import all_whole, check_output, replacing, whole, whole_folder
+from experiments.data.files import check_output, replacing, whole
 
 
 @pytest.fixture
@@ -46,28 +46,13 @@ def test_a_file_is_written_whole_or_not_at_all(folder):
     assert {*folder.iterdir()} == before and (folder / "a.json").read_text() == "newer"
 
 
-def test_of_several_files_all_are_kept_if_one_appears(tmp_path):
-    paths = [tmp_path / "a.json", tmp_path / "a.csv"]
-
-    def write():
-        with all_whole(*paths) as parts:
-            for part in parts:
-                part.write_text("hours of work")
-            paths[1].write_text("mine")
-
-    message = refusal(write)
-    parts = [path for path in tmp_path.iterdir() if path.suffix == ".part"]
-    assert "a.csv: appeared" in message and all(str(part) in message for part in parts)
-    assert [part.read_text() for part in parts] == 2 * ["hours of work"]
-    assert paths[1].read_text() == "mine" and not paths[0].exists()
-
-
 @pytest.mark.parametrize("content", [None, "mine"])
 def test_a_folder_that_appears_meanwhile_is_kept_and_so_is_the_result(tmp_path, content):
     path = tmp_path / "model"
 
     def write():
-        with whole_folder(path) as temporary:
+        with whole(path) as temporary:
+            temporary.mkdir()
             (temporary / "a").write_text("hours of work")
             path.mkdir()
             if content:
