@@ -151,13 +151,11 @@ def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, monkeypatc
 
 
 def test_recordings_that_cannot_be(record, tmp_path):
-    (tmp_path / "mine.jsonl").write_text("mine")
-    assert_refused(record(tmp_path / "mine.jsonl"), "is there already")
     assert_refused(record(tmp_path / "log.txt"), "--out", "log.txt")
     assert_refused(record(tmp_path / "log.jsonl", "--top=0"), "--top 0")
     with Lines(tmp_path / "log.jsonl", "of another run"):
         assert_refused(record(tmp_path / "log.jsonl"), "being written by another run")
-    assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt", "mine.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt"}
 
 
 @pytest.mark.parametrize(
