@@ -19,7 +19,7 @@ from utils import SIZES
 # of a shape that is given by its layers, width and vocabulary
 SHAPE = r"([1-9]\d{0,2})x([1-9]\d{1,5})x([1-9]\d{1,6})"
 HEAD, CONTEXT = 64, 1024
-COLUMNS = ["rows", "milliseconds", "gb_per_s", "of_streaming", "of_first"]
+COLUMNS = ["rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def show_passes(result):
     print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
     for row in result["rows"]:
         of_streaming = row["gb_per_s"] / bandwidth
-        row |= {"of_streaming": of_streaming, "of_first": row["milliseconds"] / first}
+        row |= {"of_streaming": of_streaming, "against_the_first": row["milliseconds"] / first}
     print(table(result["rows"], COLUMNS))
     print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms\n".format(**result["prefill"]))
     print(aligned(["weight", "kernel"], result["kernels"].items()))

@@ -101,11 +101,11 @@ class ReplaySettings(Kernels, Verification, Folder):
         Ks, c = self.Ks(), parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
         parts = self.verify_cost.split(",")
         v = [parse_number("verify_cost", part, 1 / MOST_COST, MOST_COST) for part in parts]
-        if len(v) not in (1, len(Ks)):
-            expected = f"expected one number, or one for each of {len(Ks)} K"
-            raise SettingError("verify_cost", f"{self.verify_cost!r}: {expected}")
         if len(v) == 1:
             v *= len(Ks)
+        if len(v) != len(Ks):
+            expected = f"expected one number, or one for each of {len(Ks)} K"
+            raise SettingError("verify_cost", f"{self.verify_cost!r}: {expected}")
         return Latency({K: (c, cost) for K, cost in sorted(zip(Ks, v))})
 
     def latencies(self, target):
