@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from experiments.data.files import check_output
-from experiments.data.prompts import fitting, note_form, note_skipped, read_prompts
+from experiments.data.prompts import fitting, read_prompts
 from experiments.data.reading import MOST_BYTES, require_size
 from experiments.data.values import SettingError, check_numbers
 from experiments.decoding.batching import check_batch_size
@@ -45,9 +45,7 @@ class Texts(Group):
         """The texts, of the command line, a file or standard input; these are read once."""
         if not self.prompts:
             return [read_prompt(text) for text in self.prompt]
-        texts, form = read_prompts(self.prompts)
-        note_form(self.prompts, texts, form)
-        return texts
+        return read_prompts(self.prompts)
 
     def read(self, session):
         """The Prompts of a Session. Those of a file that are too long are skipped, and named on
@@ -60,8 +58,7 @@ class Texts(Group):
         if not self.prompts:
             return [session.prompt(text, number) for number, text in enumerate(self.given, 1)]
         longest = session.pair.target.config.n_ctx - 1
-        fits, skipped = fitting(self.prompts, self.given, session.encoder.encode, longest)
-        note_skipped(self.prompts, skipped, longest)
+        fits, _ = fitting(self.prompts, self.given, session.encoder.encode, longest)
         return [session.prompt_of(ids, self.given[number - 1], number) for number, ids in fits]
 
 

@@ -7,18 +7,10 @@ import os
 from dataclasses import dataclass
 
 from experiments.data.machine import machine
-from experiments.data.prompts import choose_prompts
-from experiments.data.values import (
-    SettingError,
-    check_numbers,
-    longest_prompt,
-    parse_Ks,
-    parse_number,
-)
+from experiments.data.values import SettingError, check_numbers, parse_Ks, parse_number
 from experiments.decoding.settings import (
     Json,
     Kernels,
-    Length,
     Models,
     PromptFile,
     Sampling,
@@ -27,13 +19,15 @@ from experiments.decoding.settings import (
 )
 from experiments.drafting.load import RANDOM, load
 from experiments.measuring import advice
+from experiments.measuring.tables import table
 from utils import InputError
 
 MOST_K = 512
+COLUMNS = ["K", "verify_cost", "speedup", "low", "high", "break_even_acceptance"]
 
 
 @dataclass(frozen=True)
-class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Length, Models):
+class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Models):
     """What decides an advice."""
 
     draft_model_size: str = flag(
@@ -49,7 +43,6 @@ class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Length, Models):
         "the acceptance rate, a number from 0 to 1, or a results file of benchmark or replay with "
         "rows of the token rule and this sampling; by default it is measured",
     )
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
     repeats: int = flag(9, "how often to measure each time in each of nine turns")
     seed: int = flag(123, "of the random numbers")
 
@@ -84,10 +77,9 @@ def acceptances(settings, pairs):
             name: advice.stored_acceptance(where, name, draft.looks_up, target, filter)
             for name, draft in drafts.items()
         }
-    n_tokens, K = settings.n_tokens_to_generate, min(advice.LIVE_K, max(settings.Ks()))
-    longest = longest_prompt(pairs.target.config.n_ctx, n_tokens)
-    texts, _ = choose_prompts(settings.prompts, settings.n_prompts, pairs.encoder, longest)
-    how = K, texts, n_tokens, filter, settings.seed
+    texts, _ = settings.chosen(pairs)
+    K = min(advice.LIVE_K, max(settings.Ks()))
+    how = K, texts, settings.n_tokens_to_generate, filter, settings.seed
     return {
         name: advice.live_acceptance(pairs.target, draft, name, *how)
         for name, draft in drafts.items()
@@ -107,35 +99,26 @@ def possible_Ks(name, target, draft, Ks):
 def show_advice(name, target, found):
     """The advice for people."""
     a, c, top = found["acceptance"], found["draft_cost"], found["speedup"]
-    number = lambda value: "none" if value is None else f"{value:.3f}"
     share = ""
     if a["drafting_share"] < 1:
         share = f", in {a['drafting_share']:.0%} of the rounds"
-    print(f"Draft {name} for target {target}")
-    print("  acceptance {value:.3f} ({low:.3f} to {high:.3f}; {source})".format(**a) + share)
-    costs = "  a drafted token costs c = {value:.3f} ({low:.3f} to {high:.3f}) target passes\n"
-    print(costs.format(**c))
-    print(f"  {'K':>4} {'v(K+1)':>7} {'speedup':>8} {'range':>14} {'break-even acceptance':>22}")
-    for row in found["by_K"]:
-        figures = "  {K:>4} {verify_cost:>7.2f} {speedup:>8.2f} {low:>6.2f} to {high:.2f}"
-        print(figures.format(**row) + f" {number(row['break_even_acceptance']):>22}")
-    print(f"\n  Does it pay here? {found['pays'].capitalize()}.", end=" ")
-    print("Best K = {K}: speedup {speedup:.2f}, between {low:.2f} and {high:.2f};".format(**top))
-    even = number(top["break_even_acceptance"])
-    print(f"  acceptance to break even: {even}, here {a['value']:.3f}.")
-    print("  What would help, most first:")
-    for gain in found["would_help"]:
-        print("    {change:<34} {from_to:<28}".format(**gain), end="")
-        print(f"{top['speedup']:.2f} to {gain['speedup']:.2f} at K = {gain['K']}")
-    if found["shapes"]:
-        print(
-            "  Depth against width (layers x width, random weights): "
-            "the acceptance that gives the same speedup"
+    print(f"Draft {name} for target {target}\n")
+    print("Acceptance {value:.3f} ({low:.3f} to {high:.3f}; {source})".format(**a) + share)
+    print(
+        "A drafted token costs c = {value:.3f} ({low:.3f} to {high:.3f}) target passes\n".format(
+            **c
         )
-    for shape in found["shapes"]:
-        print("    {draft:<24} {shape:<12} c = {draft_cost:.3f},".format(**shape), end=" ")
-        print(f"acceptance {number(shape['needs_acceptance'])}")
-    print()
+    )
+    print(table(found["by_K"], COLUMNS))
+    print(f"\nDoes it pay here? {found['pays'].capitalize()}.", end=" ")
+    print("Best K = {K}: speedup {speedup:.2f}, between {low:.2f} and {high:.2f}.\n".format(**top))
+    print("What would help, most first:\n")
+    print(table(found["would_help"], ["change", "from_to", "speedup", "K"]), end="\n\n")
+    if found["shapes"]:
+        print("Depth against width (layers x width, random weights), at the same speedup:\n")
+        print(
+            table(found["shapes"], ["draft", "shape", "draft_cost", "needs_acceptance"]), end="\n\n"
+        )
 
 
 def advise(settings: AdviseSettings, output: Json):

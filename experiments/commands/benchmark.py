@@ -25,7 +25,6 @@ from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared
 from experiments.data.machine import machine
-from experiments.data.prompts import choose_prompts
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
     AUTO,
@@ -33,23 +32,22 @@ from experiments.data.values import (
     check_choice,
     check_length,
     check_numbers,
-    longest_prompt,
     parse_Ks,
     parse_list,
-    parse_probability,
+    parse_number,
 )
 from experiments.decoding.batching import check_batch_size, require_room
 from experiments.decoding.job import Job
 from experiments.decoding.settings import (
     Json,
     Kernels,
-    Length,
     Models,
     PromptFile,
     Sampling,
     Verification,
     Weights,
     Workers,
+    check_apart,
     flag,
 )
 from experiments.drafting.load import RANDOM
@@ -59,12 +57,9 @@ from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, 
 from experiments.measuring.tables import label, markdown
 from utils import InputError
 
-# flags that ask for different things: one of the two
-EITHER = [("corpus", "prompts"), ("programs", "batch_size"), ("programs", "synthetic_acceptance")]
-
 
 @dataclass(frozen=True)
-class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, PromptFile, Length):
+class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, PromptFile):
     """What decides the figures of a benchmark. Raises InputError."""
 
     draft_model_size: str = flag(
@@ -83,7 +78,6 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         "token,block measures the two in turns",
     )
     temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
     repeats: int = flag(3, "how often to measure each; medians are reported")
     seed: int = flag(123, "of the random draws and of the order of the runs")
     synthetic_acceptance: str = flag(
@@ -114,11 +108,6 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
             check_batch_size(n_texts)
         for name in self.others():
             check_choice("programs", name, *peers.PROGRAMS)
-        for name, other in EITHER:
-            if getattr(self, name) and getattr(self, other):
-                raise SettingError(name, f"with --{other}: expected one of the two")
-        if self.corpus and self.weights == RANDOM:
-            raise SettingError("corpus", "with --weights random: expected a trained target")
         if self.programs and not self.is_one_pair():
             problem = f"{self.programs!r}: expected one target, draft, K and rule, no K auto, and "
             raise SettingError("programs", problem + "--temperature 0, as all write greedily")
@@ -134,7 +123,9 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         return one and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance(self):
-        return parse_probability("synthetic_acceptance", self.synthetic_acceptance)
+        """Of each drafted token, by coin; None where the models decide."""
+        given = self.synthetic_acceptance
+        return parse_number("synthetic_acceptance", given, 0, 1) if given else None
 
     def Ks(self):
         return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
@@ -151,6 +142,11 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         """The autoregressive loop, then every draft with every K and rule."""
         every = itertools.product(self.drafts(), self.Ks(), self.rules())
         return [PLAIN, *(Contender(*one) for one in every)]
+
+    def chosen(self, pairs):
+        if not self.corpus:
+            return super().chosen(pairs)
+        return openings(self.corpus, pairs.encoder, self.n_prompts, self.longest(pairs)), 0
 
     def wanted(self, target):
         """The models that one target's figures are measured with."""
@@ -194,28 +190,7 @@ class BenchmarkOutput(Json, Workers):
             check_output("plot", self.plot, (".png", ".svg", ".pdf"))
 
 
-def check_together(settings, output):
-    """Raises InputError for an output that these settings have no figures for."""
-    for own in ("batch_size", "programs"):
-        for name in ("cluster", "plot"):
-            if getattr(settings, own) and getattr(output, name):
-                raise SettingError(name, f"with --{own}: expected one of the two")
-    if output.plot and settings.Ks() == [AUTO]:
-        raise InputError(
-            "--plot with --K auto: expected some numbers, as the picture has one point for each"
-        )
-
-
 # ---------------------------------------------------------------- prompts, one at a time
-
-
-def prompts_of(settings, pairs):
-    """(the prompts' ids, how many longer ones were skipped)."""
-    longest = longest_prompt(pairs.target.config.n_ctx, settings.n_tokens_to_generate)
-    encoder, n_prompts = pairs.encoder, settings.n_prompts
-    if settings.corpus:
-        return openings(settings.corpus, encoder, n_prompts, longest), 0
-    return choose_prompts(settings.prompts, n_prompts, encoder, longest)
 
 
 def measured(settings, pairs, items):
@@ -237,7 +212,7 @@ def rows_of_prompts(settings, where, target, lines, result):
     """The rows of one target. What is not among the `lines` yet is measured; the result is told how
     many were, and {what: why} of those that could not be measured.
     """
-    prompts, n_skipped = prompts_of(settings, where.pairs)
+    prompts, n_skipped = settings.chosen(where.pairs)
     items = [(target, t, i, *ids) for t in settings.filters() for i, ids in enumerate(prompts)]
     stored = {tuple(item): runs for item, runs in lines.done}
     todo = [item for item in items if item not in stored]
@@ -290,7 +265,7 @@ def rows_of_programs(settings, pairs, target, result):
         folder = partial(utils.find_folder, models_dir=settings.models_dir)
         # what cannot write alone, other programs do not have
         folders = folder(target), folder(draft) if pair.draft.alone else None
-    prompts, _ = prompts_of(settings, pair)
+    prompts, _ = settings.chosen(pairs)
     programs, missing = peers.started(settings.others(), pair, folders, job)
     versions = {one.name: one.version for one in programs}
     result["machine"] |= {"versions": versions, "missing": missing}
@@ -359,7 +334,9 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
         python main.py benchmark --draft_model_size 0.7M-17M --K 4 --temperature 0 \\
             --programs transformers,openvino,llama_server
     """
-    check_together(settings, output)
+    check_apart(settings, output)
+    if settings.batch_size and output.cluster:
+        raise SettingError("cluster", "with --batch_size: expected one of the two")
     if output.plot:
         plots.check()
     if output.out:

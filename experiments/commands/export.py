@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from checkpoints.files import first_of
 from experiments.data.engines import write_gguf, write_openvino
-from experiments.data.files import check_output, whole, whole_folder
+from experiments.data.files import check_output, whole
 from experiments.data.values import SettingError, check_choice
 from experiments.decoding.settings import Folder, flag
 from utils import (
@@ -59,7 +59,8 @@ def export(*size_or_path, settings: ExportSettings):
             for name in ("config.json", "vocab.json", "merges.txt"):
                 first_of(folder, name)
             first_of(folder, "model.safetensors", "model.safetensors.index.json")
-            with whole_folder(out) as temporary:
+            with whole(out) as temporary:
+                temporary.mkdir()
                 write_openvino(folder, temporary)
     except ModuleNotFoundError as missing:
         name = missing.name.partition(".")[0]

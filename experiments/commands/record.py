@@ -10,28 +10,18 @@ from tqdm import tqdm
 from experiments.cluster.place import Wanted, place
 from experiments.data.files import check_output
 from experiments.data.lines import Lines
-from experiments.data.prompts import choose_prompts
 from experiments.data.recordings import FORMAT
-from experiments.data.values import check_numbers, longest_prompt
-from experiments.decoding.settings import (
-    Kernels,
-    Length,
-    PromptFile,
-    Sampling,
-    Target,
-    Workers,
-    flag,
-)
+from experiments.data.values import check_numbers
+from experiments.decoding.settings import Kernels, PromptFile, Sampling, Target, Workers, flag
 from experiments.measuring.replay import record_text
 
 GROUP = 4  # texts, that a worker of a cluster is given at a time
 
 
 @dataclass(frozen=True)
-class RecordSettings(Kernels, Sampling, PromptFile, Length, Target):
+class RecordSettings(Kernels, Sampling, PromptFile, Target):
     """What decides the texts of a log; its first line has them."""
 
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
     temperature: float = flag(
         0.0,
         "0 is greedy decoding; above 0, the log also holds the target's most likely tokens with "
@@ -64,8 +54,7 @@ def record(settings: RecordSettings, output: LogFile):
     wanted = Wanted(target, (), settings.models_dir, **machine)
     where = place(output.cluster, wanted)
     encoder = where.pairs.encoder
-    longest = longest_prompt(where.pairs.target.config.n_ctx, n_tokens)
-    prompts, n_skipped = choose_prompts(settings.prompts, settings.n_prompts, encoder, longest)
+    prompts, n_skipped = settings.chosen(where.pairs)
     header = {
         **FORMAT,
         "tokenizer": encoder.fingerprint,

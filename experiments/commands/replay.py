@@ -26,9 +26,12 @@ from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.drafting.load import NGRAM, is_size, load
 from experiments.drafting.stored import HEADS
 from experiments.measuring.replay import Latency, certainty, replay_draft, stored_latencies
+from experiments.measuring.tables import table
 from utils import InputError, find_folder, load_encoder
 
 MOST_K = 1000
+COLUMNS = ["draft", "K", "acceptance_rate", "expected_acceptance"]
+COLUMNS += ["tokens_per_target_pass", "projected_speedup"]
 MOST_COST = 1e6  # of a token or a pass, in target passes
 
 
@@ -95,16 +98,14 @@ class ReplaySettings(Kernels, Verification, Folder):
             return None
         if not all(flags):
             raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
-        if self.costs:
-            raise SettingError("costs", "with --draft_cost: expected one of the two")
         Ks, c = self.Ks(), parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
         parts = self.verify_cost.split(",")
         v = [parse_number("verify_cost", part, 1 / MOST_COST, MOST_COST) for part in parts]
-        if len(v) not in (1, len(Ks)):
-            expected = f"expected one number, or one for each of {len(Ks)} K"
-            raise SettingError("verify_cost", f"{self.verify_cost!r}: {expected}")
         if len(v) == 1:
             v *= len(Ks)
+        if len(v) != len(Ks):
+            expected = f"expected one number, or one for each of {len(Ks)} K"
+            raise SettingError("verify_cost", f"{self.verify_cost!r}: {expected}")
         return Latency({K: (c, cost) for K, cost in sorted(zip(Ks, v))})
 
     def latencies(self, target):
@@ -133,20 +134,7 @@ def load_drafts(settings, log):
 
 def show_rows(result):
     """The rows for people."""
-    line = "{:>8} {:>4} {:>11} {:>17} {:>12} {:>18}"
-    print(line.format("draft", "K", "acceptance", "expected", "tokens/pass", "projected speedup"))
-    figure = lambda value, form: "–" if value is None else form.format(value)
-    for row in result["rows"]:
-        print(
-            line.format(
-                row["draft"],
-                row["K"],
-                figure(row["acceptance_rate"], "{:.3f}"),
-                figure(row["expected_acceptance"], "{0[0]:.4f} to {0[1]:.4f}"),
-                figure(row["tokens_per_target_pass"], "{:.2f}"),
-                figure(row["projected_speedup"], "{:.2f}"),
-            )
-        )
+    print(table(result["rows"], COLUMNS))
     print(f"\n{result['certainty']}")
     for why in sorted({why for row in result["rows"] for why in row["withheld"].values()}):
         print(f"no projected speedup: {why}")

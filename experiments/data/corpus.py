@@ -16,22 +16,13 @@ N_PROMPT = 32  # tokens of a story that are continued
 GROUP = 4  # texts, that a worker of a cluster is given at a time
 
 
-def paths(corpus, split):
-    """The files of a split, "train" or "valid", in a fixed order. Raises InputError if there is
-    none.
-    """
-    found = sorted(Path(corpus).glob(f"*_{split}.txt"))
-    if not found:
-        raise InputError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
-    return found
-
-
 def documents(corpus, split):
-    """All documents of a split. Raises InputError."""
+    """All documents of a split, "train" or "valid", in a fixed order. Raises InputError."""
+    paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
+    if not paths:
+        raise InputError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
     try:
-        text = f"\n{END_OF_TEXT}\n".join(
-            path.read_text(encoding="utf-8") for path in paths(corpus, split)
-        )
+        text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths)
     except UnicodeDecodeError as error:
         raise InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
     return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]

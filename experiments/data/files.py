@@ -39,42 +39,23 @@ def check_output(flag, path, endings):
 
 
 @contextmanager
-def all_whole(*paths):
-    """A temporary name beside each path, renamed to it if the block ends well and deleted if not.
-
-    Raises InputError if one of the paths has appeared meanwhile: then all keep their temporary
-    names.
-    """
-    names = {Path(path): temporary_name(path) for path in paths}
-    try:
-        yield [*names.values()]
-    except BaseException:
-        for temporary in names.values():
-            if temporary.is_dir():
-                shutil.rmtree(temporary, ignore_errors=True)
-            else:
-                temporary.unlink(missing_ok=True)
-        raise
-    for path in filter(os.path.lexists, names):
-        results = ", ".join(map(str, names.values()))
-        raise InputError(f"{path}: appeared during this run; its result is in {results}")
-    for path, temporary in names.items():
-        temporary.rename(path)
-
-
-@contextmanager
 def whole(path):
-    """The same for one path."""
-    with all_whole(path) as (temporary,):
+    """A temporary name beside `path` for a file or a folder, renamed to it if the block ends well
+    and deleted if not. Raises InputError if the path has appeared meanwhile: then the result keeps
+    its temporary name.
+    """
+    temporary = temporary_name(path)
+    try:
         yield temporary
-
-
-@contextmanager
-def whole_folder(path):
-    """The same for a folder, which is there and empty."""
-    with whole(path) as temporary:
-        temporary.mkdir()
-        yield temporary
+    except BaseException:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+        raise
+    if os.path.lexists(path):
+        raise InputError(f"{path}: appeared during this run; its result is in {temporary}")
+    temporary.rename(path)
 
 
 @contextmanager

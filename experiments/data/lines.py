@@ -14,7 +14,6 @@ from pathlib import Path
 
 from experiments.data.files import whole
 from experiments.data.prompts import some
-from experiments.data.reading import load_json
 from utils import InputError
 
 try:
@@ -103,7 +102,7 @@ class Lines:
             )
         end = data.rfind(b"\n") + 1
         try:
-            return dict(map(load_json, data[len(self.header) : end].splitlines())), end
+            return dict(map(json.loads, data[len(self.header) : end].splitlines())), end
         except (ValueError, TypeError):
             raise InputError(f"{self.partial}: is damaged; delete it") from None
 

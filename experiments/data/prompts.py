@@ -17,15 +17,17 @@ the whole file is one, HellaSwag's form if all of two or more blocks have it. A 
 .jsonl must hold JSON. What was read is said on stderr.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
 
-from experiments.data.reading import load_json, parse_json, read_lines
+from experiments.data.reading import parse_json, read_lines
 from utils import InputError
 
 FIELDS = ("turns", "instruction", "prompt", "question", "text")
 STORIES = Path(__file__).with_name("stories.txt")
+BUILT_IN = "the built-in prompts"
 MOST_NAMED = 10  # prompts or fields in a message
 
 
@@ -59,8 +61,8 @@ def text_of(record, where):
 def holds(kind, text):
     """Whether a text is JSON of that kind."""
     try:
-        return isinstance(load_json(text), kind)
-    except ValueError:
+        return isinstance(json.loads(text), kind)
+    except (ValueError, RecursionError):
         return False
 
 
@@ -97,8 +99,8 @@ def prompts_in(path):
 
 
 def read_prompts(path):
-    """(the prompts of a file, as texts; the name of its form). Raises InputError that names the
-    line of a prompt that cannot be used.
+    """The prompts of a file, as texts; how many, and in which form, is said on stderr. Raises
+    InputError that names the line of a prompt that cannot be used.
     """
     found, form = prompts_in(path)
     for where, text in found:
@@ -108,11 +110,17 @@ def read_prompts(path):
         raise InputError(
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
-    return [text for _, text in found], form
+    note(path, f"read {len(found)} prompt{'s' if len(found) > 1 else ''}, {form}")
+    return [text for _, text in found]
+
+
+def note(name, text):
+    print(f"note: {name}: {text}", file=sys.stderr)
 
 
 def fitting(name, texts, encode, longest, enough=0):
-    """([(number, ids)] of the texts of up to `longest` tokens, [number] of the longer ones).
+    """([(number, ids)] of the texts of up to `longest` tokens, how many longer ones were skipped);
+    these are named on stderr, but for those of the built-in prompts.
 
     Texts are numbered from 1. enough: stop when so many fit; 0 is never. Raises InputError that
     begins with `name` for a text that the vocabulary has no tokens for, or where none fits.
@@ -134,35 +142,18 @@ def fitting(name, texts, encode, longest, enough=0):
             f"{name}: all {len(skipped)} prompts have more than {longest} tokens, all that "
             "the context leaves; shorten them, or --n_tokens_to_generate"
         )
-    return found, skipped
-
-
-def note_form(name, texts, form):
-    """Say on stderr how many prompts were read, and in which form."""
-    plural = "s" if len(texts) > 1 else ""
-    print(f"note: {name}: read {len(texts)} prompt{plural}, {form}", file=sys.stderr)
-
-
-def note_skipped(name, skipped, longest):
-    """Say on stderr which prompts were left out."""
-    if skipped:
+    if skipped and name != BUILT_IN:
         which = f"{len(skipped)} prompts of more than {longest} tokens: number {some(skipped)}"
-        print(f"note: {name}: skipped {which}", file=sys.stderr)
+        note(name, f"skipped {which}")
+    return found, len(skipped)
 
 
 def choose_prompts(prompts, n_prompts, encoder, longest):
     """(ids of the first n_prompts prompts of up to `longest` tokens, how many longer ones were
     skipped). Raises InputError.
 
-    prompts is a file, of which skipped prompts are named on stderr, or "" for the built-in stories;
-    n_prompts 0 is all.
+    prompts is a file, or "" for the built-in stories; n_prompts 0 is all.
     """
-    name, texts = "the built-in prompts", read_lines(STORIES)[:-1]  # the last line is empty
-    if prompts:
-        name = prompts
-        texts, form = read_prompts(prompts)
-        note_form(prompts, texts, form)
-    found, skipped = fitting(name, texts, encoder.encode, longest, enough=n_prompts)
-    if prompts:
-        note_skipped(prompts, skipped, longest)
-    return [ids for _, ids in found], len(skipped)
+    texts = read_prompts(prompts) if prompts else STORIES.read_text(encoding="utf-8").splitlines()
+    found, n_skipped = fitting(prompts or BUILT_IN, texts, encoder.encode, longest, n_prompts)
+    return [ids for _, ids in found], n_skipped

@@ -13,19 +13,11 @@ from utils import InputError
 MOST_BYTES = 256 << 20  # of a file, unpacked
 
 
-def load_json(text):
-    """The value of a JSON text. Raises ValueError, also for text that is nested too deeply."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
 def parse_json(text, where):
     """The value of a JSON text. Raises InputError that begins with `where`."""
     try:
-        return load_json(text)
-    except ValueError as error:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # or nested too deeply
         raise InputError(f"{where}: expected JSON ({error})") from None
 
 

@@ -19,11 +19,12 @@ A foreign log is JSON Lines of texts: {"prompt": "...", "output": "..."} (or com
 response), from any program.
 """
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.data.reading import load_json, parse_json, read_lines
+from experiments.data.reading import parse_json, read_lines
 from sampling import Filter
 from utils import InputError
 
@@ -121,7 +122,7 @@ def own_log(header, lines, path):
     if not header.items() >= FORMAT.items():
         raise InputError(f"{path}: is of another format or version; record the log again")
     try:
-        *texts, end = map(load_json, lines)
+        *texts, end = map(json.loads, lines)
         if end != {"end": len(texts)}:
             raise ValueError("truncated")
         texts = [Text(**text) for text in texts]

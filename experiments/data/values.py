@@ -72,11 +72,6 @@ def parse_number(name, text, least, most, expected=""):
     raise SettingError(name, f"{text!r}: expected {expected}")
 
 
-def parse_probability(name, text):
-    """A number from 0 to 1, or None for ""."""
-    return parse_number(name, text, 0, 1) if text else None
-
-
 def check_numbers(least, most=MOST, **values):
     """Refuses a value that is not within these limits."""
     for name, value in values.items():

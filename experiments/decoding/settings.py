@@ -11,12 +11,14 @@ import math
 from dataclasses import dataclass, field
 
 import utils
+from experiments.data.prompts import choose_prompts
 from experiments.data.values import (
     AUTO,
     SettingError,
     check_choice,
     check_numbers,
     check_seed,
+    longest_prompt,
     parse_K,
     parse_list,
 )
@@ -44,6 +46,12 @@ APART = {
     "paths": "mode=autoregressive trace report coupled mistake rule K=auto draft_confidence "
     "draft_model_size=ngram draft_model_size=eagle draft_model_size=medusa",
     "verbose": "cluster",  # whose workers choose their kernels
+    # benchmark: what measures something else, or has no figures for an output
+    "corpus": "prompts weights=random",
+    "programs": "batch_size synthetic_acceptance cluster",
+    "plot": "batch_size programs K=auto",  # the picture has one point for each K
+    "costs": "draft_cost",
+    "compare_kernels": "backend dtype kernels exact texts",  # it tries all kernels
 }
 
 
@@ -295,14 +303,21 @@ class Workers(Group):
 
 
 @dataclass(frozen=True)
-class PromptFile(Group):
-    heading = "Text"
-
+class PromptFile(Length):
     prompts: str = flag("", f"{FORMS}. By default built-in stories")
     n_prompts: int = flag(12, "how many prompts to use; 0 is all")
+    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
 
     def check(self):
         check_numbers(0, n_prompts=self.n_prompts)
+
+    def longest(self, pairs):
+        """The most tokens of a prompt."""
+        return longest_prompt(pairs.target.config.n_ctx, self.n_tokens_to_generate)
+
+    def chosen(self, pairs):
+        """(the prompts' ids, how many longer ones were skipped)."""
+        return choose_prompts(self.prompts, self.n_prompts, pairs.encoder, self.longest(pairs))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from experiments.data.results import read_rows
 from experiments.data.values import AUTO
 from experiments.decoding.clock import RoundTimer
 from experiments.decoding.job import Job, decode
-from experiments.decoding.metrics import speculation
 from experiments.drafting.drafts import ModelDraft
-from experiments.measuring.statistics import drafting_share, interval, ratio, spread
+from experiments.drafting.load import CHECKPOINT
+from experiments.measuring.statistics import acceptance, drafting_share, spread, totals
 from experiments.measuring.theory import best, needed, speedup
 from sampling import verify
 from utils import InputError, random_model
@@ -82,23 +82,20 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
     """The acceptance in a live run, the interval over prompts as its range. Raises InputError where
     no draft was examined.
     """
-    counts = []
+    by_prompt = []
     for i, ids in enumerate(tqdm(texts, desc=f"live run of {name}", leave=False, disable=None)):
         _, *rounds = decode(target, draft, Job(ids, n_tokens, K, filter, [seed, i]))
-        counts.append(speculation(rounds))
-    accepted, examined, drafted, rounds = (
-        [found[what] for found in counts] for what in ("accepted", "examined", "drafted", "rounds")
-    )
-    if not sum(examined):
+        by_prompt.append([(one.drafted, one.examined, one.accepted) for one in rounds])
+    found, drafted = acceptance(by_prompt), sum(totals(by_prompt)[0])
+    if found.value is None:
         raise InputError(
             f"draft {name} drafted nothing in a live run of {len(texts)} prompts, so its acceptance"
             " is unknown; expected longer texts (--n_tokens_to_generate), more --n_prompts, or an "
             "--acceptance"
         )
-    share = drafting_share(not draft.looks_up, K, sum(drafted), sum(rounds))
-    low_high = interval(accepted, examined, most=1)
+    share = drafting_share(not draft.looks_up, K, drafted, sum(map(len, by_prompt)))
     source = f"live run, {len(texts)} prompts, K = {K}"
-    return acceptance_of(ratio(accepted, examined), low_high, share, source)
+    return acceptance_of(found.value, found.interval, share, source)
 
 
 def is_of(row, name, target, filter):
@@ -106,16 +103,17 @@ def is_of(row, name, target, filter):
     models and the token rule. What a file does not say of its sampling is taken to be so.
     """
     expected = {
-        "draft": (name,),
-        "target": (target, None),
-        "verification": ("token",),
-        "is_real": (True,),
-        "temperature": (filter.temperature, None),
-        "top_k": (filter.top_k, None),
-        "top_p": (filter.top_p, None),
+        "draft": name,
+        "target": target,
+        "verification": "token",
+        "weights": CHECKPOINT,
+        "temperature": filter.temperature,
+        "top_k": filter.top_k,
+        "top_p": filter.top_p,
     }
-    same = all(getattr(row, field) in values for field, values in expected.items())
-    return same and row.K != AUTO and None not in (row.acceptance_rate, row.drafted, row.n_rounds)
+    same = all(row[field] in (value, None) for field, value in expected.items())
+    known = None not in (row["acceptance_rate"], row["drafted"], row["accepted_histogram"])
+    return same and known and row["K"] != AUTO and row["synthetic_acceptance"] is None
 
 
 def stored_acceptance(path, name, looks_up, target, filter):
@@ -129,11 +127,14 @@ def stored_acceptance(path, name, looks_up, target, filter):
             f"top_k {filter.top_k} and top_p {filter.top_p:g}, measured with real models and the "
             "token rule; expected such a row"
         )
-    value = statistics.median(row.acceptance_rate for row in rows)
-    ranges = [row.acceptance_interval or [row.acceptance_rate] * 2 for row in rows]
+    value = statistics.median(row["acceptance_rate"] for row in rows)
+    intervals = [(row["intervals"] or {}).get("acceptance_rate") for row in rows]
+    ranges = [both or [row["acceptance_rate"]] * 2 for both, row in zip(intervals, rows)]
     low_high = [statistics.median(ends) for ends in zip(*ranges)]
-    shares = [drafting_share(not looks_up, row.K, row.drafted, row.n_rounds) for row in rows]
-    share = min(1, statistics.median(shares))
+    share = statistics.median(
+        drafting_share(not looks_up, row["K"], row["drafted"], sum(row["accepted_histogram"]))
+        for row in rows
+    )
     return acceptance_of(value, low_high, share, f"{path}, {len(rows)} values of K")
 
 
@@ -182,8 +183,8 @@ def gains(a, costs, top):
         ("a verify pass at half its surplus", surplus, rate, half_v),
     ]
     found = []
-    for change, from_to, acceptance, costs_then in changes:
-        K, value = best(acceptance, costs_then, a["drafting_share"])
+    for change, from_to, rate_then, costs_then in changes:
+        K, value = best(rate_then, costs_then, a["drafting_share"])
         found.append({"change": change, "from_to": from_to, "speedup": value, "K": K})
     return sorted(found, key=lambda gain: -gain["speedup"])
 

@@ -225,15 +225,18 @@ def parity(settings):
     greedy = Job(host.encoder.encode("Long ago"), n_tokens=200, seed=123)
     coupled = dataclasses.replace(greedy, filter=Filter(0.8), coupled=True)
     jobs = {"greedy": greedy, "coupled": coupled}
+    written = lambda pair, job: text(pair.target, pair.draft, job)
     return {
         "largest_difference": float(np.abs(logits[0] - logits[1]).max()),
-        "same_texts": {name: text(host, job) == text(device, job) for name, job in jobs.items()},
+        "same_texts": {
+            name: written(host, job) == written(device, job) for name, job in jobs.items()
+        },
     }
 
 
-def text(pair, job):
+def text(target, draft, job, tap=None):
     """The token ids that a pair writes."""
-    return [int(token) for one in decode(pair.target, pair.draft, job) for token in one.tokens]
+    return [int(token) for one in decode(target, draft, job, tap) for token in one.tokens]
 
 
 def speeds(target, settings):
@@ -243,11 +246,13 @@ def speeds(target, settings):
     Deep targets have a draft. Its weights are random, so a coin accepts what it drafts.
     """
     backend, n_tokens, repeats = target.backend, settings.n_tokens_to_generate, settings.repeats
-    runs = {"plain": partial(write, target, None, n_tokens)}
+    coin = lambda parts: accept_by_coin(parts, ACCEPTANCE, np.random.default_rng(0))
+    job = Job(PROMPT, n_tokens, ROWS - 1)
+    runs = {"plain": partial(text, target, None, job)}
     shape = dataclasses.replace(SIZES[DRAFT], n_vocab=target.config.n_vocab)
     if target.config.n_layer > shape.n_layer:
         draft = ModelDraft(random_model(shape, backend, seed=1))
-        runs["speculative"] = partial(write, target, draft, n_tokens)
+        runs["speculative"] = partial(text, target, draft, job, coin)
     if peer := transformers_on_gpu(target.config, settings.dtype, n_tokens):
         runs[PEER] = peer
     seconds = medians(runs, seldom(repeats), backend.synchronize)
@@ -259,15 +264,6 @@ def speeds(target, settings):
         "rows_ratio": rows[ROWS] / rows[1],
         "one_row_ms": 1e3 * rows[1],
     }
-
-
-def write(target, draft, n_tokens):
-    """Decode one text; what a draft says is accepted by coin."""
-
-    def tap(parts):
-        return accept_by_coin(parts, ACCEPTANCE, np.random.default_rng(0)) if draft else parts
-
-    list(decode(target, draft, Job(PROMPT, n_tokens, ROWS - 1), tap))
 
 
 def launch_share(model):

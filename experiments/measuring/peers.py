@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import requests
-from tqdm import tqdm
 
 import utils
 from backends.blas import N_THREADS
@@ -24,6 +23,7 @@ from experiments.data.engines import write_gguf, write_openvino
 from experiments.decoding.clock import PAST
 from experiments.decoding.job import decode
 from experiments.measuring.passes import medians, passes
+from experiments.measuring.runner import in_turns
 from experiments.measuring.statistics import spread
 
 
@@ -249,31 +249,28 @@ def started(names, pair, folders, job):
 # ---------------------------------------------------------------- turns
 
 
-def take_turns(ways, prompts, n_tokens, repeats):
-    """{name: (seconds of each turn, Answers)} of ways {name: generate}."""
-    seconds, answers = {name: [] for name in ways}, {}
-    names, rng = list(ways), np.random.default_rng(0)
-    for _ in tqdm(range(repeats + 1), unit=" turns", leave=False, disable=None):
-        for j in rng.permutation(len(names)):
-            name = names[j]
-            begin = time.perf_counter()
-            answers[name] = [ways[name](ids, n_tokens) for ids in prompts]
-            seconds[name].append(time.perf_counter() - begin)
-    # the first is the warm-up
-    return {name: (seconds[name][1:], answers[name]) for name in names}
+def timed(write, prompts, n_tokens):
+    """(seconds, Answers) of all prompts."""
+    begin = time.perf_counter()
+    answers = [write(ids, n_tokens) for ids in prompts]
+    return time.perf_counter() - begin, answers
 
 
 def compare(programs, prompts, job, repeats):
     """A row for each program and decoder. Speeds are None where texts have other lengths, which
     cannot be compared.
     """
-    ways = {(one.name, way): write for one in programs for way, write in one.ways.items()}
-    results = take_turns(ways, prompts, job.n_tokens, repeats)
+    ways = {
+        (one.name, way): partial(timed, write, prompts, job.n_tokens)
+        for one in programs
+        for way, write in one.ways.items()
+    }
+    results = {name: [*zip(*turns)] for name, turns in in_turns(ways, repeats).items()}
     reads = {(one.name, n): read for one in programs for n, read in one.passes.items()}
     reads = medians(reads, 4 * repeats)
-    our_seconds, our_answers = next(iter(results.values()))
+    our_seconds, (our_answers, *_) = next(iter(results.values()))
     rows, n = [], job.n_tokens * len(prompts)
-    for (program, way), (seconds, answers) in results.items():
+    for (program, way), (seconds, (answers, *_)) in results.items():
         speed = against = None
         if all(len(answer.ids) == job.n_tokens for answer in answers):
             speed = spread([n / t for t in seconds])

@@ -50,16 +50,6 @@ def lines_of(rows):
     return lines
 
 
-def looks(lines):
-    """How each line is drawn: a colour for each pair, a marker for each temperature and rule."""
-    firsts = [rows[0] for rows in lines.values()]
-    pairs = [(row["draft"], row["target"]) for row in firsts]
-    ways = [(row["temperature"], row["verification"]) for row in firsts]
-    colours = dict(zip(dict.fromkeys(pairs), cycle(COLOURS)))
-    markers = dict(zip(dict.fromkeys(ways), cycle(MARKERS)))
-    return [{"color": colours[pair], "marker": markers[way]} for pair, way in zip(pairs, ways)]
-
-
 def points(rows):
     """[(K, speedup, low, high, opacity)] of the rows that have an interval. A speedup whose
     interval contains 1, which the table withholds, is drawn pale.
@@ -83,12 +73,13 @@ def draw(result, path, title=""):
     lines = lines_of([row for row in result["rows"] if row["K"] != "auto"])
     with plt.rc_context(STYLES), whole(path) as part:
         figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-        for look, (name, rows) in zip(looks(lines), lines.items()):
+        for (name, rows), color, marker in zip(lines.items(), cycle(COLOURS), cycle(MARKERS)):
+            look = {"color": color, "marker": marker}
             axes.plot([], [], label=name, **look)  # the legend's entry
             if found := points(rows):
                 Ks, speedups, lows, highs, _ = zip(*found)
-                axes.plot(Ks, speedups, color=look["color"], alpha=PALE)
-                axes.fill_between(Ks, lows, highs, color=look["color"], alpha=0.12, linewidth=0)
+                axes.plot(Ks, speedups, color=color, alpha=PALE)
+                axes.fill_between(Ks, lows, highs, color=color, alpha=0.12, linewidth=0)
             for K, speedup, *_, opacity in found:
                 axes.plot(K, speedup, linestyle="", alpha=opacity, **look)
         axes.axhline(1, color=GREY, linewidth=1)

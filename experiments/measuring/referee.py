@@ -8,7 +8,6 @@ which are easy to draft, the row says so.
 """
 
 import dataclasses
-import math
 import statistics
 from collections import Counter
 
@@ -17,30 +16,17 @@ from experiments.decoding.adaptive_k import MAX_K
 from experiments.measuring.runner import PARTS, PLAIN
 from experiments.measuring.statistics import (
     LEAST_PROMPTS,
-    counts_by_position,
+    Figure,
+    acceptance,
+    as_columns,
+    counts,
     drafting_share,
-    interval,
     ratio,
+    repeated,
 )
 from experiments.measuring.theory import speedup
 
 LOOP = 0.2  # share of repeated 8-grams from which a text counts as a loop
-
-
-class Figure:
-    """The ratio of two sums over prompts, with its 95 % interval.
-
-    withheld: why it must not be published, if so
-    """
-
-    def __init__(self, numerators, denominators, most=math.inf):
-        self.value = ratio(numerators, denominators)
-        self.interval = interval(numerators, denominators, most)
-        self.withheld = None
-
-    @property
-    def published(self):
-        return None if self.withheld else self.value
 
 
 def seconds_of(runs):
@@ -133,29 +119,24 @@ def median_prefill(runs):
     return statistics.median(seconds for run in runs for seconds in run.prefill_seconds)
 
 
-def counts_by_prompt(runs):
-    """(drafted, examined, accepted), each a list of totals by prompt."""
-    return [*zip(*([sum(column) for column in zip(*run.rounds)] for run in runs))]
-
-
 def figures_of(plain, fast, by_token):
-    """{name: Figure} of all that is a ratio over prompts. by_token: Runs by the token rule, or None
+    """{name: Figure} of all that is a ratio over prompts. by_token: Runs by the token rule; none
     where there is nothing to compare.
     """
-    _, examined, accepted = counts_by_prompt(fast)
     seconds, passes = seconds_of(fast), [len(run.rounds) for run in fast]
     figures = {
         "tokens_per_second": Figure(tokens_of(fast), seconds),
         "speedup_time": Figure(seconds_of(plain), seconds),
         "speedup_target_passes": Figure([len(run.rounds) for run in plain], passes),
-        "acceptance_rate": Figure(accepted, examined, most=1),
+        "acceptance_rate": acceptance([run.rounds for run in fast]),
         "tokens_per_target_pass": Figure([sum(run.tokens) for run in fast], passes),
     }
     unequal = unequal_counts(plain, fast)
     figures["speedup_target_passes"].withheld = unequal
     figures["speedup_time"].withheld = unequal or doubt(fast, figures["speedup_time"].interval)
+    gain = Figure(seconds_of(by_token), seconds if by_token else [])
+    figures["speedup_over_token"] = gain
     if by_token:
-        gain = figures["speedup_over_token"] = Figure(seconds_of(by_token), seconds)
         gain.withheld = doubt(fast, gain.interval)
     return figures
 
@@ -167,22 +148,21 @@ def row_of(contender, runs, **about):
     """
     plain, fast, K = runs[PLAIN], runs[contender], contender.K
     token = dataclasses.replace(contender, verification="token")
-    figures = figures_of(plain, fast, runs.get(token) if token != contender else None)
+    figures = figures_of(plain, fast, runs.get(token, []) if token != contender else [])
     withheld = {name: one.withheld for name, one in figures.items()}
-    drafted, _, accepted = map(sum, counts_by_prompt(fast))
-    rounds = [one for run in fast for one in run.rounds]
-    examined_at, by_position, histogram = counts_by_position(rounds, MAX_K if K == AUTO else K)
+    of_rounds = counts([run.rounds for run in fast], MAX_K if K == AUTO else K)
+    n_rounds = sum(of_rounds["accepted_histogram"])
 
     # compare with theory
     c = in_passes([run.draft_seconds for run in fast], plain)
     v = in_passes([run.pass_seconds for run in fast], plain)
-    share = drafting_share(K == AUTO or not fast[0].looks_up, K, drafted, len(rounds))
+    share = drafting_share(K == AUTO or not fast[0].looks_up, K, of_rounds["drafted"], n_rounds)
     predicted, unknown = prediction(K, figures["acceptance_rate"].value, c, v, share)
     time = figures["speedup_time"]
     withheld |= {"predicted_speedup": unknown, "measured_over_predicted": time.withheld or unknown}
 
     machines = machines_of(plain, fast)
-    repetition = ratio(*zip(*(run.repeated for run in fast)))
+    repetition = ratio(*zip(*(repeated(text) for run in fast for text in run.texts)))
     return {
         **dataclasses.asdict(contender),
         **about,
@@ -190,21 +170,14 @@ def row_of(contender, runs, **about):
         "tokens": sum(tokens_of(fast)),
         "machines": machines,
         "autoregressive_tokens_per_second": ratio(tokens_of(plain), seconds_of(plain)),
-        "speedup_over_token": None,
-        **{name: one.published for name, one in figures.items()},
+        **as_columns(figures),
         "draft_cost": c,
         "verify_cost": v,
         "predicted_speedup": predicted,
         "measured_over_predicted": time.published and predicted and time.value / predicted,
-        "intervals": {"speedup_over_token": None}
-        | {name: one.interval for name, one in figures.items()},
-        "acceptance_by_position": by_position,
-        "examined_by_position": examined_at,
-        "accepted_histogram": histogram,
-        "drafted": drafted,
-        "wasted_drafts": drafted - accepted,
+        **of_rounds,
         "milliseconds_per_round": {
-            part: 1e3 * sum(run.parts[part] for run in fast) / len(rounds) for part in PARTS
+            part: 1e3 * sum(run.parts[part] for run in fast) / n_rounds for part in PARTS
         },
         "prefill_seconds": median_prefill(fast),
         "autoregressive_prefill_seconds": median_prefill(plain),

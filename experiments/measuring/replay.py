@@ -20,6 +20,7 @@ sample: no coin in it, but known only within bounds where the log keeps a rest.
 """
 
 import statistics
+from collections import defaultdict
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -31,7 +32,7 @@ from experiments.data.results import read_rows
 from experiments.data.values import AUTO
 from experiments.decoding.job import Job, decode
 from experiments.drafting.load import NGRAM
-from experiments.measuring.statistics import counts_by_position, interval, ratio
+from experiments.measuring.statistics import Figure, acceptance, as_columns, counts
 from sampling import Filter, one_hot, speculative
 
 
@@ -190,18 +191,18 @@ def stored_latencies(path, drafts, target, rule):
     are taken, medians over those of the same K. target: None if the log does not tell; then the
     file's only one will do.
     """
-    rows = [row for row in read_rows(path) if row.K != AUTO and row.verification == rule]
-    rows = [row for row in rows if None not in (row.draft_cost, row.verify_cost)]
-    targets = {row.target for row in rows}
+    rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
+    targets = {row["target"] for row in rows}
     if target is None and len(targets) == 1:
         (target,) = targets
     found = {}
     for draft in drafts:
-        of_pair = [row for row in rows if (row.draft, row.target) == (draft, target)]
-        costs = {K: [] for K in sorted({row.K for row in of_pair})}
-        for row in of_pair:
-            costs[row.K].append((row.draft_cost, row.verify_cost))
-        points = {K: tuple(map(statistics.median, zip(*some))) for K, some in costs.items()}
+        costs = defaultdict(list)
+        for row in rows:
+            cost = row["draft_cost"], row["verify_cost"]
+            if (row["draft"], row["target"]) == (draft, target) and None not in cost:
+                costs[row["K"]].append(cost)
+        points = {K: tuple(map(statistics.median, zip(*costs[K]))) for K in sorted(costs)}
         pair = f"draft {draft} up to this K for {target or 'the target'}"
         found[draft] = Latency(points, f"{path} has no costs of {pair} with the {rule} rule")
     return found
@@ -226,42 +227,24 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
 
 def figures(runs, K, latency):
     """What a row says of the rounds of each text."""
-    rounds = [(one.drafted, one.examined, one.accepted) for run in runs for one in run]
-    examined_at, by_position, histogram = counts_by_position(rounds, K)
-    drafted, examined, accepted = (
-        [sum(getattr(one, count) for one in run) for run in runs]
-        for count in ("drafted", "examined", "accepted")
-    )
+    rounds = [[(one.drafted, one.examined, one.accepted) for one in run] for run in runs]
     tokens = [sum(len(one.tokens) for one in run) for run in runs]
-    passes = [len(run) for run in runs]
-
-    # project the speedup where the costs of a round are known
-    reason = latency.missing(K)
-    projected = projected_interval = None
-    if not reason:
-        seconds = [sum(latency.of_round(one.drafted, K) for one in run) for run in runs]
-        projected, projected_interval = ratio(tokens, seconds), interval(tokens, seconds)
-
+    unknown = latency.missing(K)
+    costs = [0 if unknown else sum(latency.of_round(one.drafted, K) for one in run) for run in runs]
+    found = {
+        "acceptance_rate": acceptance(rounds),
+        "tokens_per_target_pass": Figure(tokens, [len(run) for run in runs]),
+        "projected_speedup": Figure(tokens, costs, withheld=unknown),
+    }
     return {
         "K": K,
         "prompts": len(runs),
         "tokens": sum(tokens),
-        "acceptance_rate": ratio(accepted, examined),
-        "tokens_per_target_pass": ratio(tokens, passes),
-        "projected_speedup": projected,
-        "intervals": {
-            "acceptance_rate": interval(accepted, examined, most=1),
-            "tokens_per_target_pass": interval(tokens, passes),
-            "projected_speedup": projected_interval,
-        },
-        "draft_cost": None if reason else latency.draft_cost(K),
-        "verify_cost": None if reason else latency.verify_cost(K),
-        "acceptance_by_position": by_position,
-        "examined_by_position": examined_at,
-        "accepted_histogram": histogram,
-        "drafted": sum(drafted),
-        "wasted_drafts": sum(drafted) - sum(accepted),
-        "withheld": {"projected_speedup": reason} if reason else {},
+        **as_columns(found),
+        "draft_cost": None if unknown else latency.draft_cost(K),
+        "verify_cost": None if unknown else latency.verify_cost(K),
+        **counts(rounds, K),
+        "withheld": {"projected_speedup": unknown} if unknown else {},
     }
 
 

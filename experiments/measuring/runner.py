@@ -9,6 +9,7 @@ import dataclasses
 import statistics
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from experiments.decoding.clock import Clock, clocked
 from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import explain_difference
 from experiments.decoding.synthetic import accept_by_coin
-from experiments.measuring.statistics import repeated
 
 PARTS = "draft", "verify", "cache", "sampling"
 WARM_UP = 6  # tokens
@@ -42,17 +42,28 @@ class Contender:
 PLAIN = Contender()
 
 
+def in_turns(ways, repeats):
+    """{name: what it returned in each turn} of ways {name: function}: every turn in another order,
+    after one as a warm-up.
+    """
+    found, rng = {name: [] for name in ways}, np.random.default_rng(0)
+    names = list(ways)
+    for _ in tqdm(range(repeats + 1), unit=" turns", leave=False, disable=None):
+        for i in rng.permutation(len(names)):
+            found[names[i]].append(ways[names[i]]())
+    return {name: results[1:] for name, results in found.items()}
+
+
 @dataclass
 class Run:
     """What was measured of a contender on one prompt, all of it JSON.
 
     machine: which one measured it
     looks_up: whether the draft drafts only where it finds something
-    seconds, prefill_seconds, tokens: of each repeat
+    texts, seconds, prefill_seconds: of each repeat
     parts: seconds of all repeats, prefill apart, in draft, verify, cache (keys and values copied
         into place), and sampling: all the rest, that is the filter, the rule and the loop
     rounds: those of all repeats, prefill apart, as [drafted, examined, accepted]
-    repeated: 8-grams that occurred before, and all, over all repeats
     pass_seconds: median of the target's passes over K + 1 rows, None if there was none
     draft_seconds: median of a drafted token, its sampling included, None if there was none
     difference: whether and why a greedy text differs from the autoregressive one
@@ -61,33 +72,34 @@ class Run:
     machine: str
     looks_up: bool
     parts: dict = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    texts: list = field(default_factory=list)
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
-    tokens: list = field(default_factory=list)
     rounds: list = field(default_factory=list)
-    repeated: list = field(default_factory=lambda: [0, 0])
     pass_seconds: float | None = None
     draft_seconds: float | None = None
     difference: dict | None = None
 
+    @property
+    def tokens(self):
+        """How many were written in each repeat."""
+        return [len(text) for text in self.texts]
+
     def add(self, rounds, clock):
-        """Run one repeat under this Clock, and count it. Returns its text."""
+        """Run one repeat under this Clock, and count it."""
         begin = time.perf_counter()
         next(rounds)  # the prefill
         prefilled = time.perf_counter()
         clock.seconds.clear()
         done = list(rounds)
         seconds = time.perf_counter() - prefilled
-        text = [int(token) for one in done for token in one.tokens]
         self.seconds.append(seconds)
         self.prefill_seconds.append(prefilled - begin)
-        self.tokens.append(len(text))
+        self.texts.append([int(token) for one in done for token in one.tokens])
         self.rounds += [[one.drafted, one.examined, one.accepted] for one in done]
-        self.repeated = [a + b for a, b in zip(self.repeated, repeated(text))]
         parts = {part: clock.seconds[part] for part in PARTS[:-1]}
         parts["sampling"] = seconds - sum(parts.values())
         self.parts = {part: self.parts[part] + more for part, more in parts.items()}
-        return text
 
 
 # ---------------------------------------------------------------- all contenders
@@ -128,6 +140,9 @@ class Race:
         job = self.job_of(contender, seed, **changes)
         return self.rounds(self.target, self.drafts.get(contender.draft), job, clock)
 
+    def looks_up(self, contender):
+        return contender.draft is not None and self.drafts[contender.draft].looks_up
+
     def warm_up(self):
         """A few rounds of every contender: new memory is slow the first time, which the first in
         turn would pay for all.
@@ -137,24 +152,21 @@ class Race:
 
     def measure(self, seed, repeats):
         """The Runs of all contenders."""
-        runs, texts, clocks = [], [], []
-        for one in self.contenders:
-            looks_up = one.draft is not None and self.drafts[one.draft].looks_up
-            runs.append(Run(label(), looks_up))
-            texts.append(None)
-            clocks.append(Clock(in_detail=True))
+        runs = [Run(label(), self.looks_up(one)) for one in self.contenders]
+        clocks = [Clock(in_detail=True) for _ in runs]
         for repeat in range(repeats):
             for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
                 rounds = self.run(self.contenders[i], [*seed, repeat], clocks[i])
-                texts[i] = runs[i].add(rounds, clocks[i])
+                runs[i].add(rounds, clocks[i])
         comparable = self.job.filter.greedy and self.acceptance is None
-        for one, run, text, clock in zip(self.contenders, runs, texts, clocks):
+        for one, run, clock in zip(self.contenders, runs, clocks):
             passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == one.K]
             tokens = [elapsed / n for n, elapsed in clock.proposals if n]
             run.pass_seconds = statistics.median(passes) if passes else None
             run.draft_seconds = statistics.median(tokens) if tokens else None
-            if comparable and text != texts[0]:
-                run.difference = explain_difference(self.target, self.job.ids, texts[0], text)
+            plain, text = runs[0].texts[-1], run.texts[-1]
+            if comparable and text != plain:
+                run.difference = explain_difference(self.target, self.job.ids, plain, text)
         return runs
 
 
@@ -181,12 +193,12 @@ def batch_rows(race, batch_sizes, repeats):
     """
     rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
     prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
-    turns = {(n, one): [] for n in batch_sizes for one in race.contenders}
-    for _ in tqdm(range(repeats + 1), desc="batches", leave=False, disable=None):
-        for (n, one), speeds in turns.items():
-            speeds.append(batch_speed(race, one, prompts[:n]))
-    # the first is a warm-up
-    speeds = {key: statistics.median(found[1:]) for key, found in turns.items()}
+    ways = {
+        (n, one): partial(batch_speed, race, one, prompts[:n])
+        for n in batch_sizes
+        for one in race.contenders
+    }
+    speeds = {key: statistics.median(found) for key, found in in_turns(ways, repeats).items()}
     alone, rows = speeds.get((1, PLAIN)), []
     for one in race.contenders[1:]:
         for n in batch_sizes:

@@ -50,17 +50,60 @@ def spread(values):
     return {"value": statistics.median(values), "low": min(values), "high": max(values)}
 
 
-def counts_by_position(rounds, K):
-    """For rounds [(drafted, examined, accepted)], by position in the draft: how many drafts were
-    examined, and the share of them that was accepted (None of none); and the histogram of accepted
-    lengths.
+class Figure:
+    """The ratio of two sums over prompts, with its 95 % interval.
+
+    withheld: why it must not be published, if so
     """
+
+    def __init__(self, numerators, denominators, most=math.inf, withheld=None):
+        self.value = ratio(numerators, denominators)
+        self.interval = interval(numerators, denominators, most)
+        self.withheld = withheld
+
+    @property
+    def published(self):
+        return None if self.withheld else self.value
+
+
+def as_columns(figures):
+    """What a row says of {name: Figure}."""
+    published = {name: one.published for name, one in figures.items()}
+    return published | {"intervals": {name: one.interval for name, one in figures.items()}}
+
+
+# ---------------------------------------------------------------- rounds
+
+# The rounds of a prompt are [(drafted, examined, accepted)].
+
+
+def totals(by_prompt):
+    """(drafted, examined, accepted) of the rounds of each prompt, each a list of totals."""
+    return [*zip(*([sum(column) for column in zip(*rounds)] for rounds in by_prompt))]
+
+
+def acceptance(by_prompt):
+    """The Figure of all rounds: accepted over examined."""
+    _, examined, accepted = totals(by_prompt)
+    return Figure(accepted, examined, most=1)
+
+
+def counts(by_prompt, K):
+    """What a row says of the rounds of each prompt. By position in the draft: how many were
+    examined, and the share of them that was accepted (None of none).
+    """
+    rounds = [one for of_prompt in by_prompt for one in of_prompt]
+    drafted, _, accepted = map(sum, zip(*rounds))
     positions = range(1, K + 1)
-    examined = [sum(e >= i for _, e, _ in rounds) for i in positions]
-    accepted = [sum(a >= i for _, _, a in rounds) for i in positions]
-    shares = [a / e if e else None for a, e in zip(accepted, examined)]
-    histogram = [sum(a == i for _, _, a in rounds) for i in range(K + 1)]
-    return examined, shares, histogram
+    examined_at = [sum(e >= i for _, e, _ in rounds) for i in positions]
+    accepted_at = [sum(a >= i for _, _, a in rounds) for i in positions]
+    return {
+        "acceptance_by_position": [a / e if e else None for a, e in zip(accepted_at, examined_at)],
+        "examined_by_position": examined_at,
+        "accepted_histogram": [sum(a == i for _, _, a in rounds) for i in range(K + 1)],
+        "drafted": drafted,
+        "wasted_drafts": drafted - accepted,
+    }
 
 
 def drafting_share(is_model, K, drafted, n_rounds):

@@ -1,53 +1,46 @@
 """The rows of a benchmark as Markdown tables."""
 
-# {name of a figure: its heading}
-WHAT = {"draft": "draft", "target": "target", "temperature": "T", "K": "K", "verification": "rule"}
-COLUMNS = WHAT | {
+# the headings of figures that their names are not
+HEADINGS = {
+    "temperature": "T",
+    "verification": "rule",
     "autoregressive_tokens_per_second": "plain tok/s",
     "tokens_per_second": "tok/s",
     "speedup_time": "speedup in time",
     "speedup_target_passes": "in target passes",
+    "speedup_over_token": "speedup over the token rule",
     "acceptance_rate": "acceptance",
     "draft_cost": "c",
     "verify_cost": "v",
     "predicted_speedup": "predicted",
     "measured_over_predicted": "measured / predicted",
-}
-# of the fastest K of each draft
-COLUMNS_OF_BEST = WHAT | {
-    "K": "best K",
-    "acceptance_by_position": "acceptance by position",
-    "draft_cost": "c",
     "tokens_per_target_pass": "tokens per pass",
-    "speedup_time": "speedup in time",
-}
-COLUMNS_OF_BATCHES = WHAT | {
     "batch_size": "texts",
     "autoregressive": "plain tok/s",
-    "of_one": "of one",
     "speculative": "tok/s",
-    "speedup": "speedup",
-}
-COLUMNS_OF_PROGRAMS = {
-    "program": "program",
-    "decoder": "decoder",
-    "tokens_per_second": "tok/s",
-    "against_ours": "against ours",
-    "tokens_per_target_pass": "per pass",
-    "same_texts": "same texts",
     "milliseconds_of_1_row": "1 row ms",
     "milliseconds_of_all_rows": "K + 1 rows ms",
     "cost_of_all_rows": "ratio",
+    "milliseconds": "ms",
+    "gb_per_s": "GB/s",
 }
-DIGITS = {
-    "autoregressive": 1,
-    "speculative": 1,
-    "autoregressive_tokens_per_second": 1,
-    "tokens_per_second": 1,
-    "acceptance_rate": 3,
-    "draft_cost": 3,
-    "bits_per_byte": 3,
-}
+WHAT = ["draft", "target", "temperature", "K", "verification"]
+COLUMNS = """
+    autoregressive_tokens_per_second tokens_per_second speedup_time speedup_target_passes
+    acceptance_rate draft_cost verify_cost predicted_speedup measured_over_predicted
+""".split()
+# of the fastest K of each draft
+COLUMNS_OF_BEST = "acceptance_by_position draft_cost tokens_per_target_pass speedup_time".split()
+COLUMNS_OF_BATCHES = "batch_size autoregressive of_one speculative speedup".split()
+COLUMNS_OF_PROGRAMS = """
+    program decoder tokens_per_second against_ours tokens_per_target_pass same_texts
+    milliseconds_of_1_row milliseconds_of_all_rows cost_of_all_rows
+""".split()
+DIGITS = dict.fromkeys(["autoregressive", "speculative", "gb_per_s"], 1)
+DIGITS |= dict.fromkeys(["autoregressive_tokens_per_second", "tokens_per_second"], 1)
+DIGITS |= dict.fromkeys(["acceptance_rate", "draft_cost", "bits_per_byte", "milliseconds"], 3)
+DIGITS |= dict.fromkeys(["break_even_acceptance", "needs_acceptance"], 3)
+DIGITS["expected_acceptance"] = 4
 WITH_INTERVAL = "speedup_time", "speedup_over_token"
 
 
@@ -84,9 +77,13 @@ def aligned(header, lines):
     return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
 
 
+def heading(name):
+    return HEADINGS.get(name, name.replace("_", " "))
+
+
 def table(rows, columns, notes=()):
     """The table of these columns of rows. notes: a last cell for each row, if given."""
-    header, lines = [*columns.values()], [[cell(row, name) for name in columns] for row in rows]
+    header, lines = [*map(heading, columns)], [[cell(row, x) for x in columns] for row in rows]
     if notes:
         return aligned([*header, "notes"], [[*line, note] for line, note in zip(lines, notes)])
     return aligned(header, lines)
@@ -106,9 +103,8 @@ def label(settings):
 
 def remarks_on(row):
     """What a reader has to know of a row: what was withheld, and its flags."""
-    headings = COLUMNS | {"speedup_over_token": "speedup over the token rule"}
     remarks = [
-        f"{headings[name]}: withheld, as {row['withheld'][name]}"
+        f"{heading(name)}: withheld, as {row['withheld'][name]}"
         for name in ("speedup_time", "predicted_speedup", "speedup_over_token")
         if name in row["withheld"]
     ]
@@ -164,7 +160,7 @@ def tables_of(result):
     """The tables, and what is to be said of single rows or programs."""
     settings, rows = result["settings"], result["rows"]
     if settings["batch_size"]:
-        return [table(rows, COLUMNS_OF_BATCHES)], []
+        return [table(rows, WHAT + COLUMNS_OF_BATCHES)], []
     if settings["programs"]:
         where = result["machine"]
         remarks = [f"Versions: {'; '.join(where['versions'].values())}."]
@@ -177,9 +173,9 @@ def tables_of(result):
     for row in rows:
         of_row = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
         notes.append(", ".join(map(str, sorted(of_row))))
-    found = [table(rows, COLUMNS, notes)]
+    found = [table(rows, WHAT + COLUMNS, notes)]
     if best := best_rows(rows):
-        found.append(table(best, COLUMNS_OF_BEST))
+        found.append(table(best, WHAT + COLUMNS_OF_BEST))
     return found, ["\n".join(f"{number}. {note}" for note, number in numbers.items())]
 
 

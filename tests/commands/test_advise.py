@@ -78,10 +78,7 @@ def test_where_the_acceptance_comes_from(advice_in, tmp_path):
         ("--acceptance=1.5", "'1.5'"),
         ("--acceptance=" + "x" * 300, "or a results file that is there"),
         ("--weights=random", "--acceptance"),
-        ("--K=96", "--K 96"),
         ("--n_tokens_to_generate=97", "--n_tokens_to_generate 97: expected at most 95"),
-        ("--repeats=0", "--repeats 0"),
-        ("--temperature=-1", "temperature -1"),
         ("--draft_model_size=other words", "cannot pair"),
         # no room for a draft
         ("--n_tokens_to_generate=1", "drafted nothing in a live run of 6 prompts"),

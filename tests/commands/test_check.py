@@ -77,12 +77,9 @@ def test_the_name_of_a_folder_is_shown_escaped(check, folder):
     assert done.out.count("\\x1b[2J\\nevil") == 2  # what was examined, and its one problem
 
 
-@pytest.mark.parametrize("name, scale, shift", [
-    ("h.1.mlp.c_fc.weight", 0, 0),
-    ("h.1.mlp.c_fc.weight", 1, 9),
-    ("h.1.mlp.c_fc.weight", 1e4, 0),
-    ("ln_f.bias", 1, 200),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, scale, shift", [("h.1.mlp.c_fc.weight", 0, 0), ("ln_f.bias", 1, 200)]
+)
 def test_numbers_that_no_gpt2_has(check, tmp_path, name, scale, shift):
     tensors = random_tensors(TINY)
     tensors[name] = np.float32(scale) * tensors[name] + np.float32(shift)

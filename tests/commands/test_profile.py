@@ -40,12 +40,6 @@ def test_json_has_the_figures_of_the_table(profile):
     assert parts <= result["breakdown"].keys() and min(result["breakdown"].values()) > 0
 
 
-def test_the_table_names_its_weights_and_passes_may_fill_the_context(profile):
-    done = profile("--rows=64")
-    assert done.code == 0 and "Streaming read" in done.out
-    assert done.out.startswith("17M, checkpoint weights, float32, numpy\n")
-
-
 def test_random_weights_need_only_a_shape(profile, pair, tmp_path):
     """A folder with nothing but a config.json."""
     config = (pair / "17M" / "config.json").read_text()
@@ -64,20 +58,15 @@ BAD_SHAPES = "1x16 124 1x0x9 axbxc 17M 1x64x1 1x1x64 100000000x64x100".split()
 @pytest.mark.parametrize(
     "flags, shown",
     [
-        (["--rows=1,x"], "'1,x'"),
         (["--rows=0"], "--rows 0"),
         (["--rows=65"], "--rows 65: expected at most 64"),
         (["--repeats=0"], "--repeats 0"),
-        (["--weights=made up"], "'made up'"),
         (["--weights=random", "--target_model_size=9M"], "'9M'"),
-        (["--kernels=fast"], "'fast'"),
         (["--texts", "--n_tokens_to_generate=33"], "33: expected at most 32"),
         (["--texts", "--n_tokens_to_generate=0"], "--n_tokens_to_generate 0"),
         (["--texts", "--backend=cupy"], "CuPy"),
-        (["--texts", "--dtype=float16"], "float16"),
         ([*COMPARE, "--rows=1025"], "--rows 1025: expected at most 1024"),
         ([*COMPARE, "--dtype=float16"], "with --dtype"),
-        ([*COMPARE, "--exact"], "with --exact"),
         *(([f"--compare_kernels={shape}", "--kernels=auto"], repr(shape)) for shape in BAD_SHAPES),
     ],
 )
@@ -108,8 +97,10 @@ def test_texts_are_compared_and_timed(profile, small_draft):
     }
     assert row["plain"] > 0 and row["speculative"] > 0 and row["rows_ratio"] > 0
     assert 0 < row["launch_share"] <= 1 and row[passes.PEER] is None
-    done = profile("--texts", "--n_tokens_to_generate=8")
-    assert done.code == 0 and "Same text: greedy True, coupled True" in done.out
+    # passes may fill the context
+    done = profile("--texts", "--n_tokens_to_generate=8", "--rows=64")
+    assert done.code == 0 and done.out.startswith("17M, checkpoint weights, float32, numpy\n")
+    assert "Streaming read" in done.out and "Same text: greedy True, coupled True" in done.out
     assert "speculative, tokens of 124M" in done.out
 
 

@@ -151,20 +151,17 @@ def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, monkeypatc
 
 
 def test_recordings_that_cannot_be(record, tmp_path):
-    (tmp_path / "mine.jsonl").write_text("mine")
-    assert_refused(record(tmp_path / "mine.jsonl"), "is there already")
     assert_refused(record(tmp_path / "log.txt"), "--out", "log.txt")
     assert_refused(record(tmp_path / "log.jsonl", "--top=0"), "--top 0")
     with Lines(tmp_path / "log.jsonl", "of another run"):
         assert_refused(record(tmp_path / "log.jsonl"), "being written by another run")
-    assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt", "mine.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt"}
 
 
 @pytest.mark.parametrize(
     "flags, shown",
     [
         ("--draft_model_size=more words", "different vocabularies"),
-        ("--draft_model_size=0.7M-17M,other words", "other words"),
         ("--draft_model_size=eagle", "--draft_model_size eagle"),
         ("--verification=token,block", "--verification"),
         ("--K=1..2000", "1..2000"),
@@ -173,10 +170,7 @@ def test_recordings_that_cannot_be(record, tmp_path):
         ("--costs=missing.json", "missing.json"),
         ("--draft_cost=0.1", "needs both"),
         ("--draft_cost=0.1 --verify_cost=1 --costs=r.json", "--costs"),
-        ("--draft_cost=x --verify_cost=1", "--draft_cost 'x'"),
         ("--draft_cost=nan --verify_cost=1", "--draft_cost 'nan'"),
-        ("--draft_cost=1e308 --verify_cost=1", "--draft_cost '1e308'"),
-        ("--draft_cost=0.1,0.2 --verify_cost=1", "--draft_cost '0.1,0.2'"),
         ("--draft_cost=0.1 --verify_cost=0", "--verify_cost '0'"),
         ("--draft_cost=0.1 --verify_cost=1,2,3", "--verify_cost '1,2,3'"),
     ],

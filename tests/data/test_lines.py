@@ -4,12 +4,10 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
-from command_line import CONFIG, ROOT, assert_refused
+from command_line import CONFIG, assert_refused
 from toys import random_tensors, refusal, write_checkpoint
 
 from experiments.data import lines as module
@@ -72,8 +70,7 @@ OWN = json.dumps(HEADER) + "\n"
 
 @pytest.mark.parametrize(
     "content",
-    ["{}\n", "x", '{"seed": 2, "Ks": [1, 2]}\n']
-    + [OWN + line + "\n" for line in ("x", "1", "[1]", "\udcff", "[" * 200_000)],
+    ["x", '{"seed": 2, "Ks": [1, 2]}\n', OWN + "[1]\n", OWN + "\udcff\n"],
 )
 def test_what_is_not_of_this_run_is_refused_and_left_as_it_is(path, partial, content):
     content = content.encode(errors="surrogateescape")
@@ -90,14 +87,6 @@ def test_a_run_that_failed_leaves_its_lines_if_it_has_any(path, partial):
         lines.add(1)
         1 / 0
     assert written(partial)[1:] == [[0, 1]] and not path.exists()
-
-
-def test_what_appeared_meanwhile_is_not_overwritten(path, partial):
-    with Lines(path, HEADER) as lines:
-        lines.add(1)
-        path.write_text("mine")
-        assert "appeared" in refusal(lines.close)
-    assert path.read_text() == "mine" and written(partial)[1:] == [[0, 1]]
 
 
 @pytest.mark.parametrize("windows", [False, True])
@@ -121,26 +110,6 @@ def test_one_file_has_one_writer(path, monkeypatch, windows):
         first.close()
         assert first.file.closed
     assert written(path) == [1, 2] and [*path.parent.iterdir()] == [path]
-
-
-def test_the_lock_ends_with_its_process(path):
-    """The second process is refused while the first lives, and goes on when it was killed."""
-    program = f"""
-from experiments.data.lines import Lines
-lines = Lines({str(path)!r}, {{"seed": 1}})
-lines.add(1)
-print("ready", flush=True)
-input()
-"""
-    command = [sys.executable, "-c", program]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": ROOT}
-    with subprocess.Popen(command, **pipes) as first:
-        assert first.stdout.readline().strip() == b"ready"
-        assert BUSY in refusal(Lines, path, {"seed": 1})
-        first.kill()
-        first.wait()
-    with Lines(path, {"seed": 1}) as lines:
-        assert lines.done == [1]
 
 
 @pytest.mark.parametrize("command", ["generate", "record", "benchmark"])

@@ -75,20 +75,14 @@ def test_a_foreign_log_is_cut_into_tokens(write):
 
 BAD_LOGS = {
     "another version": (log_of(TEXT, header={"version": 2}), "another format or version"),
-    "another format": (log_of(TEXT, header={"format": "diary"}), "another format or version"),
     "no JSON": (["hello"], "line 1"),
-    "brackets": (["[" * 200_000], "line 1"),
     "empty": ([], "is empty"),
     "no end": (WHOLE[:-1], "truncated"),
     "a text less": (WHOLE[:-2] + WHOLE[-1:], "truncated"),
     "cut in a line": (WHOLE[:2] + [WHOLE[2][:30]], "truncated"),
-    "brackets in a text": ([WHOLE[0], "[" * 200_000, *WHOLE[2:]], "damaged"),
-    "only a first line": (WHOLE[:1], "truncated"),
     "two logs": (2 * WHOLE, "more than one log"),
-    "half a line after the end": ([*WHOLE, WHOLE[1][:9]], "damaged"),
     "no object": (log_of(TEXT, [1, 2]), "damaged"),
     "no output": (['{"prompt": "a", "output": "b"}', '{"prompt": "a"}'], "line 2"),
-    "an empty output": (['{"prompt": "a", "output": ""}'], "line 1"),
     "letters without a token": (['{"prompt": "a", "output": "c"}'], "line 1"),
     "a number": (['{"prompt": 3, "output": "b"}'], "line 1"),
 }

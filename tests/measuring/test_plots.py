@@ -28,15 +28,6 @@ def test_a_line_is_named_by_what_differs():
     assert [*plots.lines_of(several)] == ["0.7M-17M · T=0", "0.7M-17M · T=0.8", "ngram · T=0.8"]
 
 
-def test_a_pair_has_a_colour_and_a_temperature_a_marker():
-    rows = [row(draft=draft, temperature=t) for draft in ("0.7M-17M", "ngram") for t in (0.0, 1.0)]
-    looks = plots.looks(plots.lines_of(rows))
-    colours = [look["color"] for look in looks]
-    markers = [look["marker"] for look in looks]
-    assert colours[0] == colours[1] != colours[2] == colours[3]
-    assert markers[0] == markers[2] != markers[1] == markers[3]
-
-
 def test_a_speedup_whose_interval_contains_1_is_pale_and_one_without_is_not_there():
     rows = [row(K=1, speedup=1.5), row(K=2, speedup=1.05), row(K=3, speedup=None)]
     assert [(K, opacity) for K, *_, opacity in plots.points(rows)] == [(1, 1.0), (2, plots.PALE)]

@@ -20,9 +20,8 @@ def run_of(seconds, K=3, tokens=10, **more):
         parts={"draft": 0.3, "verify": 0.6, "cache": 0.0, "sampling": 0.3},
         seconds=seconds,
         prefill_seconds=[0.1] * len(seconds),
-        tokens=[tokens] * len(seconds),
+        texts=[[*range(tokens)]] * len(seconds),
         rounds=[[3, 2, 1] if K else [0, 0, 0]] * n_rounds * len(seconds),
-        repeated=[0, 3],
         pass_seconds=1.2 if K else 1.0,
         draft_seconds=0.25 if K else None,
     )
@@ -109,8 +108,9 @@ def test_a_prediction_is_withheld_where_its_costs_are_unknown():
 
 
 def test_loops_and_ties_are_flagged():
-    tie = run_of([4.0], difference={"position": 3, "verdict": "tie"}, repeated=[50, 50])
-    found = row(SLOW, QUICK[:5] + [tie])
+    loop = run_of([4.0], texts=[[1] * 10])
+    tie = dataclasses.replace(loop, difference={"position": 3, "verdict": "tie"})
+    found = row(SLOW, QUICK[:4] + [loop, tie])
     names = [flag.partition(":")[0] for flag in found["flags"]]
     assert found["speedup_time"] == 2 and names == ["repetition", "ties"]
-    assert found["repetition"] == pytest.approx(50 / 65)
+    assert found["repetition"] == pytest.approx(4 / 18)

@@ -5,15 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.measuring.statistics import counts_by_position, interval, repeated
+from experiments.measuring.statistics import counts, interval, repeated
 
 
-def test_counts_by_position():
+def test_counts_of_rounds():
     rounds = [(3, 3, 2), (3, 1, 0), (1, 1, 1), (4, 2, 2)]
     # the last text ended inside an accepted run; the first was rejected at its third position
-    examined, shares, histogram = counts_by_position(rounds, 4)
-    assert examined == [4, 2, 1, 0] and histogram == [1, 1, 2, 0, 0]
-    assert shares == [3 / 4, 1.0, 0.0, None]
+    assert counts([rounds[:1], rounds[1:]], 4) == {
+        "examined_by_position": [4, 2, 1, 0],
+        "acceptance_by_position": [3 / 4, 1.0, 0.0, None],
+        "accepted_histogram": [1, 1, 2, 0, 0],
+        "drafted": 11,
+        "wasted_drafts": 6,
+    }
 
 
 def test_repeated_8_grams():

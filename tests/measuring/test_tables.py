@@ -39,10 +39,9 @@ def test_targets_with_other_contexts_count_their_prompts():
 
 def test_cells():
     one = row(acceptance_by_position=[0.754, 0.5, None], speedup_time=1.5)
-    columns = {"acceptance_by_position": "by position", "speedup_time": "speedup"}
-    lines = table([one], columns, ["1, 2"]).splitlines()
-    assert lines[1] == "| ----------- | ----------------- | ----- |"
-    assert lines[2] == "| 0.75 0.50 – | 1.50 [1.40, 1.60] | 1, 2  |"
+    lines = table([one], ["speedup_time", "acceptance_by_position"], ["1, 2"]).splitlines()
+    assert lines[0] == "| speedup in time   | acceptance by position | notes |"
+    assert lines[2] == "| 1.50 [1.40, 1.60] | 0.75 0.50 –            | 1, 2  |"
 
 
 def test_what_a_rule_gains_is_a_remark():
