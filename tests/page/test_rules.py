@@ -10,8 +10,8 @@ from live import PROMPT, SETTINGS, session_of, unheard
 
 import sampling
 from experiments.page import rules
-from experiments.page.request import Request
 from experiments.page.rules import RULES, distribution_row, parting, rule_rows
+from experiments.page.runs import Request
 from experiments.proving import inexact
 from experiments.proving.distance import distance, toy_distributions
 from experiments.proving.mistakes import MISTAKES

@@ -9,8 +9,7 @@ from contextlib import ExitStack
 import pytest
 from live import ASKED, PROMPT, SETTINGS, session_of
 
-from experiments.page.request import LABELS, Request, parse
-from experiments.page.runs import answers_of
+from experiments.page.runs import LABELS, Request, answers_of, parse
 from experiments.page.server import ADDRESS, LiveServer
 from utils import InputError
 
