@@ -1,12 +1,10 @@
 """The animated race: what it shows of a run, and when. docs/race.svg is such a picture."""
 
-import copy
 import re
 from xml.etree import ElementTree
 
 import pytest
 from command_line import ROOT
-from toys import refusal
 
 from docs.pictures import race
 
@@ -71,12 +69,3 @@ def test_a_line_ends_before_a_word_that_does_not_fit():
     places = [(0, 0), (0, 1), (1, 1), (7, 1), (9, 1), (0, 2)]
     shown = [words[0], "b", words[2], " d", "⏎", "e"]
     assert race.laid_out(words) == [(word, *place) for word, place in zip(shown, places)]
-
-
-def test_what_is_no_such_run_is_refused(tmp_path):
-    (tmp_path / "no page.html").write_text("<p>")
-    for path in (tmp_path / "no page.html", tmp_path / "not there.html"):
-        assert str(path) in refusal(race.read_run, path)
-    run = copy.deepcopy(RUN)
-    run["settings"]["draft_model_size"] = "ngram"
-    assert "'ngram'" in refusal(race.draw, run, tmp_path / "race.svg")
