@@ -7,16 +7,13 @@ import re
 
 import pytest
 from browsers import assert_readable, wait_for
-from live import PROMPT, RUNS, Replaced, by_hand, session_of
+from live import PROMPT, RUNS, session_of, unheard
 
 from experiments.measuring.statistics import drafting_share
 from experiments.measuring.theory import speedup
 from experiments.page import rules, runs
 from experiments.page.report import write_page
-from experiments.page.runs import answers_of, finished_run
-from experiments.proving.distance import distance
-from experiments.proving.mistakes import MISTAKES
-from sampling import Filter
+from experiments.page.runs import ANSWERS, Request, answers_of, finished_run
 
 pytestmark = pytest.mark.browser
 
@@ -91,10 +88,6 @@ def test_the_race_is_the_run_of_the_command_line(live, as_json):
     run(page, **values)
     page.locator("#play").click()  # without motion this is the end
     found = as_json(*(part for name in values for part in (f"--{name}", values[name])))
-    spans = "e => [...e.querySelectorAll('.token:not(.to-come)')].map(s => s.textContent).join('')"
-    for i, decoder in enumerate(("autoregressive", "speculative")):
-        shown = page.locator(".lane .written").nth(i).evaluate(spans)
-        assert shown.replace("·", "") == found[decoder]["text"].replace("\n", "⏎\n")
     assert page.evaluate("state.base.figures.token_ids") == found["speculative"]["token_ids"]
     score = float(page.locator("#score b").inner_text().removesuffix("×"))
     plain, rounds = page.evaluate("[state.base.plain, state.base.rounds]")
@@ -132,18 +125,17 @@ def test_the_race_is_stepped_rewound_slowed_and_played(live):
 
 
 def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
-    """Against the loop in Python, with a generator that gives that number in its place."""
     page, _ = live("microscope")
-    before, settings = page.evaluate("[state.base.figures.token_ids, state.base.settings]")
+    before, prompt = page.evaluate("[state.base.figures.token_ids, state.base.settings.prompt]")
     page.locator("#rounds button.rejected").first.click()
     place = page.evaluate("[selected.r, selected.i]")
     index = page.evaluate("state.run.rounds[selected.r].numbers[selected.i]")
     page.locator("#coin").press("Home")  # u = 0: accepted, whatever the ratio
     wait_for(page, "!asking && state.run !== state.base")
     after = page.evaluate("state.run.figures.token_ids")
-    rng, filter = Replaced(123, index, 0.0), Filter(settings["temperature"])
-    assert after == by_hand(session_of(pair), rng, 4, filter, len(before), settings["prompt"])
-    assert after != before and page.locator(".verdict").inner_text() == "accepted draft"
+    request = Request(prompt, coins={index: 0.0})
+    expected = ANSWERS["what_if"](session_of(pair), request, unheard)["figures"]["token_ids"]
+    assert after == expected != before and page.locator(".verdict").inner_text() == "accepted draft"
     assert page.evaluate("[selected.r, selected.i]") == place
     assert page.evaluate("document.activeElement.id") == "coin"
     assert page.locator("#edits").is_visible() and page.locator("#text .parting").count() == 1
@@ -267,10 +259,9 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     page.locator(".rule", has_text="too many tokens").click()
     assert page.locator("#distance").count() == 0  # not before the question
     page.locator("#show-distributions").click()
-    found, errors = page.evaluate("[chosenRule.distance, chosenRule.errors]")
-    assert found == distance(MISTAKES[QUICK].setting, MISTAKES[QUICK]) > 0
-    assert page.locator("#distance").inner_text() == f"{found:.4f}"
-    assert page.locator("#errors").count() == (errors > 0)
+    row = rules.distribution_row(QUICK)
+    assert page.locator("#distance").inner_text() == f"{row['distance']:.4f}"
+    assert page.locator("#errors").count() == (row["errors"] > 0)
     page.locator(".rule").first.click()
     assert page.locator("#distance").inner_text() == "0"
     page.locator(".rule").first.press("ArrowDown")
