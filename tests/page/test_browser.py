@@ -225,27 +225,21 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
 
 @pytest.mark.parametrize("kind", ["draft", "rejected", "correction"])
 def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
-    """As they are drawn, in shares of the picture: from where to where, and in which row."""
+    """As they are drawn, in shares of the picture: of each token, how wide and where."""
     page, _ = saved(*RUNS["sampled"])
     page.evaluate(f"select(items.find(item => item.kind === '{kind}'))")
-    drawn = page.evaluate("""(() => {
-        const all = $("more").querySelector("svg").getBoundingClientRect();
-        return [...$("more").querySelectorAll("rect")].map(rect => {
-            const box = rect.getBoundingClientRect(), from = box.left - all.left;
-            const row = Math.round((box.top - all.top) / box.height);
-            return [row, rect.classList[0], from / all.width, (from + box.width) / all.width];
-        });
-    })()""")
+    drawn = page.evaluate("""[...$("more").querySelectorAll("rect")].map(rect =>
+        [rect.classList[0], ...["y", "x", "width"].map(name => rect[name].baseVal.value
+            / $("more").querySelector("svg")[name === "y" ? "clientHeight" : "clientWidth"])])""")
     rows = page.evaluate("state.run.rounds[selected.r].likely[selected.i]")
-    most = max(max(p, q) for _, p, q in rows)
-    expected = []
+    most, expected = max(max(p, q) for _, p, q in rows), []
     for i, (_, p, q) in enumerate(sorted(rows, key=lambda row: row[1] - row[2])):
         areas = (("accepted", 0, min(p, q)), ("rejected", p, q), ("residual", q, p))
-        expected += [(i, *area) for area in areas if area[2] - area[1] > 1e-3 * most]
-    drawn = [row for row in drawn if row[3] - row[2] > 1e-3]
-    assert [row[:2] for row in drawn] == [[i, kind] for i, kind, *_ in expected]
-    for (*_, low, high), (*_, found_low, found_high) in zip(expected, drawn):
-        assert [found_low, found_high] == pytest.approx([low / most, high / most], abs=0.01)
+        for name, low, high in areas:
+            expected += [(name, i / len(rows), low / most, (high - low) / most)] * (high > low)
+    assert [row[0] for row in drawn] == [row[0] for row in expected]
+    for (_, *found), (_, *right) in zip(drawn, expected):
+        assert found == pytest.approx(right, abs=0.01)
     picture = page.locator("#more svg.areas")
     assert picture.locator("title").text_content() == "p and q over the same tokens"
     assert "residual" in picture.locator("desc").text_content()

@@ -1,14 +1,54 @@
-"""The animated race: what it shows of a run, and when. docs/race.svg is such a picture."""
+"""The drawn pictures: the areas of docs/overlap.svg are the probabilities of the three fates, and
+the animated race shows what a run did, and when.
+"""
 
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
-from command_line import ROOT
+from command_line import ROOT, embedded
 
-from docs.pictures import race
+from docs.pictures import overlap, race
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parts(path, tag):
+    return ElementTree.parse(path).getroot().iter(f"{SVG}{tag}")
+
+
+# ---------------------------------------------------------------- the rule
+
+KINDS = ("accepted", "rejected", "residual")
+
+
+def areas(path):
+    """Of each of the KINDS, that of its columns; the legend is left out."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for rect in parts(path, "rect"):
+        if rect.get("class") in found and float(rect.get("y")) < overlap.FLOOR:
+            found[rect.get("class")] += float(rect.get("width")) * float(rect.get("height"))
+    return np.array([*found.values()])
+
+
+def test_the_areas_are_the_probabilities(tmp_path):
+    for p, q in np.random.default_rng(0).dirichlet(np.ones(5), (20, 2)):
+        overlap.draw("abcde", p, q, tmp_path / "overlap.svg")
+        found, shared = areas(tmp_path / "overlap.svg"), np.minimum(p, q).sum()
+        area_of_p = found[0] + found[2]
+        assert found / area_of_p == pytest.approx([shared, 1 - shared, 1 - shared], abs=0.01)
+
+
+@embedded
+def test_the_picture_in_the_docs_is_of_the_included_pair(tmp_path):
+    overlap.draw(*overlap.rows(), tmp_path / "overlap.svg")
+    expected = areas(tmp_path / "overlap.svg")
+    assert areas(ROOT / "docs" / "overlap.svg") == pytest.approx(expected, rel=0.01)
+
+
+# ---------------------------------------------------------------- the race
+
 RUN = race.read_run(ROOT / "docs" / "live.html")
 
 
@@ -26,10 +66,6 @@ def picture(tmp_path_factory):
     path = tmp_path_factory.mktemp("race") / "race.svg"
     race.draw(RUN, path)
     return path
-
-
-def parts(path, tag):
-    return ElementTree.parse(path).getroot().iter(f"{SVG}{tag}")
 
 
 def test_it_is_a_small_image_that_fetches_nothing_and_can_stand_still(picture):
