@@ -7,7 +7,6 @@ acceptance at temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, coro
 two distances train the heads that grow on the target.
 """
 
-import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -196,8 +195,8 @@ class Run:
             bar.update()
             if self.step % EVERY == 0 or self.step == steps:
                 self.save()
-                valid, now = self.validation(loss), time.strftime("%H:%M:%S")
-                bar.write(f"{name} step {self.step} train {found:.4f} valid {valid:.4f} {now}")
+                valid = self.validation(loss)
+                bar.write(f"{name} step {self.step} train {found:.4f} valid {valid:.4f}")
         bar.close()
 
     @torch.no_grad()

@@ -3,7 +3,9 @@
     pip install --group train      # pip 25.1 or newer
     python experiments/training/train.py COMMAND --corpus DIR
 
-DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
+COMMAND is tokenizer, target, samples, draft, eagle or medusa; each has its own --help. DIR holds
+`*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
+
 models/README.md lists the commands that made each model, and the books it has read. A run that is
 interrupted goes on from its last checkpoint, in --cache_dir, when the same command is given again;
 --steps and --learning_rate may change on the way. The batch of a step depends on (seed, step)
@@ -28,7 +30,6 @@ from tqdm import tqdm
 import utils
 from experiments.cli.exit_codes import exit_code, script
 from experiments.cli.flags import call, unknown
-from experiments.cli.help import docstring
 from experiments.data.values import (
     SettingError,
     check_choice,
@@ -281,18 +282,10 @@ COMMANDS = {
 }
 
 
-def usage():
-    lines = [docstring(sys.modules[__name__]), "", "Commands, each with --help:"]
-    for name, command in COMMANDS.items():
-        first = " ".join(docstring(command).split("\n\n")[0].split())
-        lines.append(f"    {name:<10}{first}")
-    return "\n".join(lines)
-
-
 def dispatch(words):
     """Run one command."""
     if words and words[0] in ("--help", "-h"):
-        print(usage())
+        print(__doc__)
         return
     name, *words = words or [""]
     if name not in COMMANDS:

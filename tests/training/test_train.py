@@ -19,7 +19,7 @@ def without_torch(monkeypatch):
 def test_help(capsys):
     assert train.main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"    {name}" in text for name in train.COMMANDS)
+    assert all(name in text for name in train.COMMANDS)
     for name in train.COMMANDS:
         assert train.main([name, "--help"]) == 0
         assert "--corpus" in capsys.readouterr().out
