@@ -30,6 +30,7 @@ from tqdm import tqdm
 import utils
 from experiments.cli.exit_codes import exit_code, script
 from experiments.cli.flags import call, unknown
+from experiments.cli.help import docstring
 from experiments.data.values import (
     SettingError,
     check_choice,
@@ -285,7 +286,7 @@ COMMANDS = {
 def dispatch(words):
     """Run one command."""
     if words and words[0] in ("--help", "-h"):
-        print(__doc__)
+        print(docstring(sys.modules[__name__]))
         return
     name, *words = words or [""]
     if name not in COMMANDS:
