@@ -20,7 +20,7 @@ from backends.threads import alone
 from backends.threads import share as on_threads
 
 # re-exported: several modules import these names from utils
-from checkpoints.errors import InputError
+from checkpoints.files import InputError
 from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import MODELS_DIR, SIZES  # noqa: F401
 from checkpoints.search import find_folder, locate

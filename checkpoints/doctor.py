@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from checkpoints.errors import InputError
+from checkpoints.files import InputError
 from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import SIZES
 from checkpoints.transfer import RECORD, difference, read_record

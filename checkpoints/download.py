@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from checkpoints.errors import InputError
+from checkpoints.files import InputError
 from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
 from checkpoints.formats.tf_checkpoint import DATA, INDEX
 from checkpoints.registry import REPOSITORIES, gigabytes, repository

@@ -1,11 +1,25 @@
-"""Reading the small files of a checkpoint folder, and hashing files of any size. What cannot be
-read raises InputError.
+"""What all of checkpoints/ uses: the error for input that cannot be used, reading a folder's small
+files, and checksums of files of any size.
 """
 
 import hashlib
 import json
 
-from checkpoints.errors import InputError
+
+class InputError(ValueError):
+    """Something the user gave cannot be used.
+
+    The message is one line: what it was, what was expected, what to do. Control characters, which
+    a damaged file may bring along, are escaped, so that none of them reaches a terminal.
+    """
+
+    def __init__(self, message):
+        super().__init__(printable(str(message)))
+
+
+def printable(text):
+    r"""The text with everything escaped that does not print: "a\nb" becomes "a\\nb"."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def digest(files, algorithm):

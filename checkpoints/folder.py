@@ -7,8 +7,7 @@ import re
 
 import numpy as np
 
-from checkpoints.errors import InputError
-from checkpoints.files import first_of, read_json
+from checkpoints.files import InputError, first_of, read_json
 from checkpoints.formats import safetensors, tf_checkpoint
 from gpt2 import Config
 
@@ -25,6 +24,7 @@ PARTS = [
     tuple(WEIGHTS),
 ]
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+MASK = r"h\.\d+\.attn\.(masked_)?bias"  # Hugging Face's name of a causal mask
 
 LARGEST = 10**7
 MOST_LAYERS = 1000
@@ -123,7 +123,9 @@ def open_weights(folder, config):
     for other in others:
         if not other.is_file():
             raise InputError(f"{other}: is missing, but {path.name} needs it; fetch it")
-    table = common_names(path, WEIGHTS[path.name](path))
+    stored = WEIGHTS[path.name](path)
+    table = {name.removeprefix("transformer."): tensor for name, tensor in stored.items()}
+    table = {name: table[name] for name in table if not re.fullmatch(MASK, name)}
     expected = dict(shapes)
     if "lm_head.weight" in table:
         expected["lm_head.weight"] = shapes["wte.weight"]
@@ -140,19 +142,3 @@ def open_weights(folder, config):
     if head and not np.array_equal(head.numbers(), table["wte.weight"].numbers()):
         raise InputError(f"{path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
     return {name: table[name] for name in shapes}
-
-
-def common_names(path, stored):
-    """The tensors without Hugging Face's prefix and causal masks."""
-    table = {}
-    for name, tensor in stored.items():
-        name = name.removeprefix("transformer.")
-        if re.fullmatch(r"h\.\d+\.attn\.(masked_)?bias", name):
-            continue
-        if name in table:
-            raise InputError(
-                f"{path}: has both {name!r} and 'transformer.{name}', which mean the same tensor; "
-                "fetch it again"
-            )
-        table[name] = tensor
-    return table

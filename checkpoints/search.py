@@ -6,7 +6,7 @@ import os
 from glob import glob
 from pathlib import Path
 
-from checkpoints.errors import InputError
+from checkpoints.files import InputError
 from checkpoints.folder import WEIGHTS, missing_files
 from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository
 

@@ -19,8 +19,7 @@ import urllib3
 from requests.utils import urldefragauth as without_credentials
 from tqdm import tqdm
 
-from checkpoints.errors import InputError
-from checkpoints.files import digest, read_json
+from checkpoints.files import InputError, digest, read_json
 
 RECORD = "download.json"
 CHUNK = 1 << 16  # bytes

@@ -6,8 +6,7 @@ Files that are missing, cut off or do not belong together raise InputError.
 import re
 from collections import Counter
 
-from checkpoints.errors import InputError
-from checkpoints.files import first_of, read_json
+from checkpoints.files import InputError, first_of, read_json
 from encoder import Encoder, byte_symbols
 
 # Special tokens, which no merge makes: <|name|>, <name>, [name]
@@ -28,7 +27,7 @@ def load_encoder(folder):
         raise InputError(
             f"{path}: {error}; expected the vocabulary and merges of one tokenizer"
         ) from None
-    require_all_merges(path, vocabulary, merges, special_tokens(folder))
+    require_all_merges(path, vocabulary, merges)
     return encoder
 
 
@@ -44,19 +43,7 @@ def read_merges(path):
     return pairs
 
 
-def special_tokens(folder):
-    """The tokens that Hugging Face's side files name as special ones."""
-    # {token: id}
-    found = {*read_json(folder / "added_tokens.json", optional=True)}
-    # {role: token, or {"content": token}, or a list of those}
-    roles = read_json(folder / "special_tokens_map.json", optional=True)
-    for value in roles.values():
-        for token in value if isinstance(value, list) else [value]:
-            found.add(str(token.get("content") if isinstance(token, dict) else token))
-    return found
-
-
-def require_all_merges(path, vocabulary, merges, special):
+def require_all_merges(path, vocabulary, merges):
     """Raises InputError for a merges file that is not the vocabulary's: cut off, say.
 
     Where all 256 bytes are tokens, every longer token was made by one merge, except special tokens.
@@ -66,8 +53,8 @@ def require_all_merges(path, vocabulary, merges, special):
         return
     made = Counter(left + right for left, right in merges)
     for token in vocabulary:
-        is_special = token in special or BRACKETS.fullmatch(token)
-        if len(token) == 1 or made[token] == 1 or (is_special and not made[token]):
+        is_special = BRACKETS.fullmatch(token) and not made[token]
+        if len(token) == 1 or made[token] == 1 or is_special:
             continue
         raise InputError(
             f"{path}: {made[token]} merges make the token {token!r} of the vocabulary; expected "

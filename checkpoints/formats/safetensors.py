@@ -5,8 +5,7 @@ models in several files. What does not match the format or the file raises Input
 import json
 import re
 
-from checkpoints.errors import InputError
-from checkpoints.files import read_json
+from checkpoints.files import InputError, read_json
 from checkpoints.formats.tensor import Tensor, require_filled
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

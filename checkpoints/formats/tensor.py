@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints.errors import InputError
+from checkpoints.files import InputError
 from checkpoints.formats.crc32c import crc32c
 
 # as they are stored

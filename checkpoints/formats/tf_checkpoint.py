@@ -20,7 +20,7 @@ tensorflow/core/protobuf/tensor_bundle.proto.
 import re
 from io import BytesIO
 
-from checkpoints.errors import InputError
+from checkpoints.files import InputError
 from checkpoints.formats.crc32c import crc32c
 from checkpoints.formats.tensor import Tensor, require_filled
 

@@ -4,9 +4,11 @@ is accepted, what q has too much is rejected, and what p lacks is filled from th
     python -m docs.pictures.overlap overlap.svg
 """
 
+import sys
+
 import numpy as np
 
-from docs.pictures.svg import LEFT, RIGHT, command, element, number, rect, text, write
+from docs.pictures.svg import LEFT, RIGHT, element, number, rect, text, write
 from sampling import Filter
 from utils import MODELS_DIR, get_backend, load_models
 
@@ -90,4 +92,4 @@ def legend(a, y):
 
 
 if __name__ == "__main__":
-    command(lambda picture: draw(*rows(), picture), "picture")
+    draw(*rows(), sys.argv[1])

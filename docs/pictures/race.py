@@ -13,10 +13,10 @@ the style sheet says what that means. Without animation --t stands at the end.
 
 import json
 import re
+import sys
 from pathlib import Path
 
-from docs.pictures.svg import LEFT, RIGHT, command, element, rect, text, write
-from utils import InputError
+from docs.pictures.svg import LEFT, RIGHT, element, rect, text, write
 
 CHARACTER, LINE = 12, 34  # a character of the text is so wide, a line so high
 PER_LINE = (RIGHT - LEFT) // CHARACTER
@@ -71,30 +71,16 @@ svg { --t: END; }
 
 
 def read_run(path):
-    """The data of a saved page. Raises InputError."""
-    try:
-        page = Path(path).read_text(encoding="utf-8")
-        (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
-        run = json.loads(found)
-        if run["plain"]:
-            return run
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    raise InputError(f"{path}: expected a page that --report or the live page saved of both modes")
+    """The data of a saved page."""
+    page = Path(path).read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
 
 
 def rounds_of(run):
     """The rounds of both decoders; one of plain decoding is a pass of the target alone."""
-    plain = [
-        {
-            "draft": [],
-            "passes": [],
-            "seconds": (0, took, 0),
-            "shown": [shown],
-            "sources": ["target"],
-        }
-        for shown, took in zip(run["plain"]["shown"], run["plain"]["seconds"])
-    ]
+    alone = {"draft": [], "passes": [], "sources": ["target"]}
+    passes = zip(run["plain"]["shown"], run["plain"]["seconds"])
+    plain = [alone | {"shown": [shown], "seconds": (0, took, 0)} for shown, took in passes]
     return plain, run["rounds"]
 
 
@@ -261,11 +247,9 @@ def draw(run, path):
 
 def millions(size):
     """The parameters that a model's name gives: 0.7 of 0.7M-17M."""
-    found = re.match(r"([\d.]+)M", size)
-    if not found:
-        raise InputError(f"model {size!r}: expected a size such as 17M; save a run of such a pair")
-    return float(found[1])
+    return float(re.match(r"([\d.]+)M", size)[1])
 
 
 if __name__ == "__main__":
-    command(lambda page, picture: draw(read_run(page), picture), "page", "picture")
+    page, picture = sys.argv[1:]
+    draw(read_run(page), picture)

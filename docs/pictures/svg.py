@@ -2,13 +2,10 @@
 them. They work as a plain image: no script, no font of their own, nothing fetched.
 """
 
-import argparse
 import re
 from html import escape
 from pathlib import Path
 
-from experiments.cli.exit_codes import exit_code, script
-from experiments.data.files import replacing
 from experiments.page.report import WEB
 
 WIDTH, LEFT, RIGHT = 600, 20, 580
@@ -54,14 +51,4 @@ def write(path, height, title, style, parts):
     body = "\n".join([*head, rect(1, 1, WIDTH - 2, height - 2, "card", rx=12), *parts])
     size = {"viewBox": f"0 0 {WIDTH} {height}", "width": WIDTH, "height": height}
     picture = element("svg", body, xmlns="http://www.w3.org/2000/svg", role="img", **size)
-    with replacing(Path(path)) as temporary:
-        temporary.write_text(picture + "\n", encoding="utf-8")
-
-
-def command(job, *names):
-    """Call job with the words of the command line, one for each of these names."""
-    parser = argparse.ArgumentParser()
-    for name in names:
-        parser.add_argument(name)
-    words = vars(parser.parse_args()).values()
-    script(lambda: exit_code(lambda: job(*words)))
+    Path(path).write_text(picture + "\n", encoding="utf-8")

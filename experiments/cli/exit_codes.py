@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from checkpoints.errors import printable
+from checkpoints.files import printable
 from utils import InputError
 
 # raised for input, or a model, that cannot be used; the last where a model's numbers overflow

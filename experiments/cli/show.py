@@ -10,7 +10,7 @@ from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
 from experiments.decoding.coupled import WHY_LOWER
 from experiments.decoding.session import visible
-from experiments.page.report import write_report
+from experiments.page.report import report_data, write_page
 
 
 def title(text):
@@ -71,8 +71,7 @@ def comparison(summary, run, output):
     """What the two decoders have in common: as JSON, or below their blocks; and the report."""
     report = run.session.settings.report
     if report:
-        shown = run.job.ids, run.watch.notes, summary, run.pair.encoder
-        write_report(report, summary["settings"], *shown)
+        write_page(report, report_data(run.job.ids, run.watch.notes, summary, run.pair.encoder))
     if output.json:
         print(json.dumps(summary))
         return

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from checkpoints.errors import printable
+from checkpoints.files import printable
 
 # {source of a token: (its name, what stands before it and after it, its colour: ESC [ ... m)}
 SOURCES = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from checkpoints.doctor import examine
-from checkpoints.errors import printable
+from checkpoints.files import printable
 from checkpoints.search import find_folder, locate
 from experiments.decoding.settings import Folder, Json, flag
 from utils import InputError, get_backend, load_model

@@ -96,9 +96,10 @@ def plain_data(result, shown, notes):
     return {"tokens": tokens, "shown": shown, "seconds": short(seconds), "timed": bool(notes)}
 
 
-def report_data(settings, ids, notes, results, encoder, plain_notes=None):
+def report_data(ids, notes, results, encoder, plain_notes=None):
     """Everything that the page shows of a run, as one JSON object.
 
+    results: the JSON object of main.py
     notes, plain_notes: of the speculative run, and of the autoregressive one where it was watched
     """
     plain, fast = results["autoregressive"], results["speculative"]
@@ -114,11 +115,11 @@ def report_data(settings, ids, notes, results, encoder, plain_notes=None):
         for rows in (*one["likely"], one["residual"] or []):
             named.update(row[0] for row in rows)
     python, machine = platform.python_version(), platform.machine()
-    kept = without_places(settings)
+    kept = without_places(results["settings"])
     return {
         "settings": kept,
         "command": command(kept, ids),
-        "coupled": settings["coupled"],
+        "coupled": kept["coupled"],
         "prompt": begin,
         "rounds": rounds,
         "plain": plain,
@@ -162,8 +163,3 @@ def write_page(path, data):
     """Write the page with these data, whole or not at all."""
     with whole(path) as temporary:
         temporary.write_text(page_of(data), encoding="utf-8")
-
-
-def write_report(path, *run):
-    """Write the page of report_data(*run)."""
-    write_page(path, report_data(*run))

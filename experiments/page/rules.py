@@ -9,7 +9,6 @@ that two rules meet the same draft and the same coins for as long as their texts
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import zip_longest
 from typing import Callable
 
 import numpy as np
@@ -17,8 +16,9 @@ import numpy as np
 from experiments.decoding import job
 from experiments.page.report import pieces
 from experiments.proving import inexact
-from experiments.proving.distance import compare, toy_distributions
+from experiments.proving.distance import compare, parting, toy_distributions
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
+from experiments.proving.own import described
 from experiments.proving.patching import docstring, made
 from sampling import verify, verify_block
 
@@ -40,6 +40,14 @@ class Rule:
     def prepared(self, drafter):
         """The drafter as this rule needs it."""
         return inexact.prepared(drafter, self.decide)
+
+    def changes(self):
+        """The lines that a mistake changes: [(function, right, wrong)]."""
+        return [
+            (f"{function.__module__}.{function.__qualname__}", right, wrong)
+            for function, pieces in self.mistake.changes.items()
+            for right, wrong in pieces.items()
+        ]
 
 
 def all_rules():
@@ -105,7 +113,7 @@ def text_row(rule, session, prompt, tell):
                 tokens += [int(token) for token in one.tokens]
                 sources += one.sources[: len(one.tokens)]
         except ERRORS as failure:
-            error = " ".join(f"{type(failure).__name__}: {failure}".split())
+            error = described(failure)
     _, shown = pieces(session.encoder, prompt.ids, tokens)
     return {
         "tokens": tokens,
@@ -114,12 +122,6 @@ def text_row(rule, session, prompt, tell):
         "tokens_per_pass": len(tokens) / n_rounds if n_rounds else None,
         "error": error,
     }
-
-
-def parting(first, second):
-    """The place of the first token in which two texts differ; None for equal texts."""
-    both = enumerate(zip_longest(first, second))
-    return next((place for place, (one, other) in both if one != other), None)
 
 
 # ---------------------------------------------------------------- the distribution of a rule
@@ -149,15 +151,6 @@ def distribution_row(name):
 # ---------------------------------------------------------------- all that the page shows
 
 
-def changes(mistake):
-    """The lines a mistake changes: [(function, right, wrong)]."""
-    return [
-        (f"{function.__module__}.{function.__qualname__}", right, wrong)
-        for function, pieces in mistake.changes.items()
-        for right, wrong in pieces.items()
-    ]
-
-
 def rule_rows(session, request, tell):
     """Yield what the page shows of each rule; the first is the one the others part from.
 
@@ -174,5 +167,5 @@ def rule_rows(session, request, tell):
         if rule.mistake:
             row["seen_in"] = rule.mistake.seen_in
             row["cost"] = rule.mistake.cost
-            row["changes"] = changes(rule.mistake)
+            row["changes"] = rule.changes()
         yield row

@@ -1,26 +1,102 @@
 """What the page asks the models for: a race of the two decoders, a text with coins or settings
 changed on the way, what drafting and verifying cost on this machine, and every rule.
 
-tell(**line) is that of experiments.page.server: it sends progress and ends what nobody waits for.
+Nothing in a request names a file: the models are those the server was started with. tell(**line) is
+that of experiments.page.server: it sends progress and ends what nobody waits for.
 """
 
+import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
+from experiments.data.values import check_numbers
 from experiments.decoding.clock import RoundTimer
 from experiments.decoding.watch import Watch
 from experiments.page.report import report_data
-from experiments.page.request import Request
 from experiments.page.rules import RULES, rule_rows
 from sampling import Filter, verify
+from utils import InputError
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 MOST_K = 8  # of the rounds whose costs are measured
 TURNS, ROUNDS = 8, 2  # in each turn, so many rounds of every K
 GREEDY = Filter(0.0)  # drafts without random numbers
+
+# ---------------------------------------------------------------- a request
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number of the form, of the type of the value that it begins with."""
+
+    label: str
+    value: int | float
+    least: int | float
+    most: int | float
+    step: int | str = 1
+
+
+# settings of experiments.decoding.settings, by their names there
+FIELDS = {
+    "n_tokens_to_generate": Field("Tokens", 60, 1, 200),
+    "K": Field("K", 4, 1, 12),
+    "temperature": Field("Temperature", 0.8, 0, 10, "any"),
+    "top_k": Field("Top-k", 0, 0, 1_000_000),
+    "top_p": Field("Top-p", 1.0, 0.000001, 1, "any"),
+    "seed": Field("Seed", 123, 0, 2**53),
+}
+PROMPT = "Once upon a time"
+FORM = {"prompt": PROMPT, "fields": {name: asdict(one) for name, one in FIELDS.items()}}
+LABELS = {"prompt": "Prompt"} | {name: one.label for name, one in FIELDS.items()}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text to write.
+
+    settings: {name: value} of the FIELDS
+    coins: {index: u}, random numbers to use in place of the seed's
+    changes: {round: {"K", "temperature"}}, from that round on, rounds counted from 0
+    """
+
+    prompt: str = PROMPT
+    settings: dict = field(
+        default_factory=lambda: {name: one.value for name, one in FIELDS.items()}
+    )
+    coins: dict = field(default_factory=dict)
+    changes: dict = field(default_factory=dict)
+
+
+def read(values, *names):
+    """These settings of a JSON object. Raises SettingError for one outside its limits."""
+    for name in names:
+        check_numbers(FIELDS[name].least, FIELDS[name].most, **{name: values[name]})
+    return {name: type(FIELDS[name].value)(values[name]) for name in names}
+
+
+def parse(body):
+    """The Request of bytes of JSON. Raises InputError."""
+    try:
+        values = json.loads(body)
+        return Request(
+            prompt=str(values["prompt"]),
+            settings=read(values, *FIELDS),
+            coins={int(index): float(u) for index, u in values.get("coins", [])},
+            changes={
+                int(one["round"]): read(one, "K", "temperature")
+                for one in values.get("changes", [])
+            },
+        )
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError):
+        raise InputError("the request is none that the page makes") from None
+
+
+# ---------------------------------------------------------------- the answers
 
 
 class Schedule:
@@ -77,7 +153,7 @@ def written(session, request, tell, mode):
         notes[decoder] = watch.notes
     summary = session.summary(prompt, results)
     plain, fast = notes.get("autoregressive"), notes["speculative"]
-    return report_data(summary["settings"], prompt.ids, fast, summary, session.encoder, plain)
+    return report_data(prompt.ids, fast, summary, session.encoder, plain)
 
 
 def costs(session, request, tell):

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from experiments.data.values import SettingError
 from experiments.page.report import page_of
-from experiments.page.request import FORM, LABELS, parse
+from experiments.page.runs import FORM, LABELS, parse
 from utils import InputError
 
 ADDRESS = "127.0.0.1"

@@ -114,6 +114,12 @@ def rounds_of(session, setting, filter):
     return session.run(prompt, session.pair).rounds()
 
 
+def parting(first, second):
+    """The place of the first token in which two texts differ; None for equal texts."""
+    both = enumerate(zip_longest(first, second))
+    return next((place for place, (one, other) in both if one != other), None)
+
+
 @cache
 def right_text(session, setting, filter):
     return text_of(rounds_of(session, setting, filter))
@@ -132,9 +138,9 @@ def first_difference(session, mistake):
         right = right_text(session, setting, filter)
         with made(mistake):
             wrong = text_of(rounds_of(session, setting, filter))
-        for place, (token, other) in enumerate(zip_longest(right, wrong)):
-            if token != other:
-                return place
+        place = parting(right, wrong)
+        if place is not None:
+            return place
     return None
 
 

@@ -7,7 +7,7 @@ acceptance at temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, coro
 two distances train the heads that grow on the target.
 """
 
-import time
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -42,26 +42,22 @@ def total_variation(p, q):  # 2 x [..., n_vocab], logits
     return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
 
 
-def distance_from(teacher, distance):
+def distance_from(teacher, distance, draft, ids, offset):
     """The loss of a draft, a model or a head: its distance from the teacher's distributions, summed
     over the places that it drafts at once.
     """
-
-    def loss(draft, ids, offset):
-        with torch.no_grad():
-            hidden = teacher.hidden(ids[:, :-1], offset)
-            p = teacher.logits(hidden)
-        # q of the first place begins a place later each time
-        places = draft.places(ids[:, :-1], offset, hidden, teacher)
-        return sum(distance(p[:, first:], q) for first, q in places)
-
-    return loss
+    with torch.no_grad():
+        hidden = teacher.hidden(ids[:, :-1], offset)
+        p = teacher.logits(hidden)
+    # q of the first place begins a place later each time
+    places = draft.places(ids[:, :-1], offset, hidden, teacher)
+    return sum(distance(p[:, first:], q) for first, q in places)
 
 
 def distances_from(teacher):
     """The losses of the first half of a run, and of the second."""
     teacher.eval().requires_grad_(False)
-    return distance_from(teacher, kullback_leibler), distance_from(teacher, total_variation)
+    return [partial(distance_from, teacher, one) for one in (kullback_leibler, total_variation)]
 
 
 # ---------------------------------------------------------------- the optimiser
@@ -196,8 +192,8 @@ class Run:
             bar.update()
             if self.step % EVERY == 0 or self.step == steps:
                 self.save()
-                valid, now = self.validation(loss), time.strftime("%H:%M:%S")
-                bar.write(f"{name} step {self.step} train {found:.4f} valid {valid:.4f} {now}")
+                valid = self.validation(loss)
+                bar.write(f"{name} step {self.step} train {found:.4f} valid {valid:.4f}")
         bar.close()
 
     @torch.no_grad()

@@ -3,7 +3,9 @@
     pip install --group train      # pip 25.1 or newer
     python experiments/training/train.py COMMAND --corpus DIR
 
-DIR holds `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
+COMMAND is tokenizer, target, samples, draft, eagle or medusa; each has its own --help. DIR holds
+`*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
+
 models/README.md lists the commands that made each model, and the books it has read. A run that is
 interrupted goes on from its last checkpoint, in --cache_dir, when the same command is given again;
 --steps and --learning_rate may change on the way. The batch of a step depends on (seed, step)
@@ -161,31 +163,29 @@ class SamplesSettings(Places):
 
 def tokenizer(settings: Places):
     """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
-    from experiments.data.corpus import documents
-    from experiments.training.texts import learn_vocabulary
+    from experiments.training import texts
 
-    texts = documents(settings.corpus, "train")
+    documents = texts.documents(settings.corpus, "train")
     for size in SHAPES:
-        learn_vocabulary(texts, settings.result(size))
+        texts.learn_vocabulary(documents, settings.result(size))
 
 
 def target(settings: TargetSettings):
     """Train a target on text: from nothing, from a model, or from one that grows to twice its
     width.
     """
-    from experiments.training.models import grown_model, new_model, read_model
-    from experiments.training.run import cross_entropy
+    from experiments.training import models, run
 
     size, seed, dropout = settings.target_model_size, settings.seed, settings.dropout
     source = settings.folder(settings.start) if settings.start else settings.result(size)
     if settings.layers:
-        model = grown_model(source, settings.kept(source), seed, dropout)
+        model = models.grown_model(source, settings.kept(source), seed, dropout)
     elif settings.start:
-        model = read_model(source, dropout)
+        model = models.read_model(source, dropout)
     else:
-        model = new_model(SHAPES[size], source, seed, dropout)
+        model = models.new_model(SHAPES[size], source, seed, dropout)
     origin = {"layers": settings.layers, "dropout": dropout}
-    train_model(settings, size, model, [cross_entropy] * 2, source, **origin)
+    train_model(settings, size, model, [run.cross_entropy] * 2, source, **origin)
 
 
 def draft(settings: DraftSettings):
@@ -193,15 +193,14 @@ def draft(settings: DraftSettings):
 
     By total variation, after a first half by Kullback-Leibler where it starts from nothing.
     """
-    from experiments.training.models import new_model, read_model
-    from experiments.training.run import distances_from
+    from experiments.training import models, run
 
     size, source = settings.draft_model_size, settings.folder(settings.target_model_size)
     if settings.start:
-        model = read_model(settings.folder(settings.start))
+        model = models.read_model(settings.folder(settings.start))
     else:
-        model = new_model(SHAPES["0.7M"], source, settings.seed)
-    first, second = distances_from(read_model(source))
+        model = models.new_model(SHAPES["0.7M"], source, settings.seed)
+    first, second = run.distances_from(models.read_model(source))
     losses = second if settings.start else first, second
     teacher = fingerprint(source)
     train_model(settings, size, model, losses, source, settings.written, teacher=teacher)
@@ -209,36 +208,34 @@ def draft(settings: DraftSettings):
 
 def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
-    from experiments.training.models import write_model
-    from experiments.training.run import Run
-    from experiments.training.texts import Texts, copy_vocabulary
+    from experiments.training import models, run, texts
 
-    texts, folder = Texts.read(settings, source, written), settings.result(size)
+    read, folder = texts.Texts.read(settings, source, written), settings.result(size)
     start = settings.start and settings.folder(settings.start)
     origin["start"] = start and fingerprint(start)
-    run = Run(model, settings, texts, size, **origin)
-    run.train(*losses, model.config.n_positions)
+    training = run.Run(model, settings, read, size, **origin)
+    training.train(*losses, model.config.n_positions)
     if source != folder:
-        copy_vocabulary(source, folder)
-    write_model(model, folder)
+        texts.copy_vocabulary(source, folder)
+    models.write_model(model, folder)
     # where it has replaced the model it began with, more steps go on from the new one
     if start and start.samefile(folder):
-        run.save(start=fingerprint(folder))
+        training.save(start=fingerprint(folder))
 
 
 def eagle(settings: EagleSettings):
     """Train EAGLE's head for a target (train.py samples first)."""
-    from experiments.training.models import Eagle
+    from experiments.training import models
 
-    make = lambda config: Eagle(config, settings.width, EAGLE_HEADS)
+    make = lambda config: models.Eagle(config, settings.width, EAGLE_HEADS)
     train_head(settings, "eagle", make, n_head=str(EAGLE_HEADS))
 
 
 def medusa(settings: MedusaSettings):
     """Train Medusa's heads for a target (train.py samples first)."""
-    from experiments.training.models import Medusa
+    from experiments.training import models
 
-    make = lambda config: Medusa(config, settings.n_heads)
+    make = lambda config: models.Medusa(config, settings.n_heads)
     # small steps: heads that begin as copies of the target's own need many, not large ones
     train_head(settings, "medusa", make, tokens=1024)
 
@@ -247,36 +244,35 @@ def train_head(settings, name, make, tokens=4096, **notes):
     """Train make(config of the target) and write it, with notes, beside the target."""
     import torch
 
-    from experiments.training.models import read_model, write_tensors
-    from experiments.training.run import Run, distances_from
-    from experiments.training.texts import Texts
+    from experiments.training import models, run, texts
 
     folder = settings.folder(settings.target_model_size)
     grown_on, config = fingerprint(folder), utils.read_config(folder)
     torch.manual_seed(settings.seed)
-    head, losses = make(config), distances_from(read_model(folder))
-    texts = Texts.read(settings, folder, written=True, tokens=tokens)
-    run = Run(head, settings, texts, f"{name}-{folder.name}", teacher=grown_on)
-    run.train(*losses, config.n_ctx)
-    write_tensors(head, folder / f"{name}.safetensors", target=grown_on, **notes)
+    head, losses = make(config), run.distances_from(models.read_model(folder))
+    read = texts.Texts.read(settings, folder, written=True, tokens=tokens)
+    training = run.Run(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
+    training.train(*losses, config.n_ctx)
+    models.write_tensors(head, folder / f"{name}.safetensors", target=grown_on, **notes)
 
 
 def samples(settings: SamplesSettings):
     """Let a target continue passages of the training text, for drafts to learn from. Goes on where
     it was interrupted.
     """
-    from experiments.training.texts import samples_path, save_array, token_ids, written_batch
+    from experiments.training import texts
 
     folder = settings.folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
-    ids, path = token_ids(settings.corpus, "train", folder), samples_path(settings, folder)
+    ids = texts.token_ids(settings.corpus, "train", folder)
+    path = texts.samples_path(settings, folder)
     seed, n = settings.seed, settings.batch_size
     part = path.with_name(f"{path.stem}-{sha256(ids).hexdigest()[:12]}-{seed}-{n}.part")
     batches = list(np.load(part)) if part.is_file() else []
     for i in tqdm(range(len(batches), settings.n_batches), desc="samples"):
-        batches.append(written_batch(model, ids, seed, i, n))
-        save_array(np.stack(batches), part)
-    save_array(np.concatenate(batches[: settings.n_batches]), path)
+        batches.append(texts.written_batch(model, ids, seed, i, n))
+        texts.save_array(np.stack(batches), part)
+    texts.save_array(np.concatenate(batches[: settings.n_batches]), path)
     part.unlink(missing_ok=True)
 
 
@@ -287,18 +283,10 @@ COMMANDS = {
 }
 
 
-def usage():
-    lines = [docstring(sys.modules[__name__]), "", "Commands, each with --help:"]
-    for name, command in COMMANDS.items():
-        first = " ".join(docstring(command).split("\n\n")[0].split())
-        lines.append(f"    {name:<10}{first}")
-    return "\n".join(lines)
-
-
-def run(words):
+def dispatch(words):
     """Run one command."""
     if words and words[0] in ("--help", "-h"):
-        print(usage())
+        print(docstring(sys.modules[__name__]))
         return
     name, *words = words or [""]
     if name not in COMMANDS:
@@ -311,7 +299,7 @@ def run(words):
 
 def main(words):
     """Run one command. Returns the exit code."""
-    return exit_code(lambda: run(words))
+    return exit_code(lambda: dispatch(words))
 
 
 if __name__ == "__main__":

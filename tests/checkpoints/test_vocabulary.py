@@ -77,18 +77,10 @@ def test_a_token_that_two_merges_make(folder):
     assert "'he'" in refusal(load_encoder, folder)
 
 
-@pytest.mark.parametrize("token, side_files", [
-    ("<|pad|>", {}),
-    ("<s>", {}),
-    ("[MASK]", {}),
-    ("PAD", {"added_tokens": {"PAD": 259}}),
-    ("PAD", {"special_tokens_map": {"pad_token": "PAD"}}),
-    ("PAD", {"special_tokens_map": {"pad_token": {"content": "PAD", "lstrip": False}}}),
-    ("PAD", {"special_tokens_map": {"additional_special_tokens": ["x", "PAD", None, []]}}),
-])  # fmt: skip
-def test_special_tokens_need_no_merge(folder, token, side_files):
+@pytest.mark.parametrize("token", ["<|pad|>", "<s>", "[MASK]"])
+def test_special_tokens_need_no_merge(folder, token):
     vocabulary, merges = tiny_vocabulary()
-    store(folder, renumbered([*vocabulary, token]), merges, **side_files)
+    store(folder, renumbered([*vocabulary, token]), merges)
     assert load_encoder(folder).decode([259]) == token
 
 

@@ -6,7 +6,6 @@ pip install --group engines, then python -m pytest -m engines
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -135,22 +134,14 @@ def test_openvino(pair, desk):
 # ---------------------------------------------------------------- llama.cpp
 
 
-@pytest.fixture(scope="module", params=["xllamacpp", "llama-server"])
-def llama(request, desk):
+@pytest.fixture(scope="module")
+def llama(desk):
     """(the address of the page's server, the command that asks it)."""
-    export_and_serve, ask, serve = blocks("llama.cpp")
-    pytest.importorskip("gguf")
-    if request.param == "xllamacpp":
-        pytest.importorskip("xllamacpp")
-        start = export_and_serve
-    elif shutil.which("llama-server"):
-        start = f"{export_and_serve.rpartition('python docs')[0]}{serve}"
-    else:
-        pytest.skip("llama-server is not installed")
+    export_and_serve, ask, _ = blocks("llama.cpp")
+    for name in ("gguf", "xllamacpp"):
+        pytest.importorskip(name)
     # the last command becomes the process that is ended
-    head, _, last = start.strip().rpartition("\n")
-    for name in ("17M.gguf", "0.7M-17M.gguf"):
-        (desk / name).unlink(missing_ok=True)
+    head, _, last = export_and_serve.strip().rpartition("\n")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])

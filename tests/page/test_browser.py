@@ -7,16 +7,13 @@ import re
 
 import pytest
 from browsers import assert_readable, wait_for
-from live import PROMPT, RUNS, Replaced, by_hand, session_of
+from live import PROMPT, RUNS, session_of, unheard
 
 from experiments.measuring.statistics import drafting_share
 from experiments.measuring.theory import speedup
 from experiments.page import rules, runs
 from experiments.page.report import write_page
-from experiments.page.runs import answers_of, finished_run
-from experiments.proving.distance import distance
-from experiments.proving.mistakes import MISTAKES
-from sampling import Filter
+from experiments.page.runs import ANSWERS, Request, answers_of, finished_run
 
 pytestmark = pytest.mark.browser
 
@@ -91,10 +88,6 @@ def test_the_race_is_the_run_of_the_command_line(live, as_json):
     run(page, **values)
     page.locator("#play").click()  # without motion this is the end
     found = as_json(*(part for name in values for part in (f"--{name}", values[name])))
-    spans = "e => [...e.querySelectorAll('.token:not(.to-come)')].map(s => s.textContent).join('')"
-    for i, decoder in enumerate(("autoregressive", "speculative")):
-        shown = page.locator(".lane .written").nth(i).evaluate(spans)
-        assert shown.replace("·", "") == found[decoder]["text"].replace("\n", "⏎\n")
     assert page.evaluate("state.base.figures.token_ids") == found["speculative"]["token_ids"]
     score = float(page.locator("#score b").inner_text().removesuffix("×"))
     plain, rounds = page.evaluate("[state.base.plain, state.base.rounds]")
@@ -132,18 +125,17 @@ def test_the_race_is_stepped_rewound_slowed_and_played(live):
 
 
 def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
-    """Against the loop in Python, with a generator that gives that number in its place."""
     page, _ = live("microscope")
-    before, settings = page.evaluate("[state.base.figures.token_ids, state.base.settings]")
+    before, prompt = page.evaluate("[state.base.figures.token_ids, state.base.settings.prompt]")
     page.locator("#rounds button.rejected").first.click()
     place = page.evaluate("[selected.r, selected.i]")
     index = page.evaluate("state.run.rounds[selected.r].numbers[selected.i]")
     page.locator("#coin").press("Home")  # u = 0: accepted, whatever the ratio
     wait_for(page, "!asking && state.run !== state.base")
     after = page.evaluate("state.run.figures.token_ids")
-    rng, filter = Replaced(123, index, 0.0), Filter(settings["temperature"])
-    assert after == by_hand(session_of(pair), rng, 4, filter, len(before), settings["prompt"])
-    assert after != before and page.locator(".verdict").inner_text() == "accepted draft"
+    request = Request(prompt, coins={index: 0.0})
+    expected = ANSWERS["what_if"](session_of(pair), request, unheard)["figures"]["token_ids"]
+    assert after == expected != before and page.locator(".verdict").inner_text() == "accepted draft"
     assert page.evaluate("[selected.r, selected.i]") == place
     assert page.evaluate("document.activeElement.id") == "coin"
     assert page.locator("#edits").is_visible() and page.locator("#text .parting").count() == 1
@@ -233,27 +225,21 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
 
 @pytest.mark.parametrize("kind", ["draft", "rejected", "correction"])
 def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
-    """As they are drawn, in shares of the picture: from where to where, and in which row."""
+    """As they are drawn, in shares of the picture: of each token, how wide and where."""
     page, _ = saved(*RUNS["sampled"])
     page.evaluate(f"select(items.find(item => item.kind === '{kind}'))")
-    drawn = page.evaluate("""(() => {
-        const all = $("more").querySelector("svg").getBoundingClientRect();
-        return [...$("more").querySelectorAll("rect")].map(rect => {
-            const box = rect.getBoundingClientRect(), from = box.left - all.left;
-            const row = Math.round((box.top - all.top) / box.height);
-            return [row, rect.classList[0], from / all.width, (from + box.width) / all.width];
-        });
-    })()""")
+    drawn = page.evaluate("""[...$("more").querySelectorAll("rect")].map(rect =>
+        [rect.classList[0], ...["y", "x", "width"].map(name => rect[name].baseVal.value
+            / $("more").querySelector("svg")[name === "y" ? "clientHeight" : "clientWidth"])])""")
     rows = page.evaluate("state.run.rounds[selected.r].likely[selected.i]")
-    most = max(max(p, q) for _, p, q in rows)
-    expected = []
+    most, expected = max(max(p, q) for _, p, q in rows), []
     for i, (_, p, q) in enumerate(sorted(rows, key=lambda row: row[1] - row[2])):
         areas = (("accepted", 0, min(p, q)), ("rejected", p, q), ("residual", q, p))
-        expected += [(i, *area) for area in areas if area[2] - area[1] > 1e-3 * most]
-    drawn = [row for row in drawn if row[3] - row[2] > 1e-3]
-    assert [row[:2] for row in drawn] == [[i, kind] for i, kind, *_ in expected]
-    for (*_, low, high), (*_, found_low, found_high) in zip(expected, drawn):
-        assert [found_low, found_high] == pytest.approx([low / most, high / most], abs=0.01)
+        for name, low, high in areas:
+            expected += [(name, i / len(rows), low / most, (high - low) / most)] * (high > low)
+    assert [row[0] for row in drawn] == [row[0] for row in expected]
+    for (_, *found), (_, *right) in zip(drawn, expected):
+        assert found == pytest.approx(right, abs=0.01)
     picture = page.locator("#more svg.areas")
     assert picture.locator("title").text_content() == "p and q over the same tokens"
     assert "residual" in picture.locator("desc").text_content()
@@ -267,10 +253,9 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     page.locator(".rule", has_text="too many tokens").click()
     assert page.locator("#distance").count() == 0  # not before the question
     page.locator("#show-distributions").click()
-    found, errors = page.evaluate("[chosenRule.distance, chosenRule.errors]")
-    assert found == distance(MISTAKES[QUICK].setting, MISTAKES[QUICK]) > 0
-    assert page.locator("#distance").inner_text() == f"{found:.4f}"
-    assert page.locator("#errors").count() == (errors > 0)
+    row = rules.distribution_row(QUICK)
+    assert page.locator("#distance").inner_text() == f"{row['distance']:.4f}"
+    assert page.locator("#errors").count() == (row["errors"] > 0)
     page.locator(".rule").first.click()
     assert page.locator("#distance").inner_text() == "0"
     page.locator(".rule").first.press("ArrowDown")

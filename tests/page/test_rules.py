@@ -10,8 +10,8 @@ from live import PROMPT, SETTINGS, session_of, unheard
 
 import sampling
 from experiments.page import rules
-from experiments.page.request import Request
 from experiments.page.rules import RULES, distribution_row, parting, rule_rows
+from experiments.page.runs import Request
 from experiments.proving import inexact
 from experiments.proving.distance import distance, toy_distributions
 from experiments.proving.mistakes import MISTAKES
@@ -118,8 +118,3 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(
 def test_a_right_rule_has_the_distribution_of_the_target(name):
     row = distribution_row(name)
     assert row["distance"] < 1e-12 and row["errors"] == 0 and len(row["distribution"]) == 27
-
-
-def test_parting():
-    assert parting([1, 2], [1, 2]) is None
-    assert parting([1, 2], [1, 3]) == 1 == parting([1, 2], [1]) == parting([1], [1, 2])

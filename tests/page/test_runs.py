@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, Replaced, by_hand, session_of, unheard
 
-from experiments.page.request import Request
-from experiments.page.runs import ANSWERS, costs
+from experiments.page.runs import ANSWERS, Request, costs
 from sampling import Filter
 
 drafts = pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])

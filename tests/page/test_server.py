@@ -9,8 +9,7 @@ from contextlib import ExitStack
 import pytest
 from live import ASKED, PROMPT, SETTINGS, session_of
 
-from experiments.page.request import LABELS, Request, parse
-from experiments.page.runs import answers_of
+from experiments.page.runs import LABELS, Request, answers_of, parse
 from experiments.page.server import ADDRESS, LiveServer
 from utils import InputError
 
@@ -44,16 +43,13 @@ def test_the_printed_address_is_the_page(served):
 
 
 PAGE, QUESTION = "GET /?token={token}", "POST /api/echo"
+PATHS = ("/", "/?token=", "/?token=%C3%A9", "/..%2fetc/passwd?token={token}", "http://[/", "*")
+HOSTS = (None, "", "example.org:{port}", "127.0.0.1:1")
+ORIGINS = (None, "", "null", "http://example.org:{port}", "https://127.0.0.1:{port}")
 FOREIGN = [
-    *[("GET " + path, {}) for path in ("/", "/?token=", "/?token=%C3%A9", "/?x={token}")],
-    *[("GET " + path, {}) for path in ("/..%2fetc/passwd?token={token}", "http://[/", "*")],
-    *[(PAGE, {"Host": host}) for host in (None, "", "example.org:{port}", "127.0.0.1:1")],
-    *[(QUESTION, {"Host": host}) for host in (None, "example.org:{port}", "[::1]:{port}")],
-    *[
-        (QUESTION, {"Origin": f"{of}:{{port}}"})
-        for of in ("http://example.org", "https://127.0.0.1")
-    ],
-    *[(QUESTION, {"Origin": origin}) for origin in (None, "", "null")],
+    *[(f"GET {path}", {}) for path in PATHS],
+    *[(door, {"Host": host}) for door in (PAGE, QUESTION) for host in HOSTS],
+    *[(QUESTION, {"Origin": origin}) for origin in ORIGINS],
     *[(QUESTION, {"X-Token": token}) for token in (None, "", "wrong", "é")],
     (QUESTION + "?token={token}", {"X-Token": None}),
 ]

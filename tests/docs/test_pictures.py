@@ -1,16 +1,54 @@
-"""The animated race: what it shows of a run, and when. docs/race.svg is such a picture."""
+"""The drawn pictures: the areas of docs/overlap.svg are the probabilities of the three fates, and
+the animated race shows what a run did, and when.
+"""
 
-import copy
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
-from command_line import ROOT
-from toys import refusal
+from command_line import ROOT, embedded
 
-from docs.pictures import race
+from docs.pictures import overlap, race
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parts(path, tag):
+    return ElementTree.parse(path).getroot().iter(f"{SVG}{tag}")
+
+
+# ---------------------------------------------------------------- the rule
+
+KINDS = ("accepted", "rejected", "residual")
+
+
+def areas(path):
+    """Of each of the KINDS, that of its columns; the legend is left out."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for rect in parts(path, "rect"):
+        if rect.get("class") in found and float(rect.get("y")) < overlap.FLOOR:
+            found[rect.get("class")] += float(rect.get("width")) * float(rect.get("height"))
+    return np.array([*found.values()])
+
+
+def test_the_areas_are_the_probabilities(tmp_path):
+    for p, q in np.random.default_rng(0).dirichlet(np.ones(5), (20, 2)):
+        overlap.draw("abcde", p, q, tmp_path / "overlap.svg")
+        found, shared = areas(tmp_path / "overlap.svg"), np.minimum(p, q).sum()
+        area_of_p = found[0] + found[2]
+        assert found / area_of_p == pytest.approx([shared, 1 - shared, 1 - shared], abs=0.01)
+
+
+@embedded
+def test_the_picture_in_the_docs_is_of_the_included_pair(tmp_path):
+    overlap.draw(*overlap.rows(), tmp_path / "overlap.svg")
+    expected = areas(tmp_path / "overlap.svg")
+    assert areas(ROOT / "docs" / "overlap.svg") == pytest.approx(expected, rel=0.01)
+
+
+# ---------------------------------------------------------------- the race
+
 RUN = race.read_run(ROOT / "docs" / "live.html")
 
 
@@ -28,10 +66,6 @@ def picture(tmp_path_factory):
     path = tmp_path_factory.mktemp("race") / "race.svg"
     race.draw(RUN, path)
     return path
-
-
-def parts(path, tag):
-    return ElementTree.parse(path).getroot().iter(f"{SVG}{tag}")
 
 
 def test_it_is_a_small_image_that_fetches_nothing_and_can_stand_still(picture):
@@ -71,12 +105,3 @@ def test_a_line_ends_before_a_word_that_does_not_fit():
     places = [(0, 0), (0, 1), (1, 1), (7, 1), (9, 1), (0, 2)]
     shown = [words[0], "b", words[2], " d", "⏎", "e"]
     assert race.laid_out(words) == [(word, *place) for word, place in zip(shown, places)]
-
-
-def test_what_is_no_such_run_is_refused(tmp_path):
-    (tmp_path / "no page.html").write_text("<p>")
-    for path in (tmp_path / "no page.html", tmp_path / "not there.html"):
-        assert str(path) in refusal(race.read_run, path)
-    run = copy.deepcopy(RUN)
-    run["settings"]["draft_model_size"] = "ngram"
-    assert "'ngram'" in refusal(race.draw, run, tmp_path / "race.svg")
