@@ -148,17 +148,6 @@ def test_number_of_parameters():
 
 @fast
 @given(st.data())
-def test_any_chunks_are_one_pass(data):
-    model = data.draw(any_model)
-    ids, cache, rows = data.draw(texts(model)), model.new_cache(), []
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(ids)))) | {len(ids)})
-    for begin, end in zip([0, *cuts], cuts):
-        rows.extend(feed(model, ids[begin:end], cache))
-    assert_same(np.array(rows), fresh(model, ids))
-
-
-@fast
-@given(st.data())
 def test_a_draft_rolled_back_was_never_read(data):
     """By setting the length, and nothing else: the whole of what the project does about a rejected
     draft. The cache keeps the last hidden state of every position: the final norm and the output

@@ -234,21 +234,6 @@ def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
         assert all(one.accepted <= one.examined <= one.drafted for one in rounds)
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.integers(0, 258), min_size=1, max_size=8),
-    st.integers(1, 6),
-    st.integers(0, 99),
-    st.booleans(),
-)
-def test_greedy_text_is_the_same_with_any_draft(ids, K, seed, ngram):
-    target, drafter = tiny_model(seed), NGramDrafter(TINY.n_vocab)
-    if not ngram:
-        drafter = NeuralDrafter(tiny_model(seed + 100), Filter(), generator())
-    speculated = tokens(run(12, K, ids=ids, drafter=drafter, target=target))
-    assert speculated == tokens(run_alone(12, ids=ids, target=target))
-
-
 @pytest.mark.parametrize("K", [1, 3, 8])
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(0.8, 20, 0.9)])
 def test_a_perfect_draft_is_always_accepted(K, filter):
