@@ -5,7 +5,6 @@ test_folder.py damages every byte.
 import shutil
 import subprocess
 import sys
-import tracemalloc
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -106,14 +105,12 @@ def entry(dtype=1, shape=(4,), offset=0, size=16):
 HEADER = (b"", field(1, 1))
 G = b"model/ln_f/g"
 
-UNUSABLE = {  # what test_folder.py's changes of one byte do not give
-    "data past the end": [HEADER, (G, entry(offset=2**63))],
+# what no single byte changes, nor a header of safetensors, whose tensors must lie in the same way;
+# test_folder.py and test_safetensors.py have those
+UNUSABLE = {
     "bytes that do not fit the shape": [HEADER, (G, entry(size=12))],
     "a shape that overflows": [HEADER, (G, entry(shape=[2**64 - 1]))],
-    # the product would take a minute
-    "a shape whose product is huge": [HEADER, (G, entry(shape=[2**60] * 50_000))],
     "a shape of bytes": [HEADER, (G, field(1, 1) + field(2, field(2, field(1, b"4"))))],
-    "two tensors in one place": [HEADER, (b"model/ln_f/b", entry(offset=4)), (G, entry())],
     "one name twice": [HEADER, (G, entry()), (G, entry(offset=16))],
     "no header": [(G, entry())],
     "a name that is no text": [HEADER, (b"\xff", entry())],
@@ -148,26 +145,15 @@ def test_dtypes(folder, dtype, code):
     np.testing.assert_array_equal(found, expected, strict=True)
 
 
-MANY = block([(b"%06d" % i, b"") for i in range(300)])
-CLAIMS = {  # small files that claim much
+def test_a_small_file_that_claims_much_is_not_believed():
     # each key is the one before and a byte more: n entries of 5 bytes hold n^2 / 2 bytes
-    "keys that grow": table(
-        closed(b"".join(varint(n) + varint(1) + varint(0) + b"a" for n in range(4000)))
-    ),
-    # each would be read and kept
-    "many handles to one block": table(MANY, handles=[(0, len(MANY) - 5)] * 1000),
-}
-
-
-@pytest.mark.parametrize("claim", CLAIMS)
-def test_memory_is_not_taken_for_what_a_file_claims(claim):
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match="a key of|side by side"):
-            tf_checkpoint.read_entries(CLAIMS[claim])
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
+    longer = [varint(n) + varint(1) + varint(0) + b"a" for n in range(4000)]
+    with pytest.raises(ValueError, match="a key of"):
+        tf_checkpoint.read_entries(table(closed(b"".join(longer))))
+    # a thousand handles to one block, each of which would be read and kept
+    many = block([(b"%06d" % i, b"") for i in range(300)])
+    with pytest.raises(ValueError, match="side by side"):
+        tf_checkpoint.read_entries(table(many, handles=[(0, len(many) - 5)] * 1000))
 
 
 def test_a_large_file_is_read_only_as_far_as_an_index_may_go(folder):

@@ -25,17 +25,17 @@ def store(folder, vocabulary, merges, **side_files):
     return folder
 
 
-@pytest.mark.parametrize(
-    "raw", [b"#version: 0.2\nt h\nq u\n", b"zz a\n", b"t h e\n", b"the\n", b"\xff\n"]
-)
+WRONG = [b"#version: 0.2\nt h\nq u\n", b"zz a\n", b"t h e\n", b"the\n", b"\xff\n"]
+RIGHT = [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
+
+
+@pytest.mark.parametrize("raw", WRONG)
 def test_merges_that_do_not_fit(folder, raw):
     (folder / "merges.txt").write_bytes(raw)
     assert str(folder / "merges.txt") in refusal(load_encoder, folder)
 
 
-@pytest.mark.parametrize(
-    "raw", [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
-)
+@pytest.mark.parametrize("raw", RIGHT)
 def test_merges_however_their_lines_end(folder, raw):
     expected = load_encoder(folder)
     (folder / "merges.txt").write_bytes(raw)
