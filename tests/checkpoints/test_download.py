@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_line import ROOT, assert_refused, called
+from command_line import ROOT, assert_refused
 from file_server import once
 from make_tf_fixture import FOLDER
 from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_shards
@@ -61,9 +61,9 @@ def models(tmp_path):
 
 
 @pytest.fixture
-def run(capsys, models):
+def run(program, models):
     """A function (command, *words) -> code, out, err of main.py with that models_dir."""
-    return lambda command, *words: called(capsys, command, f"--models_dir={models}", *words)
+    return lambda command, *words: program(command, f"--models_dir={models}", *words)
 
 
 def behave(at, fault, first_only=False):

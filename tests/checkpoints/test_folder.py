@@ -111,22 +111,29 @@ def test_a_config_of_another_model(folder, name, value):
 
 WTE = TENSORS["wte.weight"]
 WRONG_TENSORS = {  # what the message names: what is stored
-    "lacks the tensor wpe.weight": without("wpe.weight")(TENSORS),
-    "ln_f.bias": TENSORS | {"ln_f.bias": TENSORS["ln_f.bias"][1:]},
-    "h.1.mlp.c_fc.weight": TENSORS | {"h.1.mlp.c_fc.weight": TENSORS["h.1.mlp.c_fc.weight"].T},
-    "h.2.ln_1.weight": TENSORS | {"h.2.ln_1.weight": np.ones(8, np.float32)},
-    "lm_head.weight differs": TENSORS | {"lm_head.weight": WTE + np.float32(1)},
-    "lm_head.weight has shape": TENSORS | {"lm_head.weight": WTE[:-1]},
+    "ln_f.bias": {"ln_f.bias": TENSORS["ln_f.bias"][1:]},
+    "h.1.mlp.c_fc.weight": {"h.1.mlp.c_fc.weight": TENSORS["h.1.mlp.c_fc.weight"].T},
+    "h.1.ln_2.weight": {"h.1.ln_2.weight": TENSORS["h.1.ln_2.weight"][None]},
+    "h.2.ln_1.weight": {"h.2.ln_1.weight": np.ones(8, np.float32)},
+    "score.weight": {"score.weight": np.ones(8, np.float32)},
+    "lm_head.weight differs": {"lm_head.weight": WTE + np.float32(1)},
+    "lm_head.weight has shape": {"lm_head.weight": WTE[:-1]},
     # with Hugging Face's prefix and without: no last one wins in silence
-    "'transformer.wte.weight'": TENSORS | {"transformer.wte.weight": WTE},
+    "'transformer.wte.weight'": {"transformer.wte.weight": WTE},
 }
 
 
 @pytest.mark.parametrize("named", WRONG_TENSORS)
 def test_tensors_that_do_not_match_the_config(tmp_path, named):
-    folder = write_checkpoint(tmp_path / "model", SMALL, WRONG_TENSORS[named])
+    folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS | WRONG_TENSORS[named])
     message = refusal(utils.load_model, folder, NUMPY)
     assert str(folder / "model.safetensors") in message and named in message
+
+
+@pytest.mark.parametrize("name", ["wpe.weight", "h.1.attn.c_proj.bias"])
+def test_a_tensor_that_is_missing(tmp_path, name):
+    folder = write_checkpoint(tmp_path / "model", SMALL, without(name)(TENSORS))
+    assert name in refusal(utils.load_model, folder, NUMPY)
 
 
 @pytest.mark.parametrize("head", DTYPES)

@@ -1,8 +1,9 @@
-"""A small checkpoint folder: what it computes, and ways to damage it."""
+"""A small checkpoint folder: what it computes, ways to damage it, the command that examines it."""
 
 import json
 
 import numpy as np
+import pytest
 from toys import NUMPY
 
 import utils
@@ -15,6 +16,12 @@ IDS = [0, 258, 17, 17]
 
 HUGGING_FACE = ("config.json", "vocab.json", "merges.txt")
 OPENAI = ("hparams.json", "encoder.json", "vocab.bpe")
+
+
+@pytest.fixture
+def check(program, tmp_path):
+    """A function (*words) -> code, out, err of python main.py check."""
+    return lambda *words: program("check", f"--models_dir={tmp_path}", *words)
 
 
 def logits(model):
