@@ -13,6 +13,7 @@ VERSION_1 = {
     "proc/self/cgroup": "5:cpu:/y\n4:memory:/x\n",
     "cg/memory/x/memory.limit_in_bytes": "5000\n",
     "cg/memory/x/memory.usage_in_bytes": "3000\n",
+    "cg/memory/x/memory.stat": "inactive_file 10\ntotal_inactive_file 500\n",
 }
 
 
@@ -28,7 +29,7 @@ MACHINES = {  # what the system's files say, and how many bytes a process may ta
     "no limit": (MEMINFO | VERSION_2 | limits("", "max", 0), 8192),
     "a limit": (MEMINFO | VERSION_2 | limits("", 5000, 3000, "anon 7\ninactive_file 1000"), 3000),
     "a limit above": (VERSION_2 | limits("a/", 5000, 4000) | limits("a/b/", 9000, 10), 1000),
-    "version 1": (VERSION_1, 2000),
+    "version 1": (VERSION_1, 2500),
     "another root": (MEMINFO | {"proc/self/cgroup": "0::/../../elsewhere\n"}, 8192),
 }
 
