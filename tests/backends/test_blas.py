@@ -12,21 +12,18 @@ from backends import blas
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    "variables, quota, expected",
-    [
-        ({}, None, None),
-        ({"OMP_NUM_THREADS": "1"}, None, 1),
-        ({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "8"}, None, 1),
-        ({"OMP_NUM_THREADS": "nonsense"}, None, None),
-        ({"OMP_NUM_THREADS": "²"}, None, None),
-        ({"OMP_NUM_THREADS": "0"}, None, 1),
-        ({}, "100000 100000", 1),
-        ({}, "50000 100000", 1),
-        ({}, "max 100000", None),
-        ({}, "garbage", None),
-    ],
-)
+@pytest.mark.parametrize("variables, quota, expected", [
+    ({}, None, None),
+    ({"OMP_NUM_THREADS": "1"}, None, 1),
+    ({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "8"}, None, 1),
+    ({"OMP_NUM_THREADS": "nonsense"}, None, None),
+    ({"OMP_NUM_THREADS": "²"}, None, None),
+    ({"OMP_NUM_THREADS": "0"}, None, 1),
+    ({}, "100000 100000", 1),
+    ({}, "50000 100000", 1),
+    ({}, "max 100000", None),
+    ({}, "garbage", None),
+])  # fmt: skip
 def test_thread_limits_are_respected(tmp_path, variables, quota, expected):
     cgroup = tmp_path / "cpu.max"
     if quota:
@@ -35,25 +32,15 @@ def test_thread_limits_are_respected(tmp_path, variables, quota, expected):
     assert blas.count_threads(variables, cgroup) == (expected or unlimited)
 
 
-CPU = """processor\t: 0
-vendor_id\t: {}
-cpu family\t: {}
-model name\t: X
-flags\t\t: fpu {} sse
-
-processor\t: 1
-"""
+CPU = "processor: 0\nvendor_id\t: {}\ncpu family\t: {}\nflags\t\t: fpu {} sse\n\nprocessor: 1\n"
 
 
-@pytest.mark.parametrize(
-    "vendor, family, flags, expected",
-    [
-        ("AuthenticAMD", 26, "avx512f", True),
-        ("AuthenticAMD", 26, "avx2", False),
-        ("AuthenticAMD", 25, "avx512f", False),
-        ("GenuineIntel", 26, "avx512f", False),
-    ],
-)
+@pytest.mark.parametrize("vendor, family, flags, expected", [
+    ("AuthenticAMD", 26, "avx512f", True),
+    ("AuthenticAMD", 26, "avx2", False),
+    ("AuthenticAMD", 25, "avx512f", False),
+    ("GenuineIntel", 26, "avx512f", False),
+])  # fmt: skip
 def test_only_the_cpu_that_openblas_does_not_know(tmp_path, vendor, family, flags, expected):
     path = tmp_path / "cpuinfo"
     path.write_text(CPU.format(vendor, family, flags))
@@ -65,17 +52,14 @@ VARIABLES = ("OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")
 CORE = "SkylakeX" if blas.unrecognised_avx512() else "None"
 
 
-@pytest.mark.parametrize(
-    "first, variables, expected",
-    [
-        ("pass", {}, ["1", CORE]),
-        ("pass", dict.fromkeys(VARIABLES, ""), ["1", CORE if CORE != "None" else ""]),  # no setting
-        ("pass", dict(zip(VARIABLES, ("2", "Haswell"))), ["2", "Haswell"]),
-        ("import numpy", {}, ["None", "None"]),
-        # the way of those who use this from Python
-        ("import utils", {}, ["1", CORE]),
-    ],
-)
+@pytest.mark.parametrize("first, variables, expected", [
+    ("pass", {}, ["1", CORE]),
+    ("pass", dict.fromkeys(VARIABLES, ""), ["1", CORE if CORE != "None" else ""]),  # no setting
+    ("pass", dict(zip(VARIABLES, ("2", "Haswell"))), ["2", "Haswell"]),
+    ("import numpy", {}, ["None", "None"]),
+    # the way of those who use this from Python
+    ("import utils", {}, ["1", CORE]),
+])  # fmt: skip
 def test_the_environment_is_set_before_numpy_and_never_over_the_user(first, variables, expected):
     """In a new process, which imports backends.blas after `first`."""
     code = f"import os; {first}; import backends.blas"

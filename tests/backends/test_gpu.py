@@ -93,14 +93,11 @@ def test_cupy_that_is_not_installed(cupy, monkeypatch):
     assert "pip install" in refusal(utils.get_backend, "cupy")
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (("numpy", "auto", False, "float16"), "float16 with --backend cupy"),
-        (("cupy", "auto", False, "float64"), "float16 with --backend cupy"),
-        (("cupy", "auto", True), "exact: expected --backend numpy"),
-        (("tpu",), "expected numpy or cupy"),
-    ],
-)
+@pytest.mark.parametrize("arguments, message", [
+    (("numpy", "auto", False, "float16"), "float16 with --backend cupy"),
+    (("cupy", "auto", False, "float64"), "float16 with --backend cupy"),
+    (("cupy", "auto", True), "exact: expected --backend numpy"),
+    (("tpu",), "expected numpy or cupy"),
+])  # fmt: skip
 def test_what_a_backend_cannot_do(cupy, arguments, message):
     assert message in refusal(utils.get_backend, *arguments)

@@ -7,18 +7,14 @@ from toys import TINY, tiny_model
 
 from backends import memory
 
-
-def fake_linux(tmp_path, monkeypatch, files):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "cg")
-
-
 MEMINFO = {"proc/meminfo": "MemTotal: 16 kB\nMemAvailable:    8 kB\n"}
 VERSION_2 = {"proc/self/cgroup": "0::/a/b\n"}
-VERSION_1 = {"proc/self/cgroup": "5:cpu:/y\n4:memory:/x\n"}
+VERSION_1 = {
+    "proc/self/cgroup": "5:cpu:/y\n4:memory:/x\n",
+    "cg/memory/x/memory.limit_in_bytes": "5000\n",
+    "cg/memory/x/memory.usage_in_bytes": "3000\n",
+    "cg/memory/x/memory.stat": "inactive_file 10\ntotal_inactive_file 500\n",
+}
 
 
 def limits(folder, limit, usage, stat=""):
@@ -31,19 +27,9 @@ MACHINES = {  # what the system's files say, and how many bytes a process may ta
     "nothing": ({}, float("inf")),
     "a machine": (MEMINFO, 8192),
     "no limit": (MEMINFO | VERSION_2 | limits("", "max", 0), 8192),
-    "a limit": (
-        MEMINFO | VERSION_2 | limits("", 5000, 3000, "anon 7\ninactive_file 1000"),
-        3000,
-    ),
+    "a limit": (MEMINFO | VERSION_2 | limits("", 5000, 3000, "anon 7\ninactive_file 1000"), 3000),
     "a limit above": (VERSION_2 | limits("a/", 5000, 4000) | limits("a/b/", 9000, 10), 1000),
-    "version 1": (
-        VERSION_1
-        | {
-            "cg/memory/x/memory.limit_in_bytes": "5000\n",
-            "cg/memory/x/memory.usage_in_bytes": "3000\n",
-        },
-        2000,
-    ),
+    "version 1": (VERSION_1, 2500),
     "another root": (MEMINFO | {"proc/self/cgroup": "0::/../../elsewhere\n"}, 8192),
 }
 
@@ -51,7 +37,11 @@ MACHINES = {  # what the system's files say, and how many bytes a process may ta
 @pytest.mark.parametrize("machine", MACHINES)
 def test_how_much_memory_there_is(tmp_path, monkeypatch, machine):
     files, expected = MACHINES[machine]
-    fake_linux(tmp_path, monkeypatch, files)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "cg")
     assert memory.available() == expected
 
 

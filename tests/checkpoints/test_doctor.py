@@ -11,14 +11,10 @@ import main
 import utils
 from checkpoints import doctor
 from checkpoints.folder import missing_files
-from encoder import Encoder
 from sampling import Filter, autoregressive
 
 REAL = Path(utils.MODELS_DIR) / "124M"
 GOLDEN = Path(utils.__file__).resolve().parents[1] / "shared" / "golden" / "gpt2_124M_golden.npz"
-needs_124M = pytest.mark.skipif(
-    bool(missing_files(REAL)), reason="there is no models/124M: download 124M"
-)
 
 
 @pytest.mark.parametrize("name, code", [("124M", 1), ("mine", 0)])
@@ -51,30 +47,16 @@ def test_the_golden_logits_kept_here_are_those_of_the_whole_file():
             np.testing.assert_allclose(one["logits"], whole[f"logits{i}"][one["top"]], atol=1e-4)
 
 
-# ---------------------------------------------------------------- OpenAI's 124M
-
-
-@pytest.fixture(scope="module")
-def real():
-    (model,), encoder = utils.load_models(["124M"], utils.MODELS_DIR, NUMPY)
-    return model, encoder
-
-
 @pytest.mark.elsewhere
-@needs_124M
-def test_124M_is_well(capsys):
+@pytest.mark.skipif(bool(missing_files(REAL)), reason="there is no models/124M: download 124M")
+def test_124M_is_well_and_writes_what_transformers_own_tests_expect(capsys):
     assert main.main(["check", "124M"]) == 0
     assert "These are the weights of OpenAI's 124M." in capsys.readouterr().out
-
-
-@pytest.mark.elsewhere
-@needs_124M
-def test_the_greedy_text_of_124M(real):
-    """What transformers' own tests expect after "The dog"."""
-    expected = (
+    text = (
         "464 3290 373 1043 287 257 2214 1474 262 16246 286 2688 290 2688 27262 13 198 198 464 3290"
     )
-    expected = [int(token) for token in expected.split()]
-    rounds = autoregressive(real[0], expected[:2], 18, Filter(0.0), np.random.default_rng(0))
-    assert expected[:2] + [int(token) for one in rounds for token in one.tokens] == expected
-    assert isinstance(real[1], Encoder) and real[1].encode("The dog") == expected[:2]
+    expected = [int(token) for token in text.split()]
+    (model,), encoder = utils.load_models(["124M"], utils.MODELS_DIR, NUMPY)
+    rounds = autoregressive(model, expected[:2], 18, Filter(0.0), np.random.default_rng(0))
+    assert expected[:2] + [token for one in rounds for token in one.tokens] == expected
+    assert encoder.encode("The dog") == expected[:2]

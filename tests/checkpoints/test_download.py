@@ -1,5 +1,6 @@
-"""Whole models from both sources, and what the command line says of them."""
+"""Models from both sources, from a cache and from folders; what the command line says of them."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -10,16 +11,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_line import assert_refused
+from command_line import ROOT, assert_refused
 from file_server import once
 from make_tf_fixture import FOLDER
 from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_shards
 
-import main
 import utils
-from checkpoints import download, search, transfer
+from checkpoints import download, transfer
 from checkpoints.folder import SHARDS_INDEX
 from checkpoints.formats.tf_checkpoint import DATA
+from checkpoints.search import cached, locate
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -60,14 +61,9 @@ def models(tmp_path):
 
 
 @pytest.fixture
-def run(capsys, models):
+def run(program, models):
     """A function (command, *words) -> code, out, err of main.py with that models_dir."""
-
-    def run(command, *words):
-        code = main.main([command, f"--models_dir={models}", *words])
-        return SimpleNamespace(code=code, **capsys.readouterr()._asdict())
-
-    return run
+    return lambda command, *words: program(command, f"--models_dir={models}", *words)
 
 
 def behave(at, fault, first_only=False):
@@ -121,19 +117,6 @@ def test_what_is_never_fetched(sources, run, models):
     sources.files[f"/hf/some-body/shards/resolve/main/{SHARDS_INDEX}"] = index
     assert_refused(run("download", "some-body/shards"), "weight_map")
     assert not list(models.rglob("x.safetensors"))
-
-
-def test_a_mirror_is_a_mirror(sources, run, models, monkeypatch):
-    """A download begun from one address does not go on from another."""
-    sources.behave = lambda path, first: {"status": 403} if first else {"cut": 2000}
-    run("download", "124M", "--source=openai")
-    assert list((models / "124M").glob("*.part"))
-    sources.files |= {"/mirror" + path: sources.files[path] for path in sources.files}
-    sources.behave = once()
-    sources.requests.clear()
-    monkeypatch.setenv("GPT2_OPENAI_ENDPOINT", sources.url + "/mirror/openai")
-    assert run("download", "124M", "--source=openai").code == 0
-    assert all(first == 0 for _, first in sources.requests)
 
 
 def test_credentials_are_used_and_never_kept(sources, run, models, monkeypatch):
@@ -198,7 +181,42 @@ def test_at_a_terminal_it_asks(sources, capsys, models, monkeypatch, answer, wan
     assert "download 124M (0.5 GB)?" in err and out == ""
 
 
-# ---------------------------------------------------------------- Hugging Face's cache
+# ---------------------------------------------------------------- finding a model
+
+NAMES, PATHS = ["a", "b"], ["./a", "a/", "./b", "../a", ".", "..", "./.", "b/..", "o/n", "./o/n"]
+
+
+def test_a_model_is_found_by_name_and_by_path(tmp_path):
+    folder = write_checkpoint(tmp_path / "model")
+    assert utils.find_folder("model", tmp_path) == folder
+    assert utils.find_folder(str(folder), tmp_path / "elsewhere") == folder
+
+
+@pytest.mark.parametrize("inside, outside", [*itertools.product([(), ("a", "o/n")], repeat=2)])
+def test_what_can_only_be_a_path_names_nothing_in_the_models_directory(
+    tmp_path, monkeypatch, inside, outside
+):
+    """But for a download of owner/name, where there is no such path."""
+    models, here = tmp_path / "models", tmp_path / "here"
+    for folder in (models, here, *(models / x for x in inside), *(here / x for x in outside)):
+        folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(here)
+    for word in NAMES + PATHS:
+        places = [Path(word)] if word in PATHS else [models / word, Path(word)]
+        places += [models / word] if word == "o/n" else []
+        expected = next((place for place in places if place.is_dir()), None)
+        assert locate(word, models) == expected, word
+
+
+@pytest.mark.parametrize("size", ["125M", "", "no/such/folder", "two\nlines", "\0"])
+def test_an_unknown_size_lists_what_is_there(tmp_path, size):
+    assert "there are none)" in refusal(utils.find_folder, size, tmp_path)
+    names = ["model.ckpt.index", "model.safetensors", "model.safetensors.index.json", "other"]
+    for folder, name in zip("abcd", names):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).touch()
+    message = refusal(utils.find_folder, size, tmp_path)
+    assert repr(size) in message and f"{tmp_path} (there are a, b, c)" in message
 
 
 CACHES = {  # of the variable that names it: where a model then is
@@ -233,9 +251,9 @@ def test_a_damaged_cache_is_skipped(tmp_path, commit):
     """And the repository's older name in the same cache is tried."""
     hub = tmp_path / "hf" / "hub"
     in_cache(hub / "models--openai-community--gpt2", commit)
-    assert search.cached("124M") is None
+    assert cached("124M") is None
     whole = in_cache(hub / "models--gpt2")
-    assert search.cached("124M") == whole
+    assert cached("124M") == whole
 
 
 # ---------------------------------------------------------------- processes
@@ -250,13 +268,8 @@ print(download.fetch_model("124M", sys.argv[1]))
 
 
 def start(models):
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(models)],
-        cwd=Path(main.__file__).resolve().parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command, pipe = [sys.executable, "-c", SCRIPT, str(models)], subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.mark.skipif(download.fcntl is None, reason="no file locks on this system")

@@ -23,24 +23,11 @@ from edits import (
     without,
 )
 from make_golden import recipe, reference, reference_logits
-from toys import (
-    NUMPY,
-    random_tensors,
-    refusal,
-    tiny_vocabulary,
-    write_checkpoint,
-    write_safetensors,
-)
+from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_safetensors
 
 import utils
 from checkpoints.formats.safetensors import read_table
-from encoder import Encoder
 from gpt2 import Config
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_checkpoint(tmp_path / "model", SMALL)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -55,28 +42,19 @@ def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, ext
             stored[f"{prefix}h.{i}.attn.bias"] = causal
             stored[f"{prefix}h.{i}.attn.masked_bias"] = np.float32(-1e4)
     folder = write_checkpoint(tmp_path / "model", SMALL, stored, files)
-    model = utils.load_model(folder, NUMPY)
-    assert model.config == SMALL
-    np.testing.assert_array_equal(logits(model), EXPECTED, strict=True)
-    assert utils.load_encoder(folder) == Encoder(*tiny_vocabulary())
+    np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED, strict=True)
 
 
-EDITS = {
-    # the offsets say where a tensor is, not its place in the header
-    "another order": lambda header: dict(reversed(header.items())),
-    "no metadata": without("__metadata__"),
-    # so that the tensors are aligned
-    "padding": lambda header: json.dumps(header).encode() + b" " * 7,
-    # no dtype of a parameter: old files' mask
-    "BOOL": with_entry("h.0.attn.bias", dtype="BOOL", shape=[1, 1, 2, 2]),
-}
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_the_same_model_whatever_else_the_header_says(tmp_path, edit):
+def test_the_same_model_whatever_else_the_header_says(tmp_path):
+    """The tensors in another order than their offsets, no metadata, padding, and a dtype that no
+    parameter has: old files' mask.
+    """
     tensors = {"h.0.attn.bias": np.float32([0]), **TENSORS}
     folder = write_checkpoint(tmp_path / "model", SMALL, tensors)
-    edit_header(folder / "model.safetensors", EDITS[edit])
+    mask = with_entry("h.0.attn.bias", dtype="BOOL", shape=[1, 1, 2, 2])
+    another_order = lambda header: dict(reversed(mask(without("__metadata__")(header)).items()))
+    padded = lambda header: json.dumps(another_order(header)).encode() + b" " * 7
+    edit_header(folder / "model.safetensors", padded)
     np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)
 
 
@@ -121,23 +99,18 @@ def entry(**changes):
 
 N_BYTES = 259 * 8 * 4  # of wte.weight
 # what no single byte changes; test_folder.py changes each
-DAMAGED_HEADERS = {  # what is wrong: what is stored instead of the header, or how it is edited
-    "null": b"null",
-    "very deep": b"[" * 100_000,
-    "empty": b"{}",
+DAMAGED_HEADERS = {  # what is wrong: how the header is edited
+    "null": lambda header: None,
+    "very deep": lambda header: b"[" * 100_000,
     "an entry that is null": lambda header: header | {"wte.weight": None},
     "an entry without a shape": lambda header: header | {"wte.weight": {"dtype": "F32"}},
     "a shape of fractions": entry(shape=[259.0, 8.0]),
-    "a shape that is a number": entry(shape=2072),
-    "a shape that overflows": entry(shape=[2**62, 2**62]),
     "a shape whose product is huge": entry(shape=[2**60] * 100_000),
     "a negative shape": entry(shape=[-259, -8]),
     "a dtype that is a list": entry(dtype=["F32"]),
-    "an unread dtype": entry(dtype="I32"),
     # of which the size would not be checked
     "NumPy's name of a dtype": entry(dtype="float32"),
     "offsets past the end": entry(data_offsets=[10**30, 10**30 + N_BYTES]),
-    "offsets before the start": entry(data_offsets=[-4, N_BYTES - 4]),
     "offsets that are no numbers": entry(data_offsets=[float("nan")] * 2),
     "bytes that no tensor owns": without("ln_f.bias"),
     # which of the two counts would be up to the reader
@@ -146,24 +119,23 @@ DAMAGED_HEADERS = {  # what is wrong: what is stored instead of the header, or h
 
 
 @pytest.mark.parametrize("damage", DAMAGED_HEADERS)
-def test_a_damaged_header(folder, damage):
-    edit = DAMAGED_HEADERS[damage]
-    edit_header(folder / "model.safetensors", edit if callable(edit) else lambda header: edit)
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert str(folder / "model.safetensors") in message and len(message) < 1000
+def test_a_damaged_header(tmp_path, damage):
+    path = write_checkpoint(tmp_path, SMALL) / "model.safetensors"
+    edit_header(path, DAMAGED_HEADERS[damage])
+    message = refusal(utils.load_model, tmp_path, NUMPY)
+    assert str(path) in message and len(message) < 1000
 
 
-LENGTHS = [0, 1, 2**31, 2**63, 2**64 - 1]
-# nothing, a download's error page, PyTorch's own format
+# lengths of a header; nothing, a download's error page, PyTorch's own format
+LENGTHS = [n.to_bytes(8, "little") + b"{}" for n in (0, 1, 2**31, 2**64 - 1)]
 NO_SAFETENSORS = [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\0" * 99]
 
 
-@pytest.mark.parametrize(
-    "raw", [*(n.to_bytes(8, "little") + b"{}" for n in LENGTHS), *NO_SAFETENSORS]
-)
-def test_no_safetensors_file_at_all(folder, raw):
-    (folder / "model.safetensors").write_bytes(raw)
-    assert str(folder / "model.safetensors") in refusal(utils.load_model, folder, NUMPY)
+@pytest.mark.parametrize("raw", LENGTHS + NO_SAFETENSORS)
+def test_no_safetensors_file_at_all(tmp_path, raw):
+    path = write_checkpoint(tmp_path, SMALL) / "model.safetensors"
+    path.write_bytes(raw)
+    assert str(path) in refusal(utils.load_model, tmp_path, NUMPY)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

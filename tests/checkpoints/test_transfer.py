@@ -76,6 +76,14 @@ def test_a_program_that_was_killed_before_the_renaming(get, server):
     assert get() == CONTENT and server.requests == []
 
 
+def test_a_download_begun_from_one_address_does_not_go_on_from_another(get, server):
+    server.files["/mirror.bin"] = CONTENT
+    server.behave = once({"cut": 4000}, {"status": 403})
+    with pytest.raises(transfer.Refused):
+        get()
+    assert get(f"{server.url}/mirror.bin") == CONTENT and server.requests[-1] == ("/mirror.bin", 0)
+
+
 @pytest.mark.parametrize("piece", [1, 511, 1000])
 def test_a_connection_that_always_breaks_still_progresses(get, server, piece):
     """However little arrives before it does, also less than is read at a time."""

@@ -1,18 +1,11 @@
 """A headless Chromium for the tests of the page, and what they ask of every page in it."""
 
-import os
 import shutil
 import time
 
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
-ARGUMENTS = [
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
 # no page waits as long as for a person
 HASTE = "const later = setTimeout; window.setTimeout = (call, ms) => later(call, ms / 20);"
 
@@ -25,12 +18,9 @@ def browser():
     except ImportError:
         pytest.skip("no browser: Playwright is not installed")
     found = next(filter(None, map(shutil.which, NAMES)), None)
-    arguments = list(ARGUMENTS)
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        arguments.append("--no-sandbox")  # Chromium refuses root otherwise
     with sync_playwright() as playwright:
         try:
-            running = playwright.chromium.launch(executable_path=found, args=arguments)
+            running = playwright.chromium.launch(executable_path=found)
         except Error as error:
             pytest.skip(f"no browser: {str(error).splitlines()[0]}")
         yield running

@@ -1,13 +1,14 @@
 """Calling main.py: a tiny pair of models, the fixtures that run it in this process, and ways to run
 it in a process of its own.
 
-tests/conftest.py gives the fixtures `pair`, `cli` and `as_json` to all tests.
+tests/conftest.py gives the fixtures `pair`, `program`, `cli` and `as_json` to all tests.
 """
 
 import dataclasses
 import json
 import os
 import re
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint
+from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint, write_pair
 
 import main
 import utils
@@ -51,30 +52,17 @@ def tensors_of(seed, letters=True):
     spaces.
     """
     tensors = {name: 3 * tensor for name, tensor in random_tensors(CONFIG, seed).items()}
-    ids = [
-        i
-        for symbol, i in tiny_vocabulary()[0].items()
-        if set(symbol) <= set("abcdefghijklmnopqrstuvwxyzĠ")
-    ]
+    symbols, lower = tiny_vocabulary()[0], set(string.ascii_lowercase + "Ġ")
+    ids = [i for symbol, i in symbols.items() if set(symbol) <= lower]
     return likely(tensors, ids) if letters else tensors
-
-
-def edit_vocabulary(folder, change):
-    path = folder / "vocab.json"
-    vocabulary = json.loads(path.read_text())
-    assert vocabulary["a"] == 64 and vocabulary["b"] == 65
-    path.write_text(json.dumps(vocabulary | change))
 
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):
     """A models folder: 17M, a draft that often agrees with it, and what else the tests need."""
     folder = tmp_path_factory.mktemp("models")
-    target, noise = tensors_of(1), random_tensors(CONFIG, 2)
-    write_checkpoint(folder / "17M", CONFIG, target)
-    write_checkpoint(
-        folder / "0.7M-17M", CONFIG, {name: target[name] + noise[name] for name in target}
-    )
+    target = tensors_of(1)
+    write_pair(folder, CONFIG, target)
     # its text is hardly ever UTF-8
     write_checkpoint(folder / "bytes", CONFIG, tensors_of(3, letters=False))
     write_checkpoint(folder / "ends", CONFIG, likely(tensors_of(4, letters=False), [END]))
@@ -85,10 +73,8 @@ def pair(tmp_path_factory):
     # finite weights whose products are not
     huge = {"ln_f.bias": np.full_like(target["ln_f.bias"], 3e38)}
     write_checkpoint(folder / "huge", CONFIG, target | huge)
-    swapped = write_checkpoint(folder / "other words", CONFIG)
-    edit_vocabulary(swapped, {"a": 65, "b": 64})
     longer = write_checkpoint(folder / "more words", dataclasses.replace(CONFIG, n_vocab=260))
-    edit_vocabulary(longer, {"ab": 259})
+    (longer / "vocab.json").write_text(json.dumps(tiny_vocabulary()[0] | {"ab": 259}))
     with longer.joinpath("merges.txt").open("a") as merges:
         merges.write("a b\n")
     # more tokens than its vocabulary
@@ -97,23 +83,31 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture
-def cli(pair, capsys):
-    """A function (*arguments) -> code, out, err: main.main in this process, with the tiny pair.
+def program(capsys):
+    """A function (*words) -> code, out, err of main.main in this process."""
+
+    def call(*words):
+        capsys.readouterr()
+        try:
+            code = main.main([*map(str, words)])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return call
+
+
+@pytest.fixture
+def cli(pair, program):
+    """A function (*arguments) -> code, out, err, with the tiny pair.
 
     Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not
     always the same.
     """
 
     def call(*arguments, models_dir=pair, command=()):
-        capsys.readouterr()
-        try:
-            code = main.main(
-                [*command, f"--models_dir={models_dir}", "--kernels=plain", *map(str, arguments)]
-            )
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
+        return program(*command, f"--models_dir={models_dir}", "--kernels=plain", *arguments)
 
     return call
 

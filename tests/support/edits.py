@@ -1,13 +1,11 @@
 """A small checkpoint folder: what it computes, ways to damage it, the command that examines it."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from toys import NUMPY
 
-import main
 import utils
 from gpt2 import Config
 
@@ -21,18 +19,9 @@ OPENAI = ("hparams.json", "encoder.json", "vocab.bpe")
 
 
 @pytest.fixture
-def check(capsys, tmp_path):
+def check(program, tmp_path):
     """A function (*words) -> code, out, err of python main.py check."""
-
-    def check(*words):
-        try:
-            code = main.main(["check", f"--models_dir={tmp_path}", *map(str, words)])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return check
+    return lambda *words: program("check", f"--models_dir={tmp_path}", *words)
 
 
 def logits(model):
@@ -63,18 +52,12 @@ def with_entry(name, **changes):
     return lambda header: header | {name: header.get(name, {}) | changes}
 
 
-def simple_tensors(config):
-    """Multiples of 1/128 below 1/2: exact in every dtype, bfloat16 with its 8 significant bits
-    included.
-    """
-    rng = np.random.default_rng(0)
-    return {
-        name: (rng.integers(-63, 64, shape) / 128).astype(np.float32)
-        for name, shape in config.shapes().items()
-    }
-
-
-TENSORS = simple_tensors(SMALL)
+# multiples of 1/128 below 1/2: exact in every dtype, bfloat16 with its 8 significant bits included
+RNG = np.random.default_rng(0)
+TENSORS = {
+    name: (RNG.integers(-63, 64, shape) / 128).astype(np.float32)
+    for name, shape in SMALL.shapes().items()
+}
 EXPECTED = logits(utils.build_model(SMALL, TENSORS.__getitem__, NUMPY, np.float32))
 
 DTYPES = {

@@ -81,32 +81,23 @@ def write_checkpoint(
 ):
     """A whole checkpoint folder, with Hugging Face's file names or other `names`, say OpenAI's."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_safetensors(
-        folder / "model.safetensors", random_tensors(config) if tensors is None else tensors
-    )
-    shape = {
-        "n_ctx": config.n_ctx,
-        "n_embd": config.n_embd,
-        "n_head": config.n_head,
-        "n_layer": config.n_layer,
-    }
+    write_safetensors(folder / "model.safetensors", tensors or random_tensors(config))
+    shape = {name: value for name, value in vars(config).items() if name != "epsilon"}
     vocabulary, merges = tiny_vocabulary()
-    (folder / names[0]).write_text(json.dumps(shape | {"n_vocab": config.n_vocab}))
+    (folder / names[0]).write_text(json.dumps(shape))
     (folder / names[1]).write_text(json.dumps(vocabulary))
     (folder / names[2]).write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
     return folder
 
 
-def write_pair(folder, config):
-    """A models folder: a target 17M, a draft 0.7M-17M that often agrees with it, and one with other
-    words.
+def write_pair(folder, config, target=None):
+    """A models folder: a target 17M of random weights or these, a draft 0.7M-17M that often agrees
+    with it, and one with other words.
     """
-    target = {name: 3 * tensor for name, tensor in random_tensors(config, 1).items()}
-    noise = random_tensors(config, 2)
+    target = target or {name: 3 * x for name, x in random_tensors(config, 1).items()}
+    draft = {name: target[name] + noise for name, noise in random_tensors(config, 2).items()}
     write_checkpoint(folder / "17M", config, target)
-    write_checkpoint(
-        folder / "0.7M-17M", config, {name: target[name] + noise[name] for name in target}
-    )
+    write_checkpoint(folder / "0.7M-17M", config, draft)
     path = write_checkpoint(folder / "other words", config) / "vocab.json"
     vocabulary = json.loads(path.read_text())
     path.write_text(json.dumps(vocabulary | {"a": vocabulary["b"], "b": vocabulary["a"]}))
