@@ -1,5 +1,6 @@
 """Models whose distributions a test chooses, and settings of the loops, for exact distributions."""
 
+from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -77,5 +78,7 @@ def assert_exact(target, draft, job, tap=lambda parts: parts):
     # the choices of the enumeration in place of a generator's
     enumerated = lambda parts: tap(replace(parts, rng=None, coins=None))
     for rule in RULES:
-        rounds = lambda: decode(target, draft, replace(job, rule=rule), enumerated)
+        # a K that learns begins anew with each text
+        anew = lambda: replace(job, rule=rule, K=deepcopy(job.K))
+        rounds = lambda: decode(target, draft, anew(), enumerated)
         assert_same_distribution(distribution_of(lambda: tokens_of(rounds())), expected)
