@@ -22,20 +22,17 @@ def test_drafts_after_the_first_rejection_are_not_examined():
         "acceptance_rate": 0.5,
         "tokens_per_target_pass": 5 / 3,
     }
-
-
-def test_without_an_examined_draft_there_is_no_acceptance_rate():
     assert speculation([Round([1])])["acceptance_rate"] is None
 
 
-def result(ids, speed):
-    return {"token_ids": ids, "tokens_per_second": speed}
-
-
 def test_two_results_are_compared():
-    found = compare(result([1, 2], 4.0), result([1, 2], 6.0), TARGET, [0], Filter())
+    one, same, other = (
+        {"token_ids": ids, "tokens_per_second": speed}
+        for ids, speed in (([1, 2], 4.0), ([1, 2], 6.0), ([1, 3], 6.0))
+    )
+    found = compare(one, same, TARGET, [0], Filter())
     assert found == {"speedup": 1.5, "identical": True}
-    found = compare(result([1, 2], 4.0), result([1, 3], 6.0), TARGET, [0], Filter(1.0))
+    found = compare(one, other, TARGET, [0], Filter(1.0))
     assert found == {"speedup": 1.5, "identical": False}
 
 
