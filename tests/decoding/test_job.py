@@ -11,27 +11,9 @@ from experiments.decoding.coupled import Noisy
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.proving.enumeration import tokens_of
-from sampling import Filter, verify, verify_block
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
 JOB = Job([1, 2], 12, K=3)
-
-
-def parts_of(draft, job):
-    """The Parts that a tap is handed."""
-    seen = []
-    list(decode(TARGET, draft, job, lambda parts: seen.append(parts) or parts))
-    return seen[0]
-
-
-def test_a_tap_is_handed_what_the_job_asks_for():
-    job = replace(JOB, filter=Filter(0.7), seed=5, rule="block")
-    parts = parts_of(DRAFT, job)
-    assert (parts.target, parts.draft, parts.rule) == (TARGET, DRAFT, verify_block)
-    assert parts.p_filter == parts.q_filter == job.filter
-    assert parts.rng is parts.coins  # one stream of random numbers
-    plain = parts_of(None, JOB)
-    assert plain.draft is None and plain.rule is verify
 
 
 def test_the_loop_runs_with_the_parts_that_a_tap_returns():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest import approx
 from table_models import FILTERS, TableModel, at_eos
 
 import sampling
@@ -20,6 +21,8 @@ def watched(target, draft, job, forced=None):
     watch = Watch(job, forced)
     rounds = list(watch.watched(decode(target, draft_of(draft), job, watch)))[1:]
     assert [note.round for note in watch.notes] == rounds
+    overlaps = [x for note in watch.notes for x in note.overlap[: note.round.examined]]
+    assert watch.usual_acceptance_rate() == (approx(np.mean(overlaps)) if overlaps else None)
     return rounds, watch.notes
 
 
@@ -69,7 +72,7 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
             p = row(target, text + note.draft[:i])
             q = row(draft, text + note.draft[:i]) if draft else np.eye(3)[token]
             assert (note.p[i], note.q[i]) == (p[token], q[token])
-            assert note.overlap[i] == pytest.approx(np.minimum(p, q).sum())
+            assert note.overlap[i] == approx(np.minimum(p, q).sum())
         assert len(note.coins) == one.examined and len(note.likely) == len(one.tokens)
         for i, (u, p, q) in enumerate(zip(note.coins, note.p, note.q)):
             expected.append((p / q, u < p / q))
@@ -83,13 +86,15 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
             i = one.accepted
             q = row(draft, text + one.tokens[:i]) if draft else np.eye(3)[note.draft[i]]
             rest = sampling.residual(row(target, text + one.tokens[:i]), q)
-            assert note.residual[0][0] == rest.argmax() and all(
-                mass == rest[x] for x, mass in note.residual
-            )
+            assert note.residual[0][0] == rest.argmax()
+            assert all(mass == rest[x] for x, mass in note.residual)
             assert one.tokens[i] in dict(note.residual)
         else:
             assert note.residual is None
         assert set(note.seconds) == {"draft", "target", "rule"} and min(note.seconds.values()) >= 0
+        # the look-up of n-grams has no passes
+        assert len(note.passes) == (one.drafted if draft else 0)
+        assert sum(note.passes) <= note.seconds["draft"]
         text = text + one.tokens
     # and after them what was tossed for drafts behind the end of the text
     assert tossed[: len(expected)] == expected
@@ -125,7 +130,7 @@ def test_the_notes_of_block_verification(seeds, K, filter, seed):
             p, q = rows_of(filter, ids, target, draft)
             rest = np.maximum((note.support[i - 1] if i else 1.0) * p - q, 0)
             expected = dict(enumerate(rest / rest.sum()))
-            assert dict(note.residual) == pytest.approx({x: expected[x] for x, _ in note.residual})
+            assert dict(note.residual) == approx({x: expected[x] for x, _ in note.residual})
         text += [int(token) for token in note.round.tokens]
 
 
@@ -164,12 +169,3 @@ def test_a_forced_number_takes_the_place_of_the_seeds():
     _, changed = watched(target, draft, job, {index: other})
     assert [note.round for note in changed[:place]] == [note.round for note in notes[:place]]
     assert other in changed[place].coins and changed[place].round != notes[place].round
-
-
-@pytest.mark.parametrize("draft", [TableModel(2), None], ids=["model", "ngram"])
-def test_passes_of_the_draft_are_those_of_a_model(draft):
-    """One for each drafted token, and their time is in the draft's; n-grams have none."""
-    _, notes = watched(TableModel(1), draft, Job([0, 1, 0], 9, 2, FILTERS["T=1"]))
-    for note in notes:
-        assert len(note.passes) == (len(note.draft) if draft else 0)
-        assert sum(note.passes) <= note.seconds["draft"]
