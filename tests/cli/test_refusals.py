@@ -54,6 +54,8 @@ WORDS = {  # what is given: how the refusal begins
     f"{PATHS} --K=auto": "--paths with --K auto",
     f"{PATHS} --draft_model_size=eagle": "--paths with --draft_model_size eagle",
     f"{PATHS} --out=x.jsonl": "--paths with several prompts",
+    "--cluster=local:2": "--cluster local:2: expected several prompts",
+    f"{TWO} --cluster=local:2 --verbose": "--verbose with --cluster",
     f"{TWO} --stream": "--stream with several prompts",
     f"{TWO} --mistake=stale-cache": "--mistake with several prompts",
     f"{TWO} --rule=exercises.solutions": "--rule with several prompts",

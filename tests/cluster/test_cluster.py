@@ -448,12 +448,6 @@ def test_the_extra_is_not_installed(cli, file, monkeypatch):
     assert_refused(done, "distributed is not installed", "pip install distributed")
 
 
-def test_what_does_not_go_with_a_cluster(cli, file):
-    assert_refused(cli("--cluster=local:2"), "--cluster local:2: expected several prompts")
-    done = cli(f"--prompts={file}", "--cluster=local:2", "--verbose")
-    assert_refused(done, "--verbose with --cluster")
-
-
 # ---------------------------------------------------------------- the container of a worker
 
 

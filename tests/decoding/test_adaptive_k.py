@@ -15,7 +15,7 @@ from experiments.decoding import adaptive_k, clock
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
 from experiments.decoding.job import Job
 from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
-from experiments.measuring.theory import speedup, tokens_per_round
+from experiments.measuring.theory import tokens_per_round
 from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
 from sampling import Filter, NeuralDrafter, Round, speculative, verify
 
@@ -73,15 +73,6 @@ def costs_of(c, v):
     return [K * c + cost for K, cost in enumerate(v)]
 
 
-def test_expected_speeds_are_those_of_theory():
-    """Where a draft is found in a share of the rounds only, too."""
-    K = AdaptiveK(costs_of(0.1, VERIFY))
-    K.drafted, K.asked = 3.0, 10.0
-    for a in (0.0, 0.4, 1.0):
-        expected = [speedup(a, k, 0.1, VERIFY[k], 0.3) for k in range(MAX_K + 1)]
-        assert K.speeds(a) == pytest.approx(expected)
-
-
 def simulate(a, c, v, n_rounds, seed=0, share=1.0):
     """Rounds with acceptance rate a, of which a share finds a draft: the Ks, and tokens per one-row
     target pass.
@@ -125,12 +116,6 @@ def test_a_draft_that_becomes_useful_is_used_again():
         k = K(last)
         last = Round([0] * (k + 1), k, k) if i > 40 else Round([0], k, 0)
     assert k > 4
-
-
-def test_free_drafts_and_free_verification_ask_for_the_most():
-    assert AdaptiveK([1.0] * 9)(Round([])) == 8
-    # a trial: a draft as dear as the target never pays
-    assert AdaptiveK(costs_of(1.0, DEAR))(Round([])) == 1
 
 
 @pytest.mark.parametrize(

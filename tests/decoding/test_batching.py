@@ -4,7 +4,6 @@ import gc
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toys import TINY, tiny_model
 
-import utils
 from backends import memory
 from experiments.decoding import batching
 from experiments.decoding.batching import (
@@ -26,7 +24,6 @@ from sampling import Filter
 from utils import InputError
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
-EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
 
 
 def text_of(target, draft, ids, n_tokens, kind, filter, seed, end):
@@ -55,21 +52,6 @@ def test_every_text_is_what_it_is_alone(texts, batch_size):
     tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
     together = list(decode_together(tasks, TARGET, DRAFT, batch_size))
     assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
-
-
-def test_float32_texts_are_the_same_to_the_bit_where_passes_are_exact():
-    target = utils.random_model(TINY, EXACT, scale=0.3)
-
-    def task(i, target, draft):
-        cache, ids, rows = target.new_cache(), list(range(i + 1)), []
-        for _ in range(8):
-            rows.append(target.read(ids, cache)[0])
-            ids = [*ids, int(rows[-1].argmax())]
-        return rows
-
-    tasks = [partial(task, i) for i in range(5)]
-    for task, together in zip(tasks, decode_together(tasks, target, None, 3), strict=True):
-        assert np.array_equal(together, task(target, None))
 
 
 class Counted:

@@ -82,13 +82,23 @@ def test_the_noise_depends_on_seed_and_position_only():
     assert not np.isin(noise(1, 2, 50), noise(2, 1, 50)).any()
 
 
-def test_rows_read_together_have_the_noise_of_their_positions():
-    model = Noisy(TableModel(3), Filter(1.0), seed=9)
-    ids = [0, 1, 2, 0, 1]
-    together = model.read(ids, model.new_cache(), n_last=4)
-    alone = [model.read(ids[:end], model.new_cache())[0] for end in range(2, 6)]
-    assert (together == np.array(alone)).all()
-    assert model.read(ids, model.new_cache(), n_last=0).shape == (0, 3)
+@pytest.mark.parametrize("draft", [None, ModelDraft(TableModel(2)), NGrams()])
+def test_shared_noise_lies_under_what_a_tap_returns(draft):
+    """The filters of the tap make the distributions, the noise is put on them; the text is that of
+    the target under noise.
+    """
+    target, heard = TableModel(1), []
+
+    def tap(parts):
+        listen = lambda logits: heard.append(logits) or FILTERS["T=2"](logits)
+        return replace(parts, p_filter=listen)
+
+    job = Job([0, 1], 20, K=3, filter=FILTERS["T=0.7"], seed=4, coupled=True)
+    expected = Noisy(target, FILTERS["T=2"], 4)
+    assert tokens_of(decode(target, draft, job, tap)) == tokens_of(
+        decode(expected, None, Job([0, 1], 20))
+    )
+    assert heard
 
 
 # ---------------------------------------------------------------- its distribution is the target's

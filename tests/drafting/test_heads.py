@@ -173,9 +173,9 @@ def watched(target, draft, job):
 
 
 @KINDS
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_batch_has_the_bits_of_one_at_a_time(kind, temperature):
-    exact = utils.get_backend("numpy", kernels="plain", exact=True)
+@pytest.mark.parametrize("kernels, temperature", [("plain", 0.0), ("plain", 1.0), ("8x1", 1.0)])
+def test_a_batch_has_the_bits_of_one_at_a_time(kind, kernels, temperature):
+    exact = utils.get_backend("numpy", kernels=kernels, exact=True)
     target = utils.random_model(WIDE, exact, seed=1, scale=0.3)
     draft = HeadDraft(toy_head(kind, target, np.float32))
     require_room([target, *draft.models], len(PROMPTS), 12)
