@@ -1,7 +1,7 @@
 """Calling main.py: a tiny pair of models, the fixtures that run it in this process, and ways to run
 it in a process of its own.
 
-tests/conftest.py gives the fixtures `pair`, `cli` and `as_json` to all tests.
+tests/conftest.py gives the fixtures `pair`, `program`, `cli` and `as_json` to all tests.
 """
 
 import dataclasses
@@ -97,23 +97,31 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture
-def cli(pair, capsys):
-    """A function (*arguments) -> code, out, err: main.main in this process, with the tiny pair.
+def program(capsys):
+    """A function (*words) -> code, out, err of main.main in this process."""
+
+    def call(*words):
+        capsys.readouterr()
+        try:
+            code = main.main([*map(str, words)])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return call
+
+
+@pytest.fixture
+def cli(pair, program):
+    """A function (*arguments) -> code, out, err, with the tiny pair.
 
     Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not
     always the same.
     """
 
     def call(*arguments, models_dir=pair, command=()):
-        capsys.readouterr()
-        try:
-            code = main.main(
-                [*command, f"--models_dir={models_dir}", "--kernels=plain", *map(str, arguments)]
-            )
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
+        return program(*command, f"--models_dir={models_dir}", "--kernels=plain", *arguments)
 
     return call
 
