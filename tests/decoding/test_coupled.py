@@ -16,7 +16,7 @@ import pytest
 from command_line import PROMPT
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import FILTERS, TableModel, assert_same_distribution, at_eos
+from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, distributions
 
 from experiments.decoding import coupled as coupling
 from experiments.decoding.coupled import Noisy, noise
@@ -103,11 +103,7 @@ def test_shared_noise_lies_under_what_a_tap_returns(draft):
 
 # ---------------------------------------------------------------- its distribution is the target's
 
-distribution = (
-    st.lists(st.integers(0, 9), min_size=4, max_size=4)
-    .filter(any)
-    .map(lambda n: np.array(n) / sum(n))
-)
+distribution = distributions(4, 9)
 
 
 class OneRow(TableModel):

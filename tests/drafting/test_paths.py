@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import EXACT, FILTERS, assert_exact, at_eos, rules
+from table_models import EXACT, FILTERS, assert_exact, at_eos, distributions, rules
 from toys import tiny_model
 
 from experiments.decoding.batching import read_together
@@ -25,13 +25,8 @@ TARGET, DRAFT = tiny_model(1, SMALL, scale=0.8), tiny_model(2, SMALL, scale=0.8)
 
 # ---------------------------------------------------------------- one round
 
-distribution = (
-    st.lists(st.integers(0, 4), min_size=3, max_size=3)
-    .filter(any)
-    .map(lambda n: np.array(n) / sum(n))
-)
 # of the empty text and of those of one token: the distribution of the next
-tables = st.lists(distribution, min_size=4, max_size=4)
+tables = st.lists(distributions(3, 4), min_size=4, max_size=4)
 
 
 def rows_along(table, path):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from experiments.decoding.job import RULES, decode
 from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
@@ -24,6 +25,12 @@ FILTERS = {
     "top_p": Filter(1.0, top_p=0.8),
     "all": Filter(1.3, top_k=2, top_p=0.7),
 }
+
+
+def distributions(n_vocab, most=5):
+    """A strategy: distributions of n_vocab tokens, some of probability 0."""
+    counts = st.lists(st.integers(0, most), min_size=n_vocab, max_size=n_vocab).filter(any)
+    return counts.map(lambda n: np.array(n) / sum(n))
 
 
 def at_eos(generated):
