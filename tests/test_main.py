@@ -36,6 +36,8 @@ import sampling
 
 pytestmark = pytest.mark.filterwarnings("error")
 
+LENGTH = "--n_tokens_to_generate=30"
+TEXT = "--prompt", PROMPT, LENGTH
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
 
 # ---------------------------------------------------------------- what a run prints
@@ -43,8 +45,7 @@ COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "token
 
 @pytest.mark.parametrize("command", [(), ("generate",)])
 def test_prints_both_blocks_and_the_comparison(cli, as_json, command):
-    done = cli("--prompt", PROMPT, "--n_tokens_to_generate", 20, command=command)
-    one = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20)["speculative"]
+    done, one = cli(*TEXT, command=command), as_json(*TEXT)["speculative"]
     text = re.escape(PROMPT + one["text"])
     block = rf"\n-+\nTime = \d+\.\d\ds.* \d+\.\d tokens/s\nText = {text}\n\n"
     counts = rf"{one['accepted']} of {one['examined']} .*"
@@ -62,11 +63,10 @@ def test_prints_both_blocks_and_the_comparison(cli, as_json, command):
     "mode, other", [("autoregressive", "speculative"), ("speculative", "autoregressive")]
 )
 def test_one_mode_leaves_the_other_out(cli, as_json, mode, other):
-    arguments = ("--prompt", PROMPT, "--mode", mode, "--n_tokens_to_generate", 9)
-    arguments += ("--draft_model_size=no such",) if mode == "autoregressive" else ()
-    result, done = as_json(*arguments), cli(*arguments)
+    more = ("--draft_model_size=no such",) if mode == "autoregressive" else ()
+    arguments = *TEXT, "--mode", mode, *more
+    result, done, both = as_json(*arguments), cli(*arguments), as_json(*TEXT)
     assert result[other] is None and result["speedup"] is None and result["identical"] is None
-    both = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 9)
     assert timeless(result)[mode] == timeless(both)[mode]
     assert f"{mode.capitalize()} Decode" in done.out
     assert f"{other.capitalize()} Decode" not in done.out
@@ -79,8 +79,8 @@ def test_one_mode_leaves_the_other_out(cli, as_json, mode, other):
     [("17M", "é\n\n日", 0), ("bytes", "", 1), ("ends", "é\n\n日", 1), ("17M", "", 1)],
 )
 def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
-    arguments = ["--prompt", prompt, "--target_model_size", target, "--temperature", temperature]
-    arguments += ["--n_tokens_to_generate", 30]
+    how = "--target_model_size", target, "--temperature", temperature
+    arguments = LENGTH, "--prompt", prompt, *how
     plain, streamed, result = cli(*arguments), cli(*arguments, "--stream"), as_json(*arguments)
     begin = prompt or "<|endoftext|>"
     texts = [begin + result[decoder]["text"] for decoder in ("autoregressive", "speculative")]
@@ -106,8 +106,7 @@ def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
 )
 def test_json(as_json, pair, n, K, draft, temperature):
     length = "--prompt", PROMPT, "--n_tokens_to_generate", n
-    how = "--K", K, "--draft_model_size", draft, "--temperature", temperature
-    result = as_json(*length, *how)
+    result = as_json(*length, "--K", K, "--draft_model_size", draft, "--temperature", temperature)
     parts = {"settings", "prompt_token_ids", "autoregressive", "speculative"}
     assert set(result) == parts | {"speedup", "identical"}
     one, two = result["autoregressive"], result["speculative"]
@@ -134,21 +133,10 @@ dtype kernels exact""".split()
 
 
 def test_json_repeats_the_settings(as_json, pair):
-    chosen = {
-        "prompt": "x",
-        "n_tokens_to_generate": 3,
-        "draft_model_size": "ngram",
-        "target_model_size": "bytes",
-        "K": 3,
-        "temperature": 0.5,
-        "top_k": 7,
-        "top_p": 0.9,
-        "seed": 99,
-        "stop": "a=b",
-        "mode": "speculative",
-        "backend": "numpy",
-        "kernels": "16x1",
-    }
+    models = dict(draft_model_size="ngram", target_model_size="bytes", backend="numpy")
+    sampling = dict(temperature=0.5, top_k=7, top_p=0.9, seed=99, K=3, mode="speculative")
+    chosen = dict(prompt="x", n_tokens_to_generate=3, stop="a=b", kernels="16x1")
+    chosen |= models | sampling
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
     found = as_json(*arguments, "--stream")["settings"]
     assert found | chosen | {"models_dir": str(pair), "stream": True} == found
@@ -159,16 +147,15 @@ def test_json_repeats_the_settings(as_json, pair):
 @pytest.mark.parametrize("K", [1, 3, 50])
 def test_K_is_the_number_of_drafts(as_json, K):
     """A draft that is the target itself is always right."""
-    arguments = ["--draft_model_size", "17M", "--K", K, "--n_tokens_to_generate", 30]
-    found = as_json(*arguments, "--prompt", PROMPT)["speculative"]
+    found = as_json(*TEXT, "--draft_model_size=17M", "--K", K)["speculative"]
     assert (found["acceptance_rate"], found["rounds"]) == (1, -(-30 // (K + 1)))
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, "", "123 é\n\t!"])
 @pytest.mark.parametrize("draft, K", [("0.7M-17M", 8), ("bytes", 4), ("ngram", "auto")])
 def test_greedy_texts_are_identical(as_json, prompt, draft, K):
-    arguments = ["--prompt", prompt, "--draft_model_size", draft, "--n_tokens_to_generate", 30]
-    results = [as_json(*arguments, "--K", K, "--seed", seed) for seed in (0, 1)]
+    arguments = LENGTH, "--prompt", prompt, "--draft_model_size", draft, "--K", K
+    results = [as_json(*arguments, "--seed", seed) for seed in (0, 1)]
     assert all(result["identical"] is True and "difference" not in result for result in results)
     assert all(result["settings"]["K"] == K for result in results)
     assert results[0]["autoregressive"]["token_ids"] == results[1]["autoregressive"]["token_ids"]
@@ -176,9 +163,8 @@ def test_greedy_texts_are_identical(as_json, prompt, draft, K):
 
 @pytest.mark.parametrize("mode", ["autoregressive", "speculative"])
 def test_the_seed_decides_the_text(as_json, mode):
-    arguments = ["--prompt", PROMPT, "--temperature", 1, "--n_tokens_to_generate", 30]
-    seeds = (7, 7, 8)
-    first, again, other = (as_json(*arguments, "--mode", mode, "--seed", seed) for seed in seeds)
+    arguments = *TEXT, "--temperature=1", "--mode", mode, "--seed"
+    first, again, other = (as_json(*arguments, seed) for seed in (7, 7, 8))
     assert timeless(first) == timeless(again)
     assert first[mode]["token_ids"] != other[mode]["token_ids"]
 
@@ -246,7 +232,7 @@ def test_a_model_whose_logits_are_no_numbers_ends_in_one_line(cli, role, more):
 @pytest.mark.parametrize("mode", ["autoregressive", "speculative"])
 @pytest.mark.parametrize("start, length", [(3, 1), (12, 9)])
 def test_stop_ends_with_the_token_that_completes_it(as_json, pair, mode, start, length):
-    arguments = "--prompt", PROMPT, "--mode", mode, "--temperature=1", "--n_tokens_to_generate=30"
+    arguments = *TEXT, "--mode", mode, "--temperature=1"
     whole = as_json(*arguments)[mode]
     stop = whole["text"][start : start + length]
     n = next(n for n in range(31) if stop in text_of(pair, whole["token_ids"][:n]))
