@@ -48,15 +48,6 @@ def test_the_distribution_of_the_text_is_the_targets(kind, target, job):
     assert_exact(target, HeadDraft(toy_head(kind, target)), job)
 
 
-@KINDS
-def test_a_head_that_is_unsure_drafts_less(kind):
-    draft, drafted = HeadDraft(toy_head(kind, TARGET)), set()
-    for seed in range(9):
-        job = Job([1, 0], 3, 2, Filter(1.0), seed, confidence=0.45)
-        drafted |= {one.drafted for one in decode(TARGET, draft, job)}
-    assert len(drafted) > 2
-
-
 # ---------------------------------------------------------------- what a head reads
 
 
