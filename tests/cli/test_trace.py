@@ -94,8 +94,3 @@ def test_a_trace_is_the_text_of_the_same_run(cli, as_json, more):
     counts = re.findall(r"(?m)^ *\d+ +(\d+)/(\d+)  ", done.out)
     accepted, examined = (sum(map(int, column)) for column in zip(*counts))
     assert (accepted, examined, len(counts)) == (one["accepted"], one["examined"], one["rounds"])
-
-
-def test_a_trace_shows_the_end_of_the_text(cli):
-    done = cli("--target_model_size", "ends", "--prompt", "x", "--trace")
-    assert "<|endoftext|>" in done.out and "Text = x\n" in done.out
