@@ -50,14 +50,6 @@ def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):
         assert timeless(found) == timeless(alone)
 
 
-def test_a_prompt_given_again_is_another(cli):
-    texts = ["hello", "the end", "hello"]
-    found = lines_of(cli("--json", *(f"--prompt={text}" for text in texts), *SHORT, T_1).out)
-    assert [one["settings"]["prompt"] for one in found] == texts
-    first, _, third = (one["autoregressive"]["text"] for one in found)
-    assert first != third  # another seed
-
-
 def test_blocks_for_people_and_the_speed_of_all(cli, file, monkeypatch):
     shared, read = [], batching.read_together
     noted = lambda model, *texts: shared.append(len(texts[0])) or read(model, *texts)
