@@ -15,11 +15,13 @@ from utils import InputError
 NASTY = "\x1b[2J\x07\r\n\x9b31m\u202e\u2028\0\udcff\t"
 
 
-def raiser(error):
+def ending_with(error):
+    """What exit_code does of a program that ends so."""
+
     def run():
         raise error
 
-    return run
+    return exit_code(run)
 
 
 @pytest.mark.parametrize(
@@ -33,14 +35,15 @@ def raiser(error):
     ],
 )
 def test_codes(capsys, error, code):
-    assert exit_code(raiser(error)) == code
+    assert ending_with(error) == code
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == (code == 2)
 
 
-def test_a_bug_keeps_its_traceback():
+def test_a_bug_keeps_its_traceback_and_what_ends_well_has_no_code(capsys):
     with pytest.raises(ZeroDivisionError):
         exit_code(lambda: 1 / 0)
+    assert exit_code(lambda: print("é")) == 0 and capsys.readouterr().out == "é\n"
 
 
 WRITING = """
@@ -75,14 +78,10 @@ def test_what_is_half_written_is_cleared_away(tmp_path, name):
     assert (running.returncode, [*tmp_path.iterdir()]) == (128 + number, [])
 
 
-def test_what_ends_well_has_no_code(capsys):
-    assert exit_code(lambda: print("é")) == 0 and capsys.readouterr().out == "é\n"
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(f"file: {NASTY} é")
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_message_is_one_printable_line(capsys, text):
-    assert exit_code(raiser(InputError(text))) == 2
+    assert ending_with(InputError(text)) == 2
     line = capsys.readouterr().err
     assert line.startswith("error: ") and line[:-1].isprintable() and line[-1] == "\n"

@@ -7,14 +7,9 @@ from types import SimpleNamespace
 import pytest
 from command_line import PROMPT
 
-from experiments.cli.trace import Trace, in_colour
+from experiments.cli.trace import Trace
 from sampling import Round
 from utils import load_encoder
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 @pytest.fixture
@@ -28,7 +23,8 @@ def traced(pair, monkeypatch):
     ids = lambda what: encoder.encode(what) if isinstance(what, str) else list(what)
 
     def call(*rounds, terminal=False):
-        watch, out = SimpleNamespace(notes=[]), Terminal() if terminal else io.StringIO()
+        watch, out = SimpleNamespace(notes=[]), io.StringIO()
+        out.isatty = lambda: terminal
         trace = Trace(watch, encoder, out)
         for tokens, drafted, accepted, draft in rounds:
             watch.notes.append(SimpleNamespace(draft=ids(draft)))
@@ -53,13 +49,9 @@ def test_every_source_has_its_mark(traced):
 
 def test_a_character_may_be_split_over_tokens_and_rounds(traced, pair):
     first, *middle, last = load_encoder(pair / "17M").encode("é日")
-    rounds = (
-        ([first], 0, 0, ""),
-        (middle, 2, 2, middle[:2]),
-        ([last], 0, 0, ""),
-        ([first], 0, 0, ""),
-    )
-    pieces = [line[17:] for line in traced(*rounds).getvalue().splitlines()[1:]]
+    plain = [([one], 0, 0, "") for one in (first, last, first)]
+    out = traced(plain[0], (middle, 2, 2, middle[:2]), *plain[1:])
+    pieces = [line[17:] for line in out.getvalue().splitlines()[1:]]
     assert pieces == ["{}", "é||()", "{日}", "{}", "\ufffd"]
 
 
@@ -78,7 +70,7 @@ def test_colour_is_for_terminals_that_want_it(traced, monkeypatch):
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
-            assert not in_colour(Terminal())
+            assert traced(*rounds, terminal=True).getvalue() == plain
 
 
 # ---------------------------------------------------------------- the command
@@ -102,8 +94,3 @@ def test_a_trace_is_the_text_of_the_same_run(cli, as_json, more):
     counts = re.findall(r"(?m)^ *\d+ +(\d+)/(\d+)  ", done.out)
     accepted, examined = (sum(map(int, column)) for column in zip(*counts))
     assert (accepted, examined, len(counts)) == (one["accepted"], one["examined"], one["rounds"])
-
-
-def test_a_trace_shows_the_end_of_the_text(cli):
-    done = cli("--target_model_size", "ends", "--prompt", "x", "--trace")
-    assert "<|endoftext|>" in done.out and "Text = x\n" in done.out

@@ -2,35 +2,20 @@
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import pytest
 from command_line import assert_refused, embedded
 from toys import TINY, write_checkpoint
 
-import main
 from experiments.proving.mistakes import MISTAKES
 
 KEYS = ["name", "seen_in", "total_variation", "errors", "first_difference", "caught_by"]
 
 
-@pytest.fixture
-def cli(capsys):
-    """A function (*arguments) -> code, out, err, with the embedded pair."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = main.main(list(map(str, arguments)))
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return call
-
-
 @embedded
-def test_the_table_and_its_json(cli):
+def test_the_table_and_its_json(program):
     names = ["resample-from-p", "missing-bonus", "divide-by-temperature-0"]
-    done = cli("mistakes", *names, "--json")
+    done = program("mistakes", *names, "--json")
     rows = json.loads(done.out, parse_constant=pytest.fail)["mistakes"]
     assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
     assert [row["name"] for row in rows] == names and all([*row] == KEYS for row in rows)
@@ -38,7 +23,7 @@ def test_the_table_and_its_json(cli):
     assert wrong["total_variation"] > 0.001 and 0 <= wrong["first_difference"] < 60
     assert costly["total_variation"] < 1e-12 and costly["first_difference"] is None
     assert failing["total_variation"] is None and failing["errors"] == 1
-    shown = cli("mistakes", *names).out
+    shown = program("mistakes", *names).out
     assert shown.split()[:2] == ["mistake", "distance"]
     figures = f"{wrong['total_variation']:.4f}", "0%", str(wrong["first_difference"])
     for row, expected in zip(rows, (figures, ("0.0000", "0%", "-"), ("-", "100%", "0"))):
@@ -51,14 +36,13 @@ def test_the_table_and_its_json(cli):
 
 
 @embedded
-def test_generation_with_a_mistake(cli):
+def test_generation_with_a_mistake(program):
     """The autoregressive text stays right, so the program itself shows where the mistake begins."""
     name = "stale-cache"
-    prompt = MISTAKES[name].setting.prompt
-    pair = ["--target_model_size", "7M", "--draft_model_size", "0.7M"]  # as the command has it
-    arguments = [*pair, "--kernels", "plain", "--prompt", prompt, "--json"]
-    right, wrong = (json.loads(cli(*arguments, *more).out) for more in ((), ("--mistake", name)))
-    row = json.loads(cli("mistakes", name, "--json").out)["mistakes"][0]
+    pair = "--target_model_size=7M", "--draft_model_size=0.7M"  # as the command has it
+    how = *pair, "--prompt", MISTAKES[name].setting.prompt, "--kernels=plain", "--json"
+    right, wrong = (json.loads(program(*how, *more).out) for more in ((), ("--mistake", name)))
+    (row,) = json.loads(program("mistakes", name, "--json").out)["mistakes"]
     assert wrong["settings"]["mistake"] == name
     assert wrong["autoregressive"]["token_ids"] == right["autoregressive"]["token_ids"]
     assert right["identical"] and not wrong["identical"]
@@ -67,21 +51,20 @@ def test_generation_with_a_mistake(cli):
 
 
 @embedded
-def test_what_cannot_be_made_or_shown_is_one_line(cli, tmp_path):
+def test_what_cannot_be_made_or_shown_is_one_line(program, tmp_path):
     """A mistake that ends in an error, one that is not there, a draft without a model, and models
     that cannot read the museum's prompts: a short context, a vocabulary that lacks a byte.
     """
-    done = cli("--kernels", "plain", "--json", "--mistake", "divide-by-temperature-0")
+    done = program("--kernels=plain", "--json", "--mistake=divide-by-temperature-0")
     assert_refused(done, "divide-by-temperature-0", "makes the program fail")
-    for arguments in (["mistakes", "no such"], ["--mistake", "no such"]):
-        assert_refused(cli(*arguments), "'no such'", *MISTAKES)
-    assert_refused(cli("mistakes", "--draft_model_size", "ngram"), "'ngram'")
-    where = "mistakes", "--models_dir", tmp_path
+    for words in (["mistakes", "no such"], ["--mistake", "no such"]):
+        assert_refused(program(*words), "'no such'", *MISTAKES)
+    assert_refused(program("mistakes", "--draft_model_size=ngram"), "'ngram'")
     write_checkpoint(tmp_path / "short", dataclasses.replace(TINY, n_ctx=10))
-    done = cli(*where, "--target_model_size=short", "--draft_model_size=short")
-    assert_refused(done, "tokens: expected at most 9")
-    folder = write_checkpoint(tmp_path / "bare", dataclasses.replace(TINY, n_vocab=2))
-    (folder / "vocab.json").write_text(json.dumps({"a": 0, "<|endoftext|>": 1}))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    done = cli(*where, "--target_model_size=bare", "--draft_model_size=bare")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and "--prompt" in done.err
+    bare = write_checkpoint(tmp_path / "bare", dataclasses.replace(TINY, n_vocab=2))
+    (bare / "vocab.json").write_text(json.dumps({"a": 0, "<|endoftext|>": 1}))
+    (bare / "merges.txt").write_text("#version: 0.2\n")
+    for size, problem in (("short", "tokens: expected at most 9"), ("bare", "--prompt")):
+        models = f"--target_model_size={size}", f"--draft_model_size={size}"
+        done = program("mistakes", f"--models_dir={tmp_path}", *models)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and problem in done.err

@@ -8,49 +8,39 @@ import numpy as np
 import pytest
 from clocks import Slow, Time
 from heads import EAGLE, MEDUSA, toy_head
-from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, rules
+from table_models import FILTERS, TableModel, assert_exact, at_eos
 from toys import TINY, tiny_model
 
 from experiments.decoding import adaptive_k, clock
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
+from experiments.decoding.job import Job
 from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
-from experiments.measuring.theory import speedup, tokens_per_round
+from experiments.measuring.theory import tokens_per_round
 from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
-from sampling import Filter, NeuralDrafter, Round, never, speculative, verify
+from sampling import Filter, NeuralDrafter, Round, speculative, verify
 
 # ---------------------------------------------------------------- the distribution
 
 
-def assert_exact(filter, K, ended, rule, n_tokens=4, confidence=0.0):
-    """K() gives the K of one text."""
-    target, draft = TableModel(1), TableModel(2)
-
-    def run():
-        drafter = NeuralDrafter(draft, filter, None, confidence)
-        how = n_tokens, K(), filter, None, ended, rule
-        return tokens_of(speculative(target, drafter, [0], *how))
-
-    assert_same_distribution(distribution_of(run), chain_rule(target, [0], n_tokens, filter, ended))
-
-
-@rules
-@pytest.mark.parametrize("name, ended", [("T=1", at_eos), ("greedy", never), ("all", never)])
-def test_distribution_with_a_k_that_depends_on_the_past(name, ended, rule):
+def varied(last):
     """Any function of the rounds so far, 0 among its values."""
-    K = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
-    assert_exact(FILTERS[name], lambda: K, ended, rule)
+    return (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
 
 
-@rules
-@pytest.mark.parametrize("costs", [[1, 1.2, 1.4, 1.6], [1, 2.1, 3.2], [1.0, 1.0, 1.0]])
-def test_distribution_with_adaptive_k(costs, rule):
-    assert_exact(Filter(1.0), lambda: AdaptiveK(costs), at_eos, rule)
-
-
-@rules
-@pytest.mark.parametrize("confidence", [0.4, 0.55, 0.9, 1.0])
-def test_distribution_with_drafts_cut_short(confidence, rule):
-    assert_exact(Filter(1.0), lambda: 3, never, rule, n_tokens=3, confidence=confidence)
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job([0], 4, varied, FILTERS["T=1"], ended=at_eos),
+        Job([0], 4, varied, FILTERS["greedy"]),
+        Job([0], 4, varied, FILTERS["all"]),
+        Job([0], 4, AdaptiveK([1, 1.2, 1.4, 1.6]), Filter(1.0), ended=at_eos),
+        Job([0], 4, AdaptiveK([1, 2.1, 3.2]), Filter(1.0), ended=at_eos),
+        Job([0], 4, AdaptiveK([1.0, 1.0, 1.0]), Filter(1.0), ended=at_eos),
+        *(Job([0], 3, 3, Filter(1.0), confidence=one) for one in (0.4, 0.55, 0.9, 1.0)),
+    ],
+)
+def test_distribution_where_k_depends_on_the_past_and_drafts_are_cut_short(job):
+    assert_exact(TableModel(1), ModelDraft(TableModel(2)), job)
 
 
 def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
@@ -66,10 +56,8 @@ def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
 
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
     rounds = lambda: speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None)
-    found, expected = (
-        distribution_of(lambda: tokens_of(rounds())),
-        chain_rule(target, [0], 2, filter),
-    )
+    found = distribution_of(lambda: tokens_of(rounds()))
+    expected = chain_rule(target, [0], 2, filter)
     assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
 
 
@@ -83,15 +71,6 @@ DEAR = np.interp(range(1, MAX_K + 2), [1, 2, 3, 5, 9], [1, 1.7, 2.0, 2.2, 2.9]).
 def costs_of(c, v):
     """Of rounds with 0, 1, 2, ... drafts, each for c, before a pass over one row more for v."""
     return [K * c + cost for K, cost in enumerate(v)]
-
-
-def test_expected_speeds_are_those_of_theory():
-    """Where a draft is found in a share of the rounds only, too."""
-    K = AdaptiveK(costs_of(0.1, VERIFY))
-    K.drafted, K.asked = 3.0, 10.0
-    for a in (0.0, 0.4, 1.0):
-        expected = [speedup(a, k, 0.1, VERIFY[k], 0.3) for k in range(MAX_K + 1)]
-        assert K.speeds(a) == pytest.approx(expected)
 
 
 def simulate(a, c, v, n_rounds, seed=0, share=1.0):
@@ -137,12 +116,6 @@ def test_a_draft_that_becomes_useful_is_used_again():
         k = K(last)
         last = Round([0] * (k + 1), k, k) if i > 40 else Round([0], k, 0)
     assert k > 4
-
-
-def test_free_drafts_and_free_verification_ask_for_the_most():
-    assert AdaptiveK([1.0] * 9)(Round([])) == 8
-    # a trial: a draft as dear as the target never pays
-    assert AdaptiveK(costs_of(1.0, DEAR))(Round([])) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Several texts at once: each is what it is alone, whatever its neighbours do."""
 
 import gc
+import itertools
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,21 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toys import TINY, tiny_model
 
-import utils
 from backends import memory
 from experiments.decoding import batching
-from experiments.decoding.batching import (
-    decode_together,
-    read_together,
-    require_room,
-)
+from experiments.decoding.batching import decode_together, read_together, require_room
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft, NGrams
 from sampling import Filter
 from utils import InputError
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
-EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
 
 
 def text_of(target, draft, ids, n_tokens, kind, filter, seed, end):
@@ -55,21 +49,6 @@ def test_every_text_is_what_it_is_alone(texts, batch_size):
     tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
     together = list(decode_together(tasks, TARGET, DRAFT, batch_size))
     assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
-
-
-def test_float32_texts_are_the_same_to_the_bit_where_passes_are_exact():
-    target = utils.random_model(TINY, EXACT, scale=0.3)
-
-    def task(i, target, draft):
-        cache, ids, rows = target.new_cache(), list(range(i + 1)), []
-        for _ in range(8):
-            rows.append(target.read(ids, cache)[0])
-            ids = [*ids, int(rows[-1].argmax())]
-        return rows
-
-    tasks = [partial(task, i) for i in range(5)]
-    for task, together in zip(tasks, decode_together(tasks, target, None, 3), strict=True):
-        assert np.array_equal(together, task(target, None))
 
 
 class Counted:
@@ -129,42 +108,35 @@ def test_an_error_in_a_shared_pass_reaches_the_caller():
 # ---------------------------------------------------------------- a batch that is ended early
 
 
-def within(seconds, function):
-    """What function() returns; fails if it is not done in time."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(function).result(seconds)
-    finally:
-        pool.shutdown(wait=False)
-
-
 def threads_of_texts():
     """Not those that share products, which stay."""
     return [one for one in threading.enumerate() if one.name.startswith(batching.THREAD)]
 
 
-def endless(caches):
-    """A task that reads until it is stopped, with a cache that is noted."""
+def assert_leaves_nothing(run, caches):
+    """run() ends, and afterwards there is no thread of a text and no cache."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        pool.submit(run).result(30)
+    finally:
+        pool.shutdown(wait=False)
+    assert threads_of_texts() == []
+    gc.collect()
+    assert [cache() for cache in caches] == [None] * len(caches)
+
+
+def endless(caches, n_reads=0, release=None):
+    """A task that reads until it is stopped, with a cache that is noted. After n_reads it waits for
+    no pass, until it is released.
+    """
 
     def run(target, draft):
         cache = target.new_cache()
         caches.append(weakref.ref(cache))
-        while True:
-            for end in range(1, TINY.n_ctx):
-                target.read([1] * end, cache)
-
-    return run
-
-
-def busy_then_endless(caches, n_reads, release):
-    """The same, but after some reads it waits for no pass, until the others are stopped."""
-
-    def run(target, draft):
-        for _ in range(n_reads):
-            target.read([1], target.new_cache())
-        if not release.wait(20):
-            pytest.fail("not released")
-        return endless(caches)(target, draft)
+        for n in itertools.count():
+            if release and n == n_reads and not release.wait(20):
+                pytest.fail("not released")
+            target.read([1] * (n % TINY.n_ctx + 1), cache)
 
     return run
 
@@ -176,20 +148,17 @@ def test_whatever_a_task_raises_reaches_the_caller_and_leaves_nothing(error, n_r
 
     def broken(target, draft):
         cache = target.new_cache()
-        for end in range(n_reads):
-            target.read([1] * (end + 1), cache)
+        for n in range(n_reads):
+            target.read([1] * (n + 1), cache)
         release.set()
         raise error("broken")
 
     def run():
-        tasks = [endless(caches), broken, busy_then_endless(caches, n_reads, release)]
+        tasks = [endless(caches), broken, endless(caches, n_reads, release)]
         with pytest.raises(error, match="broken"):
             list(decode_together(tasks, TARGET, DRAFT, 3))
-        return threads_of_texts()
 
-    assert within(30, run) == []
-    gc.collect()
-    assert [cache() for cache in caches] == [None] * len(caches)
+    assert_leaves_nothing(run, caches)
 
 
 @pytest.mark.parametrize("n_taken", [1, 2])
@@ -202,11 +171,9 @@ def test_a_batch_that_is_closed_leaves_nothing(n_taken):
         for _ in range(n_taken):
             next(results)
         results.close()
-        return threads_of_texts()
 
-    assert within(30, run) == []
-    gc.collect()
-    assert caches and [cache() for cache in caches] == [None] * len(caches)
+    assert_leaves_nothing(run, caches)
+    assert caches
 
 
 def test_threads_that_cannot_be_started_are_one_line(monkeypatch):

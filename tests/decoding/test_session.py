@@ -33,16 +33,16 @@ def lines_of(text):
 @pytest.mark.parametrize(
     "kind",
     [
-        [],
-        [T_1],
-        [T_1, "--coupled"],
-        [T_1, "--verification=block"],
-        ["--draft_model_size=ngram"],
-        ["--target_model_size=ends"],
-        ["--mode=speculative", T_1, "--draft_confidence=0.1"],
+        "--temperature=0",
+        "--temperature=1 --coupled",
+        "--temperature=1 --verification=block",
+        "--draft_model_size=ngram",
+        "--target_model_size=ends",
+        "--mode=speculative --temperature=1 --draft_confidence=0.1",
     ],
 )
 def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):
+    kind = kind.split()
     done = cli("--json", "--prompts", file, *SHORT, "--seed=5", *kind)
     assert done.code == 0
     for i, (found, text) in enumerate(zip(lines_of(done.out), TEXTS, strict=True)):
@@ -50,28 +50,16 @@ def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):
         assert timeless(found) == timeless(alone)
 
 
-def test_a_prompt_given_again_is_another(cli):
-    texts = ["hello", "the end", "hello"]
-    found = lines_of(cli("--json", *(f"--prompt={text}" for text in texts), *SHORT, T_1).out)
-    assert [one["settings"]["prompt"] for one in found] == texts
-    first, _, third = (one["autoregressive"]["text"] for one in found)
-    assert first != third  # another seed
-
-
-def test_blocks_for_people_and_the_speed_of_all(cli, file):
+def test_blocks_for_people_and_the_speed_of_all(cli, file, monkeypatch):
+    shared, read = [], batching.read_together
+    noted = lambda model, *texts: shared.append(len(texts[0])) or read(model, *texts)
+    monkeypatch.setattr(batching, "read_together", noted)
     done = cli("--prompts", file, *SHORT)
     assert done.code == 0 and "Prompt 7\n--------\n" in done.out
     assert done.out.count("Text = hello again") == 2
     assert done.out.count("The two texts are identical.") == 7
     assert "\nAutoregressive, 3 prompts at a time: 84 tokens in " in done.out
-
-
-def test_at_most_batch_size_texts_share_a_pass(cli, file, monkeypatch):
-    shared, read = [], batching.read_together
-    noted = lambda model, *texts: shared.append(len(texts[0])) or read(model, *texts)
-    monkeypatch.setattr(batching, "read_together", noted)
-    assert cli("--prompts", file, *SHORT).code == 0
-    assert max(shared) == 3
+    assert max(shared) == 3  # at most batch_size texts share a pass
 
 
 # ---------------------------------------------------------------- a file of results
@@ -141,21 +129,16 @@ def test_an_interruption_loses_one_batch_at_most(
     assert [one["settings"]["prompt"] for _, one in kept] == TEXTS[:n_kept]
 
 
-def test_what_is_there_is_not_lost(cli, file, out, partial, unfinished):
-    before = "".join(unfinished("--prompts", file))
-    done = cli("--prompts", file, "--out", out, *SHORT, "--K=2")
+@pytest.mark.parametrize("other", ["--prompt_ids=40,50", "--prompt_ids=1,2,3 --K=2"])
+def test_what_is_there_is_not_lost(cli, out, partial, unfinished, other):
+    before = "".join(unfinished("--prompt_ids=1,2,3"))
+    done = cli(*other.split(), "--out", out, *SHORT)
     assert done.code == 2 and "other settings or prompts" in done.err
     assert partial.read_text() == before
-    out.write_text("mine")
-    done = cli("--prompts", file, "--out", out, *SHORT)
-    assert done.code == 2 and "is there already" in done.err and out.read_text() == "mine"
-
-
-def test_token_ids_of_another_prompt_are_not_taken(cli, out, unfinished):
-    unfinished("--prompt_ids=1,2,3")
-    done = cli("--prompt_ids=40,50", "--out", out, *SHORT)
-    assert done.code == 2 and "other settings or prompts" in done.err
     assert cli("--prompt_ids=1,2,3", "--out", out, *SHORT).code == 0
+    whole = out.read_text()
+    done = cli("--prompt_ids=1,2,3", "--out", out, *SHORT)
+    assert done.code == 2 and "is there already" in done.err and out.read_text() == whole
 
 
 def test_json_has_the_lines_of_a_run_in_which_some_failed(cli, file, out, monkeypatch):
@@ -188,20 +171,22 @@ def test_token_ids_are_a_prompt_like_the_text_they_are(as_json):
 
 
 def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(cli, as_json, file, out):
-    file.write_text("\n".join(["hello", "x" * 64, "a", "y" * 99, "12"]) + "\n")
+    texts = ["hello", "x" * 64, "a", "y" * 99, "12"]
+    file.write_text("\n".join(texts) + "\n")
     done = cli("--prompts", file, "--out", out, *SHORT, T_1)
     assert done.code == 0
     assert done.err == (
         f"note: {file}: read 5 prompts, one a line\n"
         f"note: {file}: skipped 2 prompts of more than 63 tokens: number 2, 4\n"
     )
-    results = lines_of(out.read_text())
-    assert [one["settings"]["prompt"] for one in results] == ["hello", "a", "12"]
     # each has the seed of its place in the file
-    for one, number in zip(results, (1, 3, 5)):
-        prompt = f"--prompt={one['settings']['prompt']}"
-        alone = as_json(prompt, f"--seed={122 + number}", T_1, "--n_tokens_to_generate=12")
+    for one, i in zip(lines_of(out.read_text()), (0, 2, 4), strict=True):
+        text, seed = f"--prompt={texts[i]}", f"--seed={123 + i}"
+        alone = as_json(text, seed, T_1, "--n_tokens_to_generate=12")
         assert timeless(one) == timeless(alone) | {"fingerprints": one["fingerprints"]}
+
+
+NO_TOKEN = "the vocabulary has no token for the byte 0x58 of 'ACDX'"
 
 
 @pytest.fixture(scope="module")
@@ -221,19 +206,18 @@ def test_a_vocabulary_that_lacks_bytes_takes_what_it_has(as_json, cli, proteins)
     found = as_json("--prompt=ACDC", "--n_tokens_to_generate=9", models_dir=proteins)
     assert found["prompt_token_ids"] == [2, 3, 4, 3] and found["identical"]
     done = cli("--prompt=ACDX", models_dir=proteins)
-    assert_refused(done, "--prompt", "the vocabulary has no token for the byte 0x58 of 'ACDX'")
+    assert_refused(done, "--prompt", NO_TOKEN)
     assert_refused(cli("--prompt=", models_dir=proteins), "--prompt ''", "<|endoftext|>")
 
 
-@pytest.mark.parametrize("command", [[], ["benchmark"], ["record"]])
+@pytest.mark.parametrize("command", ["generate", "benchmark", "record"])
 def test_the_prompt_of_a_file_that_needs_a_missing_byte_is_named(cli, proteins, tmp_path, command):
     file = tmp_path / "prompts.txt"
     file.write_text("ACDC\nACDX\n")
-    more = ["--n_tokens_to_generate=9"]
-    more += ["--out", tmp_path / "log.jsonl"] if command == ["record"] else []
-    done = cli("--prompts", file, *more, models_dir=proteins, command=command)
-    what = f"{file}, prompt 2: the vocabulary has no token for the byte 0x58 of 'ACDX'"
-    assert_refused(done, what)
+    flags = ["--prompts", file, "--n_tokens_to_generate=9"]
+    flags += ["--out", tmp_path / "log.jsonl"] if command == "record" else []
+    done = cli(*flags, models_dir=proteins, command=[command])
+    assert_refused(done, f"{file}, prompt 2: {NO_TOKEN}")
     assert [*tmp_path.iterdir()] == [file]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest import approx
 from table_models import FILTERS, TableModel, at_eos
 
 import sampling
@@ -20,6 +21,8 @@ def watched(target, draft, job, forced=None):
     watch = Watch(job, forced)
     rounds = list(watch.watched(decode(target, draft_of(draft), job, watch)))[1:]
     assert [note.round for note in watch.notes] == rounds
+    overlaps = [x for note in watch.notes for x in note.overlap[: note.round.examined]]
+    assert watch.usual_acceptance_rate() == (approx(np.mean(overlaps)) if overlaps else None)
     return rounds, watch.notes
 
 
@@ -30,6 +33,17 @@ def draft_of(model):
 def rows_of(filter, ids, *models):
     """The distributions of models after a text."""
     return [filter(model.read(ids, model.new_cache()))[0] for model in models]
+
+
+def worked_out_anew(job, notes, target, draft):
+    """Yield (note, p, q) of each round: p [k + 1, n_vocab] and q [k, n_vocab] along its draft."""
+    text = job.ids
+    for note in notes:
+        prefixes = [text + note.draft[:i] for i in range(len(note.draft) + 1)]
+        p = [rows_of(job.filter, ids, target)[0] for ids in prefixes]
+        q = [rows_of(job.filter, ids, draft)[0] for ids in prefixes[:-1]] if draft else None
+        yield note, np.array(p), np.eye(3)[note.draft] if q is None else np.reshape(q, (-1, 3))
+        text = text + note.round.tokens
 
 
 # ---------------------------------------------------------------- the notes
@@ -61,39 +75,34 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
         rounds, notes = watched(target, draft, job)
     # to be watched changes nothing
     assert rounds == list(decode(target, draft_of(draft), job))[1:]
-    row = lambda model, ids: rows_of(filter, ids, model)[0]
     expected = []
-    for one, note in zip(rounds, notes):
-        assert len(note.draft) == len(note.p) == len(note.q) == len(note.overlap) == one.drafted
-        for i, token in enumerate(note.draft):
-            p = row(target, text + note.draft[:i])
-            q = row(draft, text + note.draft[:i]) if draft else np.eye(3)[token]
-            assert (note.p[i], note.q[i]) == (p[token], q[token])
-            assert note.overlap[i] == pytest.approx(np.minimum(p, q).sum())
-        assert len(note.coins) == one.examined and len(note.likely) == len(one.tokens)
-        for i, (u, p, q) in enumerate(zip(note.coins, note.p, note.q)):
-            expected.append((p / q, u < p / q))
-            assert (u < p / q) == (i < one.accepted)
-        for i, likely in enumerate(note.likely):
-            p = row(target, text + one.tokens[:i])
-            assert all(mass == p[x] for x, mass, _ in likely) and int(p.argmax()) == likely[0][0]
-            assert one.tokens[i] in [x for x, _, _ in likely]
+    for note, p, q in worked_out_anew(job, notes, target, draft):
+        one, places = note.round, range(len(note.draft))
+        assert note.p == p[places, note.draft].tolist() and len(note.p) == one.drafted
+        assert note.q == q[places, note.draft].tolist()
+        assert note.overlap == approx(np.minimum(p[:-1], q).sum(axis=1))
+        ratios = [mass / share for mass, share in zip(note.p, note.q)]
+        accepted = [u < ratio for u, ratio in zip(note.coins, ratios)]
+        assert accepted == [i < one.accepted for i in range(one.examined)]
+        expected += zip(ratios, accepted)
+        for i, (token, likely) in enumerate(zip(one.tokens, note.likely, strict=True)):
+            assert all(mass == p[i, x] for x, mass, _ in likely)
+            assert likely[0][0] == p[i].argmax() and token in [x for x, _, _ in likely]
             assert all((share is None) == (i >= one.drafted) for _, _, share in likely)
         if one.accepted < one.examined:
-            i = one.accepted
-            q = row(draft, text + one.tokens[:i]) if draft else np.eye(3)[note.draft[i]]
-            rest = sampling.residual(row(target, text + one.tokens[:i]), q)
-            assert note.residual[0][0] == rest.argmax() and all(
-                mass == rest[x] for x, mass in note.residual
-            )
-            assert one.tokens[i] in dict(note.residual)
+            rest = sampling.residual(p[one.accepted], q[one.accepted])
+            assert note.residual[0][0] == rest.argmax()
+            assert all(mass == rest[x] for x, mass in note.residual)
+            assert one.tokens[-1] in dict(note.residual)
         else:
             assert note.residual is None
         assert set(note.seconds) == {"draft", "target", "rule"} and min(note.seconds.values()) >= 0
-        text = text + one.tokens
+        # the look-up of n-grams has no passes
+        assert len(note.passes) == (one.drafted if draft else 0)
+        assert sum(note.passes) <= note.seconds["draft"]
     # and after them what was tossed for drafts behind the end of the text
     assert tossed[: len(expected)] == expected
-    assert len(tossed) == len(expected) or text[-1] == 2
+    assert len(tossed) == len(expected) or rounds[-1].tokens[-1] == 2
 
 
 @settings(max_examples=40, deadline=None)
@@ -111,22 +120,17 @@ def test_the_notes_of_block_verification(seeds, K, filter, seed):
     job = Job([0, 1], 12, K, filter, seed, rule="block")
     rounds, notes = watched(target, draft, job)
     assert rounds == list(decode(target, ModelDraft(draft), job))[1:]
-    text = [0, 1]
-    for note in notes:
-        P = 1.0
-        for p, q, support in zip(note.p, note.q, note.support, strict=True):
-            P = min(1.0, P * p / q)
-            assert support == P
+    for note, p, q in worked_out_anew(job, notes, target, draft):
+        P = [1.0]  # of no draft, one, two, ...
+        for p_token, q_token in zip(note.p, note.q):
+            P.append(min(1.0, P[-1] * p_token / q_token))
+        assert note.support == P[1:]
         i = note.round.accepted
         assert note.coins == note.numbers == []
         assert (note.residual is None) == (i == note.round.examined)
         if note.residual:
-            ids = text + note.draft[:i]
-            p, q = rows_of(filter, ids, target, draft)
-            rest = np.maximum((note.support[i - 1] if i else 1.0) * p - q, 0)
-            expected = dict(enumerate(rest / rest.sum()))
-            assert dict(note.residual) == pytest.approx({x: expected[x] for x, _ in note.residual})
-        text += [int(token) for token in note.round.tokens]
+            rest = np.maximum(P[i] * p[i] - q[i], 0)
+            assert all(mass == approx(rest[x] / rest.sum()) for x, mass in note.residual)
 
 
 def test_a_coupled_note_has_the_distributions_under_the_noise():
@@ -148,28 +152,3 @@ def test_the_clock_stands_still_while_notes_are_taken(monkeypatch):
     slept = 0.05 * len(list(watch.watched(rounds))[1:])
     assert watch.aside >= slept and watch.clock() - begin <= time.perf_counter() - real - slept
     assert sum(sum(note.seconds.values()) for note in watch.notes) <= watch.clock() - begin
-
-
-def test_a_forced_number_takes_the_place_of_the_seeds():
-    """A coin of 0 accepts any draft, and one of almost 1 rejects it; the numbers before stay."""
-    target, draft, job = TableModel(1), TableModel(2), Job([0], 12, 2, FILTERS["T=1"], seed=3)
-    _, notes = watched(target, draft, job)
-    place, index, u, ratio = next(
-        (place, index, u, note.p[i] / note.q[i])
-        for place, note in enumerate(notes)
-        for i, (index, u) in enumerate(zip(note.numbers, note.coins))
-        if note.p[i] < note.q[i]
-    )
-    other = 0.0 if u >= ratio else np.nextafter(1, 0)
-    _, changed = watched(target, draft, job, {index: other})
-    assert [note.round for note in changed[:place]] == [note.round for note in notes[:place]]
-    assert other in changed[place].coins and changed[place].round != notes[place].round
-
-
-@pytest.mark.parametrize("draft", [TableModel(2), None], ids=["model", "ngram"])
-def test_passes_of_the_draft_are_those_of_a_model(draft):
-    """One for each drafted token, and their time is in the draft's; n-grams have none."""
-    _, notes = watched(TableModel(1), draft, Job([0, 1, 0], 9, 2, FILTERS["T=1"]))
-    for note in notes:
-        assert len(note.passes) == (len(note.draft) if draft else 0)
-        assert sum(note.passes) <= note.seconds["draft"]

@@ -1,28 +1,18 @@
 """Drafts: each makes drafters, and says of itself what others need to know."""
 
-import math
-
 import pytest
 from heads import EAGLE, MEDUSA, toy_head
 from toys import TINY, tiny_model
 
-from experiments.drafting.drafts import (
-    Draft,
-    HeadDraft,
-    HeadDrafter,
-    ModelDraft,
-    NGrams,
-    SeenTarget,
-)
-from sampling import Filter, NeuralDrafter, NGramDrafter, one_hot
+from experiments.drafting.drafts import HeadDraft, HeadDrafter, ModelDraft, NGrams, SeenTarget
+from sampling import Filter, NeuralDrafter, NGramDrafter
 
-TARGET, DRAFT = tiny_model(0), tiny_model(1)
-HEADS = {kind: toy_head(kind, TARGET) for kind in (EAGLE, MEDUSA)}
+TARGET = tiny_model(0)
 DRAFTS = {
-    "model": (ModelDraft(DRAFT), NeuralDrafter),
+    "model": (ModelDraft(tiny_model(1)), NeuralDrafter),
     "ngram": (NGrams(), NGramDrafter),
-    EAGLE: (HeadDraft(HEADS[EAGLE]), HeadDrafter),
-    MEDUSA: (HeadDraft(HEADS[MEDUSA]), HeadDrafter),
+    EAGLE: (HeadDraft(toy_head(EAGLE, TARGET)), HeadDrafter),
+    MEDUSA: (HeadDraft(toy_head(MEDUSA, TARGET)), HeadDrafter),
 }
 each = pytest.mark.parametrize("draft, kind", DRAFTS.values(), ids=DRAFTS)
 
@@ -62,36 +52,3 @@ def test_drafters_may_be_wrapped_and_another_model_stand_in(draft, kind):
         assert [stand_in.model for stand_in in one.models] == [*draft.models]
     assert type(drafter_of(draft.over(StandIn))) is kind
     assert drafter_of(wrapped.over(StandIn))[0] == "wrapped"
-
-
-def test_what_drafts_say_of_themselves():
-    model, ngrams, head = ModelDraft(DRAFT), NGrams(), HeadDraft(HEADS[MEDUSA])
-    assert (model.models, model.alone, model.n_ctx) == ((DRAFT,), DRAFT, TINY.n_ctx)
-    assert (model.most, model.looks_up) == (math.inf, False)
-    assert (ngrams.models, ngrams.alone, ngrams.looks_up) == ((), None, True)
-    assert (head.models, head.alone, head.looks_up) == ((HEADS[MEDUSA],), None, False)
-    assert head.most == HEADS[MEDUSA].config.n_places
-
-
-def test_a_readers_own_draft_needs_one_method():
-    """As docs/library.md has it."""
-    from experiments.decoding.job import Job, decode
-    from experiments.proving.enumeration import tokens_of
-
-    class Repeat(Draft):
-        def drafter(self, target, filter, rng, confidence=0.0):
-            return Repeater()
-
-    class Repeater:
-        n_vocab = TINY.n_vocab
-
-        def prefill(self, ids):
-            pass
-
-        def propose(self, ids, k):
-            return ids[-1:] * k, one_hot(ids[-1:] * k, self.n_vocab)
-
-    job = Job([1, 2], 12)
-    assert tokens_of(decode(TARGET, Repeat(), job)) == tokens_of(decode(TARGET, None, job))
-    with pytest.raises(NotImplementedError):
-        Draft().drafter(TARGET, Filter(), None)

@@ -1,5 +1,5 @@
-"""Drafts that grow on the target: what they read, and that the text keeps the target's
-distribution.
+"""Drafts that grow on the target: what they read, that the text keeps the target's distribution,
+and that they run in batches and under shared noise as any draft does.
 """
 
 from dataclasses import replace
@@ -12,55 +12,40 @@ from hypothesis import strategies as st
 from table_models import FILTERS, assert_exact, at_eos
 from toys import TINY, tiny_model
 
+import utils
+from experiments.decoding.batching import decode_together, require_room
 from experiments.decoding.job import Job, decode
+from experiments.decoding.watch import Watch
 from experiments.drafting.drafts import HeadDraft, HeadDrafter, SeenTarget
+from experiments.proving.enumeration import tokens_of
 from gpt2 import Config, gelu, layer_norm
-from sampling import Filter, never, speculative
+from sampling import Filter, speculative
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
+SHORT = tiny_model(3, replace(SMALL, n_ctx=4, n_layer=1), scale=0.8)
 KINDS = pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
 
 
 @KINDS
 @pytest.mark.parametrize(
-    "filter, n_tokens, K, ended",
+    "target, job",
     [
-        ("T=1", 4, 1, never),
-        ("T=1", 3, 3, at_eos),
-        ("greedy", 4, 2, at_eos),
-        ("all", 4, 2, at_eos),
-        ("all", 4, 3, never),
+        (TARGET, Job([1, 0], 4, 1, FILTERS["T=1"])),
+        (TARGET, Job([1, 0], 3, 3, FILTERS["T=1"], ended=at_eos)),
+        (TARGET, Job([1, 0], 4, 2, FILTERS["greedy"], ended=at_eos)),
+        (TARGET, Job([1, 0], 4, 2, FILTERS["all"], ended=at_eos)),
+        (TARGET, Job([1, 0], 4, 3, FILTERS["all"])),
+        # before the second token there is no hidden state to read, and after the last no room
+        (SHORT, Job([1], 9, 3, FILTERS["T=1"])),
+        # of several lengths, as they end where the head is unsure
+        (TARGET, Job([1, 0], 3, 2, FILTERS["T=1"], confidence=0.45)),
+        # also 0, after which the head has missed what the target read
+        (TARGET, Job([1, 0], 4, lambda last: 2 - last.drafted, FILTERS["top_k"])),
     ],
 )
-def test_the_distribution_of_the_text_is_the_targets(kind, filter, n_tokens, K, ended):
-    job = Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
-    assert_exact(TARGET, HeadDraft(toy_head(kind, TARGET)), job)
-
-
-@KINDS
-def test_the_distribution_from_one_token_to_the_end_of_the_context(kind):
-    """Before the second token there is no hidden state to read, and after the last no room."""
-    config = Config(n_vocab=3, n_ctx=4, n_embd=4, n_head=2, n_layer=1)
-    target = tiny_model(3, config, scale=0.8)
-    assert_exact(target, HeadDraft(toy_head(kind, target)), Job([1], 9, 3, Filter(1.0)))
-
-
-@KINDS
-def test_the_distribution_of_drafts_that_end_where_the_head_is_unsure(kind):
-    draft, drafted = HeadDraft(toy_head(kind, TARGET)), set()
-    job = Job([1, 0], 3, 2, Filter(1.0), confidence=0.45)
-    for seed in range(9):
-        drafted |= {one.drafted for one in decode(TARGET, draft, replace(job, seed=seed))}
-    assert len(drafted) > 2  # drafts of several lengths
-    assert_exact(TARGET, draft, job)
-
-
-@KINDS
-def test_a_k_that_varies_keeps_the_distribution(kind):
-    """Also 0, after which the head has missed what the target read."""
-    job = Job([1, 0], 4, lambda last: 2 - last.drafted, FILTERS["top_k"])
-    assert_exact(TARGET, HeadDraft(toy_head(kind, TARGET)), job)
+def test_the_distribution_of_the_text_is_the_targets(kind, target, job):
+    assert_exact(target, HeadDraft(toy_head(kind, target)), job)
 
 
 # ---------------------------------------------------------------- what a head reads
@@ -116,63 +101,85 @@ def medusa_by_hand(head, target, ids):
     return np.array(rows)
 
 
-def proposed(kind, target, head, ids, n_tokens, ks):
+def proposed(target, head, ids, n_tokens, ks):
     """[(text, draft, q)] of every round of a run."""
-    seen, found = SeenTarget(target), []
+    seen, found, k = SeenTarget(target), [], iter(ks)
     drafter = HeadDrafter(head, seen, Filter(1.0), np.random.default_rng(0))
-    propose, text = drafter.propose, list(ids)
+    propose = drafter.propose
 
     def noted(ids, k):
-        draft, q = propose(ids, k)
-        found.append((list(ids), draft, q))
-        return draft, q
+        found.append((list(ids), *propose(ids, k)))
+        return found[-1][1:]
 
-    drafter.propose, k = noted, iter(ks)
+    drafter.propose = noted
     rng = np.random.default_rng(1)
-    for one in speculative(seen, drafter, text, n_tokens, lambda last: next(k), Filter(1.0), rng):
-        pass
+    list(speculative(seen, drafter, ids, n_tokens, lambda last: next(k), Filter(1.0), rng))
     return found
 
 
-texts = st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=8)
-lengths = st.lists(st.integers(0, 4), min_size=20, max_size=20)
+def eagle_just_made(head, target, ids, draft):
+    """The logits of a draft from a new cache: from the second on, they go on from its guesses."""
+    seen = SeenTarget(target)
+    seen.read(ids[:-1], seen.new_cache(), n_last=0)
+    cache = head.new_cache()
+    cache.look(seen.cache.hidden, len(ids))
+    return [head.read(ids + draft[:i], cache)[0] for i in range(len(draft))]
 
 
+@KINDS
 @settings(max_examples=15, deadline=None)
-@given(ids=texts, ks=lengths)
-def test_eagle_reads_the_targets_hidden_states_of_the_text(ids, ks):
+@given(
+    ids=st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=8),
+    ks=st.lists(st.integers(0, 4), min_size=20, max_size=20),
+)
+def test_a_head_reads_the_targets_hidden_states_of_the_text(kind, ids, ks):
     """After any rounds before: what was guessed or rejected has left no trace."""
     target = tiny_model(1)
-    head = toy_head(EAGLE, target)
-    for text, draft, q in proposed(EAGLE, target, head, ids, 12, ks):
-        if draft:
-            expected = Filter(1.0)(eagle_by_hand(head, target, text)[None])
-            assert abs(q[0] - expected).max() < 1e-9
+    head = toy_head(kind, target)
+    for text, draft, q in proposed(target, head, ids, 12, ks):
+        assert len(q) == len(draft) <= head.config.n_places
+        if kind == MEDUSA:
+            expected = medusa_by_hand(head, target, text)[: len(draft)]
+        else:
+            expected = eagle_just_made(head, target, text, draft)
+            first = eagle_by_hand(head, target, text)
+            assert not draft or np.allclose(q[0], Filter(1.0)(first[None])[0], atol=1e-9)
+        for row, logits in zip(q, expected, strict=True):
+            assert np.allclose(row, Filter(1.0)(logits[None])[0], atol=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
-@given(ids=texts, ks=lengths)
-def test_eagle_drafts_as_if_it_had_just_been_made(ids, ks):
-    """The whole q, which goes on from its own guesses."""
+# ---------------------------------------------------------------- in the loops of every day
+
+
+WIDE = replace(TINY, n_embd=60)
+JOB = Job([1, 2], 12, K=3, filter=Filter(1.0), seed=7)
+PROMPTS = [[1], [5, 6, 7], [200, 3], [9] * 8]
+
+
+def watched(target, draft, job):
+    """The rounds, and the overlap of p and q at each draft: what the head gave, to the bit."""
+    watch = Watch(job)
+    rounds = list(watch.watched(decode(target, draft, job, watch)))
+    return rounds, [note.overlap for note in watch.notes]
+
+
+@KINDS
+@pytest.mark.parametrize("kernels, temperature", [("plain", 0.0), ("plain", 1.0), ("8x1", 1.0)])
+def test_a_batch_has_the_bits_of_one_at_a_time(kind, kernels, temperature):
+    exact = utils.get_backend("numpy", kernels=kernels, exact=True)
+    target = utils.random_model(WIDE, exact, seed=1, scale=0.3)
+    draft = HeadDraft(toy_head(kind, target, np.float32))
+    require_room([target, *draft.models], len(PROMPTS), 12)
+    jobs = [replace(JOB, ids=ids, filter=Filter(temperature)) for ids in PROMPTS]
+    tasks = [lambda target, draft, job=job: watched(target, draft, job) for job in jobs]
+    together = list(decode_together(tasks, target, draft, 3))
+    assert together == [watched(target, draft, job) for job in jobs]
+
+
+@KINDS
+def test_shared_noise_gives_the_text_of_the_target_alone(kind):
     target = tiny_model(1)
-    head = toy_head(EAGLE, target)
-    for text, draft, q in proposed(EAGLE, target, head, ids, 12, ks):
-        seen = SeenTarget(target)
-        seen.read(text[:-1], seen.new_cache(), n_last=0)
-        cache = head.new_cache()
-        cache.look(seen.cache.hidden, len(text))
-        logits = [head.read(text + draft[:i], cache)[0] for i in range(len(draft))]
-        for row, expected in zip(q, logits):
-            assert abs(row - Filter(1.0)(expected[None])[0]).max() < 1e-9
-
-
-@settings(max_examples=15, deadline=None)
-@given(ids=texts, ks=lengths)
-def test_every_head_of_medusa_reads_the_last_hidden_state(ids, ks):
-    target = tiny_model(1)
-    head = toy_head(MEDUSA, target)
-    for text, draft, q in proposed(MEDUSA, target, head, ids, 12, ks):
-        assert len(draft) <= head.config.n_places
-        expected = Filter(1.0)(medusa_by_hand(head, target, text))
-        assert len(q) == len(draft)
-        assert np.allclose(q, expected[: len(q)], atol=1e-9)
+    for ids in PROMPTS:
+        job = replace(JOB, ids=ids, coupled=True)
+        rounds, _ = watched(target, HeadDraft(toy_head(kind, target)), job)
+        assert tokens_of(rounds) == tokens_of(decode(target, None, job))

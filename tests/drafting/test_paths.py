@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import EXACT, FILTERS, assert_exact, at_eos, rules
+from table_models import EXACT, FILTERS, assert_exact, at_eos, distributions, rules
 from toys import tiny_model
 
 from experiments.decoding.batching import read_together
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft
-from experiments.drafting.paths import along_paths, choose, distributions_of_best, mass_below
+from experiments.drafting.paths import along_paths, choose
 from experiments.proving.enumeration import distribution_of
 from gpt2 import Config
 from sampling import Filter, never, verify
@@ -25,13 +25,8 @@ TARGET, DRAFT = tiny_model(1, SMALL, scale=0.8), tiny_model(2, SMALL, scale=0.8)
 
 # ---------------------------------------------------------------- one round
 
-distribution = (
-    st.lists(st.integers(0, 4), min_size=3, max_size=3)
-    .filter(any)
-    .map(lambda n: np.array(n) / sum(n))
-)
 # of the empty text and of those of one token: the distribution of the next
-tables = st.lists(distribution, min_size=4, max_size=4)
+tables = st.lists(distributions(3, 4), min_size=4, max_size=4)
 
 
 def rows_along(table, path):
@@ -104,17 +99,6 @@ def test_another_path_may_lower_the_acceptance_of_the_second_token():
     assert found == pytest.approx([7 / 8, 1, 15 / 16, 29 / 32])
 
 
-def test_paths_that_part_by_hand():
-    """The last token has the largest p / q. Both paths have it, or one: the next place is the best
-    of two in one third of all cases, else of one."""
-    p, q = np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([[0.5, 0.5], [0.25, 0.75]])
-    i, chosen_distribution = choose([[0, 0], [1, 1]], [q, q], [p, p])
-    assert i == 1
-    assert chosen_distribution[0] == pytest.approx([1 / 4, 3 / 4])
-    _, best_of_two = distributions_of_best(q[1], mass_below(p[1], q[1]), 2)
-    assert chosen_distribution[1] == pytest.approx(best_of_two / 3 + q[1] * 2 / 3)
-
-
 @pytest.mark.parametrize("n_paths", [1, 2])
 def test_a_draft_that_is_right_is_kept_as_it_is(n_paths):
     """With q = p any choice would be accepted less often. The other path stays alive."""
@@ -126,36 +110,41 @@ def test_a_draft_that_is_right_is_kept_as_it_is(n_paths):
 # ---------------------------------------------------------------- the loop
 
 
+def texts(n_tokens, K, filter, ended=never):
+    return Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
+
+
+def with_contexts(n_ctx_target, n_ctx_draft):
+    """(target, draft): the target's context ends the text; the draft's only ends the drafting."""
+    return tuple(
+        tiny_model(seed, replace(SMALL, n_ctx=n_ctx), scale=0.8)
+        for seed, n_ctx in ((1, n_ctx_target), (2, n_ctx_draft))
+    )
+
+
+PAIR = TARGET, DRAFT
+
+
 @pytest.mark.parametrize(
-    "n_paths, K, n_tokens, ended, filter",
+    "pair, n_paths, job",
     [
-        (2, 1, 3, never, "T=1"),
-        (2, 2, 3, at_eos, "top_k"),
-        (2, 3, 4, never, "all"),
-        (2, 2, 4, at_eos, "greedy"),
-        (3, 1, 2, at_eos, "T=1"),
-        (3, 2, 3, at_eos, "all"),
+        (PAIR, 2, texts(3, 1, "T=1")),
+        (PAIR, 2, texts(3, 2, "top_k", at_eos)),
+        (PAIR, 2, texts(4, 3, "all")),
+        (PAIR, 2, texts(4, 2, "greedy", at_eos)),
+        (PAIR, 3, texts(2, 1, "T=1", at_eos)),
+        (PAIR, 3, texts(3, 2, "all", at_eos)),
+        # also a K of 0, after which all caches but the loop's have missed what the target read
+        (PAIR, 2, texts(4, lambda last: 0 if last.accepted else 2, "all")),
+        *(
+            (with_contexts(*n), 2, Job([1], 3, 2, FILTERS["top_k"]))
+            for n in [(4, 16), (16, 3), (4, 2)]
+        ),
     ],
 )
-def test_the_distribution_of_the_text_is_the_targets(n_paths, K, n_tokens, ended, filter):
-    job = Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
-    assert_exact(TARGET, ModelDraft(DRAFT), job, along_paths(n_paths, read_together))
-
-
-@pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(4, 16), (16, 3), (4, 2)])
-def test_the_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft):
-    """The target's context ends the text; the draft's only ends the drafting."""
-    target = tiny_model(1, replace(SMALL, n_ctx=n_ctx_target), scale=0.8)
-    draft = tiny_model(2, replace(SMALL, n_ctx=n_ctx_draft), scale=0.8)
-    job = Job([1], 3, 2, FILTERS["top_k"])
-    assert_exact(target, ModelDraft(draft), job, along_paths(2, read_together))
-
-
-def test_a_k_that_varies_keeps_the_distribution():
-    """Also 0, after which all caches but the loop's have missed what the target read."""
-    K = lambda last: 0 if last.accepted else 2
-    job = Job([1, 0], 4, K, FILTERS["all"])
-    assert_exact(TARGET, ModelDraft(DRAFT), job, along_paths(2, read_together))
+def test_the_distribution_of_the_text_is_the_targets(pair, n_paths, job):
+    target, draft = pair
+    assert_exact(target, ModelDraft(draft), job, along_paths(n_paths, read_together))
 
 
 def test_the_target_reads_all_paths_once_a_round(monkeypatch):

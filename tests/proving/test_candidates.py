@@ -3,41 +3,24 @@ gives.
 """
 
 import itertools
-import math
-from collections import defaultdict
 
 import numpy as np
 import pytest
 from command_line import embedded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import EXACT
+from table_models import EXACT, distributions
 
 import sampling
-from experiments.drafting.paths import best, choose, distributions_of_best, mass_below
+from experiments.drafting.paths import choose, distributions_of_best, mass_below
 from experiments.proving import candidates
-from experiments.proving.candidates import (
-    accepted_at,
-    different,
-    one_by_one,
-    optimum,
-)
+from experiments.proving.candidates import accepted_at, different, one_by_one, optimum
 from experiments.proving.enumeration import distribution_of
 
 N_VOCAB = 4
 
 
-def counts_of(n_tokens, most):
-    return st.lists(st.integers(0, most), min_size=n_tokens, max_size=n_tokens).filter(any)
-
-
-def normed(counts):
-    return np.array(counts) / sum(counts)
-
-
-counts = counts_of(N_VOCAB, 5)
-distribution, long_distribution = counts.map(normed), counts_of(6, 20).map(normed)
-several = st.integers(1, 3)
+distribution, several = distributions(N_VOCAB), st.integers(1, 3)
 
 
 def independent(q, k):
@@ -91,14 +74,6 @@ def test_the_token_has_the_distribution_p_and_a_candidate_is_accepted_as_often_a
         assert abs(predicted - accepted[:k].cumsum()).max() < EXACT
 
 
-@settings(max_examples=60, deadline=None)
-@given(p=distribution, q=distribution, k=several)
-def test_the_distribution_of_the_best(p, q, k):
-    found = distribution_of(lambda: best(independent(q, k), p, q))
-    expected = distributions_of_best(q, mass_below(p, q), k)[-1]
-    assert abs(expected - [found.get(token, 0.0) for token in range(N_VOCAB)]).max() < EXACT
-
-
 def test_the_distribution_of_the_best_keeps_rare_tokens():
     """As a difference of two powers the first would be 0, and its ratio infinite."""
     q = np.array([1e-20, 1 - 1e-20])
@@ -106,51 +81,23 @@ def test_the_distribution_of_the_best_keeps_rare_tokens():
         assert distributions_of_best(q, mass_below(p, q), 2)[-1] == pytest.approx([rare, 1])
 
 
-def largest_flow(p, q, k):
-    """The most that any rule accepts, as a maximum flow of integers (augmenting paths) from every
-    tuple of candidates to the tokens in it.
-    """
-    room = defaultdict(lambda: defaultdict(int))
-    for one in itertools.product(range(N_VOCAB), repeat=k):
-        # tuples and tokens in the same unit: 1 over the product of the totals
-        room["start"][one] = sum(p) * math.prod(q[x] for x in one)
-        room[one].update(dict.fromkeys(one, sum(p) * sum(q) ** k))
-    for x in range(N_VOCAB):
-        room[x]["end"] = p[x] * sum(q) ** k
-    total = 0
-    while True:
-        parent, queue = {"start": None}, ["start"]
-        for node in queue:
-            steps = [step for step, left in room[node].items() if left and step not in parent]
-            parent |= dict.fromkeys(steps, node)
-            queue += steps
-        if "end" not in parent:
-            return total / (sum(p) * sum(q) ** k)
-        path, node = [], "end"
-        while node != "start":
-            path.append((parent[node], node))
-            node = parent[node]
-        amount = min(room[a][b] for a, b in path)
-        for a, b in path:
-            room[a][b] -= amount
-            room[b][a] += amount
-        total += amount
-
-
 @settings(max_examples=60, deadline=None)
-@given(p=counts, q=counts, k=several)
-def test_the_optimum_is_reached_and_bounds_every_set(p, q, k):
-    found = optimum(normed(p), normed(q), k)
-    assert found == pytest.approx(largest_flow(p, q, k), abs=EXACT)
-    for H in itertools.product([False, True], repeat=N_VOCAB):
-        assert found <= 1 + normed(p)[list(H)].sum() - normed(q)[list(H)].sum() ** k + EXACT
+@given(p=distribution, q=distribution, k=several)
+def test_the_optimum_is_the_least_bound_of_all_sets(p, q, k):
+    """A rule is a flow of probability from every tuple of candidates to a token in it. The largest
+    flow is the smallest cut, and every cut is that of a set H of tokens: p(H), and all tuples that
+    are not of H alone.
+    """
+    sets = map(list, itertools.product([False, True], repeat=N_VOCAB))
+    cuts = [p[H].sum() + 1 - q[H].sum() ** k for H in sets]
+    assert optimum(p, q, k) == pytest.approx(min(cuts), abs=EXACT)
 
 
 # ---------------------------------------------------------------- which accepts more
 
 
 @settings(max_examples=200, deadline=None)
-@given(p=long_distribution, q=long_distribution, k=st.integers(2, 6))
+@given(p=distributions(6, 20), q=distributions(6, 20), k=st.integers(2, 6))
 def test_the_order_of_the_rules_for_independent_candidates(p, q, k):
     found = accepted_at(p, q, k, np.random.default_rng(0))
     one = np.minimum(p, q).sum()

@@ -2,13 +2,9 @@
 wrong it is is computed.
 """
 
-from pathlib import Path
-
 import pytest
-from toys import tiny_model
+from command_line import ROOT
 
-import gpt2
-import main
 import sampling
 from experiments.decoding.settings import Settings
 from experiments.proving.distance import compare, distance, text_of
@@ -16,7 +12,6 @@ from experiments.proving.mistakes import MISTAKES, Mistake, in_its_rule
 from experiments.proving.patching import changed, made
 from sampling import NeuralDrafter
 
-ROOT = Path(main.__file__).resolve().parent
 EXACT = 1e-12
 each = pytest.mark.parametrize("name", MISTAKES)
 
@@ -62,19 +57,6 @@ def test_code_that_moved_is_noticed():
         mistake = Mistake("", "", {sampling.verify: {piece: ""}})
         with pytest.raises(LookupError, match="expected once"), made(mistake):
             pass
-
-
-def test_everybody_who_holds_the_function_has_the_mistake():
-    model, held = tiny_model(1), gpt2.Model.read
-
-    def length():
-        cache = model.new_cache()
-        held(model, [1, 2], cache), held(model, [1, 2, 3], cache)
-        return cache.length
-
-    with made(MISTAKES["whole-text-with-cache"]):
-        assert length() == 5
-    assert length() == 3
 
 
 # ---------------------------------------------------------------- how wrong it is

@@ -1,7 +1,5 @@
 """--rule: a reader's own rule decodes, and its exact distance is said."""
 
-import textwrap
-
 import pytest
 from command_line import PROMPT, assert_refused
 
@@ -17,10 +15,7 @@ def verify_7(draft, q, p, sample, toss):
             return i, sample(p[i])
     return len(draft), sample(p[len(draft)])
 """
-FROM_P_BY_RESIDUAL = """
-def residual_3(p, q):
-    return p
-"""
+FROM_P_BY_RESIDUAL = "def residual_3(p, q): return p"
 
 
 @pytest.fixture
@@ -28,9 +23,8 @@ def module(tmp_path):
     """A function: the source of a module -> its file."""
 
     def write(source):
-        path = tmp_path / "own.py"
-        path.write_text(textwrap.dedent(source))
-        return str(path)
+        (tmp_path / "own.py").write_text(source)
+        return str(tmp_path / "own.py")
 
     return write
 
@@ -89,10 +83,6 @@ def test_what_fails_in_a_module_is_one_line(cli, module, source, shown):
     assert_refused(cli("--rule", path), "--rule", path, shown)
 
 
-def test_a_module_that_is_not_there_is_one_line(cli):
-    for rule in ("exercises.nine", "nowhere.py", "..", "exercises/mine"):
-        assert_refused(cli("--rule", rule), "--rule", rule)
-
-
-def test_a_rule_goes_with_one_prompt(cli):
-    assert_refused(cli("--rule", SOLUTIONS, "--prompt=a", "--prompt=b"), "--rule", "prompt")
+@pytest.mark.parametrize("rule", ["exercises.nine", "nowhere.py", "..", "exercises/mine"])
+def test_a_module_that_is_not_there_is_one_line(cli, rule):
+    assert_refused(cli("--rule", rule), "--rule", rule)

@@ -1,10 +1,12 @@
 """Models whose distributions a test chooses, and settings of the loops, for exact distributions."""
 
+from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from experiments.decoding.job import RULES, decode
 from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
@@ -23,6 +25,12 @@ FILTERS = {
     "top_p": Filter(1.0, top_p=0.8),
     "all": Filter(1.3, top_k=2, top_p=0.7),
 }
+
+
+def distributions(n_vocab, most=5):
+    """A strategy: distributions of n_vocab tokens, some of probability 0."""
+    counts = st.lists(st.integers(0, most), min_size=n_vocab, max_size=n_vocab).filter(any)
+    return counts.map(lambda n: np.array(n) / sum(n))
 
 
 def at_eos(generated):
@@ -77,5 +85,7 @@ def assert_exact(target, draft, job, tap=lambda parts: parts):
     # the choices of the enumeration in place of a generator's
     enumerated = lambda parts: tap(replace(parts, rng=None, coins=None))
     for rule in RULES:
-        rounds = lambda: decode(target, draft, replace(job, rule=rule), enumerated)
+        # a K that learns begins anew with each text
+        anew = lambda: replace(job, rule=rule, K=deepcopy(job.K))
+        rounds = lambda: decode(target, draft, anew(), enumerated)
         assert_same_distribution(distribution_of(lambda: tokens_of(rounds())), expected)
