@@ -125,6 +125,8 @@ def open_weights(folder, config):
             raise InputError(f"{other}: is missing, but {path.name} needs it; fetch it")
     stored = WEIGHTS[path.name](path)
     table = {name.removeprefix("transformer."): tensor for name, tensor in stored.items()}
+    if len(table) < len(stored):
+        raise InputError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")
     table = {name: table[name] for name in table if not re.fullmatch(MASK, name)}
     expected = dict(shapes)
     if "lm_head.weight" in table:

@@ -46,6 +46,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 status, body = 206, body[first:]
                 headers["Content-Range"] = f"bytes {first}-{n_bytes - 1}/{n_bytes}"
         headers["Content-Length"] = str(max(0, len(body) + how.get("length", 0)))
+        headers["Connection"] = (
+            "close"  # said, so that a redirected client does not come back on it
+        )
         headers |= how.get("headers", {})
         self.send_response(status)
         for name, value in headers.items():
