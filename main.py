@@ -57,7 +57,7 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     check_together(prompt, settings, output)
     session = session_of(settings, output)
     prompts = prompt.read(session)
-    show.note_room(prompts, settings.n_tokens_to_generate, session.pair.target.config.n_ctx)
+    show.note_room(session, prompts)
     if prompt.prompts or output.out or len(prompts) > 1:
         return show.together(session, prompts, output)
 

@@ -62,6 +62,7 @@ def script(main):
         if number and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, end)
     # the shell may have closed them
+    sys.stdin = sys.stdin or open(os.devnull)
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w", errors="backslashreplace")
     sys.stdout.reconfigure(errors="replace")

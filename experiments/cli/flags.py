@@ -5,18 +5,14 @@ Settings`, stands for all fields of that dataclass (experiments/decoding/setting
 takes words without a flag. The default of a flag gives the type of its value; one whose default is
 a tuple may be given several times.
 
-Fire makes the call. What it would guess is settled before: a value is whatever comes after its
-flag (a prompt may begin with --), and 123, None and [1, 2] are texts where a text is expected.
+A value is whatever comes after its flag: a prompt may begin with --, and 123 or None may be texts.
 """
 
 import dataclasses
 import difflib
 import inspect
-import json
 from dataclasses import dataclass
 from typing import Any, Callable
-
-import fire
 
 from experiments.cli.help import OWN, tables, usage
 from experiments.data.values import SettingError
@@ -41,7 +37,7 @@ class Flag:
         """
         kind = type(self.default)
         if kind is tuple:
-            return tuple(json.loads(text))
+            return text
         if not text:
             raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
         if self.reader:
@@ -62,7 +58,8 @@ def flags_in(group):
         first = next(kind for kind in classes if field.name in inspect.get_annotations(kind))
         own = first is group and "heading" not in vars(group)
         heading = OWN if own else first.heading
-        flags.append(Flag(field.name, field.default, heading=heading, **field.metadata))
+        meaning, reader = field.metadata["meaning"], field.metadata["reader"]
+        flags.append(Flag(field.name, field.default, meaning, heading, reader))
     return flags
 
 
@@ -86,11 +83,11 @@ def unknown(what, word, names):
     return f"unknown {what} {word!r}{hint}: expected {', '.join(names)}"
 
 
-def spelled(words, flags, takes_words):
-    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
-    flag for a value. None where one of them asks for help.
+def parsed(words, flags, takes_words):
+    """["--K", "4", "--json"] -> [], {"K": 4, "json": True}: the words without a flag, and the
+    values of the others, {name: Flag}. None where one of them asks for help.
     """
-    rest, plain, found = list(words), [], {}
+    rest, plain, texts = list(words), [], {}
     while rest:
         word, equals, text = rest.pop(0).partition("=")
         if word in ("--help", "-h"):
@@ -109,9 +106,8 @@ def spelled(words, flags, takes_words):
             if not rest:
                 raise InputError(f"--{name}: expected a value after it")
             text = rest.pop(0)
-        found[name] = [*found.get(name, []), text] if isinstance(default, tuple) else text
-    texts = {name: json.dumps(text) if type(text) is list else text for name, text in found.items()}
-    return plain + [f"--{name}={text}" for name, text in texts.items()]
+        texts[name] = (*texts.get(name, ()), text) if isinstance(default, tuple) else text
+    return plain, {name: flags[name].parse(text) for name, text in texts.items()}
 
 
 def call(command, words):
@@ -123,18 +119,13 @@ def call(command, words):
     if words == ["--help=markdown"]:
         print(tables(flags))
         return
-    words = spelled(words, flags, takes_words)
-    if words is None:
+    found = parsed(words, flags, takes_words)
+    if found is None:
         print(usage(command, flags))
         return
-
-    def run(*plain, **values):
-        arguments = {}
-        for name, group in groups.items():
-            fields = {field.name for field in dataclasses.fields(group)}
-            arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
-        command(*plain, **arguments)
-
-    run = fire.decorators.SetParseFn(str)(run)
-    run = fire.decorators.SetParseFns(**{flag.name: flag.parse for flag in flags.values()})(run)
-    fire.Fire(run, words, name="main.py")
+    plain, values = found
+    arguments = {}
+    for name, group in groups.items():
+        fields = {field.name for field in dataclasses.fields(group)}
+        arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
+    command(*plain, **arguments)

@@ -2,10 +2,9 @@
 of docs/usage.md.
 """
 
+import inspect
 import re
 import textwrap
-
-from experiments.proving.patching import docstring
 
 WIDTH = 88
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
@@ -34,21 +33,15 @@ def described(flag):
     value = f" (default {default})" if default else " ..."
     if isinstance(flag.default, bool):
         value = ""
-    wrapped = textwrap.fill(
-        flag.meaning,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-    )
-    return f"  --{flag.name}{value}\n{wrapped}"
+    wrapped = textwrap.wrap(flag.meaning, WIDTH - len(indent), break_on_hyphens=False)
+    return "\n".join([f"  --{flag.name}{value}", *(indent + line for line in wrapped)])
 
 
 def usage(command, flags):
     """The help text of a command: what its docstring says, with its flags, {name: Flag}, before
     "Examples:" and other such sections.
     """
-    introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", docstring(command))
+    introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", inspect.getdoc(command) or "")
     blocks = [introduction.strip()]
     for heading, some in by_heading(flags):
         blocks.append("\n".join([f"{heading}:", *map(described, some)]))

@@ -9,7 +9,7 @@ from tqdm import tqdm
 from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
 from experiments.decoding.coupled import WHY_LOWER
-from experiments.decoding.session import visible
+from experiments.decoding.session import visible, wanted
 from experiments.page.report import report_data, write_page
 
 
@@ -17,15 +17,11 @@ def title(text):
     return f"{text}\n{'-' * len(text)}"
 
 
-def begin_of(run):
-    """How a text is shown to begin."""
-    return f"Text = {run.pair.encoder.decode(run.job.ids)}"
-
-
-def note_room(prompts, n_tokens, n_ctx):
+def note_room(session, prompts):
     """Say on stderr where the context ends a text early."""
+    n_tokens = session.settings.n_tokens_to_generate
     for prompt in prompts:
-        room = n_ctx - len(prompt.ids)
+        room = session.pair.target.config.n_ctx - len(prompt.ids)
         if room < n_tokens:
             print(f"note: the context ends after {room} of {n_tokens} tokens", file=sys.stderr)
 
@@ -50,15 +46,17 @@ class Stream:
 def decode(run, decoder):
     """Decode, with a block for the decoder on stdout: what the JSON object says of it."""
     print(title(f"{decoder.capitalize()} Decode"))
-    settings, show = run.session.settings, None
-    if settings.trace and run.watch:
-        show = Trace(run.watch, run.pair.encoder)
-    elif settings.stream:
-        show = Stream(run.pair.encoder, begin_of(run))
+    settings, encoder, show = run.session.settings, run.pair.encoder, None
+    begin = f"Text = {encoder.decode(run.job.ids)}"
+    traced = settings.trace and run.watch
+    streamed = settings.stream and not traced
+    if traced:
+        show = Trace(run.watch, encoder)
+    elif streamed:
+        show = Stream(encoder, begin)
     result = run.finish(show)
     show_times(result)
-    streamed = isinstance(show, Stream)
-    print("" if streamed else f"{begin_of(run)}{result['text']}\n")
+    print("" if streamed else f"{begin}{result['text']}\n")
     return result
 
 
@@ -81,7 +79,6 @@ def comparison(summary, run, output):
 
 
 def show_comparison(results):
-    """What the two decoders have in common, below their blocks."""
     one, difference = results["speculative"], results.get("difference")
     if one and one["examined"]:
         counts = "{accepted} of {examined} examined drafted tokens".format(**one)
@@ -103,15 +100,11 @@ def show_comparison(results):
         why = "the two best logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
         print((where + why).format(**difference))
     elif results["identical"] is False:
-        temperature = results["settings"]["temperature"]
-        print(
-            "The two texts differ, as two samples from one distribution do at temperature "
-            f"{temperature}."
-        )
+        why = "as two samples from one distribution do at temperature {temperature}."
+        print(f"The two texts differ, {why}".format(**results["settings"]))
 
 
 def show_own(results):
-    """How far the distributions of a reader's rule and loop are from the target's."""
     far = "{}: total variation distance from the target = {:.4f}, exact, on a toy pair"
     print(far.format("Your rule", results["rule_distance"]))
     loop = results["own_loop"]
@@ -120,15 +113,7 @@ def show_own(results):
         print(f"Its first {len(loop['token_ids'])} tokens: {loop['text']!r}")
 
 
-def show_one_of_many(session, prompt, results):
-    """The blocks of one of several prompts."""
-    print(title(f"Prompt {prompt.number}"))
-    for decoder in session.settings.decoders:
-        print(title(f"{decoder.capitalize()} Decode"))
-        show_times(results[decoder])
-        print(f"Text = {session.encoder.decode(prompt.ids)}{results[decoder]['text']}\n")
-    show_comparison(results)
-    print()
+# ---------------------------------------------------------------- several prompts
 
 
 def together(session, prompts, output):
@@ -142,22 +127,32 @@ def together(session, prompts, output):
         else:
             show_one_of_many(session, prompts[i], results)
 
-    shown = nullcontext((range(len(prompts)), show))
+    total = len(prompts)
+    shown = nullcontext((range(total), show))
     with into_file(session, prompts, output) if output.out else shown as (todo, put):
         found = session.run_together([prompts[i] for i in todo], output.batch_size)
-        total, n_done = len(prompts), len(prompts) - len(todo)
-        hidden = None if output.out else True
-        how = {"initial": n_done, "unit": " prompts", "leave": False, "disable": hidden}
-        for results, i in zip(tqdm(found, total=total, **how), todo):
+        done = {"initial": total - len(todo), "total": total, "unit": " prompts"}
+        bar = tqdm(found, **done, leave=False, disable=None if output.out else True)
+        for results, i in zip(bar, todo):
             put(i, results)
     if output.json:
         return
-    n = min(output.batch_size, len(prompts))
+    n = min(output.batch_size, total)
     for decoder, (n_tokens, seconds) in session.totals.items():
         line = f"{decoder.capitalize()}, {n} prompt{'s' if n > 1 else ''} at a time: {n_tokens} "
         print(f"{line}tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s")
     if output.out:
         print(f"Written: {output.out}")
+
+
+def show_one_of_many(session, prompt, results):
+    print(title(f"Prompt {prompt.number}"))
+    for decoder in session.settings.decoders:
+        print(title(f"{decoder.capitalize()} Decode"))
+        show_times(results[decoder])
+        print(f"Text = {session.encoder.decode(prompt.ids)}{results[decoder]['text']}\n")
+    show_comparison(results)
+    print()
 
 
 @contextmanager
@@ -166,7 +161,7 @@ def into_file(session, prompts, output):
     An interrupted run goes on with its file.
     """
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
-    models = session.fingerprints()
+    models = wanted(session.settings).fingerprints()
 
     def put(i, results):
         lines.put(i, results, settings=settings[i], fingerprints=models)

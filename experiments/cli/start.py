@@ -9,7 +9,7 @@ from experiments.decoding.job import decode
 from experiments.decoding.session import Session, load_pair
 from experiments.drafting.paths import along_paths
 from experiments.proving.mistakes import committing, in_its_rule
-from experiments.proving.own import OwnDecoder
+from experiments.proving.own import deciding
 
 
 def session_of(settings, output):
@@ -23,8 +23,7 @@ def session_of(settings, output):
         paths = along_paths(settings.paths, read_together)
         rounds = lambda target, draft, job, _: decode(target, draft, job, paths)
     if settings.rule:
-        own = OwnDecoder(settings.rule, settings.verification)
-        rounds, more = own.decode, own.summary
+        rounds, more = deciding(settings.rule, settings.verification)
     session = Session(settings, load_pair(settings, output.download), rounds, more)
     if output.verbose:
         for role, model in zip(("target", "draft"), session.pair.models):

@@ -6,9 +6,8 @@ from functools import cached_property
 
 from experiments.data.files import check_output
 from experiments.data.prompts import fitting, read_prompts
-from experiments.data.reading import MOST_BYTES, require_size
 from experiments.data.values import SettingError, check_numbers
-from experiments.decoding.batching import check_batch_size
+from experiments.decoding.batching import MOST_TEXTS
 from experiments.decoding.settings import FORMS, Group, Json, Workers, check_apart, flag
 from utils import InputError
 
@@ -35,10 +34,6 @@ class Texts(Group):
     )
     prompts: str = flag("", f"{FORMS}. Prompts that are too long are skipped, and named on stderr")
     prompt_ids: list = flag("", "the prompt as token ids, such as 1,2,3", parse_ids)
-
-    def check(self):
-        if self.prompt.count("-") > 1:
-            raise SettingError("prompt", "- twice: expected once, as it is read to its end")
 
     @cached_property
     def given(self):
@@ -71,7 +66,9 @@ class Output(Json, Workers):
         "download models that are missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face "
         "repository as owner/name",
     )
-    batch_size: int = flag(8, "how many of several prompts to decode together")
+    batch_size: int = flag(
+        8, "how many of several prompts to decode together", least=1, most=MOST_TEXTS
+    )
     out: str = flag(
         "",
         "write one JSON object per prompt to this file, a line each; an interrupted run continues "
@@ -80,7 +77,6 @@ class Output(Json, Workers):
     verbose: bool = flag(False, "print the chosen kernels on stderr; not with --cluster")
 
     def check(self):
-        check_batch_size(self.batch_size)
         if self.out:
             check_output("out", self.out, (".jsonl",))
 
@@ -107,14 +103,9 @@ def read_prompt(prompt):
     """The prompt itself, or standard input for "-", without its last line break."""
     if prompt != "-":
         return prompt
-    if sys.stdin is None:
-        raise InputError("--prompt -: standard input is closed; give the text after --prompt")
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
-    require_size(data, "standard input", MOST_BYTES)
     try:
-        text = data.decode("utf-8-sig")
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"standard input: byte {error.start} is not UTF-8; convert the text first"
-        ) from None
+        problem = f"byte {error.start} is not UTF-8; convert the text first"
+        raise InputError(f"standard input: {problem}") from None
     return text.removesuffix("\n").removesuffix("\r")

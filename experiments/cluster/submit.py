@@ -98,7 +98,6 @@ class Cluster:
         self.kernels = next(iter(reports.values()))[1]
 
     def unload(self):
-        """Let the workers forget the models."""
         with suppress(Exception):  # a scheduler that is gone has said so already
             self.client.unregister_worker_plugin(self.name)
 

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from tqdm import tqdm
 
 import utils
-from experiments.cluster.place import Wanted, place
+from experiments.cluster.place import place
 from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
 from experiments.data.lines import Failed, Lines, SomeFailed, spared
@@ -50,7 +50,7 @@ from experiments.decoding.settings import (
     check_apart,
     flag,
 )
-from experiments.drafting.load import RANDOM
+from experiments.drafting.load import RANDOM, Wanted
 from experiments.measuring import peers, plots
 from experiments.measuring.referee import row_of
 from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, batch_rows

@@ -23,7 +23,6 @@ from experiments.drafting.drafts import NGrams
 from experiments.drafting.load import Pair
 from utils import InputError
 
-MOST_CHARACTERS = 1 << 20  # of a line that comes through a pipe
 OFF_ON = ("off", "on")
 
 
@@ -151,13 +150,12 @@ class Console:
             self.continue_with(decoder, text)
 
     def continue_with(self, decoder, text):
-        session, settings, pair = self.session, self.session.settings, self.pairs[decoder]
-        n_ctx = pair.target.config.n_ctx
-        prompt = session.prompt(text, n_ctx=n_ctx)
-        note_room([prompt], settings.n_tokens_to_generate, n_ctx)
-        run = session.run(prompt, pair)
+        session = Session(self.session.settings, self.pairs[decoder])
+        prompt = session.prompt(text)
+        note_room(session, [prompt])
+        run = session.run(prompt, session.pair)
         begin = session.encoder.decode(prompt.ids)
-        traced = settings.trace and run.watch
+        traced = session.settings.trace and run.watch
         show = Trace(run.watch, session.encoder) if traced else Stream(session.encoder, begin)
         result = run.finish(show)
         if traced:
@@ -244,20 +242,6 @@ def parsed(name, text, value):
     return word == "on" if word else not value
 
 
-def piped_line():
-    """The next line of standard input. Raises EOFError after the last, InputError for one without
-    an end.
-    """
-    line = sys.stdin.readline(MOST_CHARACTERS + 1)
-    if not line:
-        raise EOFError
-    if len(line) > MOST_CHARACTERS:
-        raise InputError(
-            f"standard input: a line has more than {MOST_CHARACTERS} characters; expected a prompt"
-        )
-    return line.removesuffix("\n").removesuffix("\r")
-
-
 def edit_lines():
     """Line editing, history and completion of commands at the prompt, where Python has readline."""
     try:
@@ -278,8 +262,6 @@ def chat(settings: ChatSettings):
     """Continue prompts as you type them, or as they come through a pipe, one a line; /help lists
     what can be changed.
     """
-    if sys.stdin is None:
-        raise InputError("standard input is closed: give prompts through a pipe, or use a terminal")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     # "sig": a byte-order mark is no text
     encoding = None if interactive else "utf-8-sig"
@@ -290,10 +272,11 @@ def chat(settings: ChatSettings):
         print("Type a prompt, or /help.")
     while console.running:
         try:
-            console.answer(input("> ") if interactive else piped_line())
-        except (EOFError, KeyboardInterrupt) as end:
-            console.running = isinstance(end, KeyboardInterrupt)
-            if interactive:
-                print()
-            elif console.running:
+            console.answer(input("> " if interactive else "").removesuffix("\r"))
+        except EOFError:
+            console.running = False
+            print(end="\n" if interactive else "")
+        except KeyboardInterrupt:
+            if not interactive:
                 raise
+            print()

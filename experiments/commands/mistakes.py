@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from tqdm import tqdm
 
-from experiments.data.values import SettingError
 from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Json, Models, Settings, flag
-from experiments.drafting.load import is_size
 from experiments.proving.distance import (
     compare,
     first_difference,
@@ -29,13 +27,6 @@ class MuseumSettings(Json, Models):
 
     target_model_size: str = flag("7M", "a size in models_dir, or a folder")
     draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
-
-    def check(self):
-        if not is_size(self.draft_model_size):
-            problem = (
-                f"{self.draft_model_size!r}: expected a model; some mistakes are a draft model's"
-            )
-            raise SettingError("draft_model_size", problem)
 
     def session(self):
         """A Session that generates as main.py does by default."""

@@ -7,12 +7,13 @@ from functools import partial
 
 from tqdm import tqdm
 
-from experiments.cluster.place import Wanted, place
+from experiments.cluster.place import place
 from experiments.data.files import check_output
 from experiments.data.lines import Lines
 from experiments.data.recordings import FORMAT
 from experiments.data.values import check_numbers
 from experiments.decoding.settings import Kernels, PromptFile, Sampling, Target, Workers, flag
+from experiments.drafting.load import Wanted
 from experiments.measuring.replay import record_text
 
 GROUP = 4  # texts, that a worker of a cluster is given at a time

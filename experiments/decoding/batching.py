@@ -17,7 +17,7 @@ from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
-from experiments.data.values import SettingError, check_numbers
+from experiments.data.values import check_numbers
 from utils import require_memory
 
 THREAD = "text"  # how the names of threads begin
@@ -36,10 +36,6 @@ def require_room(models, n_texts, n_positions):
         for model in models
     ]
     require_memory(configs, models[0].backend, n_texts, loaded=True)
-
-
-class Stopped(Exception):
-    """Ends the loop of a text that is no longer wanted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +127,7 @@ def decode_together(tasks, target, draft, batch_size):
     pool = ThreadPoolExecutor(batch_size, THREAD)
     try:
         for number, task in enumerate(tasks):
-            try:
-                texts.append(pool.submit(run, number, task))
-            except RuntimeError:
-                problem = f"{batch_size}: the system starts no more threads; expected fewer texts"
-                raise SettingError("batch_size", problem) from None
+            texts.append(pool.submit(run, number, task))
             texts[-1].add_done_callback(inbox.put)
         n_left = len(texts)
         while texts:

@@ -90,8 +90,6 @@ class TimedModel:
 
 
 class TimedDrafter:
-    """A drafter under a Clock."""
-
     def __init__(self, drafter, clock):
         self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
         note = lambda draft, elapsed: clock.proposals.append((len(draft[0]), elapsed))

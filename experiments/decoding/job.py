@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.decoding.coupled import Noisy
 from experiments.drafting.drafts import SeenTarget
-from sampling import Filter, autoregressive, never, speculative, verify, verify_block
+from sampling import Filter, autoregressive, never, speculative, toss, verify, verify_block
 
 # The accept/reject rules, by the names that --verification gives them.
 RULES = {"token": verify, "block": verify_block}
@@ -50,6 +50,18 @@ class Parts:
         draft = self.draft and self.draft.over(lambda model: Noisy(model, self.q_filter, seed))
         target = Noisy(self.target, self.p_filter, seed)
         return replace(self, target=target, draft=draft, p_filter=Filter(), q_filter=Filter())
+
+    def accepting(self, acceptance, rng):
+        """Drafts are accepted by coin, with this probability. All passes are run and the rule is
+        asked, so the time is real; only the verdict is not.
+        """
+
+        def rule(draft, q, p, coins):
+            _, next_token = self.rule(draft, q, p, coins)
+            accepted = [toss(acceptance, rng) for _ in draft]
+            return [*accepted, False].index(False), next_token
+
+        return replace(self, rule=rule)
 
 
 def decode(target, draft, job, tap=None):

@@ -16,7 +16,7 @@ from experiments.decoding.coupled import Noisy
 from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import compare, speculation
 from experiments.decoding.watch import Watch
-from experiments.drafting.load import Pair, fingerprints, load
+from experiments.drafting.load import Pair, Wanted
 from sampling import Filter, stop_condition
 from utils import InputError
 
@@ -31,14 +31,22 @@ class Prompt:
     seed: int
 
 
+def wanted(settings):
+    """The models of these settings."""
+    return Wanted(
+        settings.target_model_size,
+        (settings.draft_model_size,) if settings.speculates else (),
+        settings.models_dir,
+        backend=settings.backend,
+        kernels=settings.kernels,
+        exact=settings.exact,
+        dtype=settings.dtype,
+    )
+
+
 def load_pair(settings, download=False):
     """The Pair of these settings."""
-    drafts = [settings.draft_model_size] if settings.speculates else []
-    backend = settings.get_backend()
-    pairs = load(
-        settings.target_model_size, drafts, settings.models_dir, backend, download=download
-    )
-    return pairs.pair(settings.draft_model_size)
+    return wanted(settings).load(download=download).pair(settings.draft_model_size)
 
 
 class Session:
@@ -58,11 +66,6 @@ class Session:
         """The same models with other settings."""
         return Session(self.settings.replace(**settings), self.pair, self.decode, self.more)
 
-    def fingerprints(self):
-        """{model: SHA-256 of its files}."""
-        drafts = [self.settings.draft_model_size] if self.settings.speculates else []
-        return fingerprints(self.settings.target_model_size, drafts, self.settings.models_dir)
-
     # ------------------------------------------------------------ prompts
 
     def token_ids(self, name, text):
@@ -72,20 +75,19 @@ class Session:
         except ValueError as error:
             raise SettingError(name, f"cannot be used: {error}") from None
 
-    def prompt(self, text, number=1, n_ctx=None):
+    def prompt(self, text, number=1):
         """The Prompt of a text; an empty one starts from <|endoftext|>.
 
-        number: its place among several prompts, each with its own seed. n_ctx: the context in which
-        it must leave room, the target's unless another model continues it.
+        number: its place among several prompts, each with its own seed
         """
         ids = self.token_ids("prompt", text) or [self.encoder.end_of_text]
         if ids == [None]:
             problem = "'': expected text, as the vocabulary has no <|endoftext|> to begin with"
             raise SettingError("prompt", problem)
-        return self.prompt_of(ids, text, number, n_ctx)
+        return self.prompt_of(ids, text, number)
 
-    def prompt_of(self, ids, text=None, number=1, n_ctx=None):
-        longest = (n_ctx or self.pair.target.config.n_ctx) - 1
+    def prompt_of(self, ids, text=None, number=1):
+        longest = self.pair.target.config.n_ctx - 1
         if len(ids) > longest:
             expected = f"expected at most {longest}, the context less one; shorten it"
             raise InputError(f"prompt {number} has {len(ids)} tokens: {expected}")

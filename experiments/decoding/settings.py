@@ -14,6 +14,7 @@ import utils
 from experiments.data.prompts import choose_prompts
 from experiments.data.values import (
     AUTO,
+    MOST,
     SettingError,
     check_choice,
     check_numbers,
@@ -55,17 +56,30 @@ APART = {
 }
 
 
-def flag(default, meaning, reader=None):
-    """A field that is a flag. reader(text) gives its value, where its type does not say how."""
-    return field(default=default, metadata={"meaning": meaning, "reader": reader})
+def flag(default, meaning, reader=None, least=None, most=MOST, choices=()):
+    """A field that is a flag, and what its value may be: from `least` to `most`, or one of the
+    choices. reader(text) gives the value, where its type does not say how.
+    """
+    limits = {"least": least, "most": most, "choices": choices}
+    return field(default=default, metadata={"meaning": meaning, "reader": reader, "limits": limits})
+
+
+def check_limits(name, value, least, most, choices):
+    if least is not None and value != AUTO:
+        check_numbers(least, most, **{name: value})
+    if choices:
+        check_choice(name, value, *choices)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some flags that belong together. `check` of each class refuses values that make no sense."""
+    """Some flags that belong together. `check` of each class refuses what its flags do not."""
 
     def __post_init__(self):
+        # a flag that a class declares anew keeps its limits
         for kind in reversed(type(self).__mro__):
+            for one in vars(kind).get("__dataclass_fields__", {}).values():
+                check_limits(one.name, getattr(self, one.name), **one.metadata["limits"])
             if "check" in vars(kind):
                 kind.check(self)
         check_apart(self)
@@ -103,10 +117,8 @@ class Length(Group):
     n_tokens_to_generate: int = flag(
         60,
         "how many tokens to write; <|endoftext|>, --stop or the end of the context may come first",
+        least=1,
     )
-
-    def check(self):
-        check_numbers(1, n_tokens_to_generate=self.n_tokens_to_generate)
 
 
 @dataclass(frozen=True)
@@ -148,11 +160,10 @@ class Weights(Group):
     heading = "Models"
 
     weights: str = flag(
-        CHECKPOINT, "checkpoint, or random (sizes 82M to 1558M need no files; texts mean nothing)"
+        CHECKPOINT,
+        "checkpoint, or random (sizes 82M to 1558M need no files; texts mean nothing)",
+        choices=(CHECKPOINT, RANDOM),
     )
-
-    def check(self):
-        check_choice("weights", self.weights, CHECKPOINT, RANDOM)
 
 
 @dataclass(frozen=True)
@@ -219,11 +230,15 @@ class Drafting(Verification, Models):
         "how many tokens to draft per round; auto chooses for each round, from the acceptance rate "
         "and the time that rounds take",
         parse_K,
+        least=1,
+        most=math.inf,
     )
     draft_confidence: float = flag(
         0.0,
         "stop drafting where the draft model gives no token this much probability; not with "
         "n-grams or --coupled",
+        least=0,
+        most=1,
     )
     coupled: bool = flag(
         False,
@@ -232,11 +247,6 @@ class Drafting(Verification, Models):
     )
 
     def check(self):
-        if self.K != AUTO:
-            check_numbers(1, math.inf, K=self.K)
-        if not 0 <= self.draft_confidence <= 1:
-            problem = f"{self.draft_confidence}: expected a probability, 0 to 1"
-            raise SettingError("draft_confidence", problem)
         check_choice("verification", self.verification, *VERIFICATIONS)
 
 
@@ -247,6 +257,8 @@ class Speculation(Drafting):
         "how many whole drafts to sample per round, of which the best is verified; for a draft "
         "model and one prompt at a temperature above 0, without --K auto, --draft_confidence, "
         "--coupled, --mistake, --rule, --trace or --report",
+        least=1,
+        most=MOST_PATHS,
     )
     mistake: str = flag(
         "",
@@ -258,9 +270,6 @@ class Speculation(Drafting):
         "an accept/reject rule of your own (docs/exercises.md): exercises.mine, another module or "
         "a .py file. The distance of its distribution from the target's is printed as well",
     )
-
-    def check(self):
-        check_numbers(1, MOST_PATHS, paths=self.paths)
 
 
 @dataclass(frozen=True)
@@ -305,11 +314,8 @@ class Workers(Group):
 @dataclass(frozen=True)
 class PromptFile(Length):
     prompts: str = flag("", f"{FORMS}. By default built-in stories")
-    n_prompts: int = flag(12, "how many prompts to use; 0 is all")
+    n_prompts: int = flag(12, "how many prompts to use; 0 is all", least=0)
     n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
-
-    def check(self):
-        check_numbers(0, n_prompts=self.n_prompts)
 
     def longest(self, pairs):
         """The most tokens of a prompt."""
@@ -355,11 +361,14 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
     value that makes no sense.
     """
 
-    mode: str = flag("both", "which decoders to run: both, autoregressive or speculative")
+    mode: str = flag(
+        "both",
+        "which decoders to run: both, autoregressive or speculative",
+        choices=("both", "autoregressive", "speculative"),
+    )
     heading = "Text"
 
     def check(self):
-        check_choice("mode", self.mode, "both", "autoregressive", "speculative")
         if self.paths > 1 and (self.sampling.greedy or self.top_k == 1):
             problem = "with greedy decoding: expected a temperature above 0 and no --top_k 1"
             raise SettingError("paths", f"{problem}, as all paths would be the same")

@@ -40,21 +40,14 @@ class Note:
     passes: list  # seconds of each pass of the draft
 
 
-class Kept:
-    """A function whose results are kept until they are taken."""
+def kept(function, results):
+    """The function, with its results appended to a list."""
 
-    def __init__(self, function):
-        self.function = function
-        self.results = []
+    def call(*arguments):
+        results.append(function(*arguments))
+        return results[-1]
 
-    def __call__(self, *arguments):
-        result = self.function(*arguments)
-        self.results.append(result)
-        return result
-
-    def take(self):
-        results, self.results = self.results, []
-        return results
+    return call
 
 
 class Numbers:
@@ -109,9 +102,9 @@ class Watch:
 
     def __init__(self, job, forced=None):
         self.job, self.numbers, self.timer = job, Numbers(job.seed, forced), Clock()
-        self.of_target, self.of_draft = Kept(job.filter), Kept(job.filter)
+        self.p, self.q = [], []  # what the filters said in this round
         self.notes, self.aside = [], 0.0
-        self.draft, self.q, self.tossed = [], None, range(0)  # of the round's rule, if it has one
+        self.asked, self.tossed = ([], None), range(0)  # of the rule, and the numbers it took
 
     def clock(self):
         """A time.perf_counter that stands still while notes are taken and shown."""
@@ -123,18 +116,25 @@ class Watch:
         def rule(draft, q, p, rng):
             begin = len(self.numbers.taken)
             result = parts.rule(draft, q, p, rng)
-            self.draft, self.q = draft, q
+            self.asked = draft, q
             self.tossed = range(begin, len(self.numbers.taken))
             return result
 
-        numbers = {"rng": self.numbers, "coins": self.numbers}
-        return replace(parts, p_filter=self.of_target, q_filter=self.of_draft, rule=rule, **numbers)
+        return replace(
+            parts,
+            p_filter=kept(self.job.filter, self.p),
+            q_filter=kept(self.job.filter, self.q),
+            rng=self.numbers,
+            coins=self.numbers,
+            rule=rule,
+        )
 
     def watched(self, rounds):
         """The same rounds, with a Note of each."""
         yield next(rounds)  # the prefill
         while True:
-            self.timer.clear()
+            for found in (self.timer, self.p, self.q):
+                found.clear()
             begin = time.perf_counter()
             one = next(rounds, None)
             end = time.perf_counter()
@@ -146,16 +146,16 @@ class Watch:
             target = sum(elapsed for _, elapsed in self.timer.passes)
             seconds = {"draft": sum(drafting), "target": target}
             seconds["rule"] = end - begin - sum(seconds.values())
-            p, heard = np.concatenate(self.of_target.take()), self.of_draft.take()
-            # n-grams have no filter to listen to
-            q = self.q if self.draft and not heard else np.concatenate([p[:0], *heard])
-            self.notes.append(self.note(one, p, q, seconds, passes))
+            self.notes.append(self.note(one, seconds, passes))
             yield one
             self.aside += time.perf_counter() - end
 
-    def note(self, one, p, q, seconds, passes):
+    def note(self, one, seconds, passes):
         in_blocks = self.job.rule == "block"
-        draft = [int(token) for token in self.draft]
+        draft, q = self.asked
+        draft, p = [int(token) for token in draft], np.concatenate(self.p)
+        if self.q or not draft:  # the look-up of n-grams has no filter to listen to
+            q = np.concatenate([p[:0], *self.q])
         places = np.arange(len(draft))
         # the first numbers of the token rule are its coins; the next one chooses the target's token
         tossed = [] if self.job.coupled or in_blocks else self.tossed[: one.examined]

@@ -1,16 +1,20 @@
 """From names to models: a target, its drafts and their encoder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 import utils
+from backends import autotune
 from checkpoints.files import sha256_of
 from checkpoints.folder import PARTS
+from experiments.data.machine import kernels_of
 from experiments.drafting.drafts import Draft, HeadDraft, ModelDraft, NGrams
 from experiments.drafting.stored import HEADS, load_head
 from gpt2 import Model
-from utils import InputError
+from utils import MODELS_DIR, InputError
 
 NGRAM = "ngram"  # what --draft_model_size calls the look-up of n-grams
 CHECKPOINT, RANDOM = "checkpoint", "random"  # where weights come from
@@ -68,21 +72,78 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
     return Pairs(model, {name: found[name] for name in drafts}, encoder)
 
 
-def fingerprints(target, drafts, models_dir, weights=CHECKPOINT):
-    """{model: SHA-256 of its files} of the models that `load` would load, for two runs or two
-    machines to compare. A file that is missing is left out: loading says so. Raises InputError.
+@dataclass(frozen=True)
+class Wanted:
+    """A target and its drafts by name, and how they are multiplied: what every process that takes
+    part has to load, to the byte.
     """
-    sizes = [target, *filter(is_size, drafts)]
-    if weights == RANDOM:
-        return {size: repr(utils.config_of(size, models_dir)) for size in sizes}
-    folders = {size: utils.find_folder(size, models_dir) for size in sizes}
-    files = {
-        size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
-        for size, folder in folders.items()
-    }
-    for head in {*drafts} & {*HEADS}:
-        files[head] = {folders[target] / f"{head}.safetensors"}
-    return {
-        model: sha256_of(sorted(path for path in paths if path.is_file()))
-        for model, paths in files.items()
-    }
+
+    target: str
+    drafts: tuple = ()
+    models_dir: str = MODELS_DIR
+    weights: str = CHECKPOINT
+    backend: str = "numpy"
+    kernels: str = "auto"
+    exact: bool = False
+    dtype: str = "float32"
+
+    def __getstate__(self):  # for pickle: another machine has its own place for models
+        return {name: value for name, value in vars(self).items() if value != MODELS_DIR}
+
+    @property
+    def sizes(self):
+        """The models with weights of their own, the target first."""
+        return [self.target, *filter(is_size, self.drafts)]
+
+    def load(self, choices=None, download=False):
+        """The Pairs, their weights held as {Config: kernels} says."""
+        backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
+        if choices:
+
+            def plan(config, dtype):
+                return autotune.layout(config, dtype, choices[config], self.exact)
+
+            backend = replace(backend, plan=plan)
+        return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
+
+    def shapes(self, download=False):
+        """([Config] of the sizes, their encoder)."""
+        read = utils.random_sources if self.weights == RANDOM else utils.stored_sources
+        configs, _, encoder = read(self.sizes, self.models_dir, download)
+        return configs, encoder
+
+    def outline(self, download=False):
+        """Pairs to prepare prompts with: no drafts, and a target without weights."""
+        configs, encoder = self.shapes(download)
+        return Pairs(Model(configs[0], {}, None), {}, encoder)
+
+    def choices(self):
+        """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""
+        if (self.backend, self.kernels) != ("numpy", "auto"):
+            return {}
+        configs, _ = self.shapes()
+        return {one: autotune.choose(one, np.float32, exact=self.exact) for one in configs}
+
+    def fingerprints(self):
+        """{model: SHA-256 of its files}, for two runs or two machines to compare. A file that is
+        missing is left out: loading says so.
+        """
+        if self.weights == RANDOM:
+            return {size: repr(utils.config_of(size, self.models_dir)) for size in self.sizes}
+        folders = {size: utils.find_folder(size, self.models_dir) for size in self.sizes}
+        files = {
+            size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
+            for size, folder in folders.items()
+        }
+        for head in {*self.drafts} & {*HEADS}:
+            files[head] = {folders[self.target] / f"{head}.safetensors"}
+        return {
+            model: sha256_of(sorted(path for path in paths if path.is_file()))
+            for model, paths in files.items()
+        }
+
+    def kernels_in(self, pairs):
+        """{model: {shape: how it is multiplied}} of the models that are loaded, by size."""
+        models = {name: draft.alone for name, draft in pairs.drafts.items() if draft.alone}
+        models = {self.target: pairs.target} | models
+        return {name: kernels_of(model) for name, model in models.items()}

@@ -34,37 +34,29 @@ def load_head(name, folder, target):
         )
     table = safetensors.read_table(path)
     _, notes, _ = safetensors.read_header(path)
-    if not isinstance(notes, dict) or notes.get("target") != fingerprint(folder):
+    if not notes or notes.get("target") != fingerprint(folder):
         raise InputError(
             f"{path}: was trained on another target than the model beside it; train it again with "
             f"{train}"
         )
     shapes = {key: tensor.shape for key, tensor in table.items()}
-    try:
-        config = config_of(name, target.config, shapes, notes)
-        fits = shapes == config.shapes()
-    except (KeyError, ValueError):
-        fits = False
-    if not fits:
+    config = config_of(name, target.config, shapes, notes)
+    if shapes != config.shapes():
         raise InputError(f"{path}: does not hold the tensors of this head; fetch it again")
     return build(config, lambda key: table[key].read(np.float32), target)
 
 
 def config_of(name, target, shapes, notes):
-    """The shape of a head from those of its tensors and its target's Config. Raises KeyError or
-    ValueError where they tell none.
-    """
+    """The shape of a head from those of its tensors and its target's Config."""
     if name == "medusa":
         n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
-    (width,), n_head = shapes["fc.bias"], int(notes["n_head"])
-    if n_head < 1 or width % n_head:
-        raise ValueError
+    (width,) = shapes.get("fc.bias", (target.n_embd,))
     return EagleConfig(
         n_vocab=target.n_vocab,
         n_ctx=target.n_ctx,
         n_embd=width,
-        n_head=n_head,
+        n_head=int(notes.get("n_head", 1)),
         n_layer=1,
         epsilon=target.epsilon,
         n_hidden=target.n_embd,

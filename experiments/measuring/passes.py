@@ -23,7 +23,6 @@ from backends.blas import N_THREADS
 from experiments.data.machine import kernels_of, machine
 from experiments.decoding.clock import PAST, Clock
 from experiments.decoding.job import Job, decode
-from experiments.decoding.synthetic import accept_by_coin
 from experiments.drafting.drafts import ModelDraft
 from experiments.drafting.load import load
 from sampling import Filter, sample
@@ -246,7 +245,7 @@ def speeds(target, settings):
     Deep targets have a draft. Its weights are random, so a coin accepts what it drafts.
     """
     backend, n_tokens, repeats = target.backend, settings.n_tokens_to_generate, settings.repeats
-    coin = lambda parts: accept_by_coin(parts, ACCEPTANCE, np.random.default_rng(0))
+    coin = lambda parts: parts.accepting(ACCEPTANCE, np.random.default_rng(0))
     job = Job(PROMPT, n_tokens, ROWS - 1)
     runs = {"plain": partial(text, target, None, job)}
     shape = dataclasses.replace(SIZES[DRAFT], n_vocab=target.config.n_vocab)

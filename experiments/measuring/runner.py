@@ -21,7 +21,6 @@ from experiments.decoding.batching import decode_together
 from experiments.decoding.clock import Clock, clocked
 from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import explain_difference
-from experiments.decoding.synthetic import accept_by_coin
 
 PARTS = "draft", "verify", "cache", "sampling"
 WARM_UP = 6  # tokens
@@ -130,7 +129,7 @@ class Race:
         def tap(parts):
             if self.acceptance is not None and parts.draft:
                 coins = np.random.default_rng([*job.seed, 1])
-                parts = accept_by_coin(parts, self.acceptance, coins)
+                parts = parts.accepting(self.acceptance, coins)
             return clock(parts) if clock else parts
 
         return decode(target, draft, job, tap)

@@ -1,4 +1,4 @@
-"""Rules that give up exactness, to see what it costs: the distance of their distribution on a toy.
+"""Rules that give up exactness, to see what that costs (docs/family.md).
 
 Each has the signature of sampling.verify and accepts more drafts than an exact rule can. None is
 offered for decoding.
@@ -7,12 +7,7 @@ offered for decoding.
 import numpy as np
 
 import sampling
-from experiments.proving.distance import TOY_PROMPT, toy_pair
-from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
-from sampling import Filter, NeuralDrafter, never, speculative, verify, verify_block
-
-N_TOKENS, K = 3, 2  # of the toy texts
-WARM = Filter(1.7)  # the draft is the target at this temperature: close to it, and less sure
+from sampling import verify, verify_block
 
 
 def typical_acceptance(draft, q, p, rng, epsilon=0.09, delta=0.3):
@@ -72,19 +67,3 @@ RULES = {
     "judge with a threshold": judge,
     "speculative cascade": cascade,
 }
-
-
-def cost_of(rule, filter=Filter(1.0)):
-    """(distance of the rule's distribution from the target's, mean accepted drafts of the first
-    round) for texts of three tokens by the toy target, two drafts a round.
-    """
-    target, _ = toy_pair()
-
-    def rounds():
-        drafter = prepared(NeuralDrafter(target, WARM, None), rule)
-        return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
-
-    right = chain_rule(target, TOY_PROMPT, N_TOKENS, filter, never)
-    distance = total_variation(distribution_of(lambda: tokens_of(rounds())), right)
-    first = distribution_of(lambda: [*rounds()][1].accepted)
-    return distance, sum(n * mass for n, mass in first.items())

@@ -7,7 +7,9 @@ pair, over every random choice. Where speculative_9 is written, a few tokens com
 
 import importlib
 import traceback
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from unittest.mock import patch
@@ -38,8 +40,8 @@ def unwritten(*arguments):
 
 
 class Own:
-    """The functions of a module with answers to the exercises. Raises SettingError, one line, for
-    whatever goes wrong in them.
+    """The functions of a module with answers to the exercises. Whatever goes wrong in them is a
+    SettingError.
 
     name: a module such as exercises.mine, or a .py file
     """
@@ -47,10 +49,12 @@ class Own:
     def __init__(self, name):
         self.name, self.module = name, imported(name)
 
-    def call(self, exercise, *arguments):
-        """What a function of the module returns."""
+    def call(self, exercise, *arguments, checked):
+        """What a function of the module returns. checked(it) makes a tuple or an array of it, or
+        raises an error.
+        """
         try:
-            return getattr(self.module, exercise, unwritten)(*arguments)
+            return checked(getattr(self.module, exercise, unwritten)(*arguments))
         except NotImplementedError:
             problem = f"{self.name}: {exercise}, or what it calls, is still to be written: expected"
             raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
@@ -61,68 +65,56 @@ class Own:
             problem = f"{self.name}: {exercise} fails{where}: {described(error)}"
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
-    def numbers(self, exercise, arguments, valid, expected):
-        """The whole numbers that a function returns, if they are valid."""
-        result = self.call(exercise, *arguments)
-        try:
-            numbers = tuple(map(int, result))
-            if valid(*numbers):
-                return numbers
-        except (TypeError, ValueError):
-            pass
-        raise self.unexpected(exercise, result, expected)
-
-    def unexpected(self, exercise, result, expected):
-        problem = f"{self.name}: {exercise} returns {' '.join(repr(result).split())}"
-        return SettingError("rule", f"{problem}: expected {expected}")
-
     def rule(self, verification):
         """The reader's rule in the form of sampling.verify."""
-
-        def own_rule(draft, q, p, rng):
-            return self.numbers(
-                RULES[verification],
-                (list(draft), q, p, *choices_of(rng)),
-                lambda n, token: 0 <= n <= len(draft) and 0 <= token < p.shape[-1],
-                "two numbers, how many drafts are accepted and the next token",
-            )
-
+        rule, sure = partial(self.own_rule, RULES[verification]), np.ones(1)
         try:
-            # no draft, and a target that is sure
-            own_rule([], np.empty((0, 2)), np.eye(2)[:1], None)
-            return own_rule
+            rule([], np.empty((0, 1)), sure[None], None)
         except Unwritten:
-            if verification == "token" and self.has_residual():
+            if verification != "token":
+                raise
+            with suppress(Unwritten):
+                self.residual(sure, sure)
                 return self.rule_with_residual
-            raise
+        return rule
 
-    def has_residual(self):
-        try:
-            self.residual(np.ones(1), np.ones(1))
-            return True
-        except Unwritten:
-            return False
+    def own_rule(self, exercise, draft, q, p, rng):
+        def checked(result):
+            n_accepted, token = map(int, result)
+            valid = 0 <= n_accepted <= len(draft) and 0 <= token < p.shape[-1]
+            require(valid, result, "two numbers, how many drafts are accepted and the next token")
+            return n_accepted, token
+
+        return self.call(exercise, list(draft), q, p, *choices_of(rng), checked=checked)
 
     def rule_with_residual(self, draft, q, p, rng):
-        """sampling.verify with the reader's residual."""
         with patch.object(sampling, "residual", self.residual):
             return sampling.verify(draft, q, p, rng)
 
     def residual(self, p, q):
-        found = np.asarray(self.call(RESIDUAL, p, q))
-        if found.shape != p.shape or not abs(found.sum() - 1) < 1e-9:
-            raise self.unexpected(RESIDUAL, found, f"{len(p)} probabilities that sum to 1")
-        return found
+        def checked(result):
+            found = np.asarray(result)
+            valid = found.shape == p.shape and abs(found.sum() - 1) < 1e-9
+            require(valid, result, f"{len(p)} probabilities that sum to 1")
+            return found
+
+        return self.call(RESIDUAL, p, q, checked=checked)
+
+    def loop(self, n_vocab, *arguments):
+        """The text of the reader's loop."""
+
+        def checked(result):
+            text = tuple(map(int, result))
+            valid = all(0 <= token < n_vocab for token in text)
+            require(valid, result, f"a list of tokens, each below {n_vocab}")
+            return text
+
+        return self.call(LOOP, *arguments, checked=checked)
 
     def rule_distance(self, verification):
         """The total variation distance of the rule's texts from the target's, on the toy."""
         rule = self.rule(verification)
         return total_variation(*toy_distributions(TOYS[verification], rule=rule))
-
-    def loop(self, n_vocab, *arguments):
-        """The text of the reader's loop, a tuple."""
-        valid = lambda *text: all(0 <= token < n_vocab for token in text)
-        return self.numbers(LOOP, arguments, valid, f"a list of tokens, each below {n_vocab}")
 
     def loop_distance(self):
         """The same for the reader's loop; None where it is not written."""
@@ -141,9 +133,31 @@ class Own:
             return None
         return total_variation(found, chain_rule(target, TOY_PROMPT, n_tokens, filter))
 
+    def text_of_loop(self, session, prompt):
+        """Some tokens by the reader's loop; None if there is no model or no room for it."""
+        settings, encoder = session.settings, session.encoder
+        models = session.pair.target, session.pair.draft.alone
+        if None in models:
+            return None
+        K = 4 if settings.K == AUTO else settings.K
+        room = min(model.config.n_ctx for model in models) - len(prompt.ids) - K
+        n_tokens = min(N_LOOP, settings.n_tokens_to_generate, room)
+        if n_tokens < 1:
+            return None
+        functions = [as_function(model, settings.sampling) for model in models]
+        choices = choices_of(np.random.default_rng(prompt.seed))
+        how = n_tokens, K, *choices, encoder.end_of_text
+        ids = list(self.loop(encoder.n_vocab, *functions, list(prompt.ids), *how))
+        return {"text": encoder.decode(visible(ids, encoder)), "token_ids": ids}
+
+
+def require(valid, result, expected):
+    if not valid:
+        raise ValueError(f"it returns {result!r}, expected {expected}")
+
 
 def imported(name):
-    """The module of that name, or of that .py file. Raises SettingError."""
+    """The module of that name, or of that .py file."""
     try:
         if not name.endswith(".py"):
             return importlib.import_module(name)
@@ -172,42 +186,22 @@ def as_function(model, filter):
     return lambda ids: filter(model.read(list(ids), model.new_cache()))[0]
 
 
-class OwnDecoder:
-    """`decode` (experiments/decoding/job.py) with the rule of a reader's module, and what the JSON
-    object says of it.
+def deciding(name, verification):
+    """(`decode` of experiments/decoding/job.py with the rule of a reader's module, what the JSON
+    object says of it: a function of a Session and a Prompt).
 
     The rule meets the toy first, so that one that fails has decoded nothing.
     """
+    own = Own(name)
+    rule, rule_distance = own.rule(verification), own.rule_distance(verification)
+    loop_distance = own.loop_distance()
 
-    def __init__(self, name, verification):
-        self.own = Own(name)
-        self.rule_distance = self.own.rule_distance(verification)
-        self.loop_distance = self.own.loop_distance()
-        self.rule = self.own.rule(verification)
+    def decode_by_rule(target, draft, job, tap=None):
+        return decode(target, draft, job, lambda parts: replace(parts, rule=rule))
 
-    def decode(self, target, draft, job, tap=None):
-        return decode(target, draft, job, lambda parts: replace(parts, rule=self.rule))
+    def summary(session, prompt):
+        text = None if loop_distance is None else own.text_of_loop(session, prompt)
+        loop = text and text | {"distance": loop_distance}
+        return {"rule_distance": rule_distance, "own_loop": loop}
 
-    def summary(self, session, prompt):
-        """The keys "rule_distance", and "own_loop", which is null where no loop is written."""
-        return {"rule_distance": self.rule_distance, "own_loop": self.run_loop(session, prompt)}
-
-    def run_loop(self, session, prompt):
-        """A text of a few tokens by the reader's loop; None if there is no loop or no model for it,
-        or no room.
-        """
-        settings, encoder = session.settings, session.encoder
-        K = 4 if settings.K == AUTO else settings.K
-        models = session.pair.target, session.pair.draft.alone
-        if self.loop_distance is None or None in models:
-            return None
-        room = min(model.config.n_ctx for model in models) - len(prompt.ids) - K
-        n_tokens = min(N_LOOP, settings.n_tokens_to_generate, room)
-        if n_tokens < 1:
-            return None
-        functions = [as_function(model, settings.sampling) for model in models]
-        choices = choices_of(np.random.default_rng(prompt.seed))
-        how = n_tokens, K, *choices, encoder.end_of_text
-        ids = list(self.own.loop(encoder.n_vocab, *functions, list(prompt.ids), *how))
-        text = encoder.decode(visible(ids, encoder))
-        return {"text": text, "token_ids": ids, "distance": self.loop_distance}
+    return decode_by_rule, summary

@@ -30,7 +30,6 @@ from tqdm import tqdm
 import utils
 from experiments.cli.exit_codes import exit_code, script
 from experiments.cli.flags import call, unknown
-from experiments.cli.help import docstring
 from experiments.data.values import (
     SettingError,
     check_choice,
@@ -286,7 +285,7 @@ COMMANDS = {
 def dispatch(words):
     """Run one command."""
     if words and words[0] in ("--help", "-h"):
-        print(docstring(sys.modules[__name__]))
+        print(__doc__)
         return
     name, *words = words or [""]
     if name not in COMMANDS:

@@ -44,7 +44,6 @@ WORDS = {  # what is given: how the refusal begins
     "--prompt_ids=1 --prompt=a": "--prompt_ids with --prompt:",
     "--prompt_ids=1 --prompts=a": "--prompt_ids with --prompts:",
     "--prompts=x --prompt=b": "--prompts with --prompt:",
-    "--prompt=- --prompt=-": "--prompt - twice: expected once",
     "--draft_confidence=0.5 --coupled": "--draft_confidence with --coupled",
     "--coupled --verification=block": "--coupled with --verification block",
     "--rule=exercises.mine --mistake=reseed": "--rule with --mistake",
@@ -127,10 +126,3 @@ def test_a_backend_that_is_not_installed(cli):
 def test_standard_input_that_is_not_utf8(cli, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\xffb")))
     assert_refused(cli("--prompt", "-"), "standard input", "UTF-8", "byte 1")
-
-
-def test_an_endless_standard_input(cli, monkeypatch):
-    monkeypatch.setattr("experiments.cli.texts.MOST_BYTES", 1 << 20)
-    with open("/dev/zero", encoding="utf-8") as zeros:
-        monkeypatch.setattr(sys, "stdin", zeros)
-        assert_refused(cli("--prompt", "-"), "standard input: is longer than 1 MiB")

@@ -16,6 +16,7 @@ import pytest
 from command_line import COMMAND, ENVIRONMENT, ROOT, assert_refused, process, timeless
 from toys import write_checkpoint
 
+from backends import autotune
 from experiments.data.lines import Failed
 from experiments.decoding.session import Session
 from utils import InputError
@@ -26,8 +27,8 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
 from experiments.cluster import place, submit, worker  # noqa: E402
-from experiments.cluster.place import Wanted  # noqa: E402
 from experiments.cluster.submit import Cluster  # noqa: E402
+from experiments.drafting.load import Wanted  # noqa: E402
 
 # what a test sends to a worker, which has no tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -111,7 +112,7 @@ def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
     together = {kernel.together for found in choices.values() for kernel in found.values()}
     assert (together == {(1, 1, 1)}) == exact
     expected = wanted.kernels_in(wanted.load(choices))
-    monkeypatch.setattr(place.autotune, "timed", pytest.fail)
+    monkeypatch.setattr(autotune, "timed", pytest.fail)
     assert wanted.kernels_in(wanted.load(choices)) == expected and len(expected) == 2
 
 
@@ -393,16 +394,15 @@ def test_no_worker_can_take_part(texts, monkeypatch):
 def has_models_in(folder):
     """Let this process find the project's own models in a folder."""
     import utils
-    from experiments.cluster import place
 
-    place.Wanted.models_dir = folder or utils.MODELS_DIR
+    Wanted.models_dir = folder or utils.MODELS_DIR
 
 
 def test_one_of_two_workers_is_refused(texts, pair, address, tmp_path, monkeypatch):
     """It has other files in its own place for models."""
     other = write_checkpoint(tmp_path / "other" / "17M").parent
     write_checkpoint(other / "0.7M-17M")
-    monkeypatch.setattr(place, "MODELS_DIR", str(pair))
+    monkeypatch.setattr("experiments.drafting.load.MODELS_DIR", str(pair))
     with distributed.Client(address) as client:
         client.wait_for_workers(2)
         places = dict(zip(client.scheduler_info()["workers"], (str(pair), str(other))))

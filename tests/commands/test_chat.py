@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, PROMPT, shell
+from command_line import COMMAND, ENVIRONMENT, PROMPT
 
 from experiments.commands import chat as console
 from experiments.decoding.session import Run
@@ -216,19 +216,6 @@ def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
 
 
 # ---------------------------------------------------------------- real processes
-
-
-def test_a_line_without_an_end_ends_it(chat, monkeypatch):
-    monkeypatch.setattr("experiments.commands.chat.MOST_CHARACTERS", 1000)
-    code, out, err = chat(["/settings", "x" * 1000, "/help"])
-    assert (code, out) == (2, "") and "speculative on\n" in err and "/reload" not in err
-    assert err.splitlines()[-1].startswith("error: standard input: a line has more than 1000 ")
-
-
-def test_standard_input_that_is_closed(pair):
-    done = shell('"$0" "$1" chat "$2" <&-', pair)
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1
-    assert b"standard input" in done.stderr
 
 
 def test_control_c_and_control_d_at_a_real_terminal(pair):

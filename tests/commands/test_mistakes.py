@@ -59,7 +59,6 @@ def test_what_cannot_be_made_or_shown_is_one_line(program, tmp_path):
     assert_refused(done, "divide-by-temperature-0", "makes the program fail")
     for words in (["mistakes", "no such"], ["--mistake", "no such"]):
         assert_refused(program(*words), "'no such'", *MISTAKES)
-    assert_refused(program("mistakes", "--draft_model_size=ngram"), "'ngram'")
     write_checkpoint(tmp_path / "short", dataclasses.replace(TINY, n_ctx=10))
     bare = write_checkpoint(tmp_path / "bare", dataclasses.replace(TINY, n_vocab=2))
     (bare / "vocab.json").write_text(json.dumps({"a": 0, "<|endoftext|>": 1}))

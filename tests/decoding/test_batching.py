@@ -176,21 +176,6 @@ def test_a_batch_that_is_closed_leaves_nothing(n_taken):
     assert caches
 
 
-def test_threads_that_cannot_be_started_are_one_line(monkeypatch):
-    start, n_started = threading.Thread.start, []
-
-    def limited(thread):
-        if len(n_started) == 3:
-            raise RuntimeError("can't start new thread")
-        n_started.append(thread)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", limited)
-    with pytest.raises(InputError, match="^--batch_size 8: .*no more threads"):
-        list(decode_together([greedy(10)] * 8, TARGET, DRAFT, 8))
-    assert threads_of_texts() == []
-
-
 def test_a_batch_needs_memory_for_all_its_caches(monkeypatch):
     one = memory.cache_bytes(TINY, np.float32)
     monkeypatch.setattr(memory, "available", lambda: 5.5 * one)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from toys import tiny_model
 
-from experiments.decoding import synthetic
 from experiments.decoding.clock import Clock
 from experiments.decoding.job import Job
 from experiments.drafting.drafts import ModelDraft
@@ -21,7 +20,7 @@ def test_a_coin_decides_and_all_passes_are_run(monkeypatch, temperature, rule):
     coins = np.random.default_rng(1).random(400) < 0.7
     tosses, asked = iter(coins.tolist()), []
     toss = lambda probability, rng: asked.append(probability) or next(tosses)
-    monkeypatch.setattr(synthetic, "toss", toss)
+    monkeypatch.setattr("experiments.decoding.job.toss", toss)
     drafts, clock = {"small": ModelDraft(tiny_model(2))}, Clock()
     fast, job = Contender("small", 3, rule), Job([5, 6], 18, filter=Filter(temperature))
     race = Race(tiny_model(1), drafts, [PLAIN, fast], job, acceptance=0.7)

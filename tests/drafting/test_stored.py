@@ -71,13 +71,6 @@ def test_a_head_that_is_damaged_not_there_or_of_another_target(folder, kind, dam
     assert kind in message and word in message
 
 
-@pytest.mark.parametrize("n_head", ["two", "0", "-1", "5", "9" * 5000])
-def test_eagle_without_its_number_of_heads(folder, n_head):
-    write_head(folder / "eagle.safetensors", EAGLE, folder, n_head=n_head)
-    message = refusal(load_head, EAGLE, folder, utils.load_model(folder, NUMPY))
-    assert "eagle.safetensors" in message and "tensors" in message
-
-
 @pytest.mark.parametrize("size", ["17M", "7M"])
 @pytest.mark.parametrize("kind", HEADS)
 def test_the_included_heads_agree_with_their_target(kind, size):

@@ -9,8 +9,28 @@ from command_line import ROOT
 
 from experiments.proving.distance import TOY_PROMPT, toy_pair
 from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
-from experiments.proving.inexact import RULES, WARM, OneFurther, cascade, cost_of
+from experiments.proving.inexact import RULES, OneFurther, cascade, prepared
 from sampling import Filter, NeuralDrafter, never, speculative
+
+N_TOKENS, K = 3, 2  # of the toy texts
+WARM = Filter(1.7)  # the draft is the target at this temperature: close to it, and less sure
+
+
+def cost_of(rule, filter=Filter(1.0)):
+    """(distance of the rule's distribution from the target's, mean accepted drafts of the first
+    round) for texts of three tokens by the toy target, two drafts a round.
+    """
+    target, _ = toy_pair()
+
+    def rounds():
+        drafter = prepared(NeuralDrafter(target, WARM, None), rule)
+        return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
+
+    right = chain_rule(target, TOY_PROMPT, N_TOKENS, filter, never)
+    distance = total_variation(distribution_of(lambda: tokens_of(rounds())), right)
+    first = distribution_of(lambda: [*rounds()][1].accepted)
+    return distance, sum(n * mass for n, mass in first.items())
+
 
 COSTS = {name: cost_of(rule) for name, rule in RULES.items()}
 
@@ -53,7 +73,9 @@ def test_a_cascade_has_the_distribution_of_the_mixture(alpha):
 
     def text():
         drafter = OneFurther(NeuralDrafter(target, WARM, None))
-        return tokens_of(speculative(target, drafter, TOY_PROMPT, 3, 2, filter, None, never, rule))
+        return tokens_of(
+            speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
+        )
 
-    mixture = chain_rule(Mixture(target, alpha), TOY_PROMPT, 3, filter)
+    mixture = chain_rule(Mixture(target, alpha), TOY_PROMPT, N_TOKENS, filter)
     assert total_variation(distribution_of(text), mixture) < 1e-12
