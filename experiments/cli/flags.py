@@ -5,14 +5,18 @@ Settings`, stands for all fields of that dataclass (experiments/decoding/setting
 takes words without a flag. The default of a flag gives the type of its value; one whose default is
 a tuple may be given several times.
 
-A value is whatever comes after its flag: a prompt may begin with --, and 123 or None may be texts.
+Fire makes the call. What it would guess is settled before: a value is whatever comes after its
+flag (a prompt may begin with --), and 123, None and [1, 2] are texts where a text is expected.
 """
 
 import dataclasses
 import difflib
 import inspect
+import json
 from dataclasses import dataclass
 from typing import Any, Callable
+
+import fire
 
 from experiments.cli.help import OWN, tables, usage
 from experiments.data.values import SettingError
@@ -37,7 +41,7 @@ class Flag:
         """
         kind = type(self.default)
         if kind is tuple:
-            return text
+            return tuple(json.loads(text))
         if not text:
             raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
         if self.reader:
@@ -83,11 +87,11 @@ def unknown(what, word, names):
     return f"unknown {what} {word!r}{hint}: expected {', '.join(names)}"
 
 
-def parsed(words, flags, takes_words):
-    """["--K", "4", "--json"] -> [], {"K": 4, "json": True}: the words without a flag, and the
-    values of the others, {name: Flag}. None where one of them asks for help.
+def spelled(words, flags, takes_words):
+    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
+    flag for a value. None where one of them asks for help.
     """
-    rest, plain, texts = list(words), [], {}
+    rest, plain, found = list(words), [], {}
     while rest:
         word, equals, text = rest.pop(0).partition("=")
         if word in ("--help", "-h"):
@@ -106,8 +110,9 @@ def parsed(words, flags, takes_words):
             if not rest:
                 raise InputError(f"--{name}: expected a value after it")
             text = rest.pop(0)
-        texts[name] = (*texts.get(name, ()), text) if isinstance(default, tuple) else text
-    return plain, {name: flags[name].parse(text) for name, text in texts.items()}
+        found[name] = [*found.get(name, []), text] if isinstance(default, tuple) else text
+    texts = {name: json.dumps(text) if type(text) is list else text for name, text in found.items()}
+    return plain + [f"--{name}={text}" for name, text in texts.items()]
 
 
 def call(command, words):
@@ -119,13 +124,18 @@ def call(command, words):
     if words == ["--help=markdown"]:
         print(tables(flags))
         return
-    found = parsed(words, flags, takes_words)
-    if found is None:
+    words = spelled(words, flags, takes_words)
+    if words is None:
         print(usage(command, flags))
         return
-    plain, values = found
-    arguments = {}
-    for name, group in groups.items():
-        fields = {field.name for field in dataclasses.fields(group)}
-        arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
-    command(*plain, **arguments)
+
+    def run(*plain, **values):
+        arguments = {}
+        for name, group in groups.items():
+            fields = {field.name for field in dataclasses.fields(group)}
+            arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
+        command(*plain, **arguments)
+
+    run = fire.decorators.SetParseFn(str)(run)
+    run = fire.decorators.SetParseFns(**{flag.name: flag.parse for flag in flags.values()})(run)
+    fire.Fire(run, words, name="main.py")

@@ -2,9 +2,10 @@
 of docs/usage.md.
 """
 
-import inspect
 import re
 import textwrap
+
+from experiments.proving.patching import docstring
 
 WIDTH = 88
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
@@ -41,7 +42,7 @@ def usage(command, flags):
     """The help text of a command: what its docstring says, with its flags, {name: Flag}, before
     "Examples:" and other such sections.
     """
-    introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", inspect.getdoc(command) or "")
+    introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", docstring(command))
     blocks = [introduction.strip()]
     for heading, some in by_heading(flags):
         blocks.append("\n".join([f"{heading}:", *map(described, some)]))

@@ -9,7 +9,6 @@ that two rules meet the same draft and the same coins for as long as their texts
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
-from inspect import getdoc
 from typing import Callable
 
 import numpy as np
@@ -20,7 +19,7 @@ from experiments.proving import inexact
 from experiments.proving.distance import compare, parting, toy_distributions
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.own import described
-from experiments.proving.patching import made
+from experiments.proving.patching import docstring, made
 from sampling import verify, verify_block
 
 
@@ -55,7 +54,7 @@ def all_rules():
     """Yield every Rule, the token rule first."""
     for name, decide in inexact.RULES.items():
         kind = "right" if decide in (verify, verify_block) else "inexact"
-        first_paragraph, _, _ = (getdoc(decide) or "").partition("\n\n")
+        first_paragraph, _, _ = docstring(decide).partition("\n\n")
         yield Rule(name, kind, " ".join(first_paragraph.split()), decide)
     yield Rule("shared noise", "noise", NOISE, verify)
     for name, mistake in MISTAKES.items():

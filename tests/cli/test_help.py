@@ -1,10 +1,12 @@
-"""--help of the real commands, and the tables of docs/usage.md."""
+"""--help of the real commands, also where Python drops docstrings; the tables of docs/usage.md."""
 
 import importlib
 import re
+import subprocess
+import sys
 
 import pytest
-from command_line import ROOT, assert_refused
+from command_line import ENVIRONMENT, ROOT, assert_refused
 
 import main
 from experiments.cli.flags import flags_of
@@ -26,6 +28,20 @@ def test_generate_groups_its_flags(cli):
         *re.findall(r"\w+", text.partition("Other commands:")[2])
     }
     assert all(len(line) <= 100 or "--models_dir" in line for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "words", [["main.py"], ["main.py", "download"], ["experiments/training/train.py", "target"]]
+)
+def test_help_does_not_need_docstrings(words):
+    """Python may drop them."""
+    command = [sys.executable, *words, "--help"]
+    plain, without = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT | more)
+        for more in ({}, {"PYTHONOPTIMIZE": "2"})
+    )
+    assert (plain.returncode, plain.stderr) == (0, b"") and len(plain.stdout) > 500
+    assert (without.returncode, without.stdout) == (0, plain.stdout)
 
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))
