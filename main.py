@@ -2,8 +2,9 @@
 and compares the two.
 
 `generate` shows the job from top to bottom: load the pair of models, decode both ways, compare. The
-algorithm is in sampling.py; the other commands are in experiments/commands. A value that cannot be
-used ends the program with one line on stderr and exit code 2.
+algorithm is in sampling.py; experiments/decoding calls it (session.Run, job.decode). The flags and
+their defaults are in experiments/decoding/settings.py, the other commands in experiments/commands.
+A value that cannot be used ends the program with one line on stderr and exit code 2.
 """
 
 import importlib
@@ -50,6 +51,7 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         chat, play, profile, benchmark, record, replay, advise, mistakes, download, check, export;
         each has its own --help
     """
+    # here: --help need not wait for them
     from experiments.cli import show
     from experiments.cli.start import session_of
 
@@ -59,13 +61,13 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     prompts = prompt.read(session)
     show.note_room(session, prompts)
     if prompt.prompts or output.out or len(prompts) > 1:
-        return show.together(session, prompts, output)
+        return show.several(session, prompts, output)
 
-    # decode both ways: a run calls sampling.autoregressive or sampling.speculative
+    # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
     results = {}
     for decoder in settings.decoders:
         run = session.warm_run(prompts[0], decoder)
-        results[decoder] = run.finish() if output.json else show.decode(run, decoder)
+        results[decoder] = run.finish() if output.json else show.live(run, decoder)
 
     # compare the texts and their times
     show.comparison(session.summary(prompts[0], results), run, output)
@@ -83,7 +85,7 @@ def dispatch(arguments):
         raise InputError(unknown("command", name, COMMANDS) + ", or flags such as --prompt TEXT")
     if name != "generate":
         command = getattr(importlib.import_module(f"experiments.commands.{name}"), name)
-    call(command, arguments)
+    call(command, arguments)  # with the dataclasses of its signature, made from the flags
 
 
 def main(arguments):

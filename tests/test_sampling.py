@@ -344,6 +344,13 @@ def test_ngrams_of_ids_that_are_no_characters():
     assert NGramDrafter(0x110002).propose([0, 5, 0x110000], 1)[0] == [5]
 
 
+def test_a_sample_does_not_depend_on_the_scale_of_p():
+    """A block's residual may be what is left of P p, with P below 1."""
+    p = np.array([0.1, 0.2, 0.3, 0.4])
+    one, other = ([sample(scale * p, generator(i)) for i in range(99)] for scale in (1, 0.25))
+    assert one == other and {*one} == {0, 1, 2, 3}
+
+
 def test_neural_drafts_are_drawn_from_their_q():
     """Also in a second text by the same drafter."""
     drafter = NeuralDrafter(DRAFT, Filter(1.0), generator())

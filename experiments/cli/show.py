@@ -43,7 +43,7 @@ class Stream:
             print(self.decode(visible(one.tokens, self.encoder)), end="", flush=True)
 
 
-def decode(run, decoder):
+def live(run, decoder):
     """Decode, with a block for the decoder on stdout: what the JSON object says of it."""
     print(title(f"{decoder.capitalize()} Decode"))
     settings, encoder, show = run.session.settings, run.pair.encoder, None
@@ -116,7 +116,7 @@ def show_own(results):
 # ---------------------------------------------------------------- several prompts
 
 
-def together(session, prompts, output):
+def several(session, prompts, output):
     """Several prompts: a line of JSON or a block each, or a file; and the speed of all together."""
 
     def show(i, results):

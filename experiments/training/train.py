@@ -39,6 +39,7 @@ from experiments.data.values import (
 )
 from experiments.decoding.settings import Group, flag
 from experiments.drafting.stored import fingerprint
+from experiments.proving.patching import docstring
 from gpt2 import Config
 from utils import InputError
 
@@ -285,7 +286,7 @@ COMMANDS = {
 def dispatch(words):
     """Run one command."""
     if words and words[0] in ("--help", "-h"):
-        print(__doc__)
+        print(docstring(sys.modules[__name__]))
         return
     name, *words = words or [""]
     if name not in COMMANDS:
