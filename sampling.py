@@ -3,8 +3,7 @@
 In speculative decoding (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv
 2302.01318) a cheap draft model proposes K tokens, and the target model scores all of them in one
 pass. A rule that accepts or rejects each of them keeps the target's distribution exactly. Notation
-follows Leviathan et al.: p is the target's distribution, q is the draft's (in Chen et al. it is the
-other way round).
+follows Leviathan et al.: p is the target's distribution, q is the draft's (Chen et al. swap them).
 
 Read `verify` first: it is the accept/reject rule. Then `speculative`, the loop around it, and
 `Filter`, where p and q come from. All of it is NumPy on the host. Randomness comes in as `rng`, a
