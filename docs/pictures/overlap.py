@@ -79,7 +79,7 @@ def draw(names, p, q, path):
 def legend(a, y):
     """What each line and each area is, and how much of all the probability."""
     parts = []
-    lines = {"p": f"p, the target {TARGET}", "q": f"q, its draft {DRAFT}"}
+    lines = {"p": f"p, the target {TARGET}", "q": f"q, the draft model {DRAFT}"}
     for x, (class_, words) in zip((LEFT, LEFT + 280), lines.items()):
         parts.append(element("path", d=f"M{x} {y - 6}h30", class_=class_))
         parts.append(text(words, x + 40, y, "soft"))

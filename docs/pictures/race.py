@@ -24,7 +24,7 @@ BARS = 490  # the longer run, as bars
 RACE, HOLD = 6.5, 2.5  # seconds of the picture: the longer run, then its end
 CLAIM = {  # where a line of it stands
     36: "A pass of the target reads all of its weights. That takes",
-    62: "the time, for one token or for five.",
+    62: "the time; five tokens take little more than one.",
 }
 HEADINGS = {
     "Plain decoding": "each pass writes one token",
@@ -239,7 +239,7 @@ def draw(run, path):
     parts += legend(y)
     way = "greedy" if settings["temperature"] == 0 else f"temperature {settings['temperature']:g}"
     same = ", same text" if run["plain"]["tokens"] == run["figures"]["token_ids"] else ""
-    caption = f"{way}, K = {settings['K']}{same}; measured, {slower:.0f} times slower"
+    caption = f"{way}, K = {settings['K']}{same}; measured times × {slower:.0f}"
     parts.append(text(caption, LEFT, y + 58, "soft"))
     title = "The same prompt, plain and speculative: {} and {} passes of the target".format(*passes)
     write(path, y + 76, title, STYLE, parts)
