@@ -100,8 +100,9 @@ def show_comparison(results):
         why = "the two best logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
         print((where + why).format(**difference))
     elif results["identical"] is False:
-        why = "as two samples from one distribution do at temperature {temperature}."
-        print(f"The two texts differ, {why}".format(**results["settings"]))
+        temperature = results["settings"]["temperature"]
+        why = f"as two samples from one distribution do at temperature {temperature}"
+        print(f"The two texts differ, {why}.")
 
 
 def show_own(results):
