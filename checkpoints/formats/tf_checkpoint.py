@@ -10,8 +10,9 @@ model.ckpt.index is a sorted table, as LevelDB stores them. From its end:
 
 After each block come its compression, one byte (0: TensorFlow compresses none), and its CRC. The
 value under the key "" is a BundleHeaderProto, all others BundleEntryProtos, which say where in
-model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC. CRCs are CRC-32C, rotated
-and shifted by a constant ("masked").
+model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC-32C, rotated and shifted by
+a constant ("masked"). The CRCs of blocks are passed over: damage there shows as tensors that do not
+fit the data, the model's shape, or their own CRC.
 
 Formats: github.com/google/leveldb doc/table_format.md;
 tensorflow/core/protobuf/tensor_bundle.proto.
@@ -21,7 +22,6 @@ import re
 from io import BytesIO
 
 from checkpoints.files import InputError
-from checkpoints.formats.crc32c import crc32c
 from checkpoints.formats.tensor import Tensor, require_filled
 
 INDEX = "model.ckpt.index"
@@ -73,11 +73,8 @@ def unmask(crc):
 
 
 def read_block(raw, offset, size):
-    """[(key, value)] of one block of the table. Raises ValueError where its CRC does not match."""
-    end = offset + size
-    block, crc = raw[offset:end], raw[end + 1 : end + TRAILER]
-    if unmask(int.from_bytes(crc, "little")) != crc32c(raw[offset : end + 1]):
-        raise ValueError("a block that does not match its checksum")
+    """[(key, value)] of one block of the table. Raises ValueError where it is damaged."""
+    block = raw[offset : offset + size]
     # at the end: where keys are stored whole, for a binary search, and how many such places
     n_restarts = int.from_bytes(block[-4:], "little")
     end = size - 4 * (n_restarts + 1)  # of the entries
@@ -134,8 +131,7 @@ def read_entry(name, value, path):
 def read_table(path):
     """{name as in Config.shapes(): Tensor} of a checkpoint, given the path of its .index file.
 
-    Every block's CRC is checked; those of the tensors are there for Tensor.verify. Raises
-    InputError for an index that is damaged, or does not match the data beside it.
+    Raises InputError for an index that is damaged, or does not match the data beside it.
     """
     data = path.with_name(DATA)
     try:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,13 @@ def test_a_folder_of_openais(check):
     report = json.loads(done.out)
     assert done.code == 0 and report["well"] and report["vocabulary"] == 259
     assert [found["checksum"] for found in report["tensors"]] == ["right"] * 16
+
+
+def test_checksums_without_the_library_that_computes_them(check, monkeypatch):
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    done = check(TF)
+    assert done.code == 0 and done.out.count(" unknown ") == 16
+    assert "pip install google-crc32c" in done.out
 
 
 def rewrite(name, old, new):
