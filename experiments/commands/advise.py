@@ -136,7 +136,7 @@ def advise(settings: AdviseSettings, output: Json):
     found = acceptances(settings, pairs)
     result = {"machine": machine(), "settings": settings.as_dict(), "advice": {}}
     for name, draft in every:
-        costs = advice.measure_costs(target, draft, filter, Ks[name], repeats)
+        costs = advice.spreads_of_costs(target, draft, filter, Ks[name], repeats)
         of_draft = advice.advice_of(found[name], costs) | {"shapes": []}
         if draft.alone:
             expected = of_draft["speedup"]["speedup"]

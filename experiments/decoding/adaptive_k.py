@@ -11,20 +11,19 @@ the target's whatever is chosen.
 """
 
 import time
-from itertools import accumulate
+from itertools import accumulate, count
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from tqdm import tqdm
 
 from experiments.data.values import AUTO
-from experiments.decoding.clock import RoundTimer
+from experiments.decoding.clock import measure_costs
 from sampling import verify
 
 MAX_K = 8
-# rounds that are timed; a straight line through those with drafts takes out the noise
-TRIED = (0, 1, 2, 4, 8)
-BUDGET = 1.0  # seconds for all of that, unless two rounds of each take longer
+TRIED = (1, 2, 4, 8)  # rounds that are timed; a straight line through them takes out the noise
+BUDGET = 1.0  # seconds after which no turn of them begins any more
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 # the least speed for which to draft: asking for a draft costs a little, too, where none is found
 WORTH = 1.02
@@ -53,18 +52,21 @@ def round_costs(target, draft, filter, rule=verify):
     most_K = min(MAX_K, draft.longest(target))
     if most_K == 0:
         return [1.0]
-    timer = RoundTimer(target, draft, filter, most_K, rule)
     tried = [*(K for K in TRIED if K < most_K), most_K]
-    seconds = {K: [] for K in tried}
-    begin = time.perf_counter()
-    while not seconds[0] or time.perf_counter() < begin + BUDGET:
-        for K in tqdm(tried, desc="costs of K", delay=1, leave=False, disable=None):
-            seconds[K] += [whole for *_, whole in timer.timed(K, 2)]
-    # a disturbed round is slow, none is too fast
-    plain, *typical = (np.quantile(seconds[K], 0.25) for K in tried)
-    costs = np.array(typical) / plain
-    line = np.polyfit(tried[1:], costs, min(1, most_K - 1), w=1 / costs)
+    turns = tqdm(turns_within(BUDGET), desc="costs of K", delay=1, leave=False, disable=None)
+    _, found = measure_costs(target, draft, filter, tried, 2, turns, rule)
+    costs = np.array([np.median([K * c + v for c, v in found[K]]) for K in tried])
+    line = np.polyfit(tried, costs, min(1, most_K - 1), w=1 / costs)
     return [1.0, *np.polyval(line, range(1, most_K + 1)).tolist()]
+
+
+def turns_within(seconds):
+    """1, 2, 3, ..., for so long."""
+    begin = time.perf_counter()
+    for turn in count(1):
+        yield turn
+        if time.perf_counter() > begin + seconds:
+            return
 
 
 class AdaptiveK:

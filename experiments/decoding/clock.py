@@ -1,5 +1,6 @@
 """What a round costs: one clock for whole runs, for their parts, and for single rounds."""
 
+import statistics
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -7,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.drafting.drafts import SeenTarget
+from sampling import verify
 
 PAST = 64  # tokens in the cache before single rounds that are timed
 SETTLING = 0.015  # seconds of rounds of a kind before those of it that are timed
@@ -99,8 +101,7 @@ class TimedDrafter:
 class RoundTimer:
     """Runs single rounds after a text that does not grow, and says what they take.
 
-    Whole rounds are timed: between passes of the target, a draft finds its weights in no cache, as
-    it will in a text. most_K: the largest K that will be asked for, at most draft.longest(target).
+    most_K: the largest K that will be asked for, at most draft.longest(target)
     """
 
     def __init__(self, target, draft, filter, most_K, rule):
@@ -115,14 +116,13 @@ class RoundTimer:
         self.run(0)  # the prefill
 
     def run(self, K):
-        """Seconds of (drafting, the target's pass, the whole round)."""
+        """Seconds of (drafting, all the rest of a round)."""
         begin = time.perf_counter()
         tokens, q = self.drafter.propose(self.ids, K)
         drafted = time.perf_counter()
         logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
-        verified = time.perf_counter()
         self.rule(tokens, q, self.filter(logits), self.rng)
-        return drafted - begin, verified - drafted, time.perf_counter() - begin
+        return drafted - begin, time.perf_counter() - drafted
 
     def timed(self, K, n_rounds):
         """What `run` says of n_rounds with this K.
@@ -134,5 +134,32 @@ class RoundTimer:
             return [after for _, after in pairs]
         settling = 0.0
         while settling < SETTLING:
-            settling += self.run(K)[-1]
+            settling += sum(self.run(K))
         return [self.run(K) for _ in range(n_rounds)]
+
+
+def measure_costs(target, draft, filter, Ks, n_rounds, turns, rule=verify):
+    """What rounds of each K cost, measured once in each of the turns, which are any iterable:
+    ([seconds of a round without drafts], {K: [(c, v)]}).
+
+    c is the time of drafting a token, v that of all the rest of a round, which is little more than
+    the pass that verifies; both in rounds without drafts. Whole rounds are timed: a draft that was
+    timed alone would find its weights in the cache, from which the target's passes displace them.
+    A turn is short: a machine that gets faster or slower does so for all rounds of a turn.
+    """
+    timer = RoundTimer(target, draft, filter, max(Ks), rule)
+    plain, costs = [], {K: [] for K in Ks}
+    for _ in turns:
+        # time rounds without drafts before and after the others
+        before = timer.timed(0, n_rounds)
+        rounds = {K: timer.timed(K, n_rounds) for K in Ks}
+        plain.append(sum(medians(before + timer.timed(0, n_rounds))))
+        for K in Ks:
+            drafting, rest = medians(rounds[K])
+            costs[K].append((drafting / K / plain[-1], rest / plain[-1]))
+    return plain, costs
+
+
+def medians(rounds):
+    """(median of drafting, of all the rest) of what RoundTimer.timed says."""
+    return [statistics.median(seconds) for seconds in zip(*rounds)]

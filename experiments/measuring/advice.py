@@ -1,13 +1,10 @@
 """Advice on a pair: which K, what to expect of it, whether speculation pays on this machine, and
 what would help most.
 
-What rounds cost is measured here and now, several times over, as whole rounds: a draft that was
-timed alone would find its weights in the cache, from which the target's passes displace them in a
-text. The acceptance comes from a short live run, from a results file, or is given. What follows is
-theorem 3.8 (experiments/measuring/theory.py), with its numbers.
-
-costs is {K: (c, v)} everywhere, spreads over turns: what a drafted token costs, and all the rest of
-a round, which is little more than the pass that verifies; both in rounds without drafts.
+What rounds cost is measured here and now, several times over (experiments/decoding/clock.py). The
+acceptance comes from a short live run, from a results file, or is given. What follows is theorem
+3.8 (experiments/measuring/theory.py), with its numbers. costs is {K: (c, v)} everywhere, spreads
+over turns.
 """
 
 import dataclasses
@@ -18,13 +15,12 @@ from tqdm import tqdm
 
 from experiments.data.results import read_rows
 from experiments.data.values import AUTO
-from experiments.decoding.clock import RoundTimer
+from experiments.decoding.clock import measure_costs
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft
 from experiments.drafting.load import CHECKPOINT
 from experiments.measuring.statistics import acceptance, drafting_share, spread, totals
 from experiments.measuring.theory import best, needed, speedup
-from sampling import verify
 from utils import InputError, random_model
 
 TURNS = 9  # rounds are measured this many times over; the range is the uncertainty of the timing
@@ -34,29 +30,11 @@ LIVE_K = 4  # tokens drafted per round in the live run: the acceptance hardly de
 # ---------------------------------------------------------------- what rounds cost
 
 
-def medians(rounds):
-    """(median of drafting, of all the rest) of what RoundTimer.timed says."""
-    drafting = statistics.median(drafting for drafting, _, _ in rounds)
-    return drafting, statistics.median(whole - drafting for drafting, _, whole in rounds)
-
-
-def measure_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
-    """{K: (c, v)} of a draft.
-
-    A turn takes well under a second: a machine that gets faster or slower from one second to the
-    next does so for all rounds of a turn.
-    """
-    timer = RoundTimer(target, draft, filter, max(Ks), verify)
-    turns = {K: [] for K in Ks}
-    for _ in tqdm(range(n_turns), desc="costs", delay=1, leave=False, disable=None):
-        # time rounds without drafts before and after the others
-        before = timer.timed(0, repeats)
-        rounds = {K: timer.timed(K, repeats) for K in Ks}
-        plain = sum(medians(before + timer.timed(0, repeats)))
-        for K in Ks:
-            drafting, rest = medians(rounds[K])
-            turns[K].append((drafting / K / plain, rest / plain))
-    return {K: tuple(map(spread, zip(*turns[K]))) for K in Ks}
+def spreads_of_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
+    """{K: (c, v)} of a draft."""
+    turns = tqdm(range(n_turns), desc="costs", delay=1, leave=False, disable=None)
+    _, found = measure_costs(target, draft, filter, Ks, repeats, turns)
+    return {K: tuple(map(spread, zip(*found[K]))) for K in Ks}
 
 
 def whole_costs(costs, of_draft=1, of_surplus=1):
@@ -217,7 +195,7 @@ def weigh_shapes(target, model, filter, expected, costs, repeats):
     by_shape = {"as it is": (model.config, costs)}
     for name, config in draft_shapes(model.config).items():
         draft = ModelDraft(random_model(config, target.backend))
-        measured = measure_costs(target, draft, filter, [*costs], repeats, n_turns=1)
+        measured = spreads_of_costs(target, draft, filter, [*costs], repeats, n_turns=1)
         by_shape[name] = config, measured
     return [
         {

@@ -6,18 +6,17 @@ that of experiments.page.server: it sends progress and ends what nobody waits fo
 """
 
 import json
+import statistics
 import time
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-import numpy as np
-
 from experiments.data.values import check_numbers
-from experiments.decoding.clock import RoundTimer
+from experiments.decoding.clock import measure_costs
 from experiments.decoding.watch import Watch
 from experiments.page.report import report_data
 from experiments.page.rules import RULES, rule_rows
-from sampling import Filter, verify
+from sampling import Filter
 from utils import InputError
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
@@ -157,27 +156,17 @@ def written(session, request, tell, mode):
 
 
 def costs(session, request, tell):
-    """{"c": cost of drafting a token, "v": [cost of a pass over 1, 2, ... rows]}, both in passes of
-    the target over one row, and the seconds of such a pass.
+    """{"c": cost of drafting a token, "v": [cost of the rest of a round of 0, 1, ... drafts]}, both
+    in rounds of the target alone, and the seconds of such a round.
     """
     target, draft = session.pair.target, session.pair.draft
-    most = min(MOST_K, draft.most, min(target.config.n_ctx, draft.n_ctx) - 1)
-    timer = RoundTimer(target, draft, GREEDY, most, verify)
-    drafting, passes = [], [[] for _ in range(most + 1)]
-    for _ in range(TURNS):
-        for K, found in enumerate(passes):
-            tell()
-            for drafted, verified, _ in timer.timed(K, ROUNDS):
-                found.append(verified)
-                if K:
-                    drafting.append(drafted / K)
-    # a disturbed pass is slow, and none is too fast
-    typical = partial(np.quantile, q=0.25)
-    one = typical(passes[0])
+    Ks = range(1, min(MOST_K, draft.longest(target)) + 1)
+    turns = (tell() for _ in range(TURNS))
+    plain, found = measure_costs(target, draft, GREEDY, Ks, ROUNDS, turns)
     return {
-        "c": float(typical(drafting) / one),
-        "v": [float(typical(seconds) / one) for seconds in passes],
-        "target_seconds": float(one),
+        "c": statistics.median(c for of_K in found.values() for c, _ in of_K),
+        "v": [1.0, *(statistics.median(v for _, v in of_K) for of_K in found.values())],
+        "target_seconds": statistics.median(plain),
     }
 
 

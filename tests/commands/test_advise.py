@@ -85,7 +85,7 @@ def test_where_the_acceptance_comes_from(advice_in, tmp_path):
     ],
 )
 def test_bad_input(advised, monkeypatch, flag, shown):
-    monkeypatch.setattr(advice, "measure_costs", lambda *a: pytest.fail("was measured"))
+    monkeypatch.setattr(advice, "spreads_of_costs", lambda *a: pytest.fail("was measured"))
     assert_refused(advised(flag), shown)
 
 

@@ -125,7 +125,7 @@ def test_costs_are_those_of_rounds(monkeypatch, draft, each):
     """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round
     by 10 in any case.
     """
-    time = Time(each=10 / 3)  # asked four times in each round
+    time = Time(each=5)  # asked three times in each round
     monkeypatch.setattr(clock.time, "perf_counter", time)
     target, draft = Slow(tiny_model(0), 1.0, time), draft.over(lambda one: Slow(one, each, time))
     costs = round_costs(target, draft, Filter(1.0), verify)
@@ -152,7 +152,7 @@ def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, m
     noted = lambda tokens, *rest: asked.add(len(tokens)) or verify(tokens, *rest)
     costs = round_costs(target, draft, Filter(), noted)
     assert len(costs) == most + 1 and np.isfinite(costs).all()
-    assert asked == ({K for K in adaptive_k.TRIED if K < most} | {most} if most else set())
+    assert asked == ({0, *(K for K in adaptive_k.TRIED if K < most), most} if most else set())
     assert AdaptiveK([1.0] * len(costs))(Round([])) == most
 
 

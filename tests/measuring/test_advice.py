@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from toys import TINY, refusal
 
+from experiments.decoding import clock
 from experiments.drafting.drafts import ModelDraft
 from experiments.measuring import advice, theory
 from gpt2 import Config
@@ -35,20 +36,20 @@ class MadeUpTimer:
 
     def timed(self, K, n_rounds):
         drafting, verify = K * self.draft_seconds, V[K] if K else 1.0
-        return [(drafting, verify, drafting + verify)] * n_rounds
+        return [(drafting, verify)] * n_rounds
 
 
 @pytest.fixture
 def made_up(monkeypatch):
     """(target, draft model) on the made-up machine."""
-    monkeypatch.setattr(advice, "RoundTimer", MadeUpTimer)
+    monkeypatch.setattr(clock, "RoundTimer", MadeUpTimer)
     monkeypatch.setattr(advice, "random_model", lambda config, _: SimpleNamespace(config=config))
     return tuple(SimpleNamespace(config=CONFIG, backend=None) for _ in range(2))
 
 
 def test_the_advice_is_the_theorys(made_up):
     target, model = made_up
-    costs = advice.measure_costs(target, ModelDraft(model), Filter(), [*V], 1)
+    costs = advice.spreads_of_costs(target, ModelDraft(model), Filter(), [*V], 1)
     assert all(c == pytest.approx(exactly(C)) for c, _ in costs.values())
     assert all(v == pytest.approx(exactly(V[K])) for K, (_, v) in costs.items())
     found = advice.advice_of(advice.acceptance_of(0.8, (0.75, 0.85), 1, "given"), COSTS)

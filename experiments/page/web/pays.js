@@ -84,7 +84,7 @@ function showVerdict(run, now) {
     make("p", `Fastest: K = ${now.best}, ${times(most)}. With K = ${now.K} ${pays}.`,
       run.speedup !== null && !moved && run.settings.K === now.K
         && ` The race measured ${times(run.speedup)}: the formula takes every draft to be accepted `
-        + "with the same chance, and leaves out the rule."),
+        + "with the same chance."),
     tableOf({}, null, null, rows));
 }
 
@@ -112,7 +112,7 @@ function showPays(run) {
     : "This run has no measured costs: they need both decoders, and a K that stays the same.")
     : "A round of K drafts costs K c + v passes and yields 1 + a + … + a^K tokens. "
       + (costs.rough ? "c and v are those of this run’s own passes."
-        : "c and v were measured on this machine: a pass of the target over one row takes "
+        : "c and v were measured on this machine: a round of the target alone takes "
           + `${ms(costs.target_seconds)}, drafting a token ${number(costs.c)} of that.`)
       + (h < 1 ? ` Look-up filled ${percent(h)} of the positions that it could draft. `
         + "The formula takes this as the share of rounds that draft." : "");
