@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from experiments.data.machine import machine
-from experiments.data.values import SettingError, check_numbers, parse_Ks, parse_number
+from experiments.data.values import SettingError, parse_Ks, parse_number
 from experiments.decoding.settings import (
     Json,
     Kernels,
@@ -43,11 +43,10 @@ class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Models):
         "the acceptance rate, a number from 0 to 1, or a results file of benchmark or replay with "
         "rows of the token rule and this sampling; by default it is measured",
     )
-    repeats: int = flag(9, "how often to measure each time in each of nine turns")
+    repeats: int = flag(9, "how often to measure each time in each of nine turns", least=1)
     seed: int = flag(123, "of the random numbers")
 
     def check(self):
-        check_numbers(1, repeats=self.repeats)
         self.Ks()
         self.given()
         if self.weights == RANDOM and not self.acceptance:

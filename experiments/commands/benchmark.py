@@ -31,7 +31,6 @@ from experiments.data.values import (
     SettingError,
     check_choice,
     check_length,
-    check_numbers,
     parse_Ks,
     parse_list,
     parse_number,
@@ -78,7 +77,7 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         "token,block measures the two in turns",
     )
     temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
-    repeats: int = flag(3, "how often to measure each; medians are reported")
+    repeats: int = flag(3, "how often to measure each; medians are reported", least=1)
     seed: int = flag(123, "of the random draws and of the order of the runs")
     synthetic_acceptance: str = flag(
         "",
@@ -103,7 +102,6 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
     )
 
     def check(self):
-        check_numbers(1, repeats=self.repeats)
         for n_texts in self.batch_sizes():
             check_batch_size(n_texts)
         for name in self.others():

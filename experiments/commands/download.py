@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from checkpoints.download import SOURCES, fetch_model
 from checkpoints.registry import REPOSITORIES, repository
 from checkpoints.search import find_folder
-from experiments.data.values import check_choice
 from experiments.decoding.settings import Folder, flag
 from utils import InputError
 
@@ -13,11 +12,10 @@ from utils import InputError
 @dataclass(frozen=True)
 class DownloadSettings(Folder):
     source: str = flag(
-        "auto", "auto, which is OpenAI and then Hugging Face, or openai, or huggingface"
+        "auto",
+        "auto, which is OpenAI and then Hugging Face, or openai, or huggingface",
+        choices=("auto", *SOURCES),
     )
-
-    def check(self):
-        check_choice("source", self.source, "auto", *SOURCES)
 
 
 def download(*sizes, settings: DownloadSettings):

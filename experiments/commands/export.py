@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from checkpoints.files import first_of
 from experiments.data.engines import write_gguf, write_openvino
 from experiments.data.files import check_output, whole
-from experiments.data.values import SettingError, check_choice
+from experiments.data.values import SettingError
 from experiments.decoding.settings import Folder, flag
 from utils import (
     InputError,
@@ -20,12 +20,13 @@ from utils import (
 @dataclass(frozen=True)
 class ExportSettings(Folder):
     format: str = flag(
-        "gguf", "gguf, one file for llama.cpp, or openvino, a folder for OpenVINO GenAI"
+        "gguf",
+        "gguf, one file for llama.cpp, or openvino, a folder for OpenVINO GenAI",
+        choices=("gguf", "openvino"),
     )
     out: str = flag("", "the new .gguf file, or the new folder")
 
     def check(self):
-        check_choice("format", self.format, "gguf", "openvino")
         if not self.out:
             raise SettingError("out", "'': expected the name of what to write")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from experiments.data.files import check_output
-from experiments.data.values import SettingError, check_numbers
+from experiments.data.values import SettingError
 from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Kernels, Models, Settings, flag
 from experiments.page.report import write_page
@@ -40,7 +40,7 @@ def in_browser(address):
 class PlaySettings(Kernels, Models):
     heading = "Page"
 
-    port: int = flag(0, "the port to listen on; 0 chooses a free one")
+    port: int = flag(0, "the port to listen on; 0 chooses a free one", least=0, most=65535)
     no_browser: bool = flag(False, "print the address, but open no browser")
     save: str = flag(
         "",
@@ -49,7 +49,6 @@ class PlaySettings(Kernels, Models):
     )
 
     def check(self):
-        check_numbers(0, 65535, port=self.port)
         if self.save:
             check_output("save", self.save, (".html",))
 

@@ -34,6 +34,7 @@ class ProfileSettings(Machine, Weights, Target):
     repeats: int = flag(
         20,
         "of each pass; medians are reported. A prefill, or a text, is repeated a quarter as often",
+        least=1,
     )
     texts: bool = flag(
         False,
@@ -41,7 +42,9 @@ class ProfileSettings(Machine, Weights, Target):
         "and drafts by 124M's shape with random weights, are timed, beside transformers if torch "
         "finds a GPU",
     )
-    n_tokens_to_generate: int = flag(64, "with --texts: how many tokens to write in a timed text")
+    n_tokens_to_generate: int = flag(
+        64, "with --texts: how many tokens to write in a timed text", least=1
+    )
     compare_kernels: str = flag(
         "",
         "instead, time random weights of these shapes with each choice of --kernels: sizes or "
@@ -49,9 +52,7 @@ class ProfileSettings(Machine, Weights, Target):
     )
 
     def check(self):
-        n_tokens = self.n_tokens_to_generate
-        check_numbers(1, repeats=self.repeats, rows=min(self.counts()))
-        check_numbers(1, n_tokens_to_generate=n_tokens)
+        check_numbers(1, rows=min(self.counts()))
         if self.compare_kernels:
             for config in self.shapes().values():
                 self.check_context(config)

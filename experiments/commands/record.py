@@ -11,7 +11,6 @@ from experiments.cluster.place import place
 from experiments.data.files import check_output
 from experiments.data.lines import Lines
 from experiments.data.recordings import FORMAT
-from experiments.data.values import check_numbers
 from experiments.decoding.settings import Kernels, PromptFile, Sampling, Target, Workers, flag
 from experiments.drafting.load import Wanted
 from experiments.measuring.replay import record_text
@@ -29,10 +28,7 @@ class RecordSettings(Kernels, Sampling, PromptFile, Target):
         "their probabilities",
     )
     seed: int = flag(123, "of the random numbers")
-    top: int = flag(50, "how many of the most likely tokens to keep in the log")
-
-    def check(self):
-        check_numbers(1, top=self.top)
+    top: int = flag(50, "how many of the most likely tokens to keep in the log", least=1)
 
 
 @dataclass(frozen=True)

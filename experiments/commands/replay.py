@@ -9,12 +9,12 @@ from experiments.data.recordings import read_log
 from experiments.data.values import (
     SettingError,
     check_choice,
-    check_seed,
     parse_Ks,
     parse_list,
     parse_number,
 )
 from experiments.decoding.settings import (
+    SEEDS,
     VERIFICATIONS,
     Folder,
     Json,
@@ -66,10 +66,11 @@ class ReplaySettings(Kernels, Verification, Folder):
         "a size or folder whose tokenizer encodes another program's log; by default that of the "
         "first draft model",
     )
-    seed: int = flag(123, "of the random decisions, where the log has a temperature above 0")
+    seed: int = flag(
+        123, "of the random decisions, where the log has a temperature above 0", **SEEDS
+    )
 
     def check(self):
-        check_seed(self.seed)
         check_choice("verification", self.verification, *VERIFICATIONS)
         self.Ks()
         self.given()

@@ -1,6 +1,5 @@
 """The values of flags: lists, draft lengths, limits. What cannot be used is a SettingError."""
 
-import math
 import re
 
 from utils import InputError
@@ -93,11 +92,6 @@ def longest_prompt(n_ctx, n_tokens):
     """The most tokens of a prompt that n_tokens can follow."""
     check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
     return n_ctx - n_tokens
-
-
-def check_seed(seed):
-    """Refuses a seed that NumPy would not take."""
-    check_numbers(0, math.inf, seed=seed)
 
 
 def check_choice(name, value, *choices):

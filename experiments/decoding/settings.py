@@ -18,7 +18,6 @@ from experiments.data.values import (
     SettingError,
     check_choice,
     check_numbers,
-    check_seed,
     longest_prompt,
     parse_K,
     parse_list,
@@ -28,6 +27,7 @@ from sampling import Filter
 
 VERIFICATIONS = ("token", "block")
 MOST_PATHS = 16  # each is a text of its own in the target's pass
+SEEDS = {"least": 0, "most": math.inf}  # that NumPy takes
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
 # {flag: the others that cannot be given with it}, some with one of their values only
@@ -179,10 +179,10 @@ class Sampling(Group):
         123,
         "of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the "
         "same text, except with --K auto, which depends on how long passes take",
+        **SEEDS,
     )
 
     def check(self):
-        check_seed(self.seed)
         self.filters()
 
     def filters(self):

@@ -34,10 +34,9 @@ from experiments.data.values import (
     SettingError,
     check_choice,
     check_numbers,
-    check_seed,
     parse_list,
 )
-from experiments.decoding.settings import Group, flag
+from experiments.decoding.settings import SEEDS, Group, flag
 from experiments.drafting.stored import fingerprint
 from experiments.proving.patching import docstring
 from gpt2 import Config
@@ -62,10 +61,7 @@ class Places(Group):
     corpus: str = flag("", "the folder of *_train.txt and *_valid.txt")
     models_dir: str = flag(utils.MODELS_DIR, "where models are read and written")
     cache_dir: str = flag("training", "where checkpoints and samples are kept")
-    seed: int = flag(1, "of weights, batches and samples")
-
-    def check(self):
-        check_seed(self.seed)
+    seed: int = flag(1, "of weights, batches and samples", **SEEDS)
 
     def folder(self, size):
         """The folder of a model that is there. Raises InputError."""
@@ -83,13 +79,9 @@ class Training(Places):
     heading = "Run"
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
-    steps: int = flag(3000, "how many, of 4,096 tokens")
-    learning_rate: float = flag(3e-3, "the highest")
+    steps: int = flag(3000, "how many, of 4,096 tokens", least=1)
+    learning_rate: float = flag(3e-3, "the highest", least=1e-9)
     weight_decay = 0.05
-
-    def check(self):
-        check_numbers(1, steps=self.steps)
-        check_numbers(1e-9, learning_rate=self.learning_rate)
 
 
 @dataclass(frozen=True)
@@ -98,15 +90,16 @@ class TargetSettings(Training):
     start: str = flag("", "a model to start from; without it, that size with random weights")
     layers: str = flag("", "those of it to keep, at twice the width: 0,1,2,4,7 for example")
     steps: int = flag(4000, "how many, of 4,096 tokens")
-    dropout: float = flag(0.0, "the share of numbers that each step sets to zero")
+    dropout: float = flag(
+        0.0, "the share of numbers that each step sets to zero", least=0, most=0.99
+    )
     weight_decay: float = flag(
         0.05,
         "how fast weights shrink. It and dropout keep a target from learning the text by heart",
+        least=0,
     )
 
     def check(self):
-        check_numbers(0, 0.99, dropout=self.dropout)
-        check_numbers(0, weight_decay=self.weight_decay)
         if not self.start:
             check_choice("target_model_size", self.target_model_size, *SHAPES)
 
@@ -138,12 +131,9 @@ class EagleSettings(Training):
 
 @dataclass(frozen=True)
 class MedusaSettings(Training):
-    n_heads: int = flag(3, "how many, one for each position of a draft")
+    n_heads: int = flag(3, "how many, one for each position of a draft", least=1)
     steps: int = flag(1000, "how many, of 1,024 tokens")
     learning_rate: float = flag(1e-2, "the highest")
-
-    def check(self):
-        check_numbers(1, n_heads=self.n_heads)
 
 
 @dataclass(frozen=True)
@@ -151,11 +141,10 @@ class SamplesSettings(Places):
     heading = "Samples"
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
-    n_batches: int = flag(80, "how many batches of texts; every third is greedy, the others not")
-    batch_size: int = flag(64, "how many texts are written together")
-
-    def check(self):
-        check_numbers(1, n_batches=self.n_batches, batch_size=self.batch_size)
+    n_batches: int = flag(
+        80, "how many batches of texts; every third is greedy, the others not", least=1
+    )
+    batch_size: int = flag(64, "how many texts are written together", least=1)
 
 
 # ---------------------------------------------------------------- commands; torch may be missing
