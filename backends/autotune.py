@@ -171,9 +171,7 @@ def dealt(candidates, rng):
 
 
 def product_seconds(n_rows, weight, memory, kernel):
-    """One product and what follows it in a pass, say a norm: threads that have done their share may
-    still slow that down.
-    """
+    """One product and what follows it in a pass, which threads may still slow down."""
     held, x = held_in(memory, weight, kernel), np.ones((n_rows, weight.n_in), memory.dtype)
     begin = time.perf_counter()
     y = x @ held
@@ -241,9 +239,7 @@ def best_kernel(weight, times):
 
 
 def layout(config, dtype, chosen, exact=False):
-    """How a model of this shape should hold its weights, with the kernels that `choose` returned: a
-    function w -> what `x @ w` is to be computed with.
-    """
+    """A function w -> what `x @ w` is computed with, by the kernels of `choose`."""
     shapes = matrices_of(config)
     empty = one_memory(sum(padded_size(*shape, chosen[Weight(*shape)]) for shape in shapes), dtype)
 
@@ -273,9 +269,7 @@ def plan(config, dtype, kernel=None, exact=False):
 
 
 def kernel_named(name):
-    """None for "auto", else the Kernel that "plain" or "WIDTHxTHREADS" stands for. Raises
-    ValueError for another name.
-    """
+    """The Kernel of "plain" or "64x2", None for "auto". Raises ValueError."""
     if name == "auto":
         return None
     if name == "plain":

@@ -13,9 +13,7 @@ from pathlib import Path
 
 
 def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
-    """Threads this process may use: the least of CPU affinity, cgroup quota and the user's own
-    limits.
-    """
+    """Threads this process may use: by CPU affinity, cgroup quota and the user's own limits."""
     if hasattr(os, "sched_getaffinity"):
         limits = [len(os.sched_getaffinity(0))]
     else:
@@ -33,9 +31,7 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
 
 
 def unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
-    """Whether this is an AVX-512 CPU that OpenBLAS up to 0.3.31 takes for an AVX2 one: AMD's family
-    26 (Zen 5).
-    """
+    """Whether this is a Zen 5, which OpenBLAS up to 0.3.31 takes for a CPU without AVX-512."""
     try:
         first = Path(cpuinfo).read_text().split("\n\n")[0]
     except OSError:

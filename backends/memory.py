@@ -30,9 +30,7 @@ def cache_bytes(config, dtype=np.float32):
 
 
 def available():
-    """The bytes this process can still take, as Linux counts them; infinity where nothing says so
-    (on other systems).
-    """
+    """The bytes this process can still take on Linux; infinity elsewhere."""
     free = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
     found = [1024 * int(n) for n in free]
     for mark, path in re.findall(r"(?m)^\d+:(.*?):/(.*)$", read(PROC / "self/cgroup")):

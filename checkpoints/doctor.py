@@ -135,9 +135,7 @@ def examine_tensor(name, tensor):
 
 
 def examine_logits(folder, load_model):
-    """What each prompt of GOLDEN gives: the five likeliest words, and the largest difference from
-    the golden logits.
-    """
+    """Each prompt of GOLDEN: its five likeliest words, and how far its logits are off."""
     model, encoder = load_model(folder), load_encoder(folder)
     rows = []
     for golden in json.loads(GOLDEN.read_text()):

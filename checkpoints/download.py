@@ -27,9 +27,7 @@ OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", INDEX
 
 
 def fetch_if_wanted(size, models_dir, download):
-    """Fetch a model if `download` says so, or the person at the terminal. Returns its folder, or
-    None.
-    """
+    """Fetch a model if `download` says so, or the person at the terminal: its folder, or None."""
     at_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
     if not download and size in REPOSITORIES and at_terminal:
         print(f"download {size} ({gigabytes(size)})? [y/N] ", end="", file=sys.stderr, flush=True)

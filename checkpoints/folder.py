@@ -47,9 +47,7 @@ GPT2 = {  # all that gpt2.py computes, where config.json says more than numbers
 
 
 def missing_files(folder):
-    """The names of the files that a folder lacks, such as "config.json or hparams.json"; [] for a
-    complete one.
-    """
+    """The files that a folder lacks, such as "config.json or hparams.json"; [] for none."""
     lacks = []
     for names in PARTS:
         if not any((folder / name).is_file() for name in names):

@@ -39,9 +39,7 @@ def described(flag):
 
 
 def usage(command, flags):
-    """The help text of a command: what its docstring says, with its flags, {name: Flag}, before
-    "Examples:" and other such sections.
-    """
+    """The help text of a command: its docstring, with its flags before "Examples:" and the like."""
     introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", docstring(command))
     blocks = [introduction.strip()]
     for heading, some in by_heading(flags):

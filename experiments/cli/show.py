@@ -27,9 +27,7 @@ def note_room(session, prompts):
 
 
 class Stream:
-    """A `show` of Run.finish that prints the text as it comes, after what it begins with, and a
-    line break at the end.
-    """
+    """A `show` of Run.finish that prints the text as it comes, after what it begins with."""
 
     def __init__(self, encoder, begin):
         self.encoder = encoder
@@ -158,9 +156,7 @@ def show_one_of_many(session, prompt, results):
 
 @contextmanager
 def into_file(session, prompts, output):
-    """(the places of the prompts that are to do, a function that writes a result into its place).
-    An interrupted run goes on with its file.
-    """
+    """(the places that are to do, a function that writes a result into its place)."""
     settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
     models = wanted(session.settings).fingerprints()
 

@@ -82,9 +82,7 @@ class Output(Json, Workers):
 
 
 def check_together(prompt, settings, output):
-    """Raises InputError for flags of generate that cannot go together, and for prompts that cannot
-    be read: before models are loaded.
-    """
+    """Refuses, before models are loaded, flags that cannot go together and unreadable prompts."""
     check_apart(settings, output)
     several = prompt.prompts or output.out or len(prompt.prompt) > 1
     if output.cluster and not several:

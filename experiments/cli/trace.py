@@ -17,9 +17,7 @@ INDENT = " " * 17  # the width of a round's number and counts
 
 
 def in_colour(stream):
-    """Whether to colour what goes there: a terminal that can, and a user who has not set NO_COLOR
-    (no-color.org).
-    """
+    """Whether to colour what goes there: not where NO_COLOR (no-color.org) is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

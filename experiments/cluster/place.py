@@ -29,9 +29,7 @@ class Here:
 
 
 def place(cluster, models, download=False):
-    """The place that --cluster names, with the models Wanted; this process for "". Raises
-    InputError.
-    """
+    """The place that --cluster names, with the models Wanted; this process for ""."""
     if not cluster:
         return Here(models)
     from experiments.cluster.submit import Cluster  # here, as only a cluster needs Dask

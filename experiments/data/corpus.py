@@ -68,9 +68,7 @@ def bits_in(pairs, texts):
 
 
 def bits_per_byte(where, corpus, failed):
-    """The target's cross entropy of held-out text, in bits per byte of UTF-8; None if all failed,
-    and {what: why} of those that did is put into `failed`.
-    """
+    """The target's cross entropy of held-out text, in bits per byte; None if all failed."""
     texts = documents(corpus, "valid")
     name = lambda text: f"bits per byte of the story {text[:30]!r}"
     results = spared(where.run(bits_in, texts, GROUP, name), failed)

@@ -116,9 +116,7 @@ class Lines:
         return [place for place in range(n) if place not in self.found]
 
     def put(self, place, value, **more):
-        """Write the line of a place: the value, with more fields before its own. One that Failed is
-        left out, and stays to do.
-        """
+        """Write the line of a place, with more fields before its own; not one that Failed."""
         if isinstance(value, Failed):
             return
         self.found[place] = line = more | value if more else value

@@ -51,9 +51,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Log:
-    """The Texts of a log. tokenizer: its fingerprint. target and settings: from the first line;
-    None for a foreign log.
-    """
+    """The Texts of a log. target, settings: from the first line; None for a foreign log."""
 
     texts: list
     tokenizer: str
@@ -67,9 +65,7 @@ class Log:
 
     @property
     def filter(self):
-        """How a neural draft has to draft: as the target did, or greedily where the log does not
-        tell.
-        """
+        """How a neural draft has to draft: as the target did, or greedily where that is unknown."""
         if self.foreign:
             return Filter()
         return Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
@@ -80,9 +76,7 @@ def digits(values):
 
 
 def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
-    """What the log keeps of the target's distributions at the tokens it drew: `top` entries, none
-    of probability 0.
-    """
+    """What the log keeps of the target's distributions at the tokens it drew."""
     found = {"p": [], "top_ids": [], "top_p": [], "rest": []}
     for row, token in zip(p, tokens):
         ids = np.argsort(-row, kind="stable")[:top]
@@ -98,9 +92,7 @@ def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
 
 
 def read_log(path, encoder):
-    """The Log in a file. encoder() is called for a foreign log, to cut its texts into tokens.
-    Raises InputError.
-    """
+    """The Log in a file. encoder() is called for a foreign log, to cut its texts into tokens."""
     places = enumerate(read_lines(path, MOST_BYTES), 1)
     lines = [(f"{path}, line {i}", line) for i, line in places if line.strip()]
     if not lines:

@@ -33,9 +33,7 @@ def check_results_output(out):
 
 
 def write_results(result, table, out):
-    """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table. Raises
-    InputError if one of them has appeared meanwhile.
-    """
+    """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table."""
     # the name of a folder may have bytes that are not UTF-8
     escaped = {"encoding": "utf-8", "errors": "backslashreplace"}
     with ExitStack() as stack:

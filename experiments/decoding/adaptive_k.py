@@ -46,9 +46,7 @@ def new_K(K, target, draft, filter, rule):
 
 
 def round_costs(target, draft, filter, rule=verify):
-    """[cost of a round of 0, 1, ... drafts], in rounds of none, measured now: up to MAX_K, or as
-    many as a round can draft.
-    """
+    """[cost of a round of 0, 1, ... drafts], in rounds of none, measured now."""
     most_K = min(MAX_K, draft.longest(target))
     if most_K == 0:
         return [1.0]

@@ -49,9 +49,7 @@ class Request:
 
 
 class BatchedModel:
-    """Stands in for a model in the decoding loop of one text: its `read` takes part in a pass over
-    all texts.
-    """
+    """A model for the loop of one text: its `read` takes part in a pass over all texts."""
 
     def __init__(self, text, model, inbox):
         self.text, self.model, self.inbox = text, model, inbox
@@ -96,9 +94,7 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
 
 
 def serve(waiting, target):
-    """One pass for those requests that want the same model, a draft first: the others, which still
-    wait.
-    """
+    """One pass for the requests to one model, a draft first. Returns those that still wait."""
     model = max((request.model for request in waiting), key=lambda one: one is not target)
     requests = [request for request in waiting if request.model is model]
     requests.sort(key=lambda request: request.text)

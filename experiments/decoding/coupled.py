@@ -16,9 +16,7 @@ import numpy as np
 
 
 def noise(seed, position, n_vocab):  # -> [n_vocab]
-    """The Gumbel noise of one position of a text: a function of its arguments only, whoever asks,
-    in whatever order.
-    """
+    """The Gumbel noise of one position of a text: a function of its arguments only."""
     return np.random.default_rng([position, seed]).gumbel(size=n_vocab)
 
 

@@ -388,9 +388,7 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         return bool(self.trace or self.report or self.coupled)
 
     def as_json(self, prompt, seed, ids=()):
-        """The "settings" of a JSON object: those that give the text of one prompt alone. ids: where
-        the prompt has no text.
-        """
+        """The "settings" of a JSON object: those that give one prompt's text alone."""
         # newer settings are named where they are not the default
         unnamed = {name for name in ("verification", "paths", "rule") if not self.has(name)}
         settings = {"prompt": prompt} | self.as_dict() | {"seed": seed}

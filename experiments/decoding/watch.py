@@ -186,8 +186,6 @@ class Watch:
         )
 
     def usual_acceptance_rate(self):
-        """The share of the examined drafts that the token rule is expected to accept; None where
-        nothing was examined.
-        """
+        """The share of examined drafts that the token rule would accept; None of none."""
         overlaps = [x for note in self.notes for x in note.overlap[: note.round.examined]]
         return sum(overlaps) / len(overlaps) if overlaps else None

@@ -38,9 +38,7 @@ class Draft:
 
 
 class Wrapped:
-    """A draft whose drafters are wrapped in something: a clock, an observer. Otherwise it is the
-    draft.
-    """
+    """A draft whose drafters are wrapped in something: a clock, an observer."""
 
     def __init__(self, draft, wrap):
         self.draft, self.wrap = draft, wrap

@@ -74,9 +74,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
 
 @dataclass(frozen=True)
 class Wanted:
-    """A target and its drafts by name, and how they are multiplied: what every process that takes
-    part has to load, to the byte.
-    """
+    """A target and its drafts by name, and how they are multiplied: what a process has to load."""
 
     target: str
     drafts: tuple = ()
@@ -125,9 +123,7 @@ class Wanted:
         return {one: autotune.choose(one, np.float32, exact=self.exact) for one in configs}
 
     def fingerprints(self):
-        """{model: SHA-256 of its files}, for two runs or two machines to compare. A file that is
-        missing is left out: loading says so.
-        """
+        """{model: SHA-256 of its files}, for two runs or two machines to compare."""
         if self.weights == RANDOM:
             return {size: repr(utils.config_of(size, self.models_dir)) for size in self.sizes}
         folders = {size: utils.find_folder(size, self.models_dir) for size in self.sizes}

@@ -86,9 +86,7 @@ def choose(paths, q, p):  # n_paths x [k], 2 x n_paths x [k, n_vocab] -> index, 
 
 
 def best_mixture(n_alive, p, q, below):  # -> number, [n_vocab]
-    """Among how many at most to choose, and the distribution of the choice: the one accepted most
-    often.
-    """
+    """Among how many to choose for the highest acceptance; the distribution of the choice."""
     distributions = distributions_of_best(q, below, max(n_alive))
     mixtures = {
         most: sum(mass * distributions[min(n, most) - 1] for n, mass in n_alive.items())
@@ -125,15 +123,13 @@ def catch_up(cache, other, length):
 
 
 def part(caches, length):
-    """Before paths part after `length` positions: the first cache has read them, now all have."""
+    """Before paths part: the first cache has read `length` positions, now all have."""
     for cache in caches[1:]:
         catch_up(cache, caches[0], length)
 
 
 def keep(caches, chosen, length):
-    """The paths parted after `length` positions: the first cache goes on with the chosen path, the
-    others forget theirs.
-    """
+    """After paths part: the first cache goes on with the chosen path, the others forget theirs."""
     end = caches[chosen].length
     caches[0].length = length
     catch_up(caches[0], caches[chosen], end)
@@ -161,9 +157,7 @@ class PathTarget:
         return self.caches[0]
 
     def choose(self, ids, paths, q, filter):  # -> index, [k, n_vocab]
-        """`choose` among the paths after a text, scored in one pass; the next read is of the chosen
-        one.
-        """
+        """`choose` among paths scored in one pass; the next read is of the chosen one."""
         part(self.caches, len(ids) - 1)
         texts, n_lasts = [ids + path for path in paths], [len(path) + 1 for path in paths]
         logits = self.read_together(self.model, texts, self.caches, n_lasts)
@@ -216,9 +210,7 @@ class PathDrafter:
 
 
 def along_paths(n_paths, read_together):
-    """A tap (experiments/decoding/job.py) with the best of n_paths drafts in place of one. The
-    draft is to have a model.
-    """
+    """A tap (decoding/job.py): the best of n_paths drafts in place of one. Needs a draft model."""
 
     def tap(parts):
         if parts.draft is None:

@@ -38,9 +38,7 @@ def spreads_of_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
 
 
 def whole_costs(costs, of_draft=1, of_surplus=1):
-    """{K: cost of a whole round}, where drafting takes this share of its time, and so does what
-    verifying takes beyond a pass over one row.
-    """
+    """{K: cost of a whole round}, with shares of the drafting time and of the verify surplus."""
     return {
         K: of_draft * K * c["value"] + 1 + of_surplus * (v["value"] - 1)
         for K, (c, v) in costs.items()
@@ -57,9 +55,7 @@ def acceptance_of(value, low_high, share, source):
 
 
 def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
-    """The acceptance in a live run, the interval over prompts as its range. Raises InputError where
-    no draft was examined.
-    """
+    """The acceptance in a live run, the interval over prompts as its range."""
     by_prompt = []
     for i, ids in enumerate(tqdm(texts, desc=f"live run of {name}", leave=False, disable=None)):
         _, *rounds = decode(target, draft, Job(ids, n_tokens, K, filter, [seed, i]))
@@ -77,9 +73,7 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
 
 
 def is_of(row, name, target, filter):
-    """Whether a stored row says how often drafts are accepted, of this pair and sampling: with real
-    models and the token rule. What a file does not say of its sampling is taken to be so.
-    """
+    """Whether a row is of this pair and sampling, with real models and the token rule."""
     expected = {
         "draft": name,
         "target": target,
@@ -95,9 +89,7 @@ def is_of(row, name, target, filter):
 
 
 def stored_acceptance(path, name, looks_up, target, filter):
-    """The acceptance of a draft in a results file: medians over its K. Raises InputError where it
-    has none.
-    """
+    """The acceptance of a draft in a results file: medians over its K."""
     rows = [row for row in read_rows(path) if is_of(row, name, target, filter)]
     if not rows:
         raise InputError(
@@ -171,9 +163,7 @@ def gains(a, costs, top):
 
 
 def draft_shapes(config):
-    """Other drafts to weigh against this one: less deep, less wide, and less deep but wider, with
-    about as many weights.
-    """
+    """Other drafts to weigh: less deep, less wide, and less deep but wider."""
     heads = config.n_head
     half_depth = config.n_layer // 2
     half_width = config.n_embd // 2 // heads * heads
@@ -189,9 +179,7 @@ def draft_shapes(config):
 
 
 def weigh_shapes(target, model, filter, expected, costs, repeats):
-    """What differently shaped drafts cost here, and the acceptance each would need for the same
-    speedup. costs are those of the draft model as it is.
-    """
+    """What other shapes of draft cost here, and the acceptance they need for this speedup."""
     by_shape = {"as it is": (model.config, costs)}
     for name, config in draft_shapes(model.config).items():
         draft = ModelDraft(random_model(config, target.backend))

@@ -101,9 +101,7 @@ def streaming_reads(n_bytes):
 
 
 def bytes_of_a_pass(model):
-    """Bytes of parameters that every pass has to read: all but the position and embedding rows it
-    looks up.
-    """
+    """Bytes of parameters that every pass reads: all but the positions' and tokens' rows."""
     sizes = model.config.shapes()
     n = sum(int(np.prod(shape)) for name, shape in sizes.items() if name != "wpe.weight")
     return n * model.params["wpe"].dtype.itemsize
@@ -128,9 +126,7 @@ def passes(model, rows):
 
 
 def compare_kernels(config, rows, repeats):
-    """Median seconds of passes over each number of rows with each choice of --kernels, in turns:
-    {kernels: {n_rows: seconds}}.
-    """
+    """{kernels: {n_rows: median seconds of a pass}} for each choice of --kernels, in turns."""
     runs = {}
     for kernels in KERNELS:
         model = random_model(config, get_backend("numpy", kernels))
@@ -140,9 +136,7 @@ def compare_kernels(config, rows, repeats):
 
 
 def breakdown(model, repeats):
-    """Milliseconds of a one-row pass by part, means over repeats; and of choosing the next token,
-    greedily and sampled.
-    """
+    """Milliseconds of the parts of a one-row pass, and of choosing the next token."""
     clock, cache = Clock(), model.new_cache()
     ids = [0] * min(PAST + 1, model.config.n_ctx)
     logits = model.read(ids, cache)
@@ -278,9 +272,7 @@ def launch_share(model):
 
 
 def transformers_on_gpu(config, dtype, n_tokens):
-    """A function that writes a text with the same shape in transformers on the same GPU; None where
-    it cannot.
-    """
+    """A function that writes a text with this shape in transformers on the GPU, or None."""
     try:
         import torch
         from transformers import GPT2Config, GPT2LMHeadModel

@@ -257,9 +257,7 @@ def timed(write, prompts, n_tokens):
 
 
 def compare(programs, prompts, job, repeats):
-    """A row for each program and decoder. Speeds are None where texts have other lengths, which
-    cannot be compared.
-    """
+    """A row for each program and decoder; no speeds where texts have other lengths."""
     ways = {
         (one.name, way): partial(timed, write, prompts, job.n_tokens)
         for one in programs

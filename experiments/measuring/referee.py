@@ -56,9 +56,7 @@ def unequal_counts(plain, fast):
 
 
 def doubt(fast, low_high):
-    """Why a speedup in time with this 95 % interval must not be published though the token counts
-    agree, or None.
-    """
+    """Why a speedup with this interval must not be published, or None."""
     differences = [run.difference for run in fast if run.difference]
     bugs = [one["position"] for one in differences if one["verdict"] == "bug"]
     if bugs:
@@ -120,9 +118,7 @@ def median_prefill(runs):
 
 
 def figures_of(plain, fast, by_token):
-    """{name: Figure} of all that is a ratio over prompts. by_token: Runs by the token rule; none
-    where there is nothing to compare.
-    """
+    """{name: Figure} of all ratios over prompts. by_token: Runs by the token rule, if any."""
     seconds, passes = seconds_of(fast), [len(run.rounds) for run in fast]
     figures = {
         "tokens_per_second": Figure(tokens_of(fast), seconds),

@@ -98,9 +98,7 @@ class CoinDrafter:
 
 
 def agreement(draft, text, filter):  # -> [n, 3]
-    """For each token of a sampled Text that is within the draft's context: q(x) / p(x), and bounds
-    of sum(min(p, q)).
-    """
+    """For each token within the draft's context: q(x) / p(x), and bounds of sum(min(p, q))."""
     ids, n_prompt = text.ids[: draft.config.n_ctx + 1], len(text.prompt)
     n, found = len(ids) - n_prompt, []
     if n > 0:

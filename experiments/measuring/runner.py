@@ -29,9 +29,7 @@ N_PROMPT = 13  # tokens of a random prompt
 
 @dataclass(frozen=True)
 class Contender:
-    """What takes part: a draft by its name, a K and an accept/reject rule; a K of 0 is the
-    autoregressive loop.
-    """
+    """A draft by its name, a K and a rule; a K of 0 is the autoregressive loop."""
 
     draft: str | None = None
     K: int | str = 0
@@ -42,9 +40,7 @@ PLAIN = Contender()
 
 
 def in_turns(ways, repeats):
-    """{name: what it returned in each turn} of ways {name: function}: every turn in another order,
-    after one as a warm-up.
-    """
+    """{name: what it returned in each turn}: turns in random order, after a warm-up."""
     found, rng = {name: [] for name in ways}, np.random.default_rng(0)
     names = list(ways)
     for _ in tqdm(range(repeats + 1), unit=" turns", leave=False, disable=None):
@@ -143,9 +139,7 @@ class Race:
         return contender.draft is not None and self.drafts[contender.draft].looks_up
 
     def warm_up(self):
-        """A few rounds of every contender: new memory is slow the first time, which the first in
-        turn would pay for all.
-        """
+        """A few rounds of every contender: the first would pay for new memory."""
         for contender in self.contenders:
             list(self.run(contender, [0], n_tokens=WARM_UP))
 
@@ -187,9 +181,7 @@ def batch_speed(race, contender, prompts):
 
 
 def batch_rows(race, batch_sizes, repeats):
-    """A row for each contender and batch size, after random prompts: both decoders' median tokens
-    per second, the autoregressive one's against its own for one text, and the speedup.
-    """
+    """A row for each contender and batch size, after random prompts."""
     rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
     prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
     ways = {

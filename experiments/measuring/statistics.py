@@ -107,9 +107,7 @@ def counts(by_prompt, K):
 
 
 def drafting_share(is_model, K, drafted, n_rounds):
-    """h of the theory: 1 for a model, which drafts in every round; of n-grams the share of all
-    positions that they filled.
-    """
+    """h of the theory: 1 for a model; of n-grams the share of positions that they filled."""
     return 1 if is_model else drafted / (K * n_rounds)
 
 

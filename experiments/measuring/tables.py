@@ -90,9 +90,7 @@ def table(rows, columns, notes=()):
 
 
 def label(settings):
-    """What every table and picture must say of figures that are not a real pair's; "" for a real
-    one.
-    """
+    """What must be said of figures that are not a real pair's; "" of a real one's."""
     parts = []
     if settings["weights"] == "random":
         parts.append("random weights")
@@ -115,9 +113,7 @@ def remarks_on(row):
 
 
 def best_rows(rows):
-    """Of each draft, target, temperature and rule the row with the fastest K; none where no other K
-    was measured.
-    """
+    """The row with the fastest K of each draft, target, temperature and rule, of several K."""
     groups = {}
     for row in rows:
         key = row["draft"], row["target"], row["temperature"], row["verification"]

@@ -136,9 +136,7 @@ def progress(tell, total):
 
 
 def written(session, request, tell, mode):
-    """The data of a page (report_data): the text of a request, by these decoders, with its coins
-    and changes.
-    """
+    """report_data of a request's text by these decoders, with its coins and changes."""
     session = session.changed(mode=mode, **request.settings)
     settings, prompt = session.settings, session.prompt(request.prompt)
     show = progress(tell, len(settings.decoders) * settings.n_tokens_to_generate)

@@ -33,9 +33,7 @@ def failed(outcome):
 
 
 def text_of(rounds):
-    """The tokens of rounds; if an error ends them, its name comes last: a crash is an outcome as
-    well.
-    """
+    """The tokens of rounds; if an error ends them, its name comes last, as an outcome too."""
     tokens = []
     try:
         for one in rounds:

@@ -49,9 +49,7 @@ class Branches:
 
 
 def next_script(trail):
-    """The choices that lead to the branch after this one, in the order of a depth-first search;
-    None after the last.
-    """
+    """The choices that lead to the next branch, depth first; None after the last."""
     # the last choice that has an option left takes it; those after it begin anew
     for n_kept in reversed(range(len(trail))):
         taken, n_options = trail[n_kept]
@@ -61,9 +59,7 @@ def next_script(trail):
 
 
 def every_branch(run):
-    """{outcome: probability} of run(branches) -> outcome, called once for each sequence of choices
-    it can make.
-    """
+    """{outcome: probability} of run(branches) -> outcome, over every sequence of choices."""
     outcomes, script = defaultdict(float), []
     while script is not None:
         branches = Branches(script)
@@ -117,8 +113,6 @@ def tokens_of(rounds):
 
 
 def total_variation(first, second):
-    """Half the sum of all differences of two distributions {outcome: probability}: 0 for equal
-    ones, 1 for disjoint ones.
-    """
+    """Half the sum of all differences of two distributions {outcome: probability}."""
     outcomes = first.keys() | second.keys()
     return sum(abs(first.get(one, 0.0) - second.get(one, 0.0)) for one in outcomes) / 2

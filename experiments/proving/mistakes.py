@@ -291,9 +291,7 @@ def find(name):
 
 
 def in_its_rule(settings):
-    """The settings with the accept/reject rule that their mistake is made in. Raises InputError for
-    an unknown mistake, and for one that this draft cannot make.
-    """
+    """The settings with the rule that their mistake is made in. Raises InputError."""
     name = settings.mistake
     mistake = find(name)
     if settings.draft_model_size in mistake.not_by:

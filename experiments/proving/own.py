@@ -50,9 +50,7 @@ class Own:
         self.name, self.module = name, imported(name)
 
     def call(self, exercise, *arguments, checked):
-        """What a function of the module returns. checked(it) makes a tuple or an array of it, or
-        raises an error.
-        """
+        """What a function of the module returns, as checked(it) makes it."""
         try:
             return checked(getattr(self.module, exercise, unwritten)(*arguments))
         except NotImplementedError:

@@ -43,9 +43,7 @@ def total_variation(p, q):  # 2 x [..., n_vocab], logits
 
 
 def distance_from(teacher, distance, draft, ids, offset):
-    """The loss of a draft, a model or a head: its distance from the teacher's distributions, summed
-    over the places that it drafts at once.
-    """
+    """The loss of a draft: its distance from the teacher, summed over the places it drafts."""
     with torch.no_grad():
         hidden = teacher.hidden(ids[:, :-1], offset)
         p = teacher.logits(hidden)
@@ -159,9 +157,7 @@ class Run:
             torch.save(state, part)
 
     def learning_rate(self):
-        """Of this step: the highest after a warm-up over 2 % of the run, and over its last 60 %
-        down to zero, in a straight line.
-        """
+        """Of this step: up over the first 2 % of the run, down to zero over its last 60 %."""
         steps = self.settings.steps
         warm_up = (self.step + 1) / (0.02 * steps)
         decay = (steps - self.step) / (0.6 * steps)
@@ -178,9 +174,7 @@ class Run:
         self.step += 1
 
     def train(self, first, second, n_ctx):
-        """Take the steps that are left, with one loss(model, ids, offset) in the first half of the
-        run and another in the second.
-        """
+        """Take the steps that are left, with one loss in the first half, then another."""
         steps, seed, name = self.settings.steps, self.settings.seed, self.name
         bar = tqdm(total=steps, initial=self.step, desc=name, mininterval=5)
         while self.step < steps:

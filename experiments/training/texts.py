@@ -71,9 +71,7 @@ def token_ids(corpus, split, folder):
 
 
 def batch_at(ids, step, seed, batch_size, n_seq):
-    """The batch of one step: [batch_size, n_seq + 1] ids from random places, a function of (seed,
-    step) alone.
-    """
+    """[batch_size, n_seq + 1] ids from random places: a function of (seed, step) alone."""
     rng = np.random.default_rng([seed, step])
     starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
     return torch.from_numpy(np.stack([ids[s : s + n_seq + 1] for s in starts]).astype(np.int64))

@@ -160,9 +160,7 @@ def tokenizer(settings: Places):
 
 
 def target(settings: TargetSettings):
-    """Train a target on text: from nothing, from a model, or from one that grows to twice its
-    width.
-    """
+    """Train a target: from nothing, from a model, or from one that grows to twice its width."""
     from experiments.training import models, run
 
     size, seed, dropout = settings.target_model_size, settings.seed, settings.dropout
@@ -246,9 +244,7 @@ def train_head(settings, name, make, tokens=4096, **notes):
 
 
 def samples(settings: SamplesSettings):
-    """Let a target continue passages of the training text, for drafts to learn from. Goes on where
-    it was interrupted.
-    """
+    """Let a target continue passages of the training text, for drafts to learn from."""
     from experiments.training import texts
 
     folder = settings.folder(settings.target_model_size)
