@@ -52,17 +52,17 @@ def verify_block(draft, q, p, rng):  # as verify
 
     Claim: given the first t drafts, P[t] is the probability that at least t are accepted. The proof
     goes from t = k down to 0. Let S, for this t, be the sum of max(0, P[t] p - q) at the next
-    place. For t = k the claim is true: nothing is drafted there, so q = 0, S = P[k], and the coin
-    S / (S + 1 - P[k]) is P[k]. If it is true for t + 1, the next token x is drafted and accepted
-    with probability
+    place. For t = k nothing is drafted there, so q = 0, S = P[k], and the coin S / (S + 1 - P[k])
+    is P[k]. If the claim is true for t + 1, the next token x is drafted and accepted with
+    probability
 
         q(x) P[t + 1]  =  q(x) min(1, P[t] p(x) / q(x))  =  min(q(x), P[t] p(x)).
 
-    Over all x these add up to P[t] - S. In every other case fewer than t + 1 are accepted, so the
-    coin for t is tossed: it adds (1 - P[t] + S) S / (S + 1 - P[t]) = S. The total is P[t]: the
-    claim is true for t. The residual
-    spreads that S over max(0, P[t] p - q), so the next token is x with probability min(q(x), P[t]
-    p(x)) + max(0, P[t] p(x) - q(x)) = P[t] p(x): given that t are accepted, with probability p(x).
+    Over all x these add up to P[t] - S. In every other case fewer than t + 1 are accepted, and the
+    coin for t is tossed: it adds (1 - P[t] + S) S / (S + 1 - P[t]) = S. The total is P[t].
+
+    The residual spreads that S over max(0, P[t] p - q). So the next token is x with probability
+    min(q(x), P[t] p(x)) + max(0, P[t] p(x) - q(x)) = P[t] p(x): given that t are accepted, p(x).
     """
     P = [1.0]  # the ratios p / q multiplied up, with a limit of 1 at each place
     for i, token in enumerate(draft):
