@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 import fire
 
-from experiments.cli.help import OWN, tables, usage
+from experiments.cli.help import OWN, markdown, usage
 from experiments.data.values import SettingError
 from utils import InputError
 
@@ -122,7 +122,7 @@ def call(command, words):
     """
     flags, (groups, takes_words) = flags_of(command), groups_of(command)
     if words == ["--help=markdown"]:
-        print(tables(flags))
+        print(markdown(flags))
         return
     words = spelled(words, flags, takes_words)
     if words is None:

@@ -1,4 +1,4 @@
-"""The text of --help, from the docstring of a command and from what its flags mean; and the tables
+"""The text of --help, from the docstring of a command and from what its flags mean; and the lists
 of docs/usage.md.
 """
 
@@ -47,15 +47,16 @@ def usage(command, flags):
     return "\n\n".join([*blocks, *(section.rstrip() for section in rest)])
 
 
-def tables(flags):
-    """The same flags as tables of Markdown: what --help=markdown prints."""
+def markdown(flags):
+    """The same flags as lists of Markdown: what --help=markdown prints."""
     blocks = []
     for heading, some in by_heading(flags):
-        lines = [f"**{heading}**", "", "| flag | default | meaning |", "| --- | --- | --- |"]
+        lines = [f"**{heading}**", ""]
         for flag in some:
-            meaning = re.sub(r"--\w+( auto)?", r"`\g<0>`", flag.meaning).replace("|", r"\|")
+            meaning = re.sub(r"--\w+( auto)?", r"`\g<0>`", flag.meaning)
             # a path of this machine is shown as it is in the project
             default = re.sub(r"^.*[/\\]models$", "models", default_of(flag))
-            lines.append(f"| `--{flag.name}` | {default} | {meaning} |")
+            value = f" ({default})" if default else ""
+            lines.append(f"- `--{flag.name}`{value}: {meaning}")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)

@@ -1,7 +1,7 @@
 """The settings of a run, in groups that commands put together.
 
 A field of a group is a flag: its name, its default, its meaning and its check stand here and
-nowhere else. --help and the table in docs/usage.md are printed from them. A command's settings are
+nowhere else. --help and the lists in docs/usage.md are printed from them. A command's settings are
 a dataclass that inherits the groups it takes; where a flag means a little more there (a list of
 sizes for one), it declares the field anew.
 """

@@ -27,7 +27,7 @@ def diff_of(mistake):
     """The lines of a diff, without comments and what surrounds them."""
     for function, pieces in mistake.changes.items():
         right, wrong, _ = changed(function, pieces)
-        yield f"@@ {function.__module__}.py, {function.__qualname__} @@"
+        yield f"@@ {function.__module__}.{function.__qualname__} @@"
         for before, after in zip(right.splitlines(), wrong.splitlines()):
             if before != after:
                 for sign, line in (("-", before), ("+", after)):

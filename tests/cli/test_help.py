@@ -1,4 +1,4 @@
-"""--help of the real commands, also where Python drops docstrings; the tables of docs/usage.md."""
+"""--help of the real commands, also where Python drops docstrings; the lists of docs/usage.md."""
 
 import importlib
 import re
@@ -55,7 +55,7 @@ def test_help_describes_every_flag_once_and_an_empty_value_is_refused(program, n
         assert_refused(program(name, f"--{flag}="), f"--{flag} ''")
 
 
-def test_the_tables_of_the_docs_are_those_that_are_printed(program):
+def test_the_lists_of_the_docs_are_those_that_are_printed(program):
     text = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
     assert f"\n\n{program('--help=markdown').out}\n" in text
 
