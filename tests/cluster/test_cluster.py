@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from toys import write_checkpoint
 
 from backends import autotune
 from experiments.data.lines import Failed
-from experiments.decoding.session import Session
 from utils import InputError
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
@@ -28,6 +27,7 @@ psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
 from experiments.cluster import place, submit, worker  # noqa: E402
 from experiments.cluster.submit import Cluster  # noqa: E402
+from experiments.commands import benchmark as benchmarking  # noqa: E402
 from experiments.drafting.load import Wanted  # noqa: E402
 
 # what a test sends to a worker, which has no tests
@@ -222,12 +222,8 @@ def test_what_fails_three_times_is_named_and_the_rest_kept(
     _, *kept = (tmp_path / "there.jsonl.partial").read_text().splitlines()
     kept = {place: timeless(line) for place, line in map(json.loads, kept)}
     assert kept == {i: line for i, line in enumerate(expected) if i != NUMBER - 1}
-    # the same command tries it again, and it alone
-    numbers, batch = set(), Session.decode_batch
-    noted = lambda *how: numbers.update(one.number for one in how[2]) or batch(*how)
-    monkeypatch.setattr(Session, "decode_batch", noted)
-    done, found = write("there")
-    assert done.code == 0 and found == expected and numbers == {NUMBER}
+    done, found = write("there")  # the same command tries it again
+    assert done.code == 0 and found == expected
 
 
 def test_token_ids_that_fail_are_named_and_a_worker_is_quiet(pair, tmp_path):
@@ -306,29 +302,29 @@ def benchmark(cli, file):
     return lambda *more: cli(*flags, *more, command=["benchmark"])
 
 
-@pytest.fixture
-def two_machines(address):
-    """The address of the scheduler, while each of its workers says it is a machine of its own."""
-
-    def called(node):
-        platform.node = lambda: node
-
+@contextmanager
+def told_apart(address, function, *values):
+    """Each of the two workers calls function(its value), and at last both function("")."""
     with distributed.Client(address) as client:
         client.wait_for_workers(2)
-        for at, node in zip(client.scheduler_info()["workers"], ("fast", "slow")):
-            client.run(called, node, workers=[at])
-        yield address
-        client.run(called, "here")
+        for at, value in zip(client.scheduler_info()["workers"], values):
+            client.run(function, value, workers=[at])
+        yield
+        client.run(function, "")
 
 
-def test_a_benchmark(benchmark, two_machines):
+def called(node):
+    """Let this process say that it is on the machine of that name."""
+    platform.node = lambda: node
+
+
+def test_a_benchmark(benchmark, address):
     """The figures that do not depend on time are those of one machine; each row has the speeds of
     both, and says which are those of both together.
     """
-    alone, together = (
-        json.loads(benchmark("--json", *cluster).out)
-        for cluster in ([], [f"--cluster={two_machines}"])
-    )
+    alone = json.loads(benchmark("--json").out)
+    with told_apart(address, called, "fast", "slow"):
+        together = json.loads(benchmark("--json", f"--cluster={address}").out)
     for one, two in zip(alone["rows"], together["rows"], strict=True):
         for name in ("draft", "K", "temperature", "prompts", "tokens", "accepted_histogram"):
             assert one[name] == two[name]
@@ -344,23 +340,21 @@ def test_a_benchmark(benchmark, two_machines):
     assert alone["machine"]["kernels"] == together["machine"]["kernels"]
 
 
-def refusing(function, refused, pairs, items):
-    for item in items:
-        if item in refused:
+MEASURED = benchmarking.measured
+
+
+def refusing(settings, pairs, items):
+    for target, temperature, i, *ids in items:
+        if i == 1:
             raise ZeroDivisionError("of prompt 2")
-        yield from function(pairs, [item])
+        yield from MEASURED(settings, pairs, [(target, temperature, i, *ids)])
 
 
 def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, monkeypatch):
     """The table is that of the others. With --out, --resume measures it alone."""
-    run, out = Cluster.run, tmp_path / "results.json"
-
-    def without_prompt_2(self, function, items, group=1, name=str):
-        refused = [item for item in items if name(item).endswith("prompt 2")]
-        return run(self, partial(refusing, function, refused), items, group, name)
-
+    out = tmp_path / "results.json"
     with monkeypatch.context() as patch:
-        patch.setattr(Cluster, "run", without_prompt_2)
+        patch.setattr(benchmarking, "measured", refusing)
         done = benchmark("--json", f"--out={out}", f"--cluster={address}")
     name = "17M at temperature 1, prompt 2"
     assert done.code == 2 and f"1 prompt failed three times: {name}: Zero" in done.err
@@ -374,21 +368,13 @@ def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, m
 # ---------------------------------------------------------------- workers that are refused
 
 
-@pytest.fixture
-def texts(cli, file, address):
-    return lambda *flags: cli(f"--prompts={file}", SHORT, f"--cluster={address}", *flags)
-
-
-def test_no_worker_can_take_part(texts, monkeypatch):
-    with monkeypatch.context() as patch:
-        loader = worker.Loader
-        patch.setattr(worker, "Loader", lambda name, project, data: loader(name, "old", data))
-        assert_refused(texts(), "no worker can take part: ", "another version of the project")
-    with monkeypatch.context() as patch:
-        found = Wanted.fingerprints
-        patch.setattr(Wanted, "fingerprints", lambda self: found(self) | {"17M": "other"})
-        assert_refused(texts(), "no worker can take part: ", "has other files of the model 17M")
-    assert_refused(texts("--backend=cupy"), "no worker can take part: ", "backend 'cupy'")
+def test_no_worker_can_take_part(write, address, monkeypatch):
+    done, _ = write("there", f"--cluster={address}", "--backend=cupy")
+    assert_refused(done, "no worker can take part: ", "backend 'cupy'")
+    loader = worker.Loader
+    monkeypatch.setattr(worker, "Loader", lambda name, project, data: loader(name, "old", data))
+    done, _ = write("there", f"--cluster={address}")
+    assert_refused(done, "no worker can take part: ", "another version of the project")
 
 
 def has_models_in(folder):
@@ -398,19 +384,14 @@ def has_models_in(folder):
     Wanted.models_dir = folder or utils.MODELS_DIR
 
 
-def test_one_of_two_workers_is_refused(texts, pair, address, tmp_path, monkeypatch):
+def test_one_of_two_workers_is_refused(write, pair, address, tmp_path, monkeypatch):
     """It has other files in its own place for models."""
     other = write_checkpoint(tmp_path / "other" / "17M").parent
     write_checkpoint(other / "0.7M-17M")
     monkeypatch.setattr("experiments.drafting.load.MODELS_DIR", str(pair))
-    with distributed.Client(address) as client:
-        client.wait_for_workers(2)
-        places = dict(zip(client.scheduler_info()["workers"], (str(pair), str(other))))
-        for at, folder in places.items():
-            client.run(has_models_in, folder, workers=[at])
-        done = texts("--json", "--batch_size=1")
-        client.run(has_models_in, None)
-    assert done.code == 0 and done.out.count("\n") == len(PROMPTS)
+    with told_apart(address, has_models_in, str(pair), str(other)):
+        done, found = write("there", f"--cluster={address}")
+    assert done.code == 0 and len(found) == len(PROMPTS)
     assert "has other files of the model 17M, and is refused" in done.err and "1 x " in done.err
 
 
@@ -449,9 +430,8 @@ def test_the_container_has_what_a_worker_compares_loads_and_starts():
     dockerfile = (ROOT / "experiments" / "cluster" / "Dockerfile").read_text(encoding="utf-8")
     assert f'"-m", "{worker.__name__}"' in dockerfile
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()[1:]
-    needed = [path.relative_to(ROOT) for glob in worker.SOURCES for path in ROOT.glob(glob)]
-    needed += map(Path, ("requirements.txt", "models/17M/model.safetensors"))
-    assert all((ROOT / path).exists() for path in needed)
+    needed = [path for glob in worker.SOURCES for path in ROOT.glob(glob)]
+    needed += ROOT / "requirements.txt", ROOT / "models" / "17M" / "model.safetensors"
     for path in needed:  # the lines of .dockerignore name what is at the top
-        assert not any(fnmatch(path.parts[0], line) for line in ignored), path
-    assert all(any(fnmatch(name, line) for line in ignored) for name in (".git", "tests"))
+        top = path.relative_to(ROOT).parts[0]
+        assert path.exists() and not any(fnmatch(top, line) for line in ignored), path

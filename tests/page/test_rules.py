@@ -8,7 +8,6 @@ import json
 import pytest
 from live import PROMPT, SETTINGS, session_of, unheard
 
-import sampling
 from experiments.page import rules
 from experiments.page.rules import RULES, distribution_row, parting, rule_rows
 from experiments.page.runs import Request
@@ -17,11 +16,11 @@ from experiments.proving.distance import distance, toy_distributions
 from experiments.proving.mistakes import MISTAKES
 
 
-def rows_of(pair, tell=unheard, **settings):
+def rows_of(pair, **settings):
     request = Request(PROMPT, SETTINGS | settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rules, "distribution_row", lambda name: {})  # seconds, for all of them
-        return {row["name"]: row for row in rule_rows(session_of(pair), request, tell)}
+        return {row["name"]: row for row in rule_rows(session_of(pair), request, unheard)}
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +28,10 @@ def sampled(pair):
     return rows_of(pair)
 
 
-def test_every_rule_and_every_mistake_of_the_museum_is_there(sampled):
-    assert sampled.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise"}
-    assert [*RULES.values()][0].decide is sampling.verify
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
     rows = sampled if temperature else rows_of(pair, temperature=0.0)
+    assert rows.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise"}
     token = rows["token rule"]
     assert token["parts"] is None and token["error"] is None
     assert len(token["tokens"]) == SETTINGS["n_tokens_to_generate"] == len(token["shown"])
@@ -68,7 +63,7 @@ def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeyp
     cascade, rows = inexact.cascade, []
 
     def watched(draft, q, p, rng):
-        rows.append((len(q), len(draft) + 1))
+        rows.append(len(q) - len(draft))
         return cascade(draft, q, p, rng)
 
     monkeypatch.setattr(inexact, "cascade", watched)
@@ -77,7 +72,7 @@ def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeyp
     list(rules.rounds_of(rule, session, session.prompt(PROMPT)))
     monkeypatch.setitem(RULES, rule.name, rule)
     distribution_row.__wrapped__(rule.name)
-    assert rows and all(found == expected for found, expected in rows)
+    assert {*rows} == {1}
 
 
 def test_two_rules_meet_the_same_draft_and_coins(sampled):
@@ -88,19 +83,6 @@ def test_two_rules_meet_the_same_draft_and_coins(sampled):
         if row["parts"] is not None:
             assert row["sources"][row["parts"]] == source == token["sources"][row["parts"]]
     assert sampled["resample-from-p"]["parts"] is not None
-
-
-def test_what_was_switched_on_is_switched_off_again(pair):
-    codes = lambda: (sampling.verify.__code__, sampling.speculative.__code__)
-    right = codes()
-
-    def tell():
-        if codes() != right:
-            raise ConnectionAbortedError
-
-    with pytest.raises(ConnectionAbortedError):
-        rows_of(pair, tell)
-    assert codes() == right
 
 
 @pytest.mark.parametrize("name", ["too-many-tokens", "top-p-argsort"])
