@@ -265,14 +265,13 @@ def test_an_interruption_is_quiet(pair, tmp_path, when):
 def test_the_scheduler_disappears(write, expected, tmp_path, monkeypatch):
     file, begun = tmp_path / "scheduler.json", tmp_path / "begun"
     common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
-    script = "from distributed.cli.dask_scheduler import main; main()"
-    flags = ["--host", "127.0.0.1", "--port", "0", *common]
+    scheduler = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common]
+    # it waits for the file
+    start = ["experiments.cluster.worker", "--nthreads", "1", "--no-nanny", *common]
     quiet = {"cwd": ROOT, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # a worker waits for the file
-    start = ["-m", "experiments.cluster.worker", "--nthreads", "1", "--no-nanny", *common]
     with (
-        subprocess.Popen([sys.executable, "-c", script, *flags], **quiet) as process,
-        subprocess.Popen([sys.executable, *start], **quiet) as one,
+        subprocess.Popen([sys.executable, "-m", *scheduler], **quiet) as process,
+        subprocess.Popen([sys.executable, "-m", *start], **quiet) as one,
     ):
         wait_for(lambda: file.exists() and file.read_text(), process)
         address = json.loads(file.read_text())["address"]
