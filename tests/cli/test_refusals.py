@@ -2,7 +2,6 @@
 
 import io
 import sys
-from importlib.util import find_spec
 
 import pytest
 from command_line import assert_refused
@@ -29,7 +28,6 @@ VALUES = {  # flag: values that make no sense
 }
 WORDS = {  # what is given: how the refusal begins
     "--K": "--K: expected a value",
-    "--prompt": "--prompt: expected a value",
     "--foo=1": "unknown flag '--foo': expected --prompt",
     "-K 3": "unknown flag '-K'",
     "--k 3": "unknown flag '--k'",
@@ -96,7 +94,10 @@ ONE_TOO_MANY = "64 tokens: expected at most 63"
         (["--draft_model_size=more words"], ["more words", "17M", "different vocabularies"]),
         *(([f"--{role}_model_size=wide"], ["wide", "260", "259"]) for role in ("target", "draft")),
         *(([f"--{role}_model_size={LONG}"], [LONG]) for role in ("target", "draft")),
-        ([f"--models_dir={LONG}"], [LONG]),
+        *(
+            ([f"--models_dir={name}"], [ascii(name)[1:-1], "17M"])
+            for name in ("none", "a\nb", LONG)
+        ),
         ([f"--mistake={LONG}"], [LONG]),
         (["--backend=torch"], ["'torch'"]),
         (["--kernels=64x2x2"], ["'64x2x2'"]),
@@ -111,16 +112,6 @@ ONE_TOO_MANY = "64 tokens: expected at most 63"
 )
 def test_a_model_or_a_text_that_cannot_be_used(cli, words, fragments):
     assert_refused(cli(*words), *fragments)
-
-
-@pytest.mark.parametrize("name", ["none", "a\nb"])
-def test_a_models_folder_that_is_not_there(cli, tmp_path, name):
-    assert_refused(cli(models_dir=tmp_path / name), repr(name)[1:-1], "17M")
-
-
-@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
-def test_a_backend_that_is_not_installed(cli):
-    assert_refused(cli("--backend", "cupy"), "cupy", "install")
 
 
 def test_standard_input_that_is_not_utf8(cli, monkeypatch):

@@ -60,14 +60,8 @@ def environment():
 
 def run(commands, folder):
     """What the commands print at the end, as JSON."""
-    done = subprocess.run(
-        ["bash", "-e", "-c", commands],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    how = {"cwd": folder, "env": environment(), "capture_output": True, "text": True}
+    done = subprocess.run(["bash", "-e", "-c", commands], timeout=900, **how)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

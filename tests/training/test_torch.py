@@ -123,10 +123,6 @@ def read_texts(written=None, **how):
     return Texts(ids, ids, written, **how)
 
 
-def settings(tmp_path, **values):
-    return train.Training(cache_dir=str(tmp_path), **values)
-
-
 MAKE = {name: make for name, (make, *_) in HEADS.items()}
 MAKE["model"] = lambda: models.GPT2(TINY, dropout=0.1)
 
@@ -149,7 +145,7 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
         seen.clear()
         torch.manual_seed(0)
         model = MAKE[name]()
-        chosen = settings(tmp_path / where, steps=36, learning_rate=3e-2)
+        chosen = train.Training(cache_dir=str(tmp_path / where), steps=36, learning_rate=3e-2)
         run.Run(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
         return [*model.parameters()]
 
@@ -167,7 +163,7 @@ def test_another_run_has_another_checkpoint(tmp_path):
     written = np.zeros((1, 257), np.uint16)
 
     def begun(seed=1, model=model, written=None, start="7M"):
-        chosen = settings(tmp_path, seed=seed)
+        chosen = train.Training(cache_dir=str(tmp_path), seed=seed)
         return run.Run(model, chosen, read_texts(written), "model", start=start)
 
     first = begun()

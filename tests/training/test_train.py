@@ -7,15 +7,6 @@ import pytest
 from experiments.training import train
 
 
-@pytest.fixture
-def without_torch(monkeypatch):
-    """A machine on which the packages that training needs are not installed."""
-    for name in ("torch", "transformers", "tokenizers", "safetensors"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for name in ("models", "run", "texts"):
-        monkeypatch.delitem(sys.modules, f"experiments.training.{name}", raising=False)
-
-
 def test_help(capsys):
     assert train.main(["--help"]) == 0
     text = capsys.readouterr().out
@@ -39,7 +30,9 @@ def test_help(capsys):
     (["samples", "--n_batches", "0"], "--n_batches 0"),
     (["draft"], "pip install --group train"),
 ])  # fmt: skip
-def test_one_line_for_what_cannot_be_done(without_torch, capsys, words, problem):
+def test_one_line_for_what_cannot_be_done(monkeypatch, capsys, words, problem):
+    for package in ("torch", "transformers", "tokenizers", "safetensors"):
+        monkeypatch.setitem(sys.modules, package, None)
     assert train.main(words) == 2
     error = capsys.readouterr().err
     assert problem in error and error.count("\n") == 1
