@@ -24,26 +24,16 @@ def ending_with(error):
     return exit_code(run)
 
 
-@pytest.mark.parametrize(
-    "error, code",
-    [
-        (InputError("a"), 2),
-        (MemoryError("a"), 2),
-        (FloatingPointError("a"), 2),
-        (ModuleNotFoundError("a", name="a"), 2),
-        (KeyboardInterrupt(), 130),
-    ],
-)
-def test_codes(capsys, error, code):
-    assert ending_with(error) == code
+@pytest.mark.parametrize("error", [MemoryError("a"), ModuleNotFoundError("a", name="a")])
+def test_what_its_user_can_put_right_is_one_line(capsys, error):
+    assert ending_with(error) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == (code == 2)
+    assert out == "" and err.count("\n") == 1
 
 
-def test_a_bug_keeps_its_traceback_and_what_ends_well_has_no_code(capsys):
+def test_a_bug_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
         exit_code(lambda: 1 / 0)
-    assert exit_code(lambda: print("é")) == 0 and capsys.readouterr().out == "é\n"
 
 
 WRITING = """
@@ -65,14 +55,11 @@ script(write)
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_what_is_half_written_is_cleared_away(tmp_path, name):
     number = getattr(signal, name)
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITING],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        # a test run may ignore the signal, as under nohup
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
-    ) as running:
+    environment = ENVIRONMENT | {"PYTHONPATH": str(ROOT)}
+    options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE}
+    # a test run may ignore the signal, as under nohup
+    options["preexec_fn"] = lambda: signal.signal(number, signal.SIG_DFL)
+    with subprocess.Popen([sys.executable, "-c", WRITING], **options) as running:
         assert running.stdout.readline() == b"begun\n" and len([*tmp_path.iterdir()]) == 1
         running.send_signal(number)
     assert (running.returncode, [*tmp_path.iterdir()]) == (128 + number, [])
