@@ -10,7 +10,6 @@ from command_line import ENVIRONMENT, ROOT, assert_refused
 
 import main
 from experiments.cli.flags import flags_of
-from experiments.cli.help import HEADINGS
 
 
 def function_of(name):
@@ -19,15 +18,9 @@ def function_of(name):
     return getattr(importlib.import_module(f"experiments.commands.{name}"), name)
 
 
-def test_generate_groups_its_flags(cli):
-    text = cli("--help").out
-    headings = re.findall(r"(?m)^([A-Z]\w*):$", text)
-    assert headings == [*HEADINGS[1:], "Examples"]
-    assert text.partition("Examples:")[2].count("python main.py ") == 2
-    assert {*main.COMMANDS} - {"generate"} <= {
-        *re.findall(r"\w+", text.partition("Other commands:")[2])
-    }
-    assert all(len(line) <= 100 or "--models_dir" in line for line in text.splitlines())
+def test_help_names_the_other_commands(cli):
+    _, _, others = cli("--help").out.partition("Other commands:")
+    assert {*main.COMMANDS} - {"generate"} <= {*re.findall(r"\w+", others)}
 
 
 @pytest.mark.parametrize("words", ["main.py", "main.py download", "experiments/training/train.py"])
