@@ -35,12 +35,6 @@ def test_the_data_are_those_of_the_run(written, pair, arguments):
     for row in data["rounds"]:
         tokens = {x for likely in row["likely"] for x, _, _ in likely} | {*row["draft"]}
         assert {str(token) for token in tokens} <= data["words"].keys()
-        if "verification" in data["settings"]:
-            assert len(row["support"]) == len(row["draft"]) and row["coins"] == []
-        elif not data["coupled"]:
-            for i, (u, p, q) in enumerate(zip(row["coins"], row["p"], row["q"])):
-                assert (u < p / q) == (i < row["accepted"])
-            assert (row["residual"] is not None) == (row["accepted"] < row["examined"])
 
 
 @pytest.mark.parametrize("name", ["coupled", "ngram", "nasty", "folders"])
@@ -52,7 +46,7 @@ def test_the_command_reproduces_the_run_without_a_path_of_this_machine(
     assert str(path.parent) not in path.read_text() and str(pair) not in path.read_text()
     words = shlex.split(data_of(path)["command"])
     assert words[:2] == ["python", "main.py"]
-    again = as_json(*words[2:], models_dir=pair)
+    again = as_json(*words[2:])
     assert again["speculative"]["token_ids"] == result["speculative"]["token_ids"]
 
 

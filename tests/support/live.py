@@ -125,11 +125,10 @@ def serve():
 def written(as_json, tmp_path):
     """A function (*arguments) -> the path of a report, and the JSON object of its run."""
 
-    def call(*arguments, **more):
+    def call(*arguments):
         path = tmp_path / "report.html"
         prompt = () if "--prompt" in arguments else ("--prompt", PROMPT)
-        return path, as_json(
-            *prompt, "--n_tokens_to_generate", 30, *arguments, "--report", path, **more
-        )
+        flags = *prompt, "--n_tokens_to_generate=30", "--report", path
+        return path, as_json(*flags, *arguments)
 
     return call
