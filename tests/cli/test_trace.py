@@ -14,9 +14,7 @@ from utils import load_encoder
 
 @pytest.fixture
 def traced(pair, monkeypatch):
-    """A function (*rounds) -> what a Trace prints of them, each (tokens, drafted, accepted, draft),
-    with ids or texts for tokens.
-    """
+    """A function (*(tokens, drafted, accepted, draft)) -> what a Trace prints of such rounds."""
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
     encoder = load_encoder(pair / "17M")

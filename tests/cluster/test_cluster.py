@@ -61,9 +61,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def write(cli, file, tmp_path):
-    """A function (name of a file, *flags) -> what generate returned, and the lines it has written,
-    without times.
-    """
+    """A function (name of a file, *flags) -> what generate returned, and its lines, timeless."""
 
     def call(name, *flags):
         out = tmp_path / f"{name}.jsonl"
@@ -310,9 +308,7 @@ def called(node):
 
 
 def test_a_benchmark(benchmark, address):
-    """The figures that do not depend on time are those of one machine; each row has the speeds of
-    both, and says which are those of both together.
-    """
+    """All but speeds is as on one machine; a row has the speeds of each, and of both together."""
     alone = json.loads(benchmark("--json").out)
     with told_apart(address, called, "fast", "slow"):
         together = json.loads(benchmark("--json", f"--cluster={address}").out)

@@ -1,6 +1,4 @@
-"""The pages for readers: links lead somewhere, what is named exists, and numbers that follow from a
-formula, an enumeration or a command are what it gives.
-"""
+"""The pages for readers: what is named exists, and figures are what their formula gives."""
 
 import ast
 import importlib.util
@@ -65,9 +63,7 @@ def defined_in(path):
 
 @pages
 def test_code_that_is_named_exists(page):
-    """Where a page says python FILE or python -m MODULE, path::test, or `name` in [file](file.py),
-    or `name` of `Class` in it.
-    """
+    """Scripts, modules, path::test, and `name` or `name` of `Class` in [file](file.py)."""
     text = text_of(page)
     for script in re.findall(r"python ((?:docs|experiments|exercises)/[\w/]+\.py)", text):
         assert (ROOT / script).exists(), script
@@ -159,7 +155,7 @@ def test_the_example_and_its_mistake():
 
 
 def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
-    """The table of docs/rule.md, by enumeration of the coins."""
+    """The table of docs/rule.md, by enumeration of the coins; and the means over all drafts."""
     p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
 
     def accepted(rule, draft):
@@ -167,8 +163,12 @@ def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
 
     assert accepted(verify, [0, 1]) == pytest.approx({0: 0.5, 2: 0.5})
     assert accepted(verify_block, [0, 1]) == pytest.approx({2: 1})
-    for rule in (verify, verify_block):
+    for rule, mean in ((verify, 10 / 9), (verify_block, 11 / 9)):
         assert accepted(rule, [1, 0]) == pytest.approx({1: 0.5, 2: 0.5})
+        drawn = distribution_of(
+            lambda: rule([sampling.sample(row, None) for row in q], q, p, None)[0]
+        )
+        assert sum(n * mass for n, mass in drawn.items()) == pytest.approx(mean)
 
 
 def constant(p):

@@ -1,7 +1,6 @@
-"""docs/walkthrough.ipynb: it runs from top to bottom with nothing written by its reader, its stored
-outputs are those of one run, and its folded answers are right.
+"""docs/walkthrough.ipynb: it runs from top to bottom, and its folded answers are right.
 
-    python tests/docs/test_notebook.py    # execute it and store its outputs, on a quiet machine
+python tests/docs/test_notebook.py    # execute it and store its outputs, on a quiet machine
 """
 
 import ast
@@ -21,9 +20,7 @@ TO_WRITE = ["one_token_6", "speculative_9"]
 
 
 def executed():
-    """The notebook after a run in a kernel of its own, begun in docs/ as Jupyter does. An error in
-    a cell is raised.
-    """
+    """The notebook after a run in docs/, as Jupyter does it. An error in a cell is raised."""
     import nbclient
     import nbformat
 

@@ -1,7 +1,4 @@
-"""The two files to read and change. The whole algorithm in one: it is short, stands alone, writes
-what the five files write, and its rule and its loop have exactly the target's distribution. The
-example of use from Python: its own drafter changes the speed, not the text.
-"""
+"""The two files to read and change: the whole algorithm in one, and use from Python."""
 
 import ast
 import re

@@ -1,6 +1,4 @@
-"""The page in a headless browser: its numbers are those of main.py, it asks its own server for
-all it needs and nobody else, and everybody can use it.
-"""
+"""The page in a headless browser: its numbers are those of main.py, and everybody can use it."""
 
 import json
 import re
@@ -33,9 +31,7 @@ def few_rules(monkeypatch):
 
 @pytest.fixture
 def live(new_page, serve, pair, monkeypatch):
-    """A function (view, **options) -> (page, server) with the tiny pair, after its first run and,
-    where the view is that, the rules.
-    """
+    """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
 
     monkeypatch.setattr("experiments.decoding.clock.SETTLING", 0.0)
 

@@ -1,6 +1,4 @@
-"""Rules side by side: the same draft and coins under each, and the distribution that `mistakes`
-computes.
-"""
+"""Rules side by side: the same draft and coins under each, and the distribution of each."""
 
 import dataclasses
 import json

@@ -1,6 +1,4 @@
-"""Several candidates: every rule is exact by enumeration, and they stand in the order that theory
-gives.
-"""
+"""Several candidates: every rule is exact by enumeration, and they stand in theory's order."""
 
 import itertools
 
@@ -18,8 +16,6 @@ from experiments.proving.candidates import accepted_at, different, one_by_one, o
 from experiments.proving.enumeration import distribution_of
 
 N_VOCAB = 4
-
-
 distribution, several = distributions(N_VOCAB), st.integers(1, 3)
 
 

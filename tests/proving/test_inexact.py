@@ -17,9 +17,7 @@ WARM = Filter(1.7)  # the draft is the target at this temperature: close to it, 
 
 
 def cost_of(rule, filter=Filter(1.0)):
-    """(distance of the rule's distribution from the target's, mean accepted drafts of the first
-    round) for texts of three tokens by the toy target, two drafts a round.
-    """
+    """(distance of the texts' distribution from the target's, mean accepted drafts of a round)."""
     target, _ = toy_pair()
 
     def rounds():

@@ -1,6 +1,4 @@
-"""The museum of mistakes: each is a small change of the right code, a test catches it, and how
-wrong it is is computed.
-"""
+"""The museum of mistakes: each is a small change of the right code, and a test catches it."""
 
 import pytest
 from command_line import ROOT
@@ -18,9 +16,7 @@ each = pytest.mark.parametrize("name", MISTAKES)
 
 @each
 def test_is_caught_by_the_test_it_names(name):
-    """That test passes when the suite runs it on the right code; here it runs with the mistake
-    made.
-    """
+    """On the right code the suite runs that test; here it runs with the mistake made."""
     with made(MISTAKES[name]):
         # in this process, where the mistake is made
         how = ["-x", "-n0", "-p", "no:cacheprovider"]
