@@ -64,7 +64,7 @@ def defined_in(path):
 @pages
 def test_code_that_is_named_exists(page):
     """Scripts, modules, path::test, and `name` or `name` of `Class` in [file](file.py)."""
-    text = text_of(page)
+    text = " ".join(text_of(page).split())
     for script in re.findall(r"python ((?:docs|experiments|exercises)/[\w/]+\.py)", text):
         assert (ROOT / script).exists(), script
     for module in re.findall(r"python -m (experiments[\w.]+)", text):

@@ -57,9 +57,10 @@ def saved(new_page, written):
 
 
 def what_if(page, folder, **changed):
-    """The text that the models in a folder write if that is changed in the run of a page."""
+    """The tokens of each round by the models in a folder if that is changed in a page's run."""
     request = Request(page.evaluate("state.base.settings.prompt"), **changed)
-    return ANSWERS["what_if"](session_of(folder), request, unheard)["figures"]["token_ids"]
+    data = ANSWERS["what_if"](session_of(folder), request, unheard)
+    return [one["tokens"] for one in data["rounds"]]
 
 
 def assert_in_words(page):
@@ -124,13 +125,13 @@ def test_the_race_is_stepped_rewound_slowed_and_played(live):
 
 def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
     page, _ = live("microscope")
-    before = page.evaluate("state.base.figures.token_ids")
+    before = page.evaluate("state.base.rounds.map(one => one.tokens)")
     page.locator("#rounds button.rejected").first.click()
     place = page.evaluate("[selected.r, selected.i]")
     index = page.evaluate("state.run.rounds[selected.r].numbers[selected.i]")
     page.locator("#coin").press("Home")  # u = 0: accepted, whatever the ratio
     wait_for(page, "!asking && state.run !== state.base")
-    after = page.evaluate("state.run.figures.token_ids")
+    after = page.evaluate("state.run.rounds.map(one => one.tokens)")
     assert after == what_if(page, pair, coins={index: 0.0}) != before
     assert page.locator(".verdict").inner_text() == "accepted draft"
     assert page.evaluate("[selected.r, selected.i]") == place
@@ -148,7 +149,7 @@ def test_K_and_temperature_change_for_the_rest(live, pair):
     page.locator(".rest button").click()
     wait_for(page, "!asking && state.run !== state.base")
     expected = what_if(page, pair, changes={2: {"K": 1, "temperature": 0.0}})
-    assert page.evaluate("state.run.figures.token_ids") == expected
+    assert page.evaluate("state.run.rounds.map(one => one.tokens)") == expected
 
 
 def test_in_a_saved_run_verdict_and_replacement_follow_the_coin(saved):
