@@ -213,28 +213,27 @@ def test_texts_are_cut_with_the_vocabulary_of_a_folder(places, folder):
 def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(texts, "N_PROMPT", 4)
     monkeypatch.setattr(texts, "N_WRITTEN", 9)
-    write = texts.written_batch
+    write, begun = texts.written_batch, []
 
-    def sample(where, interrupted=False):
+    def sample(where, end=None):
         def written(model, ids, seed, batch, batch_size):
-            if interrupted and batch == 2:
+            begun.append(batch)
+            if batch == end:
                 raise KeyboardInterrupt
             return write(model, ids, seed, batch, batch_size)
 
         monkeypatch.setattr(texts, "written_batch", written)
         values = vars(places) | {"cache_dir": str(tmp_path / where)}
         chosen = train.SamplesSettings(**values, target_model_size="17M", n_batches=4, batch_size=2)
-        path = texts.samples_path(chosen, folder)
-        try:
-            train.samples(chosen)
-        except KeyboardInterrupt:
-            assert not path.exists()
-        return path
+        train.samples(chosen)
+        (path,) = (tmp_path / where).iterdir()  # nothing unfinished is left
+        return np.load(path)
 
-    whole = np.load(sample("a"))
-    resumed = (sample("b", interrupted=True), sample("b"))[1]
-    assert whole.shape == (8, 10) and np.array_equal(whole, np.load(resumed))
-    assert not [*resumed.parent.glob("*.part")]
+    whole = sample("a")
+    with pytest.raises(KeyboardInterrupt):
+        sample("b", end=2)
+    assert whole.shape == (8, 10) and np.array_equal(whole, sample("b"))
+    assert begun == [0, 1, 2, 3, 0, 1, 2, 2, 3]
     # a text is what the model writes: greedily in the first batch
     model = utils.load_model(folder, NUMPY)
     for row in whole[:2].tolist():
@@ -242,8 +241,9 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
             assert model.read(row[:end], model.new_cache())[0].argmax() == row[end]
     # with other weights, the target would have written something else
     weights = folder / "model.safetensors"
+    path = texts.samples_path(places, folder)
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
-    assert not texts.samples_path(places, folder).exists()
+    assert texts.samples_path(places, folder) != path
 
 
 # ---------------------------------------------------------------- commands
