@@ -163,9 +163,7 @@ def failing():
 
 
 def ruined(ruin, when, settings, batch_size, pairs, prompts):
-    """Writes the texts, but this happens to a worker when it meets the prompt of that NUMBER: every
-    time, or the first time, where `when` names a file to remember that by.
-    """
+    """Writes the texts, but ruins a worker at that NUMBER: always, or until the file `when` is."""
     for prompt in prompts:
         if prompt.number == NUMBER and not (when and Path(when).exists()):
             if when:
