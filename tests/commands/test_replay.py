@@ -127,21 +127,13 @@ def test_the_format(recorded, pair, flags):
             assert text["p"][i] == dict(zip(ids, p)).get(token, text["p"][i]) > 0
 
 
-def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, monkeypatch):
-    """Interrupted after the first text; then the same command writes what it would have written."""
+def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, interrupted):
+    """The same command writes what it would have written."""
     whole = recorded("--temperature=1", name="whole.jsonl").read_bytes()
     out, partial = tmp_path / "log.jsonl", tmp_path / "log.jsonl.partial"
-    put = Lines.put
-
-    def stops(*line, **more):
-        put(*line, **more)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Lines, "put", stops)
-        assert record(out, "--temperature=1").code == 130 and not out.exists()
+    interrupted(lambda: record(out, "--temperature=1"))
     kept = partial.read_bytes()
-    assert kept.count(b"\n") == 2  # the header and a text
+    assert kept.count(b"\n") == 2 and not out.exists()  # the header and a text
     assert_refused(record(out, "--temperature=1", "--seed=5"), "other settings or prompts")
     (tmp_path / "prompts.txt").write_text(PROMPTS.replace("hello", "goodbye"))
     assert_refused(record(out, "--temperature=1"), "other settings or prompts")

@@ -10,6 +10,7 @@ from toys import TINY, refusal, write_checkpoint
 
 import utils
 from experiments.data.prompts import choose_prompts, read_prompts
+from experiments.data.reading import read_bytes
 
 SHARED = Path(utils.__file__).resolve().parent.parent / "shared" / "prompts"
 HELLASWAG = (
@@ -61,6 +62,14 @@ def test_forms(tmp_path, capsys, name, content, prompts, form, ending):
     assert capsys.readouterr().err == f"note: {path}: read {len(prompts)} prompt{plural}, {form}\n"
 
 
+@pytest.mark.parametrize("ending", PACK)
+def test_a_file_may_be_as_long_as_the_limit(tmp_path, ending):
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(PACK[ending](bytes(1000)))
+    assert read_bytes(path, 1000) == bytes(1000)
+    assert "is longer than" in refusal(read_bytes, path, 999)
+
+
 @pytest.mark.parametrize(
     "name, content, shown",
     [
@@ -77,7 +86,6 @@ def test_forms(tmp_path, capsys, name, content, prompts, form, ending):
         ("a.json", "[" * 100000, "JSON"),
         ("a.txt", "\n \n", "no prompts"),
         ("a.txt", b"one\ntw\xff\n", "line 2"),
-        ("a.txt.gz", b"", "no prompts"),
         ("a.txt.gz", b"not packed", "damaged"),
         ("a.txt.bz2", bz2.compress(b"one\ntwo\n")[:-9], "damaged"),
     ],

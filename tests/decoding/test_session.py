@@ -10,7 +10,7 @@ import pytest
 from command_line import CONFIG, assert_refused, timeless
 from toys import random_tensors, write_checkpoint
 
-from experiments.data.lines import Failed, Lines, SomeFailed
+from experiments.data.lines import Failed, SomeFailed
 from experiments.decoding import batching, session
 from utils import InputError
 
@@ -76,26 +76,22 @@ def partial(out):
 
 
 @pytest.fixture
-def unfinished(cli, out, partial, monkeypatch):
-    """A function (*flags) -> the lines of the partial file of a run that was interrupted after its
-    last prompt.
+def unfinished(cli, out, partial, interrupted):
+    """A function (prompts, their number) -> the lines of the partial file of a run that was
+    interrupted after the last of them.
     """
 
-    def interrupted(lines):
-        raise KeyboardInterrupt
-
-    def run(*flags):
-        with monkeypatch.context() as patch:
-            patch.setattr(Lines, "close", interrupted)
-            assert cli(*flags, "--out", out, *SHORT).code == 130 and not out.exists()
+    def call(prompts, number):
+        interrupted(lambda: cli(prompts, "--out", out, *SHORT), number)
+        assert not out.exists()
         return partial.read_text().splitlines(keepends=True)
 
-    return run
+    return call
 
 
 def test_an_interrupted_run_goes_on(cli, file, out, partial, unfinished, monkeypatch):
     """Cut in the middle of a line after two whole ones: those stay, the others follow."""
-    header, *whole = unfinished("--prompts", file)
+    header, *whole = unfinished(f"--prompts={file}", len(TEXTS))
     partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
     texts, together = [], session.Session.decode_batch
     noted = lambda self, decoder, batch: texts.extend(batch) or together(self, decoder, batch)
@@ -131,7 +127,7 @@ def test_an_interruption_loses_one_batch_at_most(
 
 @pytest.mark.parametrize("other", ["--prompt_ids=40,50", "--prompt_ids=1,2,3 --K=2"])
 def test_what_is_there_is_not_lost(cli, out, partial, unfinished, other):
-    before = "".join(unfinished("--prompt_ids=1,2,3"))
+    before = "".join(unfinished("--prompt_ids=1,2,3", 1))
     done = cli(*other.split(), "--out", out, *SHORT)
     assert done.code == 2 and "other settings or prompts" in done.err
     assert partial.read_text() == before
