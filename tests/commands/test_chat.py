@@ -2,6 +2,7 @@
 sense.
 """
 
+import importlib
 import io
 import os
 import re
@@ -22,9 +23,7 @@ FLAGS = ["--kernels=plain", "--n_tokens_to_generate=12"]
 
 @pytest.fixture
 def chat(pair, program, monkeypatch):
-    """A function (lines, *arguments) -> code, out, err of a session with a tiny pair that generates
-    12 tokens a time.
-    """
+    """A function (lines, *arguments) -> code, out, err of a session with the tiny pair."""
 
     def call(lines, *arguments, terminal=False):
         raw = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
@@ -221,26 +220,20 @@ def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
 def test_control_c_and_control_d_at_a_real_terminal(pair):
     """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
+    fcntl, termios = map(importlib.import_module, ("fcntl", "termios"))
     leader, follower = pty.openpty()
-    make_leader = (
-        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-        "os.execv(sys.argv[1], sys.argv[1:])"
-    )
     running = subprocess.Popen(
-        [sys.executable, "-c", make_leader, *COMMAND, "chat", f"--models_dir={pair}", *FLAGS],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
+        [*COMMAND, "chat", f"--models_dir={pair}", *FLAGS],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), follower),
         env=ENVIRONMENT | {"TERM": "dumb"},
         start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # Ctrl-C is for this session
     )
     os.close(follower)
     seen = b""
 
     def until(what, again=b""):
-        """Read until this has been printed, pressing a key again every second: readline may miss
-        one just before it waits.
-        """
+        """Read until this has been printed; press a key again that readline may have missed."""
         nonlocal seen
         limit = time.monotonic() + 60
         while what not in seen:

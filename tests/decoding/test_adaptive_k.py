@@ -44,9 +44,7 @@ def test_distribution_where_k_depends_on_the_past_and_drafts_are_cut_short(job):
 
 
 def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
-    """What the drafter's docstring warns of: stopping after the draw, where the token that was
-    drawn is unlikely.
-    """
+    """What the drafter's docstring warns of: to stop after the draw of an unlikely token."""
 
     class Choosy(NeuralDrafter):
         def propose(self, ids, k):
@@ -92,9 +90,7 @@ def simulate(a, c, v, n_rounds, seed=0, share=1.0):
 @pytest.mark.parametrize("c", [0.0, 0.1, 0.4, 1.0])
 @pytest.mark.parametrize("a", [0.0, 0.4, 0.6, 0.8, 0.98])
 def test_adaptive_k_comes_close_to_the_best_k(a, c, v):
-    """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact,
-    no clock.
-    """
+    """The best fixed K in hindsight, 0 among them, by simulation: costs are exact."""
     best = max(tokens_per_round(a, k) / (k * c + v[k]) for k in range(MAX_K + 1))
     assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(4)]) > 0.95 * best
 

@@ -4,30 +4,25 @@ import numpy as np
 import pytest
 from toys import tiny_model
 
+from experiments.decoding import job as module
 from experiments.decoding.clock import Clock
-from experiments.decoding.job import Job
+from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft
-from experiments.measuring.runner import PLAIN, Contender, Race
 from sampling import Filter
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
 @pytest.mark.parametrize("rule", ["token", "block"])
 def test_a_coin_decides_and_all_passes_are_run(monkeypatch, temperature, rule):
-    """With the coins given, the accepted runs are the coins' own, and both models read as often as
-    they would have.
-    """
-    coins = np.random.default_rng(1).random(400) < 0.7
-    tosses, asked = iter(coins.tolist()), []
-    toss = lambda probability, rng: asked.append(probability) or next(tosses)
-    monkeypatch.setattr("experiments.decoding.job.toss", toss)
-    drafts, clock = {"small": ModelDraft(tiny_model(2))}, Clock()
-    fast, job = Contender("small", 3, rule), Job([5, 6], 18, filter=Filter(temperature))
-    race = Race(tiny_model(1), drafts, [PLAIN, fast], job, acceptance=0.7)
-    done = list(race.run(fast, [0], clock))[1:]
-    expected, left = [], coins.tolist()
+    coins = (np.random.default_rng(1).random(400) < 0.7).tolist()
+    left, asked, clock = iter(coins), [], Clock()
+    monkeypatch.setattr(module, "toss", lambda chance, rng: asked.append(chance) or next(left))
+    job = Job([5, 6], 18, 3, Filter(temperature), rule=rule)
+    tap = lambda parts: clock(parts.accepting(0.7, None))
+    _, *done = decode(tiny_model(1), ModelDraft(tiny_model(2)), job, tap)
+    expected = []
     for one in done:
-        verdicts, left = left[: one.drafted], left[one.drafted :]
+        verdicts, coins = coins[: one.drafted], coins[one.drafted :]
         expected.append((verdicts + [False]).index(False))
     assert [one.accepted for one in done] == expected and sum(expected) > 3
     assert {*asked} == {0.7} and sum(len(one.tokens) for one in done) == 18
