@@ -2,7 +2,6 @@
 sense.
 """
 
-import importlib
 import io
 import os
 import re
@@ -220,7 +219,9 @@ def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
 def test_control_c_and_control_d_at_a_real_terminal(pair):
     """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
-    fcntl, termios = map(importlib.import_module, ("fcntl", "termios"))
+    import fcntl
+    import termios
+
     leader, follower = pty.openpty()
     running = subprocess.Popen(
         [*COMMAND, "chat", f"--models_dir={pair}", *FLAGS],

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 from toys import TINY, refusal, write_checkpoint
@@ -12,7 +11,6 @@ import utils
 from experiments.data.prompts import choose_prompts, read_prompts
 from experiments.data.reading import read_bytes
 
-SHARED = Path(utils.__file__).resolve().parent.parent / "shared" / "prompts"
 HELLASWAG = (
     "A man sits on a roof. he\n3\n"
     "is using wrap.\nis ripping tiles off.\nholds a cube.\nstarts pulling.\n"
@@ -100,22 +98,6 @@ def test_what_cannot_be_used_is_named(tmp_path, name, content, shown):
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
 def test_a_file_that_is_not_there(tmp_path, name):
     assert "expected a file" in refusal(read_prompts, tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    "name, count, begin",
-    [
-        ("spec_bench_question.jsonl", 480, "Compose an engaging travel"),
-        ("HumanEval.jsonl.gz", 164, "from typing import List"),
-        ("hellaswag_val_full.txt.bz2", 10042, "Roof shingle removal"),
-    ],
-)
-@pytest.mark.elsewhere
-def test_published_sets(name, count, begin):
-    if not (SHARED / name).is_file():
-        pytest.skip(f"{name} lies beside the repository only on some machines")
-    prompts = read_prompts(SHARED / name)
-    assert len(prompts) == count and prompts[0].startswith(begin)
 
 
 def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):

@@ -43,7 +43,7 @@ some_text = st.tuples(
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(some_text, max_size=6), st.integers(1, 4))
 def test_every_text_is_what_it_is_alone(texts, batch_size):
-    """Any mix of decoders, filters, lengths and ends: the same rounds, in the order of the texts."""
+    """Any mix of decoders, filters, lengths and ends: the same rounds, in order."""
     tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
     together = list(decode_together(tasks, TARGET, DRAFT, batch_size))
     assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
