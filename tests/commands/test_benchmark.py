@@ -171,9 +171,6 @@ def test_nothing_is_overwritten(benchmark, tmp_path, nothing_is_measured, name):
     assert (tmp_path / name).read_text() == "mine" and len([*tmp_path.iterdir()]) == 1
 
 
-# ---------------------------------------------------------------- held-out text
-
-
 def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, tmp_path):
     story = "the old king then thanked the other thing " * 3
     text = f"{story}\n<|endoftext|>\n{story[4:]}\n<|endoftext|>\ntoo short\n"
@@ -209,9 +206,6 @@ def test_texts_for_which_there_is_no_memory(benchmark, monkeypatch, nothing_is_m
     assert_refused(benchmark(*BATCHES, "--batch_size=1000"), "memory", "--batch_size")
 
 
-# ---------------------------------------------------------------- other programs
-
-
 def test_programs_that_are_not_installed_are_listed(cli, monkeypatch, tmp_path):
     """With random weights, of a shape with room for the passes that are timed."""
     shape = {"n_vocab": 259, "n_ctx": 96, "n_embd": 16, "n_head": 2, "n_layer": 1}
@@ -226,9 +220,6 @@ def test_programs_that_are_not_installed_are_listed(cli, monkeypatch, tmp_path):
     (row,) = json.loads(cli(*asked, "--json", command=["benchmark"]).out)["rows"]
     assert (row["program"], row["decoder"], row["same_texts"]) == ("this project", "plain", 6)
     assert row["tokens_per_second"]["value"] > 0 and row["cost_of_all_rows"] > 0
-
-
-# ---------------------------------------------------------------- what makes no sense
 
 
 BAD = """
@@ -255,9 +246,6 @@ TOGETHER = [
 def test_what_makes_no_sense_is_refused(benchmark, nothing_is_measured, flags, shown):
     """Before anything is measured, by the flag or its value."""
     assert_refused(benchmark(*flags), shown)
-
-
-# ---------------------------------------------------------------- pictures
 
 
 def test_the_picture_says_what_it_shows(benchmark, tmp_path, monkeypatch):

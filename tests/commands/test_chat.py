@@ -213,9 +213,6 @@ def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
     assert chat([PROMPT, "/settings"])[:2] == (130, "")
 
 
-# ---------------------------------------------------------------- real processes
-
-
 def test_control_c_and_control_d_at_a_real_terminal(pair):
     """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")

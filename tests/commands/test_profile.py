@@ -139,9 +139,6 @@ def test_a_backend_that_computes_something_else_is_seen(profiled, small_draft, m
     assert same["largest_difference"] > 1e-3 and not same["same_texts"]["coupled"]
 
 
-# ---------------------------------------------------------------- kernels
-
-
 def test_kernels_are_compared_shape_by_shape(profile, profiled):
     flags = "--compare_kernels=1x16x33,2x64x50", "--rows=1,3", "--kernels=auto"
     found = profiled(*flags)

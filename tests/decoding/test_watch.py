@@ -46,9 +46,6 @@ def worked_out_anew(job, notes, target, draft):
         text = text + note.round.tokens
 
 
-# ---------------------------------------------------------------- the notes
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     tables=st.tuples(st.integers(0, 99), st.integers(0, 99) | st.none()),

@@ -147,7 +147,6 @@ def test_only_an_acceptance_of_the_same_thing_is_taken(tmp_path, result, filter)
     path.write_text(json.dumps(result))
     what = path, "0.7M", False, "7M", filter or Filter(1)
     if filter:
-        found = advice.stored_acceptance(*what)
-        assert found["value"] == 0.5 and found["source"].endswith("1 values of K")
+        assert advice.stored_acceptance(*what)["value"] == 0.5
     else:
         assert "expected such a row" in refusal(advice.stored_acceptance, *what)
