@@ -1,6 +1,4 @@
-"""python main.py chat: through a pipe, in a terminal, and what it does with lines that make no
-sense.
-"""
+"""python main.py chat: through a pipe, in a terminal, and with lines that make no sense."""
 
 import io
 import os
@@ -138,7 +136,6 @@ def test_statistics_are_of_the_session(chat):
         ("/K 0", ["K 0"]),
         ("/K x", ["K 'x'"]),
         ("/length 0", ["length 0"]),
-        ("/temperature nan", ["temperature nan"]),
         ("/speculative maybe", ["speculative 'maybe'"]),
         ("/foo", ["'/foo'", "/help"]),
         ("/", ["'/'", "/help"]),

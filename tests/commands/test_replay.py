@@ -156,7 +156,6 @@ def test_recordings_that_cannot_be(record, tmp_path):
         ("--verification=token,block", "--verification"),
         ("--K=1..2000", "1..2000"),
         ("--log=missing.jsonl", "missing.jsonl"),
-        ("--log=", "--log"),
         ("--costs=missing.json", "missing.json"),
         ("--draft_cost=0.1", "needs both"),
         ("--draft_cost=0.1 --verify_cost=1 --costs=r.json", "--costs"),

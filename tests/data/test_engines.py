@@ -15,9 +15,7 @@ KINDS = SimpleNamespace(CONTROL="control", NORMAL="normal")
 
 @pytest.mark.parametrize("where", [0, -1, None])
 def test_the_token_that_ends_a_text(tmp_path, where):
-    """At any id, or none: llama.cpp must not stop at a word instead. That it reads a file without
-    one is not tested.
-    """
+    """At any id, or none: llama.cpp must not stop at a word instead."""
     vocabulary, _ = tiny_vocabulary()
     tokens = [token for token in sorted(vocabulary, key=vocabulary.get) if token != END]
     if where is not None:

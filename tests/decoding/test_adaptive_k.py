@@ -1,6 +1,4 @@
-"""K chosen round by round, and drafts cut short: the distribution stays exact, and the choice is
-the best one.
-"""
+"""K chosen round by round, and drafts cut short: still exact, and the choice is the best one."""
 
 from dataclasses import replace
 
@@ -72,9 +70,7 @@ def costs_of(c, v):
 
 
 def simulate(a, c, v, n_rounds, seed=0, share=1.0):
-    """Rounds with acceptance rate a, of which a share finds a draft: the Ks, and tokens per one-row
-    target pass.
-    """
+    """The Ks, and tokens per one-row target pass; a `share` of the rounds finds a draft."""
     rng, K, last = np.random.default_rng(seed), AdaptiveK(costs_of(c, v)), Round([])
     ks, cost, n_tokens = [], 0.0, 0
     for _ in range(n_rounds):
@@ -118,9 +114,7 @@ def test_a_draft_that_becomes_useful_is_used_again():
     "draft, each", [(ModelDraft(tiny_model(1)), 0.1), (NGrams(), 0.0)], ids=["model", "ngram"]
 )
 def test_costs_are_those_of_rounds(monkeypatch, draft, each):
-    """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round
-    by 10 in any case.
-    """
+    """A row of the target takes 1 second, one of the draft 0.1, and a round 10 in any case."""
     time = Time(each=5)  # asked three times in each round
     monkeypatch.setattr(clock.time, "perf_counter", time)
     target, draft = Slow(tiny_model(0), 1.0, time), draft.over(lambda one: Slow(one, each, time))

@@ -211,9 +211,6 @@ def test_what_is_said_of_the_two_acceptance_rates(p, q):
     assert (1 - d) / (1 + d) - 1e-12 <= agree <= usual + 1e-12
 
 
-# ---------------------------------------------------------------- in the program
-
-
 def test_draft_and_target_share_the_noise():
     """A draft that is the target chooses what it chooses."""
     job = Job([0], 40, 3, Filter(1.0), seed=5, coupled=True)

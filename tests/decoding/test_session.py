@@ -1,6 +1,4 @@
-"""Several prompts in one run: each is what it is alone, in order, in a file that an interruption
-does not spoil.
-"""
+"""Several prompts in one run: each is what it is alone, in order, also after an interruption."""
 
 import dataclasses
 import itertools

@@ -1,6 +1,4 @@
-"""Drafts that grow on the target: what they read, that the text keeps the target's distribution,
-and that they run in batches and under shared noise as any draft does.
-"""
+"""Drafts that grow on the target are exact, in batches and under shared noise too."""
 
 from dataclasses import replace
 
@@ -91,9 +89,6 @@ def test_what_was_guessed_or_rejected_leaves_no_trace(kind, ids, ks):
         assert len(draft) <= head.config.n_places
         for row, logits in zip(q, just_made(head, target, text, draft), strict=True):
             assert np.allclose(row, Filter(1.0)(logits[None])[0], atol=1e-9)
-
-
-# ---------------------------------------------------------------- in the loops of every day
 
 
 WIDE = replace(TINY, n_embd=60)

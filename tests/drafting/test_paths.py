@@ -45,9 +45,7 @@ def mass_of(rows, path):
 
 
 def choices(p, q, n_paths, K):
-    """{(path, its distribution as bytes): probability} of what is chosen, over every draft of all
-    paths.
-    """
+    """{(path, its distribution as bytes): probability} over every draft of all paths."""
     drafts = itertools.product(range(3), repeat=K)
     masses = {path: mass_of(rows_along(q, path), path) for path in drafts}
     found = defaultdict(float)
@@ -59,9 +57,7 @@ def choices(p, q, n_paths, K):
 
 
 def verified(p, path, path_distribution, rule):
-    """{(number accepted, token): probability} of a rule, on a path with the distribution it was
-    given.
-    """
+    """{(number accepted, token): probability} of a rule, on a path with its distribution."""
     q = np.frombuffer(path_distribution).reshape(len(path), 3)
     rows = np.array([*rows_along(p, path), p[1 + path[-1]]])
     return distribution_of(lambda: rule(path, q, rows, None))

@@ -1,6 +1,4 @@
-"""Replay: rounds on a recorded text are those of the live run, exactly at temperature 0 and in
-distribution above.
-"""
+"""Rounds on a recorded text are those of the live run, above temperature 0 in distribution."""
 
 import itertools
 import json
@@ -70,9 +68,7 @@ def structure(rounds):
 @pytest.mark.parametrize("filter", [Filter(1.0), Filter(0.7, top_k=2), Filter(1.0, top_p=0.8)])
 @pytest.mark.parametrize("K", [1, 2])
 def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
-    """Over all texts and coins, a replay has the rounds of the live loop with the same
-    probabilities: no sampling, 1e-9.
-    """
+    """Over all texts and coins, a replay has the live rounds with the same probabilities."""
     monkeypatch.setattr(recordings, "digits", list)
     target, draft, ids, n = TableModel(1), TableModel(2), [0, 1], 3
 
