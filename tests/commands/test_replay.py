@@ -140,6 +140,10 @@ def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, interrupte
     assert out.read_bytes() == whole and not partial.exists()
 
 
+def test_a_replay_needs_a_log(cli):
+    assert_refused(cli(command=["replay"]), "--log ''")
+
+
 def test_recordings_that_cannot_be(record, tmp_path):
     assert_refused(record(tmp_path / "log.txt"), "--out", "log.txt")
     assert_refused(record(tmp_path / "log.jsonl", "--top=0"), "--top 0")
