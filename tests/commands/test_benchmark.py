@@ -71,10 +71,8 @@ def test_rows_and_files(result_of, tmp_path):
     assert keys == [(draft, "17M", K, t) for t in (0, 1) for draft in drafts for K in (1, 3)]
     for one in result["rows"]:
         assert (one["prompts"], one["tokens"], one["skipped_prompts"]) == (6, 60, 1)
-        histogram = one["accepted_histogram"]
-        assert sum(histogram) * one["tokens_per_target_pass"] == pytest.approx(60)
-        accepted = sum(i * n for i, n in enumerate(histogram))
-        assert one["wasted_drafts"] == one["drafted"] - accepted
+        n_passes = sum(one["accepted_histogram"])
+        assert n_passes * one["tokens_per_target_pass"] == pytest.approx(60)
         assert one["speedup_time"] is not None or "speedup_time" in one["withheld"]
         assert all(part >= 0 for part in one["milliseconds_per_round"].values())
         assert one["milliseconds_per_round"].keys() == {"draft", "verify", "sampling", "cache"}

