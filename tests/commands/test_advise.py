@@ -66,10 +66,8 @@ def test_where_the_acceptance_comes_from(advice_in, tmp_path):
     found = [[one[field] for field in fields] for one in found]
     source = f"{path}, 1 values of K"
     assert found == [[0.5, 0.6, 0.7, 1, source], [0.6, 0.6, 0.6, 0.5, source]]
-    (found,) = advice_in(
-        "--acceptance=0.3", "--weights=random", "--draft_model_size=ngram"
-    ).values()
-    assert found["acceptance"]["value"] == 0.3
+    random = "--weights=random", "--draft_model_size=ngram"
+    assert advice_in("--acceptance=0.3", *random)["ngram"]["acceptance"]["value"] == 0.3
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_control_c_and_control_d_at_a_real_terminal(pair):
         **dict.fromkeys(("stdin", "stdout", "stderr"), follower),
         env=ENVIRONMENT | {"TERM": "dumb"},
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # Ctrl-C is for this session
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C reaches it
     )
     os.close(follower)
     seen = b""

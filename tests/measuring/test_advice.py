@@ -138,6 +138,7 @@ REPLAYED = {"settings": {"verification": "block"}, "log": {"settings": {"top_p":
         ({"rows": [ROW | {"synthetic_acceptance": 0.5}]}, None),
         ({"rows": [ROW | {"weights": "random"}]}, None),
         ({"rows": [ROW | {"target": "17M"}]}, None),
+        ({"rows": [ROW | {"temperature": 0}]}, None),
         ({"rows": [ROW | {"K": "auto"}]}, None),
     ],
 )
