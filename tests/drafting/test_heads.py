@@ -14,10 +14,10 @@ import utils
 from experiments.decoding.batching import decode_together, require_room
 from experiments.decoding.job import Job, decode
 from experiments.decoding.watch import Watch
-from experiments.drafting.drafts import HeadDraft, HeadDrafter, SeenTarget
+from experiments.drafting.drafts import HeadDraft
 from experiments.proving.enumeration import tokens_of
 from gpt2 import Config
-from sampling import Filter, speculative
+from sampling import Filter
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
@@ -49,22 +49,6 @@ def test_the_distribution_of_the_text_is_the_targets(kind, target, job):
 # ---------------------------------------------------------------- what a head reads
 
 
-def proposed(target, head, ids, n_tokens, ks):
-    """[(text, draft, q)] of every round of a run."""
-    seen, found, k = SeenTarget(target), [], iter(ks)
-    drafter = HeadDrafter(head, seen, Filter(1.0), np.random.default_rng(0))
-    propose = drafter.propose
-
-    def noted(ids, k):
-        found.append((list(ids), *propose(ids, k)))
-        return found[-1][1:]
-
-    drafter.propose = noted
-    rng = np.random.default_rng(1)
-    list(speculative(seen, drafter, ids, n_tokens, lambda last: next(k), Filter(1.0), rng))
-    return found
-
-
 def just_made(head, target, ids, draft):
     """The logits of a draft from a new cache; EAGLE's go on from its own guesses."""
     seen, cache = target.new_cache(), head.new_cache()
@@ -83,9 +67,17 @@ def test_what_was_guessed_or_rejected_leaves_no_trace(kind, ids, ks):
     """After any rounds a head drafts as one that is just made, and that one drafts as it was
     trained: tests/training/test_torch.py compares it with torch.
     """
-    target = tiny_model(1)
+    target, found, k = tiny_model(1), [], iter(ks)
     head = toy_head(kind, target)
-    for text, draft, q in proposed(target, head, ids, 12, ks):
+
+    def noted(drafter):
+        propose = drafter.propose
+        drafter.propose = lambda ids, k: found.append((ids[:], *propose(ids, k))) or found[-1][1:]
+        return drafter
+
+    job = Job(ids, 12, lambda last: next(k), Filter(1.0))
+    list(decode(target, HeadDraft(head).wrapped(noted), job))
+    for text, draft, q in found:
         assert len(draft) <= head.config.n_places
         for row, logits in zip(q, just_made(head, target, text, draft), strict=True):
             assert np.allclose(row, Filter(1.0)(logits[None])[0], atol=1e-9)
