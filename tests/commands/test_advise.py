@@ -59,17 +59,15 @@ def test_where_the_acceptance_comes_from(advice_in, tmp_path):
     row |= {"acceptance_rate": 0.6, "accepted_histogram": [4, 3, 3]}
     row |= {"intervals": {"acceptance_rate": [0.5, 0.7]}}
     ngram = row | {"draft": "ngram", "intervals": {"acceptance_rate": None}, "drafted": 10}
-    rows = [row, ngram, row | {"temperature": 1.0, "acceptance_rate": 0.1}]
-    (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
-    fields = "low", "value", "high", "drafting_share"
-    found = {
-        name: [one["acceptance"][field] for field in fields]
-        for name, one in advice_in("--acceptance", tmp_path / "r.json").items()
-    }
-    assert found == {"0.7M-17M": [0.5, 0.6, 0.7, 1], "ngram": [0.6, 0.6, 0.6, 0.5]}
-    random = "--weights=random", "--draft_model_size=0.7M-17M"
-    found = advice_in("--acceptance=0.3", *random)
-    assert found["0.7M-17M"]["acceptance"]["value"] == 0.3
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({"rows": [row, ngram]}))
+    fields = "low", "value", "high", "drafting_share", "source"
+    found = [one["acceptance"] for one in advice_in("--acceptance", path).values()]
+    found = [[one[field] for field in fields] for one in found]
+    source = f"{path}, 1 values of K"
+    assert found == [[0.5, 0.6, 0.7, 1, source], [0.6, 0.6, 0.6, 0.5, source]]
+    random = "--weights=random", "--draft_model_size=ngram"
+    assert advice_in("--acceptance=0.3", *random)["ngram"]["acceptance"]["value"] == 0.3
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,17 @@
 """python main.py export: what it refuses, and that nothing is left behind."""
 
 import sys
-from types import SimpleNamespace
 
 import pytest
 from command_line import assert_refused
 from toys import write_checkpoint
 
-import main
-
 
 @pytest.fixture
-def export(capsys, tmp_path):
-    """A function (*words) -> code, out, err of python main.py export 17M, a tiny model."""
+def export(program, tmp_path):
+    """A function (*words) -> code, out, err of python main.py export, with a tiny 17M."""
     write_checkpoint(tmp_path / "17M")
-
-    def call(*words):
-        code = main.main(["export", f"--models_dir={tmp_path}", *map(str, words)])
-        return SimpleNamespace(code=code, **capsys.readouterr()._asdict())
-
-    return call
+    return lambda *words: program("export", f"--models_dir={tmp_path}", *words)
 
 
 def test_words_that_cannot_be_used(export, tmp_path):

@@ -52,9 +52,7 @@ def test_generation_with_a_mistake(program):
 
 @embedded
 def test_what_cannot_be_made_or_shown_is_one_line(program, tmp_path):
-    """A mistake that ends in an error, one that is not there, a draft without a model, and models
-    that cannot read the museum's prompts: a short context, a vocabulary that lacks a byte.
-    """
+    """Among them models that cannot read the museum's prompts, by their context or vocabulary."""
     done = program("--kernels=plain", "--json", "--mistake=divide-by-temperature-0")
     assert_refused(done, "divide-by-temperature-0", "makes the program fail")
     for words in (["mistakes", "no such"], ["--mistake", "no such"]):

@@ -7,10 +7,10 @@ import subprocess
 import threading
 import urllib.request
 from pathlib import Path
+from queue import SimpleQueue
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import pytest
 from command_line import COMMAND, ENVIRONMENT, assert_refused
 from live import ASKED
 
@@ -43,20 +43,17 @@ def test_a_server_in_a_process_of_its_own(pair):
 
 def test_the_browser_is_opened_by_a_file_of_its_owner(monkeypatch):
     """It may block until its page is served; its arguments, for all to read, have no token."""
-    address, seen = "http://127.0.0.1:1/?token=x", []
-    serving, ended = threading.Event(), threading.Event()
+    address, serving, seen = "http://127.0.0.1:1/?token=x", threading.Event(), SimpleQueue()
 
     def browser(opened):
         assert serving.wait(5)
         file = Path(url2pathname(urlsplit(opened).path))
-        seen.append((opened, file.read_text(), file.parent, file.parent.stat().st_mode))
-        ended.set()
+        seen.put((opened, file.read_text(), file.parent, file.parent.stat().st_mode))
 
     monkeypatch.setattr(play.webbrowser, "open", browser)
     with play.in_browser(address):
         serving.set()
-        assert ended.wait(5)
-    ((opened, text, folder, mode),) = seen
+        opened, text, folder, mode = seen.get(timeout=5)
     assert address in text and opened.startswith("file:") and "token" not in opened
     assert os.name != "posix" or mode & 0o077 == 0  # for its owner alone
     assert not folder.exists()
@@ -72,12 +69,6 @@ def test_a_run_is_saved_without_a_server(cli, monkeypatch, tmp_path):
     assert_refused(cli("--save", path, command=["play"]), "--save", path.name)
 
 
-@pytest.mark.parametrize("port", ["-1", "65536", "x"])
-def test_a_port_that_cannot_be_is_refused(cli, port):
-    assert_refused(cli("--port", port, command=["play"]), "--port", port)
-
-
-def test_a_port_in_use_or_a_model_that_is_not_there_is_refused(cli, serve):
-    port = serve({}).server.server_port
-    assert_refused(cli("--port", port, "--no_browser", command=["play"]), "--port", str(port))
-    assert_refused(cli("--target_model_size", "none", command=["play"]), "none")
+def test_a_port_that_cannot_be_or_is_in_use_is_refused(cli, serve):
+    for port in ("-1", "65536", "x", str(serve({}).server.server_port)):
+        assert_refused(cli("--port", port, "--no_browser", command=["play"]), "--port", port)

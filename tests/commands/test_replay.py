@@ -19,13 +19,10 @@ PROMPTS = "hello there\nthe the the the\nonce upon\n"
 @pytest.fixture
 def record(cli, tmp_path):
     """A function (out, *flags) -> what record did."""
-    (tmp_path / "prompts.txt").write_text(PROMPTS)
-
-    def record(out, *flags):
-        prompts = f"--prompts={tmp_path / 'prompts.txt'}", "--n_tokens_to_generate=20"
-        return cli(*prompts, f"--out={out}", *flags, command=["record"])
-
-    return record
+    path = tmp_path / "prompts.txt"
+    path.write_text(PROMPTS)
+    which = f"--prompts={path}", "--n_tokens_to_generate=20"
+    return lambda out, *flags: cli(*which, f"--out={out}", *flags, command=["record"])
 
 
 @pytest.fixture
@@ -51,20 +48,18 @@ def test_replay_is_the_live_run(recorded, replayed, pair):
     result = replayed(recorded(), "--K=1..3")
     names = ["0.7M-17M", "ngram"]
     pairs = load("17M", names, pair, NUMPY)
-    assert [(row["draft"], row["K"]) for row in result["rows"]] == [
-        (name, K) for name in names for K in (1, 2, 3)
-    ]
+    keys = [(row["draft"], row["K"]) for row in result["rows"]]
+    assert keys == [(name, K) for name in names for K in (1, 2, 3)]
     for row in result["rows"]:
         rounds = []
         for prompt in PROMPTS.splitlines():
             job = Job(pairs.encoder.encode(prompt), 20, row["K"])
             rounds += [*decode(pairs.target, pairs.drafts[row["draft"]], job)][1:]
         live = speculation(rounds)
-        assert row["acceptance_rate"] == live["acceptance_rate"]
-        assert row["tokens_per_target_pass"] == live["tokens_per_target_pass"]
-        assert (row["tokens"], row["drafted"], row["temperature"]) == (60, live["drafted"], 0)
+        for name in ("acceptance_rate", "tokens_per_target_pass", "drafted"):
+            assert row[name] == live[name]
         assert sum(row["accepted_histogram"]) == live["rounds"]
-        assert row["expected_acceptance"] is None
+        assert (row["tokens"], row["temperature"], row["expected_acceptance"]) == (60, 0, None)
     assert result["certainty"].startswith("exact")
 
 
@@ -91,7 +86,7 @@ def test_a_sampled_log_has_an_expected_acceptance(recorded, replayed):
         assert "give --costs" in row["withheld"]["projected_speedup"]
 
 
-def test_a_foreign_log(cli, pair, replayed, tmp_path):
+def test_a_foreign_log(pair, replayed, tmp_path):
     """Texts of another program, cut by the draft's tokenizer, or that of --tokenizer."""
     encoder, log = utils.load_encoder(pair / "17M"), tmp_path / "foreign.jsonl"
     texts = ["the cat the cat the cat", "hello", "another one"]
@@ -102,8 +97,7 @@ def test_a_foreign_log(cli, pair, replayed, tmp_path):
     assert result["rows"][0]["tokens"] == sum(len(encoder.encode(text)) for text in texts)
     assert max(row["acceptance_rate"] for row in result["rows"] if row["draft"] == "ngram") > 0.5
     for more in ([], ["--tokenizer=17M"]):
-        flags = "--log", log, "--draft_model_size=ngram", "--K=1", *more
-        assert cli(*flags, command=["replay"]).code == 0
+        assert replayed(log, "--draft_model_size=ngram", "--K=1", *more)["rows"]
 
 
 @pytest.mark.parametrize(
@@ -127,27 +121,23 @@ def test_the_format(recorded, pair, flags):
             assert text["p"][i] == dict(zip(ids, p)).get(token, text["p"][i]) > 0
 
 
-def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, monkeypatch):
-    """Interrupted after the first text; then the same command writes what it would have written."""
+def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, interrupted):
+    """The same command writes what it would have written."""
     whole = recorded("--temperature=1", name="whole.jsonl").read_bytes()
     out, partial = tmp_path / "log.jsonl", tmp_path / "log.jsonl.partial"
-    put = Lines.put
-
-    def stops(*line, **more):
-        put(*line, **more)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Lines, "put", stops)
-        assert record(out, "--temperature=1").code == 130 and not out.exists()
+    interrupted(lambda: record(out, "--temperature=1"))
     kept = partial.read_bytes()
-    assert kept.count(b"\n") == 2  # the header and a text
+    assert kept.count(b"\n") == 2 and not out.exists()  # the header and a text
     assert_refused(record(out, "--temperature=1", "--seed=5"), "other settings or prompts")
     (tmp_path / "prompts.txt").write_text(PROMPTS.replace("hello", "goodbye"))
     assert_refused(record(out, "--temperature=1"), "other settings or prompts")
     (tmp_path / "prompts.txt").write_text(PROMPTS)
     assert partial.read_bytes() == kept and record(out, "--temperature=1").code == 0
     assert out.read_bytes() == whole and not partial.exists()
+
+
+def test_a_replay_needs_a_log(cli):
+    assert_refused(cli(command=["replay"]), "--log ''")
 
 
 def test_recordings_that_cannot_be(record, tmp_path):
@@ -166,7 +156,6 @@ def test_recordings_that_cannot_be(record, tmp_path):
         ("--verification=token,block", "--verification"),
         ("--K=1..2000", "1..2000"),
         ("--log=missing.jsonl", "missing.jsonl"),
-        ("--log=", "--log"),
         ("--costs=missing.json", "missing.json"),
         ("--draft_cost=0.1", "needs both"),
         ("--draft_cost=0.1 --verify_cost=1 --costs=r.json", "--costs"),

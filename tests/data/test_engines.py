@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from toys import tiny_vocabulary
+from toys import tiny_vocabulary, write_checkpoint
 
 from experiments.data.engines import add_tokenizer
 
@@ -15,17 +15,13 @@ KINDS = SimpleNamespace(CONTROL="control", NORMAL="normal")
 
 @pytest.mark.parametrize("where", [0, -1, None])
 def test_the_token_that_ends_a_text(tmp_path, where):
-    """At any id, or none: llama.cpp must not stop at a word instead. That it reads a file without
-    one is not tested.
-    """
-    vocabulary, merges = tiny_vocabulary()
+    """At any id, or none: llama.cpp must not stop at a word instead."""
+    vocabulary, _ = tiny_vocabulary()
     tokens = [token for token in sorted(vocabulary, key=vocabulary.get) if token != END]
     if where is not None:
         tokens.insert(where % (len(tokens) + 1), END)
     ids = {token: i for i, token in enumerate(tokens)}
-    (tmp_path / "vocab.json").write_text(json.dumps(ids))
-    lines = "".join(f"{a} {b}\n" for a, b in merges)
-    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + lines, encoding="utf-8")
+    (write_checkpoint(tmp_path) / "vocab.json").write_text(json.dumps(ids))
     writer = Mock()
     add_tokenizer(writer, tmp_path, KINDS)
     file = {name: arguments[0] for name, arguments, _ in writer.method_calls}

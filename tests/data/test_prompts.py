@@ -3,15 +3,14 @@
 import bz2
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 from toys import TINY, refusal, write_checkpoint
 
 import utils
 from experiments.data.prompts import choose_prompts, read_prompts
+from experiments.data.reading import read_bytes
 
-SHARED = Path(utils.__file__).resolve().parent.parent / "shared" / "prompts"
 HELLASWAG = (
     "A man sits on a roof. he\n3\n"
     "is using wrap.\nis ripping tiles off.\nholds a cube.\nstarts pulling.\n"
@@ -61,6 +60,14 @@ def test_forms(tmp_path, capsys, name, content, prompts, form, ending):
     assert capsys.readouterr().err == f"note: {path}: read {len(prompts)} prompt{plural}, {form}\n"
 
 
+@pytest.mark.parametrize("ending", PACK)
+def test_a_file_may_be_as_long_as_the_limit(tmp_path, ending):
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(PACK[ending](bytes(1000)))
+    assert read_bytes(path, 1000) == bytes(1000)
+    assert "is longer than" in refusal(read_bytes, path, 999)
+
+
 @pytest.mark.parametrize(
     "name, content, shown",
     [
@@ -77,7 +84,6 @@ def test_forms(tmp_path, capsys, name, content, prompts, form, ending):
         ("a.json", "[" * 100000, "JSON"),
         ("a.txt", "\n \n", "no prompts"),
         ("a.txt", b"one\ntw\xff\n", "line 2"),
-        ("a.txt.gz", b"", "no prompts"),
         ("a.txt.gz", b"not packed", "damaged"),
         ("a.txt.bz2", bz2.compress(b"one\ntwo\n")[:-9], "damaged"),
     ],
@@ -94,22 +100,6 @@ def test_a_file_that_is_not_there(tmp_path, name):
     assert "expected a file" in refusal(read_prompts, tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "name, count, begin",
-    [
-        ("spec_bench_question.jsonl", 480, "Compose an engaging travel"),
-        ("HumanEval.jsonl.gz", 164, "from typing import List"),
-        ("hellaswag_val_full.txt.bz2", 10042, "Roof shingle removal"),
-    ],
-)
-@pytest.mark.elsewhere
-def test_published_sets(name, count, begin):
-    if not (SHARED / name).is_file():
-        pytest.skip(f"{name} lies beside the repository only on some machines")
-    prompts = read_prompts(SHARED / name)
-    assert len(prompts) == count and prompts[0].startswith(begin)
-
-
 def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):
     encoder = utils.load_encoder(write_checkpoint(tmp_path / "17M", TINY))
     path = tmp_path / "prompts.txt"
@@ -117,13 +107,9 @@ def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):
     ids = lambda *texts: [*map(encoder.encode, texts)]
     assert choose_prompts(path, 2, encoder, 5) == (ids("four", "five5"), 2)
     assert choose_prompts(path, 0, encoder, 6) == (ids("four", "longer", "five5"), 2)
-    note = f"note: {path}: "
-    assert capsys.readouterr().err.splitlines() == [
-        note + "read 5 prompts, one a line",
-        note + "skipped 2 prompts of more than 5 tokens: number 2, 3",
-        note + "read 5 prompts, one a line",
-        note + "skipped 2 prompts of more than 6 tokens: number 3, 5",
-    ]
+    _, *shorter, _, longer = capsys.readouterr().err.splitlines()
+    assert shorter == [f"note: {path}: skipped 2 prompts of more than 5 tokens: number 2, 3"]
+    assert longer == f"note: {path}: skipped 2 prompts of more than 6 tokens: number 3, 5"
     assert "all 5 prompts have more than 3" in refusal(choose_prompts, path, 2, encoder, 3)
     capsys.readouterr()
     assert len(choose_prompts("", 0, encoder, 999)[0]) == 16 and capsys.readouterr().err == ""

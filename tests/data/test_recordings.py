@@ -40,37 +40,30 @@ def cutter():
 
 
 @pytest.fixture
-def write(tmp_path):
-    """A function (lines) -> the path of a file."""
-
-    def write(lines):
-        path = tmp_path / "log.jsonl"
-        path.write_text("\n".join(lines))
-        return path
-
-    return write
+def path(tmp_path):
+    return tmp_path / "log.jsonl"
 
 
-def test_a_log_is_read(write, tmp_path):
-    log = read_log(write(WHOLE), None)
+def test_a_log_is_read(path, tmp_path):
+    path.write_text("\n".join(WHOLE))
+    log = read_log(path, None)
     assert log.texts == 3 * [Text(**TEXT)] and not log.foreign and log.filter.temperature == 1
     assert (log.tokenizer, log.n_vocab, log.target) == (HEADER["tokenizer"], 259, "17M")
     packed = tmp_path / "log.jsonl.gz"
-    packed.write_bytes(gzip.compress("\n".join(WHOLE).encode()))
+    packed.write_bytes(gzip.compress(path.read_bytes()))
     assert read_log(packed, None) == log
     packed.write_bytes(packed.read_bytes()[:-20])
     assert "truncated" in refusal(read_log, packed, None)
 
 
-def test_a_foreign_log_is_cut_into_tokens(write):
+def test_a_foreign_log_is_cut_into_tokens(path):
     """An empty prompt begins with <|endoftext|>, if there is one."""
-    path = write(['{"prompt": "", "completion": "ab"}', '{"prompt": "b", "output": "a"}'])
+    path.write_text('{"prompt": "", "completion": "ab"}\n{"prompt": "b", "output": "a"}')
     log = read_log(path, cutter)
     assert log.foreign and log.target is None and log.n_vocab == 3 and log.filter.greedy
     assert log.texts == [Text([2], [0, 1]), Text([1], [0])]
-    assert "line 1: expected some text" in refusal(
-        read_log, path, lambda: Encoder({"a": 0, "b": 1}, [])
-    )
+    endless = lambda: Encoder({"a": 0, "b": 1}, [])
+    assert "line 1: expected some text" in refusal(read_log, path, endless)
 
 
 BAD_LOGS = {
@@ -89,7 +82,8 @@ BAD_LOGS = {
 
 
 @pytest.mark.parametrize("name", BAD_LOGS)
-def test_logs_that_cannot_be_used(write, name):
+def test_logs_that_cannot_be_used(path, name):
     lines, shown = BAD_LOGS[name]
-    message = refusal(read_log, write(lines), cutter)
+    path.write_text("\n".join(lines))
+    message = refusal(read_log, path, cutter)
     assert "log.jsonl" in message and shown in message

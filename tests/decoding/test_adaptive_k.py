@@ -1,6 +1,4 @@
-"""K chosen round by round, and drafts cut short: the distribution stays exact, and the choice is
-the best one.
-"""
+"""K chosen round by round, and drafts cut short: still exact, and the choice is the best one."""
 
 from dataclasses import replace
 
@@ -44,9 +42,7 @@ def test_distribution_where_k_depends_on_the_past_and_drafts_are_cut_short(job):
 
 
 def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
-    """What the drafter's docstring warns of: stopping after the draw, where the token that was
-    drawn is unlikely.
-    """
+    """What the drafter's docstring warns of: to stop after the draw of an unlikely token."""
 
     class Choosy(NeuralDrafter):
         def propose(self, ids, k):
@@ -74,9 +70,7 @@ def costs_of(c, v):
 
 
 def simulate(a, c, v, n_rounds, seed=0, share=1.0):
-    """Rounds with acceptance rate a, of which a share finds a draft: the Ks, and tokens per one-row
-    target pass.
-    """
+    """The Ks, and tokens per one-row target pass; a `share` of the rounds finds a draft."""
     rng, K, last = np.random.default_rng(seed), AdaptiveK(costs_of(c, v)), Round([])
     ks, cost, n_tokens = [], 0.0, 0
     for _ in range(n_rounds):
@@ -92,9 +86,7 @@ def simulate(a, c, v, n_rounds, seed=0, share=1.0):
 @pytest.mark.parametrize("c", [0.0, 0.1, 0.4, 1.0])
 @pytest.mark.parametrize("a", [0.0, 0.4, 0.6, 0.8, 0.98])
 def test_adaptive_k_comes_close_to_the_best_k(a, c, v):
-    """Against the best fixed K in hindsight, plain decoding among them. Simulated: costs are exact,
-    no clock.
-    """
+    """The best fixed K in hindsight, 0 among them, by simulation: costs are exact."""
     best = max(tokens_per_round(a, k) / (k * c + v[k]) for k in range(MAX_K + 1))
     assert np.mean([simulate(a, c, v, 500, seed)[1] for seed in range(4)]) > 0.95 * best
 
@@ -122,9 +114,7 @@ def test_a_draft_that_becomes_useful_is_used_again():
     "draft, each", [(ModelDraft(tiny_model(1)), 0.1), (NGrams(), 0.0)], ids=["model", "ngram"]
 )
 def test_costs_are_those_of_rounds(monkeypatch, draft, each):
-    """By a clock that a row of the target puts forward by 1, one of the draft by 0.1, and a round
-    by 10 in any case.
-    """
+    """A row of the target takes 1 second, one of the draft 0.1, and a round 10 in any case."""
     time = Time(each=5)  # asked three times in each round
     monkeypatch.setattr(clock.time, "perf_counter", time)
     target, draft = Slow(tiny_model(0), 1.0, time), draft.over(lambda one: Slow(one, each, time))

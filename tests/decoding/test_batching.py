@@ -43,9 +43,7 @@ some_text = st.tuples(
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(some_text, max_size=6), st.integers(1, 4))
 def test_every_text_is_what_it_is_alone(texts, batch_size):
-    """Greedy and sampled, any mix of decoders, lengths and ends, float64: the same rounds, in the
-    order of the texts.
-    """
+    """Any mix of decoders, filters, lengths and ends: the same rounds, in order."""
     tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
     together = list(decode_together(tasks, TARGET, DRAFT, batch_size))
     assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
@@ -64,9 +62,8 @@ class Counted:
 
 
 def greedy(n_tokens, kind="speculative"):
-    return lambda target, draft: text_of(
-        target, draft, [1, 2, 3], n_tokens, kind, Filter(), 3, end=9
-    )
+    how = n_tokens, kind, Filter(), 3, 9
+    return lambda target, draft: text_of(target, draft, [1, 2, 3], *how)
 
 
 def test_passes_are_shared():
@@ -108,11 +105,6 @@ def test_an_error_in_a_shared_pass_reaches_the_caller():
 # ---------------------------------------------------------------- a batch that is ended early
 
 
-def threads_of_texts():
-    """Not those that share products, which stay."""
-    return [one for one in threading.enumerate() if one.name.startswith(batching.THREAD)]
-
-
 def assert_leaves_nothing(run, caches):
     """run() ends, and afterwards there is no thread of a text and no cache."""
     pool = ThreadPoolExecutor(1)
@@ -120,15 +112,14 @@ def assert_leaves_nothing(run, caches):
         pool.submit(run).result(30)
     finally:
         pool.shutdown(wait=False)
-    assert threads_of_texts() == []
+    # those that share products stay
+    assert not any(one.name.startswith(batching.THREAD) for one in threading.enumerate())
     gc.collect()
     assert [cache() for cache in caches] == [None] * len(caches)
 
 
 def endless(caches, n_reads=0, release=None):
-    """A task that reads until it is stopped, with a cache that is noted. After n_reads it waits for
-    no pass, until it is released.
-    """
+    """A task that reads until it is stopped, after n_reads not before it is released."""
 
     def run(target, draft):
         cache = target.new_cache()

@@ -1,10 +1,11 @@
 """What a run and its rounds cost, by clocks that the tests turn forward themselves."""
 
+import numpy as np
 import pytest
 from clocks import Slow, Time
 from toys import tiny_model
 
-from experiments.decoding import clock
+from experiments.decoding import clock, job
 from experiments.decoding.clock import Clock, RoundTimer, clocked
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft, NGrams
@@ -72,6 +73,26 @@ def test_the_cache_is_timed_in_detail():
     clock = Clock(in_detail=True)
     list(decode(TARGET, DRAFT, Job([1, 2], 6), clock))
     assert clock.seconds["cache"] > 0
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_with_synthetic_acceptance_all_passes_are_run(monkeypatch, temperature, rule):
+    coins = (np.random.default_rng(1).random(400) < 0.7).tolist()
+    left, asked, clock = iter(coins), [], Clock()
+    monkeypatch.setattr(job, "toss", lambda chance, rng: asked.append(chance) or next(left))
+    tap = lambda parts: clock(parts.accepting(0.7, None))
+    _, *done = decode(TARGET, DRAFT, Job([5, 6], 18, 3, Filter(temperature), rule=rule), tap)
+    expected = []
+    for one in done:
+        verdicts, coins = coins[: one.drafted], coins[one.drafted :]
+        expected.append((verdicts + [False]).index(False))
+    assert [one.accepted for one in done] == expected and sum(expected) > 3
+    assert {*asked} == {0.7} and sum(len(one.tokens) for one in done) == 18
+    drafted = [one.drafted for one in done]
+    assert [n for n, _ in clock.proposals] == drafted
+    assert [rows for rows, _ in clock.draft_passes] == [0] + [1] * sum(drafted)
+    assert [rows for rows, _ in clock.passes] == [0] + [n + 1 for n in drafted]
 
 
 def test_single_rounds(time):

@@ -46,9 +46,6 @@ def worked_out_anew(job, notes, target, draft):
         text = text + note.round.tokens
 
 
-# ---------------------------------------------------------------- the notes
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     tables=st.tuples(st.integers(0, 99), st.integers(0, 99) | st.none()),
@@ -58,9 +55,7 @@ def worked_out_anew(job, notes, target, draft):
     ended=st.sampled_from([never, at_eos]),
 )
 def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
-    """Against p and q worked out anew for every prefix, and against what the rule was asked to
-    toss.
-    """
+    """Against p and q worked out anew for every prefix, and what the rule was asked to toss."""
     target = TableModel(tables[0], zeros=True)
     draft = None if tables[1] is None else TableModel(tables[1])
     text, tossed, toss = [0, 1, 0], [], sampling.toss
@@ -113,9 +108,7 @@ def test_the_notes_are_the_numbers_of_the_loop(tables, K, filter, seed, ended):
     seed=st.integers(0, 2**70),
 )
 def test_the_notes_of_block_verification(seeds, K, filter, seed):
-    """The watched run is the plain one; the support of each draft, and what replaces a rejected
-    one, are those of the rule.
-    """
+    """The support of each draft, and what replaces a rejected one, are those of the rule."""
     target, draft = TableModel(seeds[0], zeros=True), TableModel(seeds[1])
     job = Job([0, 1], 12, K, filter, seed, rule="block")
     rounds, notes = watched(target, draft, job)

@@ -32,23 +32,16 @@ def test_a_draft_makes_a_drafter_for_each_text(draft, kind):
     assert len(tokens) == len(q) <= 2
 
 
-class StandIn:
-    def __init__(self, model):
-        self.model, self.config, self.new_cache = model, model.config, model.new_cache
-
-
 @each
 def test_drafters_may_be_wrapped_and_another_model_stand_in(draft, kind):
-    """A clock or an observer around the one, a batch or a clock in place of the other; all else
-    stays.
-    """
+    """A clock or an observer around the one, a batch in place of the other; all else stays."""
     wrapped = draft.wrapped(lambda drafter: ("wrapped", drafter))
     for name in ("models", "n_ctx", "most", "alone", "looks_up"):
         assert getattr(wrapped, name) == getattr(draft, name)
     assert wrapped.longest(TARGET) == draft.longest(TARGET)
     outer, (inner, drafter) = drafter_of(wrapped.wrapped(lambda drafter: ("twice", drafter)))
     assert (outer, inner, type(drafter)) == ("twice", "wrapped", kind)
-    for one in (draft.over(StandIn), wrapped.over(StandIn)):
+    for one in (draft.over(SeenTarget), wrapped.over(SeenTarget)):
         assert [stand_in.model for stand_in in one.models] == [*draft.models]
-    assert type(drafter_of(draft.over(StandIn))) is kind
-    assert drafter_of(wrapped.over(StandIn))[0] == "wrapped"
+    assert type(drafter_of(draft.over(SeenTarget))) is kind
+    assert drafter_of(wrapped.over(SeenTarget))[0] == "wrapped"

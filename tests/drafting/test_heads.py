@@ -1,6 +1,4 @@
-"""Drafts that grow on the target: what they read, that the text keeps the target's distribution,
-and that they run in batches and under shared noise as any draft does.
-"""
+"""Drafts that grow on the target are exact, in batches and under shared noise too."""
 
 from dataclasses import replace
 
@@ -16,10 +14,10 @@ import utils
 from experiments.decoding.batching import decode_together, require_room
 from experiments.decoding.job import Job, decode
 from experiments.decoding.watch import Watch
-from experiments.drafting.drafts import HeadDraft, HeadDrafter, SeenTarget
+from experiments.drafting.drafts import HeadDraft
 from experiments.proving.enumeration import tokens_of
-from gpt2 import Config, gelu, layer_norm
-from sampling import Filter, speculative
+from gpt2 import Config
+from sampling import Filter
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
@@ -51,78 +49,11 @@ def test_the_distribution_of_the_text_is_the_targets(kind, target, job):
 # ---------------------------------------------------------------- what a head reads
 
 
-def hidden_states(target, ids):
-    """The last hidden states of a text, read in one go."""
-    cache = target.new_cache()
-    target.read(ids, cache)
-    return cache.hidden[: len(ids)]
-
-
-def norm(x, part, config):
-    return layer_norm(x, **part, epsilon=config.epsilon)
-
-
-def eagle_by_hand(head, target, ids):
-    """The logits after ids, from the definition: every hidden state is the target's."""
-    p, config = head.params, head.config
-    before = np.vstack([np.zeros((1, config.n_hidden)), hidden_states(target, ids)[:-1]])
-    embedded = p["wte"][ids] + p["wpe"][: len(ids)]
-    x = np.hstack([norm(before, p["ln_f"], config), embedded]) @ p["fc"]["weight"] + p["fc"]["bias"]
-    (block,) = p["blocks"]
-    c_attn, c_proj = block["attn"]["c_attn"], block["attn"]["c_proj"]
-    parts = norm(x, block["ln_1"], config) @ c_attn["weight"] + c_attn["bias"]
-    q, k, v = np.split(parts, 3, axis=1)
-    d_head, heads = config.n_embd // config.n_head, []
-    for i in range(config.n_head):
-        columns = slice(i * d_head, (i + 1) * d_head)
-        scores = q[:, columns] @ k[:, columns].T / np.sqrt(d_head)
-        scores[np.triu_indices(len(ids), 1)] = -np.inf
-        weights = np.exp(scores)
-        heads.append(weights / weights.sum(axis=1, keepdims=True) @ v[:, columns])
-    x = x + np.hstack(heads) @ c_proj["weight"] + c_proj["bias"]
-    c_fc, c_proj = block["mlp"]["c_fc"], block["mlp"]["c_proj"]
-    x = x + (
-        gelu(norm(x, block["ln_2"], config) @ c_fc["weight"] + c_fc["bias"], np) @ c_proj["weight"]
-        + c_proj["bias"]
-    )
-    guess = x @ p["proj"]["weight"] + p["proj"]["bias"]
-    return norm(guess, p["ln_f"], config)[-1] @ p["head"]
-
-
-def medusa_by_hand(head, target, ids):
-    """The logits of all heads after ids, of which the target has not read the last."""
-    p, config = head.params, head.config
-    hidden = hidden_states(target, ids)[-2] if len(ids) > 1 else np.zeros(config.n_embd)
-    hidden = norm(hidden, p["ln_f"], config)
-    rows = []
-    for one in p["heads"]:
-        x = gelu(hidden @ one["c_fc"]["weight"] + one["c_fc"]["bias"], np)
-        rows.append((hidden + x @ one["c_proj"]["weight"] + one["c_proj"]["bias"]) @ p["head"])
-    return np.array(rows)
-
-
-def proposed(target, head, ids, n_tokens, ks):
-    """[(text, draft, q)] of every round of a run."""
-    seen, found, k = SeenTarget(target), [], iter(ks)
-    drafter = HeadDrafter(head, seen, Filter(1.0), np.random.default_rng(0))
-    propose = drafter.propose
-
-    def noted(ids, k):
-        found.append((list(ids), *propose(ids, k)))
-        return found[-1][1:]
-
-    drafter.propose = noted
-    rng = np.random.default_rng(1)
-    list(speculative(seen, drafter, ids, n_tokens, lambda last: next(k), Filter(1.0), rng))
-    return found
-
-
-def eagle_just_made(head, target, ids, draft):
-    """The logits of a draft from a new cache: from the second on, they go on from its guesses."""
-    seen = SeenTarget(target)
-    seen.read(ids[:-1], seen.new_cache(), n_last=0)
-    cache = head.new_cache()
-    cache.look(seen.cache.hidden, len(ids))
+def just_made(head, target, ids, draft):
+    """The logits of a draft from a new cache; EAGLE's go on from its own guesses."""
+    seen, cache = target.new_cache(), head.new_cache()
+    target.read(ids[:-1], seen, n_last=0)
+    cache.look(seen.hidden, len(ids))
     return [head.read(ids + draft[:i], cache)[0] for i in range(len(draft))]
 
 
@@ -132,23 +63,24 @@ def eagle_just_made(head, target, ids, draft):
     ids=st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=8),
     ks=st.lists(st.integers(0, 4), min_size=20, max_size=20),
 )
-def test_a_head_reads_the_targets_hidden_states_of_the_text(kind, ids, ks):
-    """After any rounds before: what was guessed or rejected has left no trace."""
-    target = tiny_model(1)
+def test_what_was_guessed_or_rejected_leaves_no_trace(kind, ids, ks):
+    """After any rounds a head drafts as one that is just made, and that one drafts as it was
+    trained: tests/training/test_torch.py compares it with torch.
+    """
+    target, found, k = tiny_model(1), [], iter(ks)
     head = toy_head(kind, target)
-    for text, draft, q in proposed(target, head, ids, 12, ks):
-        assert len(q) == len(draft) <= head.config.n_places
-        if kind == MEDUSA:
-            expected = medusa_by_hand(head, target, text)[: len(draft)]
-        else:
-            expected = eagle_just_made(head, target, text, draft)
-            first = eagle_by_hand(head, target, text)
-            assert not draft or np.allclose(q[0], Filter(1.0)(first[None])[0], atol=1e-9)
-        for row, logits in zip(q, expected, strict=True):
+
+    def noted(drafter):
+        propose = drafter.propose
+        drafter.propose = lambda ids, k: found.append((ids[:], *propose(ids, k))) or found[-1][1:]
+        return drafter
+
+    job = Job(ids, 12, lambda last: next(k), Filter(1.0))
+    list(decode(target, HeadDraft(head).wrapped(noted), job))
+    for text, draft, q in found:
+        assert len(draft) <= head.config.n_places
+        for row, logits in zip(q, just_made(head, target, text, draft), strict=True):
             assert np.allclose(row, Filter(1.0)(logits[None])[0], atol=1e-9)
-
-
-# ---------------------------------------------------------------- in the loops of every day
 
 
 WIDE = replace(TINY, n_embd=60)

@@ -22,11 +22,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def nothing_is_read(monkeypatch):
-    monkeypatch.setattr(utils, "build_model", None)
-
-
 def test_several_drafts_of_one_target(folder):
     little = str(folder / "little")  # a folder, with OpenAI's names
     pairs = load("large", ["ngram", little, "large"], folder, NUMPY)
@@ -38,14 +33,6 @@ def test_several_drafts_of_one_target(folder):
     assert (target.config, draft.config) == (SMALL, LITTLE)
     assert pairs.encoder == Encoder(*tiny_vocabulary())
     np.testing.assert_array_equal(logits(target), EXPECTED)
-
-
-def test_draft_and_target_must_share_their_merges(tmp_path, nothing_is_read):
-    """Of the same size, so that nothing else would notice: the text would merely be garbage."""
-    write_checkpoint(tmp_path / "target", SMALL)
-    (write_checkpoint(tmp_path / "draft", SMALL) / "merges.txt").write_text("t h\n")
-    message = refusal(load, "target", ["draft"], tmp_path, NUMPY)
-    assert "draft" in message and "target" in message and "vocabular" in message
 
 
 def test_a_pair_is_weighed_together(folder, monkeypatch):
@@ -65,14 +52,18 @@ def test_random_weights_need_a_shape_only(folder):
 
 
 @pytest.mark.parametrize(
-    "target, drafts, words",
+    "draft, weights, words",
     [
-        ("large", ["none"], ["'none'"]),
-        ("large", ["other"], ["260", "259"]),
-        ("large", ["eagle"], ["--draft_model_size eagle", "--weights random"]),
+        ("merges", "checkpoint", ["large", "merges", "different vocabularies"]),
+        ("none", "random", ["'none'"]),
+        ("other", "random", ["260", "259"]),
+        ("eagle", "random", ["--draft_model_size eagle", "--weights random"]),
     ],
 )
-def test_random_weights_that_cannot_pair(folder, nothing_is_read, target, drafts, words):
+def test_drafts_that_cannot_pair(folder, monkeypatch, draft, weights, words):
     write_checkpoint(folder / "other", Config(260, 6, 8, 2, 1))
-    message = refusal(load, target, drafts, folder, NUMPY, "random")
+    # the same tokens, so that nothing else would notice: the text would merely be garbage
+    (write_checkpoint(folder / "merges", LITTLE) / "merges.txt").write_text("th e\nt h\n")
+    monkeypatch.setattr(utils, "build_model", None)  # nothing is read
+    message = refusal(load, "large", [draft], folder, NUMPY, weights)
     assert all(word in message for word in words)

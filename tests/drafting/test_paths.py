@@ -17,10 +17,16 @@ from experiments.drafting.drafts import ModelDraft
 from experiments.drafting.paths import along_paths, choose
 from experiments.proving.enumeration import distribution_of
 from gpt2 import Config
-from sampling import Filter, never, verify
+from sampling import Filter, verify
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=1)
-TARGET, DRAFT = tiny_model(1, SMALL, scale=0.8), tiny_model(2, SMALL, scale=0.8)
+
+
+def small_model(seed, n_ctx=16):
+    return tiny_model(seed, replace(SMALL, n_ctx=n_ctx), scale=0.8)
+
+
+TARGET, DRAFT = small_model(1), small_model(2)
 
 
 # ---------------------------------------------------------------- one round
@@ -39,9 +45,7 @@ def mass_of(rows, path):
 
 
 def choices(p, q, n_paths, K):
-    """{(path, its distribution as bytes): probability} of what is chosen, over every draft of all
-    paths.
-    """
+    """{(path, its distribution as bytes): probability} over every draft of all paths."""
     drafts = itertools.product(range(3), repeat=K)
     masses = {path: mass_of(rows_along(q, path), path) for path in drafts}
     found = defaultdict(float)
@@ -53,9 +57,7 @@ def choices(p, q, n_paths, K):
 
 
 def verified(p, path, path_distribution, rule):
-    """{(number accepted, token): probability} of a rule, on a path with the distribution it was
-    given.
-    """
+    """{(number accepted, token): probability} of a rule, on a path with its distribution."""
     q = np.frombuffer(path_distribution).reshape(len(path), 3)
     rows = np.array([*rows_along(p, path), p[1 + path[-1]]])
     return distribution_of(lambda: rule(path, q, rows, None))
@@ -110,41 +112,29 @@ def test_a_draft_that_is_right_is_kept_as_it_is(n_paths):
 # ---------------------------------------------------------------- the loop
 
 
-def texts(n_tokens, K, filter, ended=never):
-    return Job([1, 0], n_tokens, K, FILTERS[filter], ended=ended)
-
-
-def with_contexts(n_ctx_target, n_ctx_draft):
-    """(target, draft): the target's context ends the text; the draft's only ends the drafting."""
-    return tuple(
-        tiny_model(seed, replace(SMALL, n_ctx=n_ctx), scale=0.8)
-        for seed, n_ctx in ((1, n_ctx_target), (2, n_ctx_draft))
-    )
-
-
-PAIR = TARGET, DRAFT
-
-
 @pytest.mark.parametrize(
-    "pair, n_paths, job",
+    "n_paths, job",
     [
-        (PAIR, 2, texts(3, 1, "T=1")),
-        (PAIR, 2, texts(3, 2, "top_k", at_eos)),
-        (PAIR, 2, texts(4, 3, "all")),
-        (PAIR, 2, texts(4, 2, "greedy", at_eos)),
-        (PAIR, 3, texts(2, 1, "T=1", at_eos)),
-        (PAIR, 3, texts(3, 2, "all", at_eos)),
+        (2, Job([1, 0], 3, 1, FILTERS["T=1"])),
+        (2, Job([1, 0], 3, 2, FILTERS["top_k"], ended=at_eos)),
+        (2, Job([1, 0], 4, 3, FILTERS["all"])),
+        (2, Job([1, 0], 4, 2, FILTERS["greedy"], ended=at_eos)),
+        (3, Job([1, 0], 2, 1, FILTERS["T=1"], ended=at_eos)),
+        (3, Job([1, 0], 3, 2, FILTERS["all"], ended=at_eos)),
         # also a K of 0, after which all caches but the loop's have missed what the target read
-        (PAIR, 2, texts(4, lambda last: 0 if last.accepted else 2, "all")),
-        *(
-            (with_contexts(*n), 2, Job([1], 3, 2, FILTERS["top_k"]))
-            for n in [(4, 16), (16, 3), (4, 2)]
-        ),
+        (2, Job([1, 0], 4, lambda last: 0 if last.accepted else 2, FILTERS["all"])),
     ],
 )
-def test_the_distribution_of_the_text_is_the_targets(pair, n_paths, job):
-    target, draft = pair
-    assert_exact(target, ModelDraft(draft), job, along_paths(n_paths, read_together))
+def test_the_distribution_of_the_text_is_the_targets(n_paths, job):
+    assert_exact(TARGET, ModelDraft(DRAFT), job, along_paths(n_paths, read_together))
+
+
+@pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(4, 16), (16, 3), (4, 2)])
+def test_the_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft):
+    """The target's context ends the text; the draft's only ends the drafting."""
+    target, draft = small_model(1, n_ctx_target), small_model(2, n_ctx_draft)
+    job = Job([1], 3, 2, FILTERS["top_k"])
+    assert_exact(target, ModelDraft(draft), job, along_paths(2, read_together))
 
 
 def test_the_target_reads_all_paths_once_a_round(monkeypatch):

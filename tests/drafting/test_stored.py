@@ -12,19 +12,18 @@ from experiments.drafting.load import load
 from experiments.drafting.stored import HEADS, fingerprint, load_head
 from experiments.proving.enumeration import tokens_of
 
-
-def write_head(path, kind, folder, **notes):
-    """A head's file, with what it says of itself put in after the format's own library."""
-    write_safetensors(path, head_tensors(head_config(kind, TINY), scale=0.1))
-    notes = {"target": fingerprint(folder), "n_head": "2"} | notes
-    edit_header(path, lambda header: header | {"__metadata__": notes})
+TENSORS = {kind: head_tensors(head_config(kind, TINY), scale=0.1) for kind in HEADS}
 
 
 @pytest.fixture
 def folder(tmp_path):
+    """A target with its heads."""
     folder = write_checkpoint(tmp_path / "7M")
+    notes = {"target": fingerprint(folder), "n_head": "2"}
     for kind in HEADS:
-        write_head(folder / f"{kind}.safetensors", kind, folder)
+        path = folder / f"{kind}.safetensors"
+        write_safetensors(path, TENSORS[kind])
+        edit_header(path, lambda header: header | {"__metadata__": notes})
     return folder
 
 
@@ -34,12 +33,11 @@ def test_a_head_is_read_as_it_was_written(folder, kind):
     head = load_head(kind, folder, target)
     assert head.config == head_config(kind, TINY)
     assert head.params["head"] is target.params["head"]
-    tensors = head_tensors(head_config(kind, TINY), scale=0.1)
     if kind == EAGLE:
         found, expected = head.params["blocks"][0]["mlp"], "h.0.mlp.c_fc.weight"
     else:
         found, expected = head.params["heads"][1], "heads.1.c_fc.weight"
-    assert np.array_equal(found["c_fc"]["weight"], tensors[expected].astype(np.float32))
+    assert np.array_equal(found["c_fc"]["weight"], TENSORS[kind][expected].astype(np.float32))
 
 
 def swap_a_bit(folder, path):

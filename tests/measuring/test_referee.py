@@ -50,9 +50,7 @@ def test_one_rule_against_the_other():
 
 
 def test_a_row_from_known_runs():
-    """Six prompts at 10 tokens: medians 8 s against 4 s, five rounds of 3 drafts with 1 accepted
-    each.
-    """
+    """Six prompts: medians of 8 s against 4 s, five rounds of 3 drafts with 1 accepted."""
     found = row([run_of([8.0, 7.0, 99.0], K=0)] * 6, [run_of([4.0, 1.0, 5.0])] * 6)
     predicted = (1 + 0.5 + 0.25 + 0.125) / (3 * 0.25 + 1.2)
     expected = {

@@ -1,6 +1,4 @@
-"""Replay: rounds on a recorded text are those of the live run, exactly at temperature 0 and in
-distribution above.
-"""
+"""Rounds on a recorded text are those of the live run, above temperature 0 in distribution."""
 
 import itertools
 import json
@@ -41,10 +39,6 @@ def log_of(text, filter, n_vocab=CONFIG.n_vocab):
     return SimpleNamespace(texts=[text], filter=filter, n_vocab=n_vocab)
 
 
-def live(target, draft, ids, n, K, filter):
-    return list(decode(target, draft, Job(ids, n, K, filter, seed=1)))[1:]
-
-
 @pytest.mark.parametrize("K", [1, 4, 30])
 @pytest.mark.parametrize("which", ["smaller", "itself", "n-grams"])
 def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
@@ -52,7 +46,7 @@ def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
     drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
         text = Text(**record_text(target, ids, 20, Filter(), [0, 1], 50))
-        rounds = live(target, drafts[which], ids, 20, K, Filter())
+        rounds = list(decode(target, drafts[which], Job(ids, 20, K)))[1:]
         drafter = Drafting(drafts[which], log_of(text, Filter()), 0).drafter_of(0)
         assert replay_text(text, drafter, K) == rounds
         assert sum((one.tokens for one in rounds), []) == text.tokens
@@ -61,7 +55,7 @@ def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
 @pytest.mark.parametrize("temperature", [0.7, 1.5])
 def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(models, temperature):
     ids, filter = [5, 6, 5, 6, 5], Filter(temperature, top_k=3)
-    rounds = live(models[0], NGrams(), ids, 40, 3, filter)
+    rounds = list(decode(models[0], NGrams(), Job(ids, 40, 3, filter, seed=1)))[1:]
     text = Text(ids, sum((one.tokens for one in rounds), []))
     drafter = Drafting(NGrams(), log_of(text, filter), 0).drafter_of(0)
     assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
@@ -74,9 +68,7 @@ def structure(rounds):
 @pytest.mark.parametrize("filter", [Filter(1.0), Filter(0.7, top_k=2), Filter(1.0, top_p=0.8)])
 @pytest.mark.parametrize("K", [1, 2])
 def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
-    """Over all texts and coins, a replay has the rounds of the live loop with the same
-    probabilities: no sampling, 1e-9.
-    """
+    """Over all texts and coins, a replay has the live rounds with the same probabilities."""
     monkeypatch.setattr(recordings, "digits", list)
     target, draft, ids, n = TableModel(1), TableModel(2), [0, 1], 3
 
@@ -115,9 +107,7 @@ def test_bounds_of_the_common_mass(top):
 
 
 def test_the_end_of_the_drafts_context():
-    """What a live draft with a shorter context drafts, the replay drafts: K, then what fits, then
-    nothing.
-    """
+    """As a live draft with a shorter context: K tokens, then what fits, then nothing."""
     draft, ids, tokens = TableModel(2, n_ctx=5), [0, 1], [1] * 6
     certain = {"p": [1.0] * 6, "top_ids": [[1]] * 6, "top_p": [[1.0]] * 6, "rest": [0.0] * 6}
     text = Text(ids, tokens, **certain)
@@ -156,23 +146,8 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
 # ---------------------------------------------------------------- the latency model
 
 
-DRAFT = "0.7M-17M"
-
-
 def row(K, c, v, **more):
-    return {"draft": DRAFT, "target": "17M", "K": K, "draft_cost": c, "verify_cost": v} | more
-
-
-@pytest.fixture
-def of_file(tmp_path):
-    """A function (rows, target, rule) -> what the file of these rows says of a draft."""
-
-    def of_file(rows, target="17M", rule="token"):
-        path = tmp_path / "r.json"
-        path.write_text(json.dumps({"rows": rows}))
-        return stored_latencies(str(path), [DRAFT, "ngram"], target, rule)
-
-    return of_file
+    return {"draft": "0.7M", "target": "7M", "K": K, "draft_cost": c, "verify_cost": v} | more
 
 
 def test_the_cost_of_a_round():
@@ -183,22 +158,18 @@ def test_the_cost_of_a_round():
     assert [latency.of_round(n, 4) for n in range(5)] == pytest.approx(expected)
 
 
-def test_costs_from_a_file(of_file):
+def test_costs_from_a_file(tmp_path):
+    """Of this draft, target and rule; a row that names no rule is of the token rule."""
     rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
-    found = of_file(rows)
-    latency = found[DRAFT]
+    rows += [row(1, 0.7, 1.7, verification="block")]
+    (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
+    read = lambda *of: stored_latencies(tmp_path / "r.json", ["0.7M", "ngram"], *of)
+    latency, of_ngrams = read("7M", "token").values()
     assert [latency.draft_cost(K) for K in (1, 2, 3)] == pytest.approx([0.1, 0.25, 0.4])
     assert [latency.verify_cost(K) for K in (1, 2, 3)] == pytest.approx([1.1, 1.25, 1.4])
-    assert "no costs of draft 0.7M-17M" in latency.missing(4)
-    assert "no costs of draft ngram" in found["ngram"].missing(1)
-    # those of another target are not taken; a log that names none may use the only one
-    assert of_file(rows, "7M")[DRAFT].missing(1).endswith("for 7M with the token rule")
-    assert of_file(rows, None)[DRAFT].missing(3) is None
-
-
-def test_costs_are_those_of_the_rule(of_file):
-    """A row that names no rule is of the token rule."""
-    rows = [row(1, 0.1, 1.1), row(1, 0.3, 1.3, verification="block")]
-    for rule, c in (("token", 0.1), ("block", 0.3)):
-        assert of_file(rows, rule=rule)[DRAFT].draft_cost(1) == c
-    assert "block" in of_file(rows[:1], rule="block")[DRAFT].missing(1)
+    assert "no costs of draft 0.7M" in latency.missing(4)
+    assert "no costs of draft ngram" in of_ngrams.missing(1)
+    assert read("7M", "block")["0.7M"].points == {1: (0.7, 1.7)}
+    assert read("17M", "token")["0.7M"].missing(1).endswith("for 17M with the token rule")
+    # a log that names no target may use the only one
+    assert read(None, "token")["0.7M"].missing(3) is None

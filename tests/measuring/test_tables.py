@@ -1,9 +1,12 @@
-"""The tables of a benchmark, from rows that were never measured."""
+"""The tables and pictures of a benchmark, from rows that were never measured."""
 
+import pytest
+
+from experiments.measuring import plots
 from experiments.measuring.tables import best_rows, how_measured, remarks_on, table
 
 
-def row(draft="eagle", K=2, speed=10.0, verification="token", **more):
+def row(draft="eagle", K=2, speed=15.0, verification="token", **more):
     intervals = {"speedup_over_token": [1.01, 1.07], "speedup_time": [1.4, 1.6]}
     return {
         "draft": draft,
@@ -12,6 +15,7 @@ def row(draft="eagle", K=2, speed=10.0, verification="token", **more):
         "K": K,
         "verification": verification,
         "tokens_per_second": speed,
+        "autoregressive_tokens_per_second": 10.0,
         "speedup_over_token": None,
         "intervals": intervals,
         "withheld": {},
@@ -22,7 +26,7 @@ def row(draft="eagle", K=2, speed=10.0, verification="token", **more):
 
 
 def test_the_fastest_K_of_each_draft_and_rule():
-    rows = [row(), row(K=4, speed=12.0), row(verification="block"), row("ngram", speed=3.0)]
+    rows = [row(), row(K=4, speed=18.0), row(verification="block"), row("ngram", speed=3.0)]
     assert best_rows(rows) == rows[1:]
     assert best_rows(rows[1:]) == []  # one K of each: there is nothing to choose
 
@@ -50,3 +54,32 @@ def test_what_a_rule_gains_is_a_remark():
     assert "1.04 [1.01, 1.07] times as fast as the token rule" in remark
     (remark,) = remarks_on(row(withheld={"speedup_over_token": "too noisy"}))
     assert remark == "speedup over the token rule: withheld, as too noisy"
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def with_interval(low_high, **more):
+    return row(intervals={"speedup_time": low_high}, **more)
+
+
+def test_a_line_is_named_by_what_differs():
+    lines = plots.lines_of([row(K=4), row(K=2)])
+    assert [*lines] == ["eagle"] and [one["K"] for one in lines["eagle"]] == [2, 4]
+    several = [row(temperature=0.0), row(), row("ngram")]
+    assert [*plots.lines_of(several)] == ["eagle · T=0", "eagle · T=1", "ngram · T=1"]
+
+
+def test_a_speedup_whose_interval_contains_1_is_pale_and_one_without_is_not_there():
+    rows = [row(K=1), with_interval([0.9, 1.6], K=2), with_interval(None, K=3)]
+    assert plots.points(rows) == [(1, 1.5, 1.4, 1.6, 1.0), (2, 1.5, 0.9, 1.6, plots.PALE)]
+
+
+@pytest.mark.filterwarnings("error")
+def test_lines_with_and_without_figures(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    rows = [row(K=3), with_interval(None, draft="ngram", K=3), row(K="auto")]
+    plots.check()
+    plots.draw({"rows": rows}, tmp_path / "p.svg", "a title")
+    text = (tmp_path / "p.svg").read_text()
+    assert all(part in text for part in ("eagle", "ngram", "a title", "K, tokens drafted"))

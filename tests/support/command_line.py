@@ -1,7 +1,8 @@
 """Calling main.py: a tiny pair of models, the fixtures that run it in this process, and ways to run
 it in a process of its own.
 
-tests/conftest.py gives the fixtures `pair`, `program`, `cli` and `as_json` to all tests.
+tests/conftest.py gives the fixtures `pair`, `program`, `cli`, `as_json` and `interrupted` to all
+tests.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint, write_
 
 import main
 import utils
+from experiments.data.lines import Lines
 
 ROOT = Path(main.__file__).resolve().parent
 COMMAND = [sys.executable, str(ROOT / "main.py")]
@@ -121,6 +123,27 @@ def as_json(cli):
         assert done.code == 0 and done.out.count("\n") == 1 and done.out.endswith("\n")
         assert bool(note) == bool(done.err) and note in done.err
         return json.loads(done.out, parse_constant=pytest.fail)  # NaN and Infinity are not JSON
+
+    return call
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """A function (run, n_lines) -> what run() did until it had stored so many lines, and Ctrl-C."""
+
+    def call(run, n_lines=1):
+        put = Lines.put
+
+        def stops(lines, *line, **more):
+            put(lines, *line, **more)
+            if len(lines.found) == n_lines:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Lines, "put", stops)
+            done = run()
+        assert done.code == 130
+        return done
 
     return call
 
