@@ -13,7 +13,6 @@ from sampling import (
     Filter,
     NeuralDrafter,
     NGramDrafter,
-    Round,
     autoregressive,
     residual,
     sample,
@@ -196,6 +195,13 @@ def test_sample_never_leaves_the_vocabulary_whatever_the_rounding(seed):
     assert p[sample(p, Fixed(LARGEST))] > 0
 
 
+def test_a_sample_does_not_depend_on_the_scale_of_p():
+    """A block's residual may be what is left of P p, with P below 1."""
+    p = np.array([0.1, 0.2, 0.3, 0.4])
+    one, other = ([sample(scale * p, generator(i)) for i in range(99)] for scale in (1, 0.25))
+    assert one == other and {*one} == {0, 1, 2, 3}
+
+
 def test_toss_is_certain_at_the_ends():
     assert not toss(0.0, Fixed(0.0)) and toss(1.0, Fixed(LARGEST)) and toss(7.0, Fixed(LARGEST))
     assert toss(0.5, Fixed(0.4999)) and not toss(0.5, Fixed(0.5))
@@ -296,17 +302,6 @@ def test_what_cannot_speculate(K, n_vocab, message):
         run(5, K, drafter=NGramDrafter(n_vocab))
 
 
-@pytest.mark.parametrize("one, examined, sources", [
-    (Round([1, 2, 3], drafted=2, accepted=2), 2, ["draft", "draft", "bonus"]),
-    (Round([1, 2], drafted=4, accepted=1), 2, ["draft", "correction"]),
-    (Round([1], drafted=3, accepted=1), 1, ["draft"]),  # the text ended there
-    (Round([1]), 0, ["target"]),
-    (Round([]), 0, []),
-])  # fmt: skip
-def test_what_a_round_counts(one, examined, sources):
-    assert one.examined == examined and one.sources == sources
-
-
 # ---------------------------------------------------------------- drafters
 
 
@@ -317,18 +312,14 @@ LAST = [*range(1, 17)]  # sixteen tokens: so many are looked up
     ([1, 2, 3, 4, 1, 2, 3], 2, [4, 1]),  # the longest match
     ([1, 2, 9, 1, 2, 8, 1, 2], 2, [8, 1]),  # the latest of two
     ([5, 5, 5, 5, 5], 3, [5, 5, 5]),  # a loop of one token
-    ([7, 8, 9, 5, 9], 1, [5]),  # a match of one token
     ([9, 5, 9], 2, [5, 9]),  # at the very beginning of the text
-    ([1, 2, 3, 9, 1, 2, 3], 1, [9]),  # three tokens there
     ([1, 9, 5, 9, 9, 7, 5, 9], 2, [9, 7]),  # two tokens before one
-    ([6, 6], 1, [6]),
     ([1, 2, 3, 1, 2], 5, [3, 1, 2, 3, 1]),  # a loop of three, which has just begun again
     ([1, 7, 2, 9, 1, 8, 1], 3, [8, 1, 8]),  # the latest of two, though fewer than three follow
     ([1, 2, 3, 4, 5, 0, 9, 2, 3, 4], 2, [5, 0]),  # three agree, a fourth does not
     # the sixteenth token from the end decides between two places, the seventeenth does not
     ([*LAST, 20, 18, *LAST[1:], 21, *LAST], 1, [20]),
     ([17, *LAST, 20, 18, *LAST, 21, 17, *LAST], 1, [21]),
-    ([1, 2, 3], 4, []),
     ([4], 4, []),
     ([1, 2, 1], 0, []),
 ])  # fmt: skip
@@ -344,32 +335,17 @@ def test_ngrams_of_ids_that_are_no_characters():
     assert NGramDrafter(0x110002).propose([0, 5, 0x110000], 1)[0] == [5]
 
 
-def test_a_sample_does_not_depend_on_the_scale_of_p():
-    """A block's residual may be what is left of P p, with P below 1."""
-    p = np.array([0.1, 0.2, 0.3, 0.4])
-    one, other = ([sample(scale * p, generator(i)) for i in range(99)] for scale in (1, 0.25))
-    assert one == other and {*one} == {0, 1, 2, 3}
-
-
-def test_neural_drafts_are_drawn_from_their_q():
-    """Also in a second text by the same drafter."""
-    drafter = NeuralDrafter(DRAFT, Filter(1.0), generator())
-    for ids in ([1, 2, 3], [4, 3, 1]):
-        drafter.prefill(ids[:-1])
-        draft, q = drafter.propose(ids, 4)
-        fresh = Filter(1.0)(scores_of(DRAFT, [*ids, *draft[:-1]], 4))
-        assert np.allclose(q, fresh, atol=1e-12) and len(draft) == 4
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1, 2, 4]), min_size=1, max_size=8),
     st.sampled_from([Filter(), Filter(1.0)]),
     st.integers(0, 99),
 )
-def test_every_q_is_that_of_a_fresh_draft_whatever_the_k_before(ks, filter, seed):
-    """A round of K = 0 moves the text on; a rejected draft must not stay in the cache behind it."""
-    rng, ids, proposals = generator(seed), [1, 2, 3], []
+def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
+    """Whatever the k before: a round of K = 0 moves the text on, and a rejected draft must not stay
+    in the cache behind it. Also in a second text by the same drafter.
+    """
+    rng, proposals = generator(seed), []
 
     class Noting(NeuralDrafter):
         def propose(self, ids, k):
@@ -377,7 +353,9 @@ def test_every_q_is_that_of_a_fresh_draft_whatever_the_k_before(ks, filter, seed
             return proposals[-1][1:]
 
     K = lambda last: ks[len(proposals) % len(ks)]
-    list(speculative(TARGET, Noting(DRAFT, filter, rng), ids, 20, K, filter, rng))
+    drafter = Noting(DRAFT, filter, rng)
+    for ids in ([1, 2, 3], [4, 3, 1]):
+        list(speculative(TARGET, drafter, ids, 20, K, filter, rng))
     for text, draft, q in proposals:
         if draft:
             fresh = filter(scores_of(DRAFT, text + draft[:-1], len(draft)))
@@ -395,13 +373,6 @@ def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
     assert len(draft) == len(q) == drafted
     if drafted:
         assert np.allclose(q[0], Filter(1.0)(scores_of(short, ids))[0], atol=1e-12)
-
-
-@pytest.mark.parametrize("shift", [0, 100, -100])
-def test_confidence_is_the_highest_probability_at_temperature_1(shift):
-    """By hand, however large the logits are: exp(100) would overflow, exp(-200) vanish."""
-    highest = sampling.highest_probability((LOGITS + shift).astype(np.float32))
-    assert highest == pytest.approx(0.4, abs=1e-5)
 
 
 @pytest.mark.parametrize("filter", [Filter(), Filter(0.3), Filter(1.0, top_k=1)])
