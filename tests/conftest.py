@@ -1,6 +1,4 @@
-"""Loaded before any test: NumPy must find the environment that main.py gives it, and no test a
-model in a cache.
-"""
+"""Before any test: NumPy finds the environment that main.py sets, and no cache has a model."""
 
 import os
 

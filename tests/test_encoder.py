@@ -1,6 +1,4 @@
-"""The tokenizer: against tiktoken with OpenAI's vocabulary, against the plainest merge, and on any
-text at all.
-"""
+"""The tokenizer against tiktoken with OpenAI's vocabulary, the plainest merge, and any text."""
 
 import importlib.util
 import pickle
@@ -81,9 +79,7 @@ def oracle(openai_folder):
 
 @pytest.fixture(scope="module")
 def same_unicode(oracle):
-    """Whether tiktoken and `regex` know the same characters of a text: each follows its own version
-    of Unicode.
-    """
+    """Whether tiktoken and `regex`, each with its own Unicode, know the same characters."""
     ranks = {bytes([byte]): byte for byte in range(256)}
     finder = type(oracle)("", pat_str=r"\p{Cn}", mergeable_ranks=ranks, special_tokens={})
     unassigned = lambda text: "".join(regex.findall(r"\p{Cn}", text)).encode()
@@ -134,21 +130,10 @@ def test_an_unknown_id_is_refused(unknown):
         Encoder(*tiny_vocabulary()).decode([1, unknown])
 
 
-def test_end_of_text_is_special_only_when_asked_for():
-    encoder = Encoder(*tiny_vocabulary())
-    text, end = f"a{END_OF_TEXT}{END_OF_TEXT}the", encoder.end_of_text
-    expected = [*encoder.encode("a"), end, end, *encoder.encode("the")]
-    assert encoder.encode(text, special=True) == expected
-    assert end not in encoder.encode(text)
-    assert encoder.decode([encoder.end_of_text]) == END_OF_TEXT
-
-
 @fast
 @given(before=texts, bad=surrogates, after=st.text(surrogates | st.characters()))
 def test_a_lone_surrogate_is_named(before, bad, after):
-    """Also two that would be a pair in UTF-16: a Python string holds characters, and these are
-    none.
-    """
+    """Also two that would be a pair in UTF-16: a Python string holds characters."""
     with pytest.raises(ValueError) as refused:
         Encoder(*tiny_vocabulary()).encode(before + bad + after)
     assert f"U+{ord(bad):04X} at character {len(before)})" in str(refused.value)
@@ -212,9 +197,7 @@ def rescanning_merge(ids, merges):
 
 @st.composite
 def learned_merges(draw):
-    """{pair: (rank, new id)} as training makes them: each joins two ids that are known by then. Two
-    ids to begin with, so that pairs overlap.
-    """
+    """{pair: (rank, new id)}, each of ids known by then: two at first, so that pairs overlap."""
     merges = {}
     for rank in range(draw(st.integers(0, 6))):
         known = st.integers(0, 1 + rank)

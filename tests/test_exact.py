@@ -77,9 +77,7 @@ def test_distribution_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended,
     + [("all", 1, never), ("all", 2, at_eos), ("all", 3, never)],
 )
 def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
-    """GPT-2 itself, of two layers and three tokens: what a stale or short cache would change shows
-    here.
-    """
+    """GPT-2 itself, of two layers and three tokens: a stale or short cache would show here."""
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
     filter = FILTERS[filter]
@@ -90,9 +88,7 @@ def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, 
 @rules
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
 def test_distribution_with_one_hot_drafts(filter, rule):
-    """Look-up drafts are certain of what they propose, right or wrong; the prompt gives them
-    something to look up.
-    """
+    """Look-up drafts are certain of what they propose, right or wrong."""
     prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda: NGramDrafter(3)
     assert_exact(TableModel(3), drafter, prompt, 4, 3, filter, at_eos, rule)
 
@@ -100,9 +96,7 @@ def test_distribution_with_one_hot_drafts(filter, rule):
 @rules
 @pytest.mark.parametrize("draft_temperature", [0.0, 0.3, 3.0])
 def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature, rule):
-    """q must be what was drawn from; it need not be filtered like p. (It is, in the program:
-    acceptance is higher.)
-    """
+    """q must be what was sampled from; it need not be filtered like p."""
     target, draft = TableModel(1), TableModel(2)
     drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
     assert_exact(target, drafter, [0], 3, 2, Filter(1.0), never, rule)
@@ -171,9 +165,7 @@ def expected_accepted(rule, q, p):
 
 
 def block_bound(q, p, clip):
-    """The mean of the sum of P[1] ... P[k]: clipped at each place, as the block rule does it, or
-    each ratio by itself, as the token rule does.
-    """
+    """The mean sum of P[1] ... P[k]: clipped at each place (block rule), or each ratio (token)."""
     mean = 0.0
     for draft, mass in drafts_of(q):
         P = 1.0

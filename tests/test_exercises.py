@@ -201,9 +201,7 @@ def run(*words):
 
 
 def test_what_a_reader_sees():
-    """Each exercise that is still to be written is one line that says so; a reader's own answers
-    stay out of this.
-    """
+    """One line for each exercise still to be written; a reader's own answers stay out of this."""
     sources = {name: inspect.getsource(getattr(mine, name)) for name in CHECKS}
     open_ones = [name for name in CHECKS if "raise NotImplementedError" in sources[name]]
     done = run("pytest", "exercises")

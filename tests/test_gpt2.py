@@ -43,9 +43,7 @@ def tiny_model(shape=0, seed=0, backend=PLAIN, dtype=np.float64, scale=0.3):
 
 @pytest.fixture(scope="module", autouse=True)
 def short_blocks():
-    """So that these short texts attend in several blocks where `Model.read` reads them, and in one
-    in `fresh`.
-    """
+    """`Model.read` reads even these short texts in several blocks, and `fresh` in one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(utils, "CHUNK", 5)
         yield
@@ -149,9 +147,7 @@ def test_a_draft_rolled_back_was_never_read(data):
 @fast
 @given(st.data())
 def test_texts_read_together_are_read_alone(data):
-    """Any number of texts in a pass, each with its own past, draft to forget, new ids and rows
-    asked for.
-    """
+    """Each with its own past, draft to forget, new ids and rows asked for."""
     model = data.draw(any_model)
     batch = [data.draw(texts(model, 0)) for _ in range(data.draw(st.integers(1, 4)))]
     caches, n_lasts = [model.new_cache() for _ in batch], []
@@ -188,9 +184,7 @@ def test_heads_shared_among_threads_are_the_heads(data):
 @fast
 @given(st.data())
 def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
-    """float32 and several matrix shapes: what rounding does must not depend on how many positions
-    share a pass.
-    """
+    """In float32: rounding must not depend on how many positions share a pass."""
     model = tiny_model(data.draw(st.integers(0, len(SHAPES) - 1)), 0, EXACT, np.float32)
     ids, cache = data.draw(texts(model)), model.new_cache()
     others = data.draw(st.lists(texts(model), max_size=3))
@@ -205,9 +199,7 @@ def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
 @fast
 @given(st.data())
 def test_read_catches_up_from_any_cache(data):
-    """Model.read's contract, as decoding uses it: keep some of the text, go on differently, ask for
-    enough rows.
-    """
+    """Model.read's contract: keep some of the text, go on differently, ask for enough rows."""
     model = data.draw(any_model)
     ids, cache, n_ctx = [], model.new_cache(), model.config.n_ctx
     for _ in range(4):
@@ -224,9 +216,7 @@ def test_read_catches_up_from_any_cache(data):
 
 
 def test_read_reads_only_what_is_missing(monkeypatch):
-    """What the cache is for. One pass, over the rows asked for and those before them that the cache
-    lacks.
-    """
+    """One pass, over the rows asked for and those before them that the cache lacks."""
     model, passes = tiny_model(), []
     embed = gpt2.Model.embed
     watched = lambda model, new, cache: passes.append(new) or embed(model, new, cache)
@@ -261,9 +251,7 @@ def test_softmax_of_any_size_of_scores(scores, shift):
 @fast
 @given(st.data())
 def test_no_position_sees_a_later_one(data):
-    """Exactly, in float32: a masked score weighs 0, it does not merely weigh little. At scale 30
-    scores reach 10^6.
-    """
+    """Exactly, in float32: a masked score weighs 0. At scale 30 scores reach 10^6."""
     scale = data.draw(st.sampled_from([0.3, 30.0]))
     model = tiny_model(0, data.draw(st.integers(0, 9)), dtype=np.float32, scale=scale)
     ids, n_vocab = data.draw(texts(model, 2)), model.config.n_vocab
@@ -307,9 +295,7 @@ def test_a_cache_holds_what_was_asked_for(asked, n_positions):
 
 
 def reads(model):
-    """Logits of every way a decoding loop reads: prefill, one row, a draft's rows, after a
-    rejection, to the end.
-    """
+    """Logits as a loop asks for them: prefill, a row, a draft's, after a rejection, the end."""
     text = [(7 * i) % model.config.n_vocab for i in range(model.config.n_ctx)]
     other, cache = text[:7] + [0] + text[8:], model.new_cache()
     prefills = [(text[:5], 0), (text[:5], 0)]
@@ -320,9 +306,7 @@ def reads(model):
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_strict_arrays_give_the_same_bits(dtype, shape):
-    """Every intermediate has the dtype of the weights, and the forward pass is nobody's array
-    module but xp's.
-    """
+    """Every intermediate has the dtype of the weights, and is of no array module but xp."""
     backend = strict.backend(dtype)
     model = utils.random_model(SHAPES[shape], backend, dtype=dtype, scale=0.3)
     found, name = reads(model), np.dtype(dtype).name

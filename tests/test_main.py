@@ -291,14 +291,6 @@ def test_a_prompt_from_standard_input(as_json, pair, monkeypatch, piped, text):
 # ---------------------------------------------------------------- real processes
 
 
-def test_works_from_anywhere_and_reads_a_pipe(pair):
-    arguments = ["--prompt", "-", "--json", "--n_tokens_to_generate", "2"]
-    done = process(pair.name, *arguments, cwd=pair.parent, input="é\n".encode())
-    assert (done.returncode, done.stderr) == (0, b"")
-    result = json.loads(done.stdout)
-    assert text_of(pair, result["prompt_token_ids"]) == "é" and result["identical"]
-
-
 def test_an_output_that_knows_only_ascii(pair):
     flags = "--prompt=é 日", "--n_tokens_to_generate=3", "--stream"
     done = process(pair, *flags, environment={"PYTHONIOENCODING": "ascii"})

@@ -1,6 +1,4 @@
-"""The model and the filters against transformers itself, where it is installed: pip install torch
-transformers.
-"""
+"""The model and the filters against transformers itself, where it and torch are installed."""
 
 from pathlib import Path
 

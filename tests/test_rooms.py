@@ -12,9 +12,7 @@ MOST_MODULES = 14  # in a folder; commands/ has a file for each command
 
 
 def floors():
-    """The rooms as CONTRIBUTING.md draws them, from the ground up: a module may import from its own
-    room and from the floors below.
-    """
+    """The rooms as CONTRIBUTING.md draws them, from the ground up: imports go down."""
     (drawing,) = re.findall(r"(?m)^    (main -> .*)$", (ROOT / "CONTRIBUTING.md").read_text())
     inside = {path.name for path in (ROOT / "experiments").iterdir()}
     full = lambda room: f"experiments.{room}" if room in inside else room

@@ -96,9 +96,7 @@ def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p
 
 
 def test_filter_of_a_real_vocabulary_matches_a_full_sort():
-    """The nucleus is found among the few tokens that can be in it; sorting all 50,257 must give the
-    same.
-    """
+    """The nucleus is found among the few tokens that can be in it, not among all 50,257."""
     logits = generator().normal(0, 3, (3, 50257)).astype(np.float32)
     for row, full in zip(Filter(1.0, top_p=0.9)(logits), Filter(1.0)(logits)):
         order = np.argsort(-full, kind="stable")
@@ -176,9 +174,7 @@ LARGEST = 1 - 2.0**-53  # the largest number a generator returns
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any))
 def test_sample_inverts_the_cumulative_distribution(weights):
-    """The u that give token i fill an interval of length p(i): checked at both of its ends, and at
-    the ends of [0, 1).
-    """
+    """The u that give token i fill an interval of length p(i): tested at both of its ends."""
     p = np.array(weights) / sum(weights)
     edges = np.concatenate([[0], p.cumsum()])
     for i in np.flatnonzero(p):
@@ -215,9 +211,7 @@ def test_residual_by_hand_and_when_rounding_leaves_none():
 
 
 def test_verify_draws_every_coin_anew():
-    """Coins that repeat are not coins: over many rounds the first and second acceptance are
-    independent.
-    """
+    """Over many rounds the first and the second acceptance are independent."""
     p, q = np.full((3, 4), 0.25), np.tile([0.5, 0.5, 0, 0], (2, 1))
     rng, counts = generator(), np.zeros(3)
     for _ in range(4000):
@@ -243,9 +237,7 @@ def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
 @pytest.mark.parametrize("K", [1, 3, 8])
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(0.8, 20, 0.9)])
 def test_a_perfect_draft_is_always_accepted(K, filter):
-    """Draft and target the same model: each round gives K + 1 tokens, which a stale draft cache
-    would not reach.
-    """
+    """Each round gives K + 1 tokens, which a stale draft cache would not reach."""
     rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, generator()))
     assert all(one.accepted == one.drafted for one in rounds)
     assert len(rounds) == -(-18 // (K + 1))
@@ -264,9 +256,7 @@ def test_the_context_ends_the_text(decode):
 
 @pytest.mark.parametrize("place", range(8))
 def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
-    """Whatever token ends the text, nothing after it is kept or counted; the draft accepts all, so
-    it lies in a run.
-    """
+    """Nothing after it is kept or counted; the draft accepts all, so it lies in a run."""
     ended = lambda generated: len(generated) == place + 1
     rounds = run(8, 3, drafter=NeuralDrafter(TARGET, Filter(), generator()), ended=ended)
     greedy = tokens(run_alone(8))

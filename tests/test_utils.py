@@ -45,9 +45,7 @@ def test_random_models_are_reproducible():
 @pytest.mark.parametrize("kernels", ["plain", "64x2", "auto"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_loading_takes_little_more_memory_than_the_weights(tmp_path, kernels, dtype):
-    """At its peak, 1.25 times: one tensor at a time is there twice, and its pages in the file count
-    as well.
-    """
+    """1.25 times: one tensor at a time is there twice, and its pages in the file count."""
     config = Config(6000, 64, 512, 8, 6)
     tensors = {name: np.full(shape, 0.1, dtype) for name, shape in config.shapes().items()}
     write_checkpoint(tmp_path / "m", config, tensors)
@@ -123,9 +121,7 @@ def test_a_model_survives_pickle(monkeypatch, width, by_column):
 
 
 def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path, monkeypatch):
-    """GPT2_MODELS_DIR may name a folder without the included models: their tokenizer is the
-    project's own.
-    """
+    """GPT2_MODELS_DIR may lack the included models: their tokenizer is the project's own."""
     monkeypatch.setattr(utils, "MODELS_DIR", str(tmp_path))
     folder = write_checkpoint(tmp_path / "shape")
     (model,), encoder = utils.load_models([str(folder)], str(tmp_path), NUMPY, weights="random")

@@ -1,6 +1,4 @@
-"""The CuPy backend without a GPU: a module that stands in for CuPy, with NumPy's arrays. See
-test_gpt2.py for strict ones.
-"""
+"""The CuPy backend without a GPU: NumPy stands in for CuPy. Strict arrays: test_gpt2.py."""
 
 import sys
 import types

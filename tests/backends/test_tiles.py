@@ -113,9 +113,7 @@ def test_threads_that_share_one_row_can_run_at_once(monkeypatch, n_in, n_out, to
 
 @pytest.fixture
 def shared(monkeypatch):
-    """(n, n_threads, ahead) of each call of Threads.share, which is made on one thread, on a
-    machine that seems to have 9.
-    """
+    """(n, n_threads, ahead) of each call of Threads.share, on a machine that seems to have 9."""
     calls = []
 
     def share(function, n, n_threads, ahead=0):

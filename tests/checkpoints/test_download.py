@@ -30,9 +30,7 @@ pytestmark = pytest.mark.usefixtures("alone")
 
 @pytest.fixture
 def sources(server, monkeypatch, tmp_path):
-    """Both sources have 124M, Hugging Face also somebody's model in one file, in several, and as a
-    pickle.
-    """
+    """Both have 124M, Hugging Face also a model in one file, in several, and as a pickle."""
     files = {"/openai/124M/checkpoint": b'model_checkpoint_path: "model.ckpt"\n'}
     for path in FOLDER.iterdir():
         files[f"/openai/124M/{path.name}"] = path.read_bytes()
@@ -184,12 +182,6 @@ def test_at_a_terminal_it_asks(sources, capsys, models, monkeypatch, answer, wan
 # ---------------------------------------------------------------- finding a model
 
 NAMES, PATHS = ["a", "b"], ["./a", "a/", "./b", "../a", ".", "..", "./.", "b/..", "o/n", "./o/n"]
-
-
-def test_a_model_is_found_by_name_and_by_path(tmp_path):
-    folder = write_checkpoint(tmp_path / "model")
-    assert utils.find_folder("model", tmp_path) == folder
-    assert utils.find_folder(str(folder), tmp_path / "elsewhere") == folder
 
 
 @pytest.mark.parametrize("inside, outside", [*itertools.product([(), ("a", "o/n")], repeat=2)])

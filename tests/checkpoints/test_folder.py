@@ -1,9 +1,8 @@
-"""What a checkpoint folder holds: its files, its shape, its tensors; and what is said where one of
-them is wrong.
-"""
+"""A checkpoint folder: its files, shape and tensors, and what is said where one is wrong."""
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def test_json_that_is_none(folder, name, raw):
 CONFIG_JSON = {  # Hugging Face's for GPT-2, as far as it bears on the numbers
     "activation_function": "gelu_new",
     "architectures": ["GPT2LMHeadModel"],
-    "layer_norm_epsilon": 1e-05,
+    "layer_norm_epsilon": 0.25,
     "model_type": "gpt2",
     "n_ctx": 6,
     "n_embd": 8,
@@ -76,12 +75,8 @@ SPELLINGS = {
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_spellings_of_the_config(tmp_path, name, spelling):
     (tmp_path / name).write_text(json.dumps(SPELLINGS[spelling]))
-    assert utils.read_config(tmp_path) == SMALL
-
-
-def test_the_epsilon_of_the_config_is_used(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG_JSON | {"layer_norm_epsilon": 0.25}))
-    assert utils.read_config(tmp_path).epsilon == 0.25
+    epsilon = SPELLINGS[spelling].get("layer_norm_epsilon", 1e-5)
+    assert utils.read_config(tmp_path) == replace(SMALL, epsilon=epsilon)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -110,7 +105,7 @@ def test_a_config_of_another_model(folder, name, value):
 # ---------------------------------------------------------------- tensors
 
 WTE = TENSORS["wte.weight"]
-WRONG_TENSORS = {  # what the message names: what is stored
+WRONG_TENSORS = {  # what the message names: what is stored instead
     "ln_f.bias": {"ln_f.bias": TENSORS["ln_f.bias"][1:]},
     "h.1.mlp.c_fc.weight": {"h.1.mlp.c_fc.weight": TENSORS["h.1.mlp.c_fc.weight"].T},
     "h.1.ln_2.weight": {"h.1.ln_2.weight": TENSORS["h.1.ln_2.weight"][None]},
@@ -120,20 +115,17 @@ WRONG_TENSORS = {  # what the message names: what is stored
     "lm_head.weight has shape": {"lm_head.weight": WTE[:-1]},
     # no last one wins in silence
     "with and without 'transformer.'": {"transformer.wte.weight": WTE},
+    "lacks the tensor wpe.weight": {"wpe.weight": None},
 }
 
 
 @pytest.mark.parametrize("named", WRONG_TENSORS)
 def test_tensors_that_do_not_match_the_config(tmp_path, named):
-    folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS | WRONG_TENSORS[named])
+    stored = TENSORS | WRONG_TENSORS[named]
+    there = {name: array for name, array in stored.items() if array is not None}
+    folder = write_checkpoint(tmp_path / "model", SMALL, there)
     message = refusal(utils.load_model, folder, NUMPY)
     assert str(folder / "model.safetensors") in message and named in message
-
-
-@pytest.mark.parametrize("name", ["wpe.weight", "h.1.attn.c_proj.bias"])
-def test_a_tensor_that_is_missing(tmp_path, name):
-    folder = write_checkpoint(tmp_path / "model", SMALL, without(name)(TENSORS))
-    assert name in refusal(utils.load_model, folder, NUMPY)
 
 
 @pytest.mark.parametrize("head", DTYPES)
@@ -148,16 +140,6 @@ def test_the_head_must_hold_the_same_numbers_however_it_is_stored(tmp_path, wte,
     tensors["lm_head.weight"] = DTYPES[head](last)
     folder = write_checkpoint(tmp_path / "other", SMALL, tensors)
     assert "lm_head.weight differs" in refusal(utils.load_model, folder, NUMPY)
-
-
-def test_control_characters_of_a_file_are_escaped(tmp_path):
-    """A damaged file must not move the cursor or ring the bell of whoever reads the error."""
-    odd = "x\x1b[31m\a\u202e\r"
-    folder = write_checkpoint(tmp_path / "model", SMALL, TENSORS | {odd: TENSORS["wpe.weight"]})
-    assert refusal(utils.load_model, folder, NUMPY).isprintable()
-    edit_json(folder / "config.json", lambda config: config | {"model_type": odd})
-    assert refusal(utils.load_model, folder, NUMPY).isprintable()
-    assert str(utils.InputError("a\nb\x00\udc80é 日")) == "a\\nb\\x00\\udc80é 日"
 
 
 # ---------------------------------------------------------------- every damage, in both formats

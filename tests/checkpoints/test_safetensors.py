@@ -46,9 +46,7 @@ def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, ext
 
 
 def test_the_same_model_whatever_else_the_header_says(tmp_path):
-    """The tensors in another order than their offsets, no metadata, padding, and a dtype that no
-    parameter has: old files' mask.
-    """
+    """Tensors in another order than their offsets, no metadata, padding, old files' mask."""
     tensors = {"h.0.attn.bias": np.float32([0]), **TENSORS}
     folder = write_checkpoint(tmp_path / "model", SMALL, tensors)
     mask = with_entry("h.0.attn.bias", dtype="BOOL", shape=[1, 1, 2, 2])

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.usefixtures("alone")
 
 @pytest.fixture
 def get(server, tmp_path, monkeypatch):
-    """A function () -> the bytes of the file as fetched from the server; .waits are the seconds it
-    would have slept.
-    """
+    """A function () -> the bytes as fetched; .waits are the seconds it would have slept."""
 
     def get(address=f"{server.url}/file.bin"):
         get.waits.clear()

@@ -1,6 +1,4 @@
-"""Vocabulary and merges: whatever is missing from them is noticed, and what may be missing is not
-refused.
-"""
+"""Vocabulary and merges: what is missing is noticed, and what may be missing is not refused."""
 
 import json
 

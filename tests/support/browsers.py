@@ -29,9 +29,7 @@ def browser():
 
 @pytest.fixture
 def new_page(browser):
-    """A function (address, **options) -> a page that may ask for nothing but what begins with its
-    own address, and must have no errors.
-    """
+    """A function (address, **options) -> a page without errors that asks only its own address."""
     pages, wrong = [], []
 
     def call(address, **options):
@@ -58,9 +56,7 @@ def new_page(browser):
 
 
 def wait_for(page, expression, seconds=60):
-    """Wait until an expression of JavaScript is true. The page forbids what Playwright's own way
-    would need, code in a string.
-    """
+    """Wait for JavaScript to be true: Playwright's own way is code in a string, forbidden there."""
     end = time.monotonic() + seconds
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"{expression} did not come true"

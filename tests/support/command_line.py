@@ -50,9 +50,7 @@ def likely(tensors, tokens):
 
 
 def tensors_of(seed, letters=True):
-    """Random weights of the order of a trained model's; with `letters`, they write lower case and
-    spaces.
-    """
+    """Random weights of a trained model's order; `letters`: they write lower case and spaces."""
     tensors = {name: 3 * tensor for name, tensor in random_tensors(CONFIG, seed).items()}
     symbols, lower = tiny_vocabulary()[0], set(string.ascii_lowercase + "Ġ")
     ids = [i for symbol, i in symbols.items() if set(symbol) <= lower]
@@ -102,11 +100,7 @@ def program(capsys):
 
 @pytest.fixture
 def cli(pair, program):
-    """A function (*arguments) -> code, out, err, with the tiny pair.
-
-    Kernels are plain unless a test says otherwise: measuring takes time, and its outcome is not
-    always the same.
-    """
+    """A function (*arguments) -> code, out, err, with the tiny pair and plain kernels."""
 
     def call(*arguments, models_dir=pair, command=()):
         return program(*command, f"--models_dir={models_dir}", "--kernels=plain", *arguments)
@@ -173,9 +167,7 @@ def timeless(found):
 
 
 def assert_refused(done, *fragments):
-    """Exit code 2 and, after notes about the prompts, one line on stderr that has these fragments
-    and says what to do; nothing on stdout.
-    """
+    """Exit code 2, nothing on stdout, and after notes one line that says this and what to do."""
     assert (done.code, done.out) == (2, "")
     error = re.sub("(?m)^note: .*\n", "", done.err)
     assert error.count("\n") == 1 and error.endswith("\n")

@@ -21,9 +21,7 @@ def md5_of(content):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as server.behave(path, first byte) says: a dict of what is out of the ordinary; the
-    files are server.files.
-    """
+    """Serves server.files; server.behave(path, first byte) gives a dict of what is unusual."""
 
     protocol_version = "HTTP/1.1"
 
@@ -46,9 +44,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 status, body = 206, body[first:]
                 headers["Content-Range"] = f"bytes {first}-{n_bytes - 1}/{n_bytes}"
         headers["Content-Length"] = str(max(0, len(body) + how.get("length", 0)))
-        headers["Connection"] = (
-            "close"  # said, so that a redirected client does not come back on it
-        )
+        # said, so that a redirected client does not come back on it
+        headers["Connection"] = "close"
         headers |= how.get("headers", {})
         self.send_response(status)
         for name, value in headers.items():

@@ -85,9 +85,7 @@ class Served:
         self.thread.join()
 
     def request(self, method, path, body=None, **headers):
-        """(status, headers, text) of a request with the page's own headers and these; a header of
-        None is left out.
-        """
+        """(status, headers, text) with the page's own headers and these; None leaves one out."""
         connection = HTTPConnection(self.host, timeout=60)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         headers = self.own | {"Content-Length": str(len(body or b""))} | headers

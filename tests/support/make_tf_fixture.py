@@ -25,9 +25,7 @@ def openai_name(name):
 
 
 def write(folder, arrays):
-    """Store {name: array} in OpenAI's names and shapes: matrices of the blocks as convolutions [1,
-    n_in, n_out].
-    """
+    """Store {name: array} in OpenAI's names; matrices of the blocks are [1, n_in, n_out] there."""
     import tensorflow
 
     names = {}

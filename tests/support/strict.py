@@ -23,9 +23,7 @@ def refuse(what):
 
 
 def operation(apply):
-    """A binary operator between arrays of one module, or an array and a Python number (no subclass:
-    no np.float64).
-    """
+    """A binary operator between arrays of one module, or an array and an int or float of Python."""
     return lambda x, y: x.module.result(apply(x.data, x.module.operand(y)))
 
 
@@ -84,9 +82,7 @@ class Array:
 
 @dataclass(eq=False)  # compared and hashed like a module
 class Module:
-    """The array module, a Backend's xp. `dtype` is the one float dtype there may be; `seen` counts
-    results by dtype.
-    """
+    """A Backend's xp. `dtype` is the one float dtype allowed; `seen` counts results by dtype."""
 
     dtype: np.dtype
     seen: dict = field(default_factory=dict)

@@ -38,9 +38,7 @@ def at_eos(generated):
 
 
 class TableModel:
-    """Logits looked up by prefix, from log probabilities a test chooses; reads and forgets through
-    a cache as GPT-2 does.
-    """
+    """Logits by prefix, from chosen probabilities; forgets through a cache as GPT-2 does."""
 
     def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
         self.config = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx)

@@ -49,11 +49,7 @@ def random_tensors(config, seed=0, dtype=np.float32):
 
 
 def write_safetensors(path, tensors):
-    """Store {name: array} as safetensors: written from the format's description, not with the code
-    under test.
-
-    An array of dtype uint16 is stored as bfloat16.
-    """
+    """Store {name: array} by the format's description; uint16 arrays are stored as bfloat16."""
     codes = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, array in tensors.items():
@@ -91,9 +87,7 @@ def write_checkpoint(
 
 
 def write_pair(folder, config, target=None):
-    """A models folder: a target 17M of random weights or these, a draft 0.7M-17M that often agrees
-    with it, and one with other words.
-    """
+    """A models folder: a target 17M, a draft that often agrees with it, one with other words."""
     target = target or {name: 3 * x for name, x in random_tensors(config, 1).items()}
     draft = {name: target[name] + noise for name, noise in random_tensors(config, 2).items()}
     write_checkpoint(folder / "17M", config, target)
