@@ -180,10 +180,10 @@ def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
     return read
 
 
-def stored_weights(folder, config, dtype=np.float32):
-    """`read` for build_model: the parameters of a checkpoint folder."""
+def stored_weights(folder, config):
+    """`read` for build_model: the parameters of a checkpoint folder, in float32."""
     tensors = open_weights(folder, config)
-    return lambda name: tensors[name].read(dtype)
+    return lambda name: tensors[name].read(np.float32)
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
@@ -192,11 +192,11 @@ def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
     return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
 
 
-def load_model(folder, backend, dtype=np.float32):
-    """The Model of a checkpoint folder, its parameters of one dtype. Raises InputError."""
+def load_model(folder, backend):
+    """The Model of a checkpoint folder, in float32. Raises InputError."""
     config = read_config(folder)
-    require_memory([config], backend, dtype=dtype)
-    return build_model(config, stored_weights(folder, config, dtype), backend, dtype)
+    require_memory([config], backend)
+    return build_model(config, stored_weights(folder, config), backend, np.float32)
 
 
 def load_models(sizes, models_dir, backend, weights="checkpoint", download=False):

@@ -14,7 +14,6 @@ from exercises import mine, score, solutions
 from exercises.checks import CHECKS, checked
 from exercises.solutions import (
     block_11,
-    nucleus_4,
     one_token_6,
     residual_3,
     siblings_12,
@@ -44,11 +43,6 @@ def softmax_that_overflows(logits, temperature):
     return weights / weights.sum()
 
 
-def wrong_row(draft, q, p, sample, toss):
-    n, token = verify_7(draft, q, p, sample, toss)
-    return n, token if n < len(draft) else sample(p[-2])
-
-
 def replaced_from_p(draft, q, p, sample, toss):
     n, _ = verify_7(draft, q, p, sample, toss)
     return n, sample(p[n])
@@ -57,11 +51,6 @@ def replaced_from_p(draft, q, p, sample, toss):
 def block_with_the_residual_of_tokens(draft, q, p, sample, toss):
     n, token = block_11(draft, q, p, sample, toss)
     return n, sample(residual_3(p[n], q[n])) if n < len(draft) else token
-
-
-def one_more_than_it_kept(draft, q, p, sample, toss):
-    n, token = block_11(draft, q, p, sample, toss)
-    return min(n + 1, len(draft)), token
 
 
 def no_drafting(target, draft_model, ids, n_tokens, K, sample, toss, end):
@@ -97,34 +86,24 @@ def uniform(n_vocab, n):
     return np.full((n, n_vocab), 1 / n_vocab)
 
 
-def discards_after_sampling(n_vocab, sample, ids, k):
-    draft = [token for token in (sample(row) for row in uniform(n_vocab, k)) if token]
-    return draft, uniform(n_vocab, len(draft))
-
-
 def changes_its_ids(n_vocab, sample, ids, k):
     ids += [0] * k
     return ids[-k:] if k else [], np.eye(n_vocab)[[0] * k]
 
 
 WRONG = [
-    ("acceptance_1", lambda p, q: (p * q).sum()),
     ("acceptance_1", lambda p, q: abs(p - q).sum() / 2),
     ("temperature_2", softmax_that_overflows),
     ("temperature_2", lambda logits, t: temperature_2(logits, 1.0)),
     ("residual_3", lambda p, q: np.maximum(p - q, 0)),
-    ("residual_3", lambda p, q: abs(p - q) / abs(p - q).sum()),
     ("residual_3", lambda p, q: np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()),
     ("nucleus_4", lambda p, top_p: np.where(p >= 1 - top_p, p, 0)),
-    ("nucleus_4", lambda p, top_p: nucleus_4(np.sort(p)[::-1], top_p)),
     ("speedup_5", lambda a, K, c, v: (1 - a ** (K + 1)) / (1 - a) / (K * c + v) if a < 1 else 0.0),
     ("speedup_5", lambda a, K, c, v: (1 + a * K) / (K * c + v)),
     ("speedup_5", lambda a, K, c, v: speedup_5(a, K, c, 1)),
     ("one_token_6", lambda p, q, sample, toss: (sample(p), True)),
-    ("one_token_6", lambda p, q, sample, toss: (sample(q), True)),
     ("one_token_6", replaced(one_token_6, residual_3=lambda p, q: p)),
     ("verify_7", lambda draft, q, p, sample, toss: (0, sample(p[0]))),
-    ("verify_7", wrong_row),
     ("verify_7", replaced_from_p),
     ("catch_up_8", whole_text),
     ("catch_up_8", nothing_forgotten),
@@ -136,7 +115,6 @@ WRONG = [
     ("two_drafts_10", replaced(two_drafts_10, residual_3=lambda p, q: p)),
     ("block_11", verify_7),
     ("block_11", block_with_the_residual_of_tokens),
-    ("block_11", one_more_than_it_kept),
     ("siblings_12", replaced(siblings_12, residual_3=lambda p, q: p)),
     ("siblings_12", lambda target, draft, ids, sample, toss: [sample(target(ids))]),
     ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, uniform(n, k)))),
@@ -144,7 +122,6 @@ WRONG = [
     ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[2] * k]))),
     ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * 4, np.eye(n)[[1] * 4]))),
     ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n + 1)[[1] * k]))),
-    ("drafter_13", drafter(discards_after_sampling)),
     ("drafter_13", drafter(changes_its_ids)),
 ]
 

@@ -19,15 +19,6 @@ from gpt2 import Config
 # ---------------------------------------------------------------- what a loaded model is made of
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_one_dtype_throughout(tmp_path, dtype):
-    """One float64 constant would turn the whole residual stream, and cost a factor of four, in
-    silence.
-    """
-    model = utils.load_model(write_checkpoint(tmp_path / "model", SMALL), NUMPY, dtype)
-    assert logits(model).dtype == model.new_cache().k.dtype == model.params["wpe"].dtype == dtype
-
-
 def test_random_models_are_reproducible():
     models = [utils.random_model(SMALL, NUMPY, seed=seed, scale=0.3) for seed in (1, 1, 2)]
     a, b, other = map(logits, models)
