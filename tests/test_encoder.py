@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import regex
+from command_line import ROOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from toys import renumbered, tiny_vocabulary
@@ -14,7 +15,7 @@ from toys import renumbered, tiny_vocabulary
 import utils
 from encoder import END_OF_TEXT, Encoder, byte_symbols, merge
 
-MODELS = Path(__file__).resolve().parents[1] / "models"
+MODELS = ROOT / "models"
 fast = settings(deadline=None, max_examples=150)
 
 

@@ -10,19 +10,10 @@ import numpy as np
 import pytest
 from command_line import ENVIRONMENT, ROOT, embedded
 
-from exercises import mine, score, solutions
+from exercises import mine, score
+from exercises import solutions as right
 from exercises.checks import CHECKS, checked
-from exercises.solutions import (
-    block_11,
-    one_token_6,
-    residual_3,
-    siblings_12,
-    speculative_9,
-    speedup_5,
-    temperature_2,
-    two_drafts_10,
-    verify_7,
-)
+from exercises.solutions import verify_7
 from experiments.proving.candidates import best_rho, left_over
 
 
@@ -32,7 +23,7 @@ def replaced(answer, **others):
     def wrong(*arguments):
         with pytest.MonkeyPatch.context() as patch:
             for name, other in others.items():
-                patch.setattr(solutions, name, other)
+                patch.setattr(right, name, other)
             return answer(*arguments)
 
     return wrong
@@ -49,8 +40,8 @@ def replaced_from_p(draft, q, p, sample, toss):
 
 
 def block_with_the_residual_of_tokens(draft, q, p, sample, toss):
-    n, token = block_11(draft, q, p, sample, toss)
-    return n, sample(residual_3(p[n], q[n])) if n < len(draft) else token
+    n, token = right.block_11(draft, q, p, sample, toss)
+    return n, sample(right.residual_3(p[n], q[n])) if n < len(draft) else token
 
 
 def no_drafting(target, draft_model, ids, n_tokens, K, sample, toss, end):
@@ -94,28 +85,28 @@ def changes_its_ids(n_vocab, sample, ids, k):
 WRONG = [
     ("acceptance_1", lambda p, q: abs(p - q).sum() / 2),
     ("temperature_2", softmax_that_overflows),
-    ("temperature_2", lambda logits, t: temperature_2(logits, 1.0)),
+    ("temperature_2", lambda logits, t: right.temperature_2(logits, 1.0)),
     ("residual_3", lambda p, q: np.maximum(p - q, 0)),
     ("residual_3", lambda p, q: np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()),
     ("nucleus_4", lambda p, top_p: np.where(p >= 1 - top_p, p, 0)),
     ("speedup_5", lambda a, K, c, v: (1 - a ** (K + 1)) / (1 - a) / (K * c + v) if a < 1 else 0.0),
     ("speedup_5", lambda a, K, c, v: (1 + a * K) / (K * c + v)),
-    ("speedup_5", lambda a, K, c, v: speedup_5(a, K, c, 1)),
+    ("speedup_5", lambda a, K, c, v: right.speedup_5(a, K, c, 1)),
     ("one_token_6", lambda p, q, sample, toss: (sample(p), True)),
-    ("one_token_6", replaced(one_token_6, residual_3=lambda p, q: p)),
+    ("one_token_6", replaced(right.one_token_6, residual_3=lambda p, q: p)),
     ("verify_7", lambda draft, q, p, sample, toss: (0, sample(p[0]))),
     ("verify_7", replaced_from_p),
     ("catch_up_8", whole_text),
     ("catch_up_8", nothing_forgotten),
     ("speculative_9", no_drafting),
-    ("speculative_9", lambda *arguments: speculative_9(*arguments[:-1], None)),
-    ("speculative_9", lambda t, d, ids, n, *rest: speculative_9(t, d, ids, n + 1, *rest)),
-    ("speculative_9", replaced(speculative_9, verify_7=replaced_from_p)),
-    ("two_drafts_10", one_token_6),
-    ("two_drafts_10", replaced(two_drafts_10, residual_3=lambda p, q: p)),
+    ("speculative_9", lambda *arguments: right.speculative_9(*arguments[:-1], None)),
+    ("speculative_9", lambda t, d, ids, n, *rest: right.speculative_9(t, d, ids, n + 1, *rest)),
+    ("speculative_9", replaced(right.speculative_9, verify_7=replaced_from_p)),
+    ("two_drafts_10", right.one_token_6),
+    ("two_drafts_10", replaced(right.two_drafts_10, residual_3=lambda p, q: p)),
     ("block_11", verify_7),
     ("block_11", block_with_the_residual_of_tokens),
-    ("siblings_12", replaced(siblings_12, residual_3=lambda p, q: p)),
+    ("siblings_12", replaced(right.siblings_12, residual_3=lambda p, q: p)),
     ("siblings_12", lambda target, draft, ids, sample, toss: [sample(target(ids))]),
     ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, uniform(n, k)))),
     ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.ones((k, n))))),
@@ -129,13 +120,13 @@ WRONG = [
 def test_each_has_a_number_a_stub_a_check_and_a_solution():
     assert [int(name.rsplit("_", 1)[1]) for name in CHECKS] == list(range(1, 14))
     for name in CHECKS:
-        signatures = [inspect.signature(getattr(one, name)) for one in (mine, solutions)]
+        signatures = [inspect.signature(getattr(one, name)) for one in (mine, right)]
         assert signatures[0] == signatures[1]
 
 
 def asks_again(target, draft_model, *rest):
     """A loop that keeps no distribution of the draft model."""
-    return speculative_9(target, lambda ids: (draft_model(ids), draft_model(ids))[0], *rest)
+    return right.speculative_9(target, lambda ids: (draft_model(ids), draft_model(ids))[0], *rest)
 
 
 def k_sequential(p, q, sample, toss):
@@ -151,7 +142,7 @@ def k_sequential(p, q, sample, toss):
 @pytest.mark.parametrize(
     "name, answer",
     [
-        *((name, getattr(solutions, name)) for name in CHECKS),
+        *((name, getattr(right, name)) for name in CHECKS),
         ("speculative_9", asks_again),
         ("two_drafts_10", k_sequential),
         ("drafter_13", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
@@ -201,8 +192,8 @@ def test_a_drafter_that_is_not_written_is_one_line():
 
 
 def test_the_notebook_goes_on_with_the_solution_of_what_is_not_written(capsys):
-    def right(p, q, sample, toss):
-        return one_token_6(p, q, sample, toss)
+    def own(p, q, sample, toss):
+        return right.one_token_6(p, q, sample, toss)
 
     def stub(*arguments):
         raise NotImplementedError
@@ -210,9 +201,9 @@ def test_the_notebook_goes_on_with_the_solution_of_what_is_not_written(capsys):
     def wrong(p, q, sample, toss):
         return sample(q), True
 
-    for answer in (right, stub, wrong):
+    for answer in (own, stub, wrong):
         answer.__name__ = "one_token_6"
-    assert checked(right) is right and "WRITTEN" not in capsys.readouterr().out
-    assert checked(stub) is one_token_6 and "WRITTEN" in capsys.readouterr().out
+    assert checked(own) is own and "WRITTEN" not in capsys.readouterr().out
+    assert checked(stub) is right.one_token_6 and "WRITTEN" in capsys.readouterr().out
     with pytest.raises(AssertionError):
         checked(wrong)

@@ -3,11 +3,10 @@
 import ast
 import re
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
+from command_line import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 MOST_MODULES = 14  # in a folder; commands/ has a file for each command
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from toys import TINY, tiny_model, tiny_vocabulary
 
 import sampling
@@ -26,19 +27,15 @@ LOGITS = np.log(np.array([[0.1, 0.2, 0.3, 0.4]]))
 TARGET, DRAFT = tiny_model(1), tiny_model(2)
 
 
-def generator(seed=0):
-    return np.random.default_rng(seed)
-
-
 def run(n_tokens, K=4, filter=Filter(), ids=(1, 2, 3), drafter=None, seed=0, target=TARGET, **more):
     """The rounds of a speculative run after its prefill."""
-    rng = generator(seed)
+    rng = default_rng(seed)
     drafter = drafter or NeuralDrafter(DRAFT, filter, rng)
     return list(speculative(target, drafter, list(ids), n_tokens, K, filter, rng, **more))[1:]
 
 
 def run_alone(n_tokens, filter=Filter(), ids=(1, 2, 3), seed=0, target=TARGET, **more):
-    return list(autoregressive(target, list(ids), n_tokens, filter, generator(seed), **more))[1:]
+    return list(autoregressive(target, list(ids), n_tokens, filter, default_rng(seed), **more))[1:]
 
 
 def tokens(rounds):
@@ -97,7 +94,7 @@ def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p
 
 def test_filter_of_a_real_vocabulary_matches_a_full_sort():
     """The nucleus is found among the few tokens that can be in it, not among all 50,257."""
-    logits = generator().normal(0, 3, (3, 50257)).astype(np.float32)
+    logits = default_rng(0).normal(0, 3, (3, 50257)).astype(np.float32)
     for row, full in zip(Filter(1.0, top_p=0.9)(logits), Filter(1.0)(logits)):
         order = np.argsort(-full, kind="stable")
         nucleus = order[: 1 + np.searchsorted(full[order].cumsum(), 0.9)]
@@ -110,7 +107,7 @@ HUGE = (11, 1e5, 1e9, 1e30, 1e39, 1e300)
 @pytest.mark.parametrize("temperature", (0.1, 1, 10, *HUGE))
 def test_filters_keep_the_largest_logits_at_any_temperature(temperature):
     """Float32 rounds different logits to the same probability: they must decide, not it."""
-    logits = generator().normal(0, 3, (4, 1000)).astype(np.float32)
+    logits = default_rng(0).normal(0, 3, (4, 1000)).astype(np.float32)
     logits[:, 5] = -np.inf
     filters = [Filter(temperature, top_k=1), Filter(temperature, top_k=7)]
     if temperature < 1e10:  # above it, all are equal in float64 too
@@ -185,7 +182,7 @@ def test_sample_inverts_the_cumulative_distribution(weights):
 
 @given(st.integers(0, 2**32))
 def test_sample_never_leaves_the_vocabulary_whatever_the_rounding(seed):
-    p = generator(seed).random(1000) ** 8
+    p = default_rng(seed).random(1000) ** 8
     p /= p.sum() * (1 + 1e-9)  # a sum that is not quite 1
     p[-3:] = 0
     assert p[sample(p, Fixed(LARGEST))] > 0
@@ -194,7 +191,7 @@ def test_sample_never_leaves_the_vocabulary_whatever_the_rounding(seed):
 def test_a_sample_does_not_depend_on_the_scale_of_p():
     """A block's residual may be what is left of P p, with P below 1."""
     p = np.array([0.1, 0.2, 0.3, 0.4])
-    one, other = ([sample(scale * p, generator(i)) for i in range(99)] for scale in (1, 0.25))
+    one, other = ([sample(scale * p, default_rng(i)) for i in range(99)] for scale in (1, 0.25))
     assert one == other and {*one} == {0, 1, 2, 3}
 
 
@@ -213,7 +210,7 @@ def test_residual_by_hand_and_when_rounding_leaves_none():
 def test_verify_draws_every_coin_anew():
     """Over many rounds the first and the second acceptance are independent."""
     p, q = np.full((3, 4), 0.25), np.tile([0.5, 0.5, 0, 0], (2, 1))
-    rng, counts = generator(), np.zeros(3)
+    rng, counts = default_rng(0), np.zeros(3)
     for _ in range(4000):
         counts[verify([0, 1], q, p, rng)[0]] += 1
     # 1/2, 1/4, 1/4 expected; 5 standard deviations: odds below one in a million
@@ -238,7 +235,7 @@ def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(0.8, 20, 0.9)])
 def test_a_perfect_draft_is_always_accepted(K, filter):
     """Each round gives K + 1 tokens, which a stale draft cache would not reach."""
-    rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, generator()))
+    rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, default_rng(0)))
     assert all(one.accepted == one.drafted for one in rounds)
     assert len(rounds) == -(-18 // (K + 1))
     assert rounds[0].sources == ["draft"] * K + ["bonus"]
@@ -258,7 +255,7 @@ def test_the_context_ends_the_text(decode):
 def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
     """Nothing after it is kept or counted; the draft accepts all, so it lies in a run."""
     ended = lambda generated: len(generated) == place + 1
-    rounds = run(8, 3, drafter=NeuralDrafter(TARGET, Filter(), generator()), ended=ended)
+    rounds = run(8, 3, drafter=NeuralDrafter(TARGET, Filter(), default_rng(0)), ended=ended)
     greedy = tokens(run_alone(8))
     assert tokens(rounds) == greedy[: place + 1]
     last = rounds[-1]
@@ -335,7 +332,7 @@ def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
     """Whatever the k before: a round of K = 0 moves the text on, and a rejected draft must not stay
     in the cache behind it. Also in a second text by the same drafter.
     """
-    rng, proposals = generator(seed), []
+    rng, proposals = default_rng(seed), []
 
     class Noting(NeuralDrafter):
         def propose(self, ids, k):
@@ -356,7 +353,7 @@ def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
 def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
     """The draft can read all of it, and score one more token."""
     short, ids = tiny_model(2, Config(259, 8, 16, 2, 2)), list(range(1, n + 1))
-    drafter = NeuralDrafter(short, Filter(1.0), generator())
+    drafter = NeuralDrafter(short, Filter(1.0), default_rng(0))
     drafter.prefill(ids)
     assert drafter.cache.length == (n if drafted else 0)
     draft, q = drafter.propose(ids, 4)
@@ -369,5 +366,5 @@ def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
 def test_a_draft_ends_below_the_confidence_and_not_at_it(filter):
     top = Filter(1.0)(scores_of(DRAFT, [1, 2, 3]))[0].max()
     for confidence, n in ((top - 1e-6, 1), (top + 1e-6, 0)):
-        drafter = NeuralDrafter(DRAFT, filter, generator(), confidence)
+        drafter = NeuralDrafter(DRAFT, filter, default_rng(0), confidence)
         assert len(drafter.propose([1, 2, 3], 1)[0]) == n

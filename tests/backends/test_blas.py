@@ -3,13 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from command_line import ROOT
 
 from backends import blas
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("variables, quota, expected", [

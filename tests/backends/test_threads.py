@@ -5,16 +5,15 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+from command_line import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends import threads
 
-ROOT = Path(__file__).resolve().parents[2]
 POOLS = {n: threads.Threads(n) for n in (1, 2, 3, 5)}
 
 
@@ -103,14 +102,14 @@ def test_a_bell_rung_for_a_thread_that_slept_does_not_ring_on():
 def test_work_that_shares_work_is_done():
     """On a thread that waits for itself it would never be."""
     pool, done = threads.Threads(3), []
-    inner = lambda a, b: pool.share(lambda c, d: done.append((a, c, d)), 2, 3)  # noqa: E731
+    inner = lambda a, b: pool.share(lambda c, d: done.append((a, c, d)), 2, 3)
     pool.share(inner, 3, 3)
     assert sorted(done) == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
 
 
 def test_several_callers_at_once():
     pool, done = threads.Threads(3), []
-    share = lambda name: pool.share(lambda a, b: done.append((name, b - a)), 99, 3)  # noqa: E731
+    share = lambda name: pool.share(lambda a, b: done.append((name, b - a)), 99, 3)
     callers = [threading.Thread(target=share, args=(name,)) for name in range(8)]
     for caller in callers:
         caller.start()

@@ -113,13 +113,6 @@ def test_a_fault_that_stays(get, server, fault):
     assert not get.path.exists() and len(server.requests) <= n_requests
 
 
-@pytest.mark.parametrize("address", ["no-scheme/x", "http://[::1/x", "ftp://x/y"])
-def test_an_endpoint_that_is_no_address(get, address):
-    with pytest.raises(transfer.Refused):
-        get(address=address)
-    assert get.waits == []
-
-
 def test_nobody_answers(get):
     with pytest.raises(transfer.Refused, match="no connection, 6 times in a row"):
         get(address="http://127.0.0.1:9/x")
