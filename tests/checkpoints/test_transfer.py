@@ -29,12 +29,9 @@ def get(server, tmp_path, monkeypatch):
     return get
 
 
-def sha256_of(content):
-    """As Hugging Face states it, of a large file."""
-    return {"X-Linked-Etag": f'"{hashlib.sha256(content).hexdigest()}"'}
-
-
-ELSEWHERE = {"status": 302, "headers": {"Location": "/file.bin", **sha256_of(OTHER)}}
+# as Hugging Face states the checksum of a large file
+SHA256 = {"X-Linked-Etag": f'"{hashlib.sha256(OTHER).hexdigest()}"'}
+ELSEWHERE = {"status": 302, "headers": SHA256 | {"Location": "/file.bin"}}
 CHUNKED = {"headers": {"Content-Length": None, "Transfer-Encoding": "chunked"}}
 OVERCOME = {  # what goes wrong, one after the other: the first bytes asked for, the waits
     "nothing": ([], [0], []),
