@@ -126,11 +126,8 @@ def drafts_of(q):
 @settings(max_examples=100, deadline=None)
 @given(p=rows_of_p, q=rows_of_q)
 def test_verify_gives_p_for_any_q(rule, p, q):
-    """One round on independent rows: the distribution of what it yields is the distribution of
-    drawing from p row after row.
-
-    Accepted tokens come from rows 0 .. n - 1, the last from row n; completing every outcome with
-    draws from the rows it did not reach must give the product of the rows of p.
+    """A round, completed by samples from the rows of p that it does not reach, is distributed like
+    samples from all the rows of p.
     """
     found = np.zeros((4, 4, 4))
     for draft, mass in drafts_of(q):

@@ -1,8 +1,6 @@
-"""The forward pass: against transformers' numbers, against itself however the text is cut up, and
-on strict arrays.
+"""The forward pass against transformers, itself however a text is cut up, and strict arrays.
 
-The properties run in float64, where two orders of summation differ by 1e-14 and a mistake by far
-more than 1e-10.
+The properties run in float64, where rounding is 1e-14 and a mistake far more than 1e-10.
 """
 
 import dataclasses
@@ -129,9 +127,8 @@ def test_number_of_parameters():
 @fast
 @given(st.data())
 def test_a_draft_rolled_back_was_never_read(data):
-    """By setting the length, and nothing else: the whole of what the project does about a rejected
-    draft. The cache keeps the last hidden state of every position: the final norm and the output
-    head turn them into the logits.
+    """By setting the length, and nothing else: that is all the project does about a rejected draft.
+    The cache keeps the last hidden state of every position, and the logits follow from it.
     """
     model = data.draw(any_model)
     ids, cache, rows = data.draw(texts(model)), model.new_cache(), []

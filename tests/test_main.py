@@ -1,8 +1,4 @@
-"""The command line, by what it prints: output, JSON, prompts of every kind, pipes and signals.
-
-Most tests call main.main in this process, with a tiny pair of models; what only a real process can
-show runs as one.
-"""
+"""The command line by what it prints, mostly in this process, with a tiny pair of models."""
 
 import dataclasses
 import io

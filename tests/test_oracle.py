@@ -92,12 +92,7 @@ def test_greedy_texts(config):
     top_p=st.one_of(st.just(1.0), st.floats(0.01, 0.999)),
 )
 def test_filters(seed, n_vocab, spread, temperature, top_k, top_p):
-    """The same probabilities as transformers' warpers, in the order in which its generate() applies
-    them.
-
-    Random logits have no ties: of equal ones at the edge, transformers keeps all, and Filter as
-    many as were asked for.
-    """
+    """As transformers' warpers in generate()'s order. (Of ties they keep all; here are none.)"""
     logits = spread * np.random.default_rng(seed).standard_normal((3, n_vocab))
     warpers = [transformers.TemperatureLogitsWarper(temperature)]
     if top_k:

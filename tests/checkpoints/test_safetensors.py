@@ -1,9 +1,4 @@
-"""Safetensors: every way of storing the same model loads as the same model, and every damage is one
-clear line.
-
-Files are written by toys.py from the description of the format, and compared with the safetensors
-library's own.
-"""
+"""Safetensors: however a model is stored, it loads the same; every damage is one clear line."""
 
 import json
 

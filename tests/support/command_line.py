@@ -1,9 +1,4 @@
-"""Calling main.py: a tiny pair of models, the fixtures that run it in this process, and ways to run
-it in a process of its own.
-
-tests/conftest.py gives the fixtures `pair`, `program`, `cli`, `as_json` and `interrupted` to all
-tests.
-"""
+"""Calling main.py with a tiny pair of models, in this process (fixtures) or one of its own."""
 
 import dataclasses
 import json

@@ -31,12 +31,10 @@ CONFIGS = {
 
 
 def recipe(config, dtype=np.float32, seed=0):
-    """`read(name)` for utils.build_model: random weights, each tensor drawn by itself, whatever the
-    order.
+    """`read(name)` for utils.build_model: random weights, each tensor drawn by itself, in float32.
 
     Uniform, wide enough for logits with a standard deviation of 2 (wider, and float32 rounding
-    grows faster than what a mistake does to them); layer norm weights lie around 1. Drawn as
-    float32, so that all dtypes hold the same numbers.
+    grows faster than what a mistake does to them); layer norm weights lie around 1.
     """
     shapes = config.shapes()
 
