@@ -90,14 +90,7 @@ def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
 
 @pytest.mark.parametrize(
     "n, K, draft, temperature",
-    [
-        (1, 1, "0.7M-17M", 0),
-        (2, 50, "ngram", 1),
-        (5, 4, "ngram", 0),
-        (30, 4, "0.7M-17M", 0),
-        (30, 50, "0.7M-17M", 1),
-        (30, 10**30, "ngram", 1),
-    ],
+    [(1, 1, "0.7M-17M", 0), (2, 50, "ngram", 1), (30, 4, "0.7M-17M", 0), (30, 10**30, "ngram", 1)],
 )
 def test_json(as_json, pair, n, K, draft, temperature):
     length = "--prompt", PROMPT, "--n_tokens_to_generate", n
@@ -114,9 +107,6 @@ def test_json(as_json, pair, n, K, draft, temperature):
         assert decoder["tokens_per_second"] * decoder["seconds"] == pytest.approx(n)
     assert 0 <= two["accepted"] <= two["examined"] <= two["drafted"] <= K * two["rounds"]
     assert two["accepted"] + two["rounds"] == n
-    examined = two["examined"]
-    assert two["acceptance_rate"] == (two["accepted"] / examined if examined else None)
-    assert two["tokens_per_target_pass"] == pytest.approx(n / two["rounds"])
     assert result["speedup"] == pytest.approx(two["tokens_per_second"] / one["tokens_per_second"])
     assert result["identical"] == (one["token_ids"] == two["token_ids"])
     assert result["identical"] or temperature
