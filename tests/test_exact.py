@@ -88,7 +88,6 @@ def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, 
 @rules
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
 def test_distribution_with_one_hot_drafts(filter, rule):
-    """Look-up drafts are certain of what they propose, right or wrong."""
     prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda: NGramDrafter(3)
     assert_exact(TableModel(3), drafter, prompt, 4, 3, filter, at_eos, rule)
 
@@ -139,7 +138,6 @@ def test_verify_gives_p_for_any_q(rule, p, q):
 
 
 def expected_accepted(rule, q, p):
-    """The mean number of accepted drafts, computed exactly."""
     mean = 0.0
     for draft, mass in drafts_of(q):
         for (n, _), probability in distribution_of(lambda: rule(draft, q, p, None)).items():

@@ -84,14 +84,12 @@ def assert_same(found, expected, atol=1e-10):
 
 
 def golden(name):
-    """{what: array} that transformers computes with the recipe's weights."""
     with np.load(GOLDEN) as file:
         return {key.removeprefix(name + "_"): file[key] for key in file if key.startswith(name)}
 
 
 @pytest.mark.parametrize("name, backend", [("tiny", PLAIN), ("tiny", TILED), ("124M", PLAIN)])
 def test_logits_are_those_of_transformers(name, backend):
-    """124M takes 500 MB."""
     read, expected = recipe(CONFIGS[name]), golden(name)
     assert (read("wte.weight")[0, :4] == expected["first_draws"]).all(), (
         "NumPy draws other numbers than it did: run tests/support/make_golden.py"
@@ -164,7 +162,6 @@ def test_texts_read_together_are_read_alone(data):
 @fast
 @given(st.data())
 def test_heads_shared_among_threads_are_the_heads(data):
-    """However the backend divides them, and in whatever order its threads come to them."""
     shape, cuts = data.draw(st.integers(0, len(SHAPES) - 1)), data.draw(st.sets(st.integers(1, 4)))
 
     def share(function, n, n_rows):
@@ -213,7 +210,6 @@ def test_read_catches_up_from_any_cache(data):
 
 
 def test_read_reads_only_what_is_missing(monkeypatch):
-    """One pass, over the rows asked for and those before them that the cache lacks."""
     model, passes = tiny_model(), []
     embed = gpt2.Model.embed
     watched = lambda model, new, cache: passes.append(new) or embed(model, new, cache)

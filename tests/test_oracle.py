@@ -36,7 +36,6 @@ def random_ids(config, n, seed=0):
 
 
 def difference(model, expected_model, ids):
-    """The largest difference between any two logits, which are of order 1 to 10."""
     expected = reference_logits(expected_model, [ids])[0]
     logits = model.read(ids, model.new_cache(), n_last=len(ids))
     assert logits.shape == expected.shape and logits.dtype == expected.dtype

@@ -43,7 +43,6 @@ def tokens(rounds):
 
 
 def scores_of(model, ids, n_last=1):
-    """The logits of a text by a model that reads it for the first time."""
     return model.read(ids, model.new_cache(), n_last)
 
 
@@ -156,8 +155,6 @@ def test_filter_refuses_settings_without_a_meaning(name, bad):
 
 
 class Fixed:
-    """An rng whose every number is u."""
-
     def __init__(self, u):
         self.u = u
 

@@ -25,7 +25,6 @@ def uncut(config, dtype):
 
 
 def test_every_kernel_gives_the_same_logits():
-    """A whole model, on candidates the machine might choose and on its own choice."""
     names = ("plain", "64x1", "64x2", "128x2", "256x1", "auto")
     backends = {name: utils.get_backend("numpy", name) for name in names}
     backends |= {"uncut": replace(NUMPY, plan=uncut)}

@@ -59,7 +59,6 @@ CORE = "SkylakeX" if blas.unrecognised_avx512() else "None"
     ("import utils", {}, ["1", CORE]),
 ])  # fmt: skip
 def test_the_environment_is_set_before_numpy_and_never_over_the_user(first, variables, expected):
-    """In a new process, which imports backends.blas after `first`."""
     code = f"import os; {first}; import backends.blas"
     code += f"; print(*map(os.environ.get, {VARIABLES}), sep=',')"
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}

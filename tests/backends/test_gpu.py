@@ -24,7 +24,6 @@ def forget():
 
 @pytest.fixture
 def cupy(monkeypatch):
-    """The stand-in, with 1 GB of memory."""
     module = types.ModuleType("cupy")
     for name in NAMES:
         setattr(module, name, getattr(np, name))

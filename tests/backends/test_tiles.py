@@ -74,7 +74,6 @@ def test_an_uncut_weight_gives_the_plain_product(shape, n_rows, n_threads, dtype
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("width", [tiles.ALL, 64, 100, 7])
 def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_column):
-    """In whatever layout the head multiplies, tokens look their rows up there."""
     kernel = tiles.Kernel(width, (1, 1, 1), by_column=by_column)
     config = dataclasses.replace(TINY, n_vocab=150)
     expected = utils.random_model(config, NUMPY).params["wte"]

@@ -108,7 +108,6 @@ def test_hugging_face_only(sources, run, models, size):
 
 
 def test_what_is_never_fetched(sources, run, models):
-    """A pickle, and a file that would lie elsewhere."""
     assert_refused(run("download", "some-body/pickle"), "pickle")
     index = b'{"weight_map": {"wte": "../../x.safetensors"}}'
     sources.files[f"/hf/some-body/shards/resolve/main/{SHARDS_INDEX}"] = index
@@ -219,7 +218,6 @@ CACHES = {  # of the variable that names it: where a model then is
 
 
 def in_cache(model, commit=b"abc\n"):
-    """A whole model in a cache: its folder."""
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_bytes(commit)
     return write_checkpoint(model / "snapshots" / "abc")

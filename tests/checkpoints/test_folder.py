@@ -131,7 +131,6 @@ def test_tensors_that_do_not_match_the_config(tmp_path, named):
 @pytest.mark.parametrize("head", DTYPES)
 @pytest.mark.parametrize("wte", DTYPES)
 def test_the_head_must_hold_the_same_numbers_however_it_is_stored(tmp_path, wte, head):
-    """TENSORS are exact in every dtype."""
     tensors = TENSORS | {"wte.weight": DTYPES[wte](WTE), "lm_head.weight": DTYPES[head](WTE)}
     folder = write_checkpoint(tmp_path / "same", SMALL, tensors)
     np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)

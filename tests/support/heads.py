@@ -10,7 +10,6 @@ EAGLE, MEDUSA = "eagle", "medusa"
 
 
 def head_config(kind, config):
-    """The shape of a small head for a target of that Config."""
     if kind == MEDUSA:
         return MedusaConfig(config.n_vocab, config.n_ctx, config.n_embd, 2, config.epsilon)
     return EagleConfig(
@@ -24,7 +23,6 @@ def head_config(kind, config):
 
 
 def head_tensors(config, seed=5, scale=0.6):
-    """{name: array} for every parameter of a head."""
     rng = np.random.default_rng(seed)
     return {name: scale * rng.standard_normal(shape) for name, shape in config.shapes().items()}
 

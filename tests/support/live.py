@@ -45,7 +45,6 @@ def unheard(**line):
 
 
 def session_of(folder, **settings):
-    """A Session of the models in a folder."""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
     return Session(settings, load_pair(settings))
 
@@ -70,8 +69,6 @@ def by_hand(session, rng, K, filter, n_tokens, prompt=PROMPT):
 
 
 class Served:
-    """A server that answers in a thread of its own."""
-
     def __init__(self, answers):
         self.server = LiveServer(0, answers)
         self.host, self.token = f"127.0.0.1:{self.server.server_port}", self.server.token

@@ -32,13 +32,10 @@ def reflected(apply):
 
 
 def method(name):
-    """One of NumPy's methods that give an array."""
     return lambda x, *args, **how: x.module.result(getattr(x.data, name)(*args, **how))
 
 
 class Array:
-    """See the module's docstring. Made by Module.asarray."""
-
     __slots__ = ("data", "module")
 
     def __init__(self, data, module):
@@ -141,7 +138,6 @@ class Module:
 
 
 def backend(dtype):
-    """A Backend whose arrays are strict and of one float dtype."""
     xp = Module(dtype)
     plan = lambda config, dtype: xp.asarray
     return utils.Backend("strict", xp, xp.asarray, xp.to_host, plan, utils.done)

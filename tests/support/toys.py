@@ -19,7 +19,6 @@ def tiny_model(seed=0, config=TINY, dtype=np.float64, scale=0.3):
 
 
 def renumbered(symbols):
-    """A vocabulary of these symbols."""
     return {symbol: i for i, symbol in enumerate(symbols)}
 
 
