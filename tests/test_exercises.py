@@ -2,13 +2,11 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_line import ENVIRONMENT, ROOT, embedded
+from command_line import embedded, python
 
 from exercises import mine, score
 from exercises import solutions as right
@@ -162,17 +160,11 @@ def test_a_wrong_answer_is_refused(name, wrong):
     assert "expected" in str(refused.value) or "right distribution" in str(refused.value)
 
 
-def run(*words):
-    command = [sys.executable, "-m", *words]
-    options = {"capture_output": True, "text": True, "timeout": 120, "env": ENVIRONMENT}
-    return subprocess.run(command, cwd=ROOT, **options)
-
-
 def test_what_a_reader_sees():
     """One line for each exercise still to be written; a reader's own answers stay out of this."""
     sources = {name: inspect.getsource(getattr(mine, name)) for name in CHECKS}
     open_ones = [name for name in CHECKS if "raise NotImplementedError" in sources[name]]
-    done = run("pytest", "exercises")
+    done = python("-m", "pytest", "exercises")
     said = re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout)
     assert said == open_ones
 
@@ -187,20 +179,16 @@ def test_a_drafter_is_scored_beside_the_others(monkeypatch, capsys):
 
 
 def test_a_drafter_that_is_not_written_is_one_line():
-    done = run("exercises.score", "sampling")
+    done = python("-m", "exercises.score", "sampling")
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
 
 
 def test_the_notebook_goes_on_with_the_solution_of_what_is_not_written(capsys):
-    def own(p, q, sample, toss):
-        return right.one_token_6(p, q, sample, toss)
-
     def stub(*arguments):
         raise NotImplementedError
 
-    def wrong(p, q, sample, toss):
-        return sample(q), True
-
+    own = lambda *arguments: right.one_token_6(*arguments)
+    wrong = lambda p, q, sample, toss: (sample(q), True)
     for answer in (own, stub, wrong):
         answer.__name__ = "one_token_6"
     assert checked(own) is own and "WRITTEN" not in capsys.readouterr().out

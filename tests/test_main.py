@@ -21,6 +21,7 @@ from command_line import (
     embedded,
     likely,
     process,
+    python,
     shell,
     text_of,
     timeless,
@@ -307,10 +308,9 @@ def test_interrupted_while_it_writes(tmp_path):
 def test_what_is_not_installed_is_named(missing):
     program = f"import runpy, sys; sys.modules[{missing!r}] = None; "
     program += "runpy.run_path('main.py', run_name='__main__')"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120)
+    done = python("-c", program)
     message = f"error: {missing} is not installed: pip install -r requirements.txt\n"
-    assert (done.returncode, done.stdout, done.stderr.decode()) == (2, b"", message)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
 
 
 @pytest.mark.parametrize("stream, said", [("<&-", b""), (">&-", b""), (">/dev/full", b"space")])

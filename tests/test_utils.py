@@ -2,12 +2,10 @@
 
 import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from command_line import ROOT
+from command_line import python
 from edits import SMALL, logits
 from toys import NUMPY, TINY, refusal, write_checkpoint
 
@@ -55,9 +53,7 @@ print((status("VmHWM") - before) / (4 * n_weights))
 """
     # of this process
     own = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    command = [sys.executable, "-c", script]
-    found = subprocess.check_output(command, cwd=ROOT, env=own, text=True)
-    assert 0.9 < float(found) < 1.25
+    assert 0.9 < float(python("-c", script, environment=own).stdout) < 1.25
 
 
 @pytest.mark.parametrize("sizes, n_texts, loaded, message", [

@@ -1,11 +1,9 @@
 """BLAS kernels and threads: chosen before NumPy is imported, and never over the user."""
 
 import os
-import subprocess
-import sys
 
 import pytest
-from command_line import ROOT
+from command_line import python
 
 from backends import blas
 
@@ -62,6 +60,5 @@ def test_the_environment_is_set_before_numpy_and_never_over_the_user(first, vari
     code = f"import os; {first}; import backends.blas"
     code += f"; print(*map(os.environ.get, {VARIABLES}), sep=',')"
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    command = [sys.executable, "-c", code]
-    found = subprocess.check_output(command, cwd=ROOT, env=clean | variables, text=True)
-    assert found.strip().split(",") == expected
+    done = python("-c", code, environment=clean | variables)
+    assert done.stdout.strip().split(",") == expected

@@ -1,14 +1,12 @@
 """Work that is shared: all of it is done, errors arrive, and a forked process shares as well."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from queue import SimpleQueue
 
 import pytest
-from command_line import ROOT
+from command_line import python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,4 +173,4 @@ raise SystemExit(os.waitpid(child, 0)[1] != 0 or not add(12))
 def test_a_forked_process_has_threads_of_its_own(shared_before):
     """multiprocessing forks on Linux up to Python 3.13, and so do servers that import first."""
     code = FORK.format(shared_before=shared_before)
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
+    assert python("-c", code).returncode == 0

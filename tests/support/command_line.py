@@ -137,6 +137,12 @@ def interrupted(monkeypatch):
     return call
 
 
+def python(*words, environment=ENVIRONMENT):
+    """A process of Python in the repository: the finished process, its output as text."""
+    options = {"capture_output": True, "text": True, "timeout": 120, "env": environment}
+    return subprocess.run([sys.executable, *words], cwd=ROOT, **options)
+
+
 def process(pair, *arguments, environment=(), **options):
     """main.py in a process of its own: the finished process, its output as bytes."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | options
