@@ -2,11 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from browsers import assert_readable, wait_for
+from heads import MEDUSA, toy_head
 from live import PROMPT, RUNS, session_of, unheard
 
+from experiments.decoding.session import Session
+from experiments.drafting.drafts import HeadDraft
 from experiments.measuring.statistics import drafting_share
 from experiments.measuring.theory import speedup
 from experiments.page import rules, runs
@@ -139,6 +144,17 @@ def test_a_dragged_coin_gives_the_text_of_the_same_coins(live, pair):
     assert page.locator("#edits").is_visible() and page.locator("#text .parting").count() == 1
     page.locator("#original").click()
     assert page.evaluate("state.run === state.base") and page.locator("#edits").is_hidden()
+
+
+def test_a_coin_that_changes_nothing_leaves_what_was_changed_before(live):
+    page, _ = live("microscope")
+    page.evaluate("select(items.findLast(item => item.kind === 'rejected'))")
+    page.locator("#coin").press("Home")
+    wait_for(page, "!asking && state.run !== state.base")
+    page.evaluate("window.before = state.run; select(items.find(item => item.kind === 'draft'))")
+    page.locator("#coin").press("Home")  # accepted, as it was
+    assert "The text stays as it is." in page.locator("#would").inner_text()
+    assert page.evaluate("!asking && state.run === window.before")
 
 
 def test_K_and_temperature_change_for_the_rest(live, pair):
@@ -277,6 +293,17 @@ def test_the_expected_speedup_is_that_of_the_theory(live, pair, draft):
     assert page.evaluate("knobs.a") is None
 
 
+def test_no_more_drafts_are_expected_than_there_are_heads(live, pair):
+    session = session_of(pair)
+    target = session.pair.target
+    draft = HeadDraft(toy_head(MEDUSA, target, np.float32))  # two heads
+    page, _ = live("pays", Session(session.settings, replace(session.pair, draft=draft)))
+    assert page.evaluate("[standing(state.base).K, standing(state.base).by.length]") == [2, 2]
+    assert page.evaluate("bestKQuestion(state.base).options") == ["K = 1", "K = 2"]
+    page.evaluate("state.costs = null; showPays(state.base)")  # those of the run's own passes
+    assert page.locator("#pays-stage").is_visible()
+
+
 def test_five_questions_are_answered_by_the_run(live, few_rules):
     page, _ = live("rules")
     for n, view in enumerate(("race", "race", "microscope", "microscope", "rules"), 1):
@@ -304,6 +331,26 @@ def test_a_new_run_takes_the_place_of_the_old_and_an_error_is_one_line(live):
     message = page.locator("#error").inner_text()
     assert "100 tokens" in message and "\n" not in message
     assert page.evaluate("state.base.figures.token_ids.length") == 40
+
+
+def test_a_run_that_fails_or_comes_between_takes_nothing_from_the_one_before(live, few_rules):
+    page, _ = live()
+    page.evaluate("state.costs = null")
+    page.locator("#controls [name=prompt]").fill("x" * 100)
+    page.locator("#run").click()
+    wait_for(page, "!asking && !document.getElementById('error').hidden")
+    wait_for(page, READY)
+    page.locator("#controls [name=prompt]").fill(PROMPT)
+    # a saved run has all its rules, and a newer one is not saved for it
+    downloads = []
+    page.on("download", lambda download: downloads.append(download))
+    page.evaluate("window.saving = save(); askRace(); null")
+    page.evaluate("window.saving")
+    page.wait_for_timeout(100)
+    assert downloads == []
+    page.evaluate("window.saving = save(); askWhatIf({coins: [[0, 0, '']], changes: []}); null")
+    page.evaluate("window.saving")
+    assert page.evaluate("state.rulesDone !== null && state.run !== state.base")
 
 
 def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):

@@ -58,7 +58,7 @@ async function askRace() {
   for (const name in live.form.fields) body[name] = Number(form[name].value);
   complain("");
   const run = await ask("race", body, "Writing the text twice: token");
-  if (!run) return;
+  if (!run) return askMissing(); // of the run before
   showAll(run);
   const n = plural(run.figures.token_ids.length, "token");
   announce(`Done: ${n}, speedup ${times(run.speedup)}`);
@@ -71,7 +71,7 @@ async function askWhatIf(edits, place) {
   const body = {...state.base.settings, coins, changes: edits.changes};
   complain("");
   const run = await ask("what_if", body, "Writing on: token");
-  if (!run) return;
+  if (!run) return askMissing();
   Object.assign(words, run.words);
   const focused = document.activeElement?.id;
   showMicroscope(run, edits, place);
@@ -108,8 +108,10 @@ async function askMissing(all) {
 async function save() {
   const base = state.base;
   $("save").disabled = true;
-  while (asking) await new Promise(done => setTimeout(done, 100));
-  await askMissing(true);
+  do {
+    while (asking) await new Promise(done => setTimeout(done, 100));
+    await askMissing(true);
+  } while (asking); // something newer
   $("save").disabled = false;
   if (base !== state.base) return; // a newer run: it can be saved when it is there
   const data = {...base, costs: state.costs, rules: state.rulesDone ? state.rules : []};

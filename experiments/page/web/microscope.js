@@ -239,11 +239,14 @@ function distributions({round, i, id, kind}) {
 
 // ---------------------------------------------------------------- the coin
 
+// Whether the text stays as it is with this coin u.
+const stays = ({kind, ratio}, u) => (u < ratio) === (kind === "draft");
+
 // [verdict, what follows] for a coin u that may not be the one that fell.
-function verdictOf({round, i, kind, ratio}, u) {
-  const accepted = u < ratio;
+function verdictOf(item, u) {
+  const {round, i, ratio} = item, accepted = u < ratio;
   const verdict = accepted ? "Below p/q: accepted." : "Not below p/q: rejected.";
-  if (accepted === (kind === "draft")) return [verdict, "The text stays as it is."];
+  if (stays(item, u)) return [verdict, "The text stays as it is."];
   const likeliest = accepted ? [] : residualAt(round, i).slice(0, 4);
   const follows = !accepted ? "A token from the residual takes its place: "
       + likeliest.map(([id, mass]) => `${quoted(id)} ${percent(mass)}`).join(", ") + ", …"
@@ -272,7 +275,10 @@ function coinSlider(item) {
     show(u);
     would.replaceChildren(make(u < ratio ? "b.accepts" : "b.rejects", verdict), " " + follows);
   };
-  const change = () => live && changeCoin(item, Number(coin.value));
+  const change = () => {
+    const u = Number(coin.value);
+    if (live && !stays(item, u)) changeCoin(item, u);
+  };
   const coin = slider({id: "coin", min: 0, max: .999, step: .001, change,
     "aria-label": `The coin u; accepted below ${number(ratio)}`}, item.u, say, moved);
   show(item.u);

@@ -19,15 +19,19 @@ function draftingShare(run) {
   return sum(lengths) / ((Number(run.settings.K) || Math.max(1, ...lengths)) * lengths.length);
 }
 
-// c and v(K): measured, or where this page has no measurements, from the passes of its run.
+// c and v(K): measured, or where this page has no measurements, from the passes of its run. Medusa
+// heads draft fewer than K: what is measured ends there.
 function costsOf(run) {
   if (state.costs) return state.costs;
-  const K = run.settings.K, full = run.rounds.filter(round => round.draft.length === K);
-  if (!run.plain || !full.length) return null;
+  const K = Math.min(run.settings.K, Math.max(...run.rounds.map(round => round.draft.length)));
+  if (!run.plain || !(K > 0)) return null;
+  const full = run.rounds.filter(round => round.draft.length === K);
   const mean = list => sum(list) / list.length, one = mean(run.plain.seconds);
   const [c, v] = [0, 1].map(part => mean(full.map(round => round.seconds[part])) / one);
   return {c: c / K, v: range(MAP_K + 1).map(k => 1 + (v - 1) * k / K), rough: true};
 }
+
+const mostK = costs => Math.min(MAP_K, costs.v.length - 1);
 
 function verifyCost(costs, K, here) {
   if (knobs.v !== null) return 1 + (knobs.v - 1) * K / here;
@@ -38,10 +42,10 @@ function verifyCost(costs, K, here) {
 // What the page shows at this moment: measured values where no slider was moved.
 function standing(run) {
   const costs = costsOf(run), h = draftingShare(run);
-  const K = knobs.K ?? clamp(run.settings.K, 1, MAP_K);
+  const most = mostK(costs), K = knobs.K ?? clamp(run.settings.K, 1, most);
   const a = knobs.a ?? acceptance(run), c = knobs.c ?? costs.c, v = k => verifyCost(costs, k, K);
   const speedup = (a, k) => speedupOf(a, k, c, v(k), h);
-  const by = range(MAP_K).map(i => speedup(a, i + 1));
+  const by = range(most).map(i => speedup(a, i + 1));
   return {K, a, c, v, h, speedup, by, best: by.indexOf(Math.max(...by)) + 1};
 }
 
@@ -54,7 +58,7 @@ const heated = (kind, colour, text) => make(kind + (colour.startsWith("loss") ? 
 
 function showMap(now) {
   const head = text => make("th", {scope: "col"}, text), rate = a => `${Math.round(100 * a)} %`;
-  const row = a => make("tr", make("th", {scope: "row"}, rate(a)), range(MAP_K).map(i => {
+  const row = a => make("tr", make("th", {scope: "row"}, rate(a)), now.by.map((_, i) => {
     const speedup = now.speedup(a, i + 1), [, colour] = HEAT.find(([below]) => speedup < below);
     const here = i + 1 === now.K && Math.abs(a - now.a) <= .5 / ROWS + 1e-9;
     return heated(here ? "td.here" : "td", colour, speedup.toFixed(2));
@@ -62,7 +66,7 @@ function showMap(now) {
   put("map",
     make("table.map", make("caption", "Speedup by acceptance a (down) and K (across). Hatched: "
         + "slower than no draft at all."),
-      make("thead", make("tr", head("a \\ K"), range(MAP_K).map(i => head(i + 1)))),
+      make("thead", make("tr", head("a \\ K"), now.by.map((_, i) => head(i + 1)))),
       make("tbody", range(ROWS + 1).map(i => row(1 - i / ROWS)))),
     legend(...HEAT.map(([, colour, says]) => [heated("span.swatch", colour), says]),
       [swatch("here"), "you are here"]));
@@ -109,7 +113,7 @@ function showPays(run) {
   const costs = costsOf(run), h = draftingShare(run);
   $("pays-stage").hidden = !costs;
   $("pays-lead").textContent = !costs ? (live ? "The costs of this machine are being measured."
-    : "This run has no measured costs: they need both decoders, and a K that stays the same.")
+    : "This run has no measured costs: they need both decoders, drafts, and one K for all rounds.")
     : "A round of K drafts costs K c + v passes and yields 1 + a + … + a^K tokens. "
       + (costs.rough ? "c and v are those of this run’s own passes."
         : "c and v were measured on this machine: a round of the target alone takes "
@@ -122,7 +126,7 @@ function showPays(run) {
     knob("a", "a: a draft is accepted", now.a, 0, 1, .01, percent),
     knob("c", "c: drafting a token, in target passes", now.c, 0, 1, .005, x => x.toFixed(3)),
     knob("v", "v: the verify pass over K + 1 rows", now.v(now.K), 1, 4, .01, x => x.toFixed(2)),
-    knob("K", "K: tokens drafted in a round", now.K, 1, MAP_K, 1, String),
+    knob("K", "K: tokens drafted in a round", now.K, 1, now.by.length, 1, String),
     button("As measured", "as-measured", () => showPays(state.base)));
   showMoved();
 }

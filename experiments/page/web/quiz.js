@@ -32,12 +32,13 @@ function tokensQuestion(run) {
 function bestKQuestion(run) {
   const costs = costsOf(run);
   if (!costs || !state.costs && live || run.figures.acceptance_rate === null) return null;
-  const options = [1, 2, 4, 8], a = acceptance(run), h = draftingShare(run);
+  const most = mostK(costs), options = [...new Set([1, 2, 4, 8].map(K => Math.min(K, most)))];
+  const middle = Math.min(4, most), a = acceptance(run), h = draftingShare(run);
   const gains = options.map(K => speedupOf(a, K, costs.c, verifyCost(costs, K, K), h));
   return {
     says: `A draft is accepted with probability ${a.toFixed(2)} here, drafting a token costs `
-      + `${costs.c.toFixed(2)} of a pass, and a pass over five rows costs `
-      + `${verifyCost(costs, 4, 4).toFixed(2)}. `
+      + `${costs.c.toFixed(2)} of a pass, and a pass over ${middle + 1} rows costs `
+      + `${verifyCost(costs, middle, middle).toFixed(2)}. `
       + `${h < 1 ? `Look-up drafts in ${percent(h)} of the rounds. ` : ""}Which K is best?`,
     options: options.map(K => "K = " + K),
     answer: gains.indexOf(Math.max(...gains)),
