@@ -304,6 +304,17 @@ def test_no_more_drafts_are_expected_than_there_are_heads(live, pair):
     assert page.locator("#pays-stage").is_visible()
 
 
+def test_costs_of_a_run_alone_never_fall_with_K_and_need_one_K(saved):
+    page, _ = saved(*RUNS["sampled"])
+    page.evaluate(
+        "state.base.plain.seconds.fill(1)"
+    )  # a pass over one row, a thousand times slower
+    assert page.evaluate("costsOf(state.base).v") == [1] * 9
+    page.evaluate("state.base.settings.draft_confidence = .3; showAll(state.base)")
+    assert page.evaluate("costsOf(state.base)") is None
+    assert "draft confidence 0.3" in page.locator("#summary").inner_text()
+
+
 def test_five_questions_are_answered_by_the_run(live, few_rules):
     page, _ = live("rules")
     for n, view in enumerate(("race", "race", "microscope", "microscope", "rules"), 1):

@@ -132,6 +132,7 @@ function showHead(run) {
     `temperature ${s.temperature}`, s.top_k > 0 && `top-k ${s.top_k}`,
     s.top_p < 1 && `top-p ${s.top_p}`, `seed ${s.seed}`,
     s.verification === "block" && "drafts verified in blocks",
+    s.draft_confidence > 0 && `draft confidence ${s.draft_confidence}`,
     run.coupled && "draft and target coupled by shared noise"]).join(", ") + ".";
   const figure = (value, what) => make("li", make("b", value), make("span", what));
   const counts = `accepted: ${f.accepted} of ${f.examined} examined drafted tokens`;

@@ -24,11 +24,12 @@ function draftingShare(run) {
 function costsOf(run) {
   if (state.costs) return state.costs;
   const K = Math.min(run.settings.K, Math.max(...run.rounds.map(round => round.draft.length)));
-  if (!run.plain || !(K > 0)) return null;
+  if (!run.plain || !(K > 0) || run.settings.draft_confidence) return null;
   const full = run.rounds.filter(round => round.draft.length === K);
   const mean = list => sum(list) / list.length, one = mean(run.plain.seconds);
   const [c, v] = [0, 1].map(part => mean(full.map(round => round.seconds[part])) / one);
-  return {c: c / K, v: range(MAP_K + 1).map(k => 1 + (v - 1) * k / K), rough: true};
+  // a v below 1 is chance, which must not grow with K
+  return {c: c / K, v: range(MAP_K + 1).map(k => 1 + Math.max(0, v - 1) * k / K), rough: true};
 }
 
 const mostK = costs => Math.min(MAP_K, costs.v.length - 1);
@@ -74,7 +75,7 @@ function showMap(now) {
 
 function showVerdict(run, now) {
   const speedup = now.by[now.K - 1], most = Math.max(...now.by);
-  const equal = range(201).map(i => i / 200).find(a => now.speedup(a, now.K) >= 1);
+  const equal = range(1001).map(i => i / 1000).find(a => now.speedup(a, now.K) >= 1);
   const moved = Object.values(knobs).some(value => value !== null);
   const pays = !now.h ? "nothing was drafted here"
     : equal === undefined ? "nothing gains, not even a draft that is always right"

@@ -89,7 +89,7 @@ function distributionQuestion(run) {
   const wrong = [0, 1, 2].map(i => lost[(seed + 5 * i) % lost.length]);
   const options = [...new Set([right, ...wrong])].sort((a, b) => a.name < b.name ? -1 : 1);
   return {
-    says: "One of these mistakes leaves the distribution as it is and only costs time. Which?",
+    says: "One of these mistakes leaves the distribution as it is. Which?",
     options: options.map(title),
     answer: options.indexOf(right),
     because: options.map(row => `${title(row)}: ${distanceOf(row, 3)}`).join(", ")
