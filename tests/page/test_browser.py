@@ -176,6 +176,9 @@ def test_in_a_saved_run_verdict_and_replacement_follow_the_coin(saved):
     assert would().startswith("Below p/q: accepted.") and "python main.py play" in would()
     page.locator("#coin").press("End")
     assert would().startswith("Not below p/q: rejected.") and "stays as it is" in would()
+    # read out: what fell, not the nearest step of the slider
+    fell = "coinSlider({u: .7996, ratio: .7999, kind: 'draft'})[0].querySelector('input')"
+    assert page.evaluate(fell + ".getAttribute('aria-valuetext')") == "0.800, accepted"
     rest = "items.find(i => i.kind === 'draft' && state.run.rounds[i.r].p[i.i] < "
     page.evaluate(f"select({rest} .9 * state.run.rounds[i.r].q[i.i]))")
     page.locator("#coin").press("End")

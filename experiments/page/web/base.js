@@ -178,10 +178,10 @@ function tableOf(attributes, caption, heads, rows) {
 
 // A slider; moved(value) is called while it is dragged, say(value) is what is read out.
 function slider(attributes, value, say, moved) {
-  const tell = () => element.setAttribute("aria-valuetext", say(Number(element.value)));
-  const input = () => { tell(); moved(Number(element.value)); };
+  const tell = value => element.setAttribute("aria-valuetext", say(value));
+  const input = () => { tell(Number(element.value)); moved(Number(element.value)); };
   const element = make("input", {type: "range", ...attributes, input});
   element.value = value;
-  tell();
+  tell(value); // not that of the nearest step
   return element;
 }
