@@ -364,9 +364,9 @@ def keep_top_p(p, top_p):  # [n_vocab], in place
     """Keep only the nucleus of p, the fewest likeliest tokens whose sum reaches top_p (Holtzman et
     al. 2019), and rescale it to sum to 1.
     """
-    # the tokens up to this limit have at most 1 - top_p together: the nucleus needs none of them
+    # the tokens below this limit have at most 1 - top_p together: the nucleus needs none of them
     limit = (1 - top_p) / len(p)
-    ranked = np.sort(p[p > limit])[::-1]
+    ranked = np.sort(p[p >= limit])[::-1]
     k = min(1 + ranked.cumsum().searchsorted(top_p), len(ranked))
     keep_best(p, p, k, ranked[k - 1])
     p /= p.sum()

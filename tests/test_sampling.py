@@ -71,6 +71,11 @@ def test_a_nucleus_that_reaches_top_p_exactly_needs_no_more():
     assert Filter(1.0, top_p=0.5)(np.log([[0.25, 0.5, 0.25]]))[0].tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize("n", (2, 3, 1000))
+def test_a_nucleus_of_equal_tokens_has_one_however_small(n):
+    assert Filter(1.0, top_p=1e-20)(np.zeros((1, n)))[0].tolist() == [1] + (n - 1) * [0]
+
+
 logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(
     lambda row: np.array([row], dtype=np.float32)
 )
