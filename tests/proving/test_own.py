@@ -40,6 +40,15 @@ def test_the_solutions_write_the_texts_of_the_project(as_json, verification):
     assert own["settings"]["rule"] == SOLUTIONS and "rule_distance" not in right
 
 
+def test_a_right_rule_may_toss_where_nothing_is_drafted(module):
+    """In a module that is written with dataclasses."""
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    head += "import exercises.solutions\n@dataclass\nclass Sure:\n    heads: float = 1.0\n"
+    rule = "def block_11(draft, q, p, sample, toss):\n    assert toss(Sure().heads)\n"
+    rule += "    return exercises.solutions.block_11(draft, q, p, sample, toss)\n"
+    assert Own(module(head + rule)).rule_distance("block") < 1e-12
+
+
 def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
     own = as_json("--prompt", PROMPT, "--n_tokens_to_generate=24", f"--rule={SOLUTIONS}")
     loop = own["own_loop"]["token_ids"]
