@@ -15,6 +15,7 @@ from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import speculation
 from experiments.drafting.drafts import Draft
 from experiments.drafting.load import NGRAM, load
+from experiments.proving.own import unwritten
 from sampling import sample
 from utils import MODELS_DIR, InputError, get_backend
 
@@ -44,9 +45,11 @@ def tokens_per_pass(target, draft, prompts):
 def score(module="exercises.mine"):
     """Print the table."""
     try:
-        make = importlib.import_module(module).drafter_13
+        make = getattr(importlib.import_module(module), "drafter_13", unwritten)
         check_drafter_13(make)
-    except (ImportError, AttributeError, NotImplementedError):
+    except ImportError as error:
+        raise InputError(f"{module}: it cannot be loaded: {error}") from None
+    except NotImplementedError:
         problem = f"{module}: drafter_13 is still to be written; see docs/exercises.md"
         raise InputError(problem) from None
     except AssertionError as wrong:

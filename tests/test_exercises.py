@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from exercises import solutions as right
 from exercises.checks import CHECKS, checked
 from exercises.solutions import verify_7
 from experiments.proving.candidates import best_rho, left_over
+from utils import InputError
 
 
 def replaced(answer, **others):
@@ -181,6 +183,15 @@ def test_a_drafter_is_scored_beside_the_others(monkeypatch, capsys):
 def test_a_drafter_that_is_not_written_is_one_line():
     done = python("-m", "exercises.score", "sampling")
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+
+
+def test_a_drafter_that_fails_is_not_said_to_be_unwritten(monkeypatch):
+    failing = SimpleNamespace(drafter_13=lambda n_vocab, sample: None)  # no n_vocab
+    monkeypatch.setitem(sys.modules, "failing", failing)
+    with pytest.raises(AttributeError):
+        score.score("failing")
+    with pytest.raises(InputError, match="loaded"):
+        score.score("nowhere")
 
 
 def test_the_notebook_goes_on_with_the_solution_of_what_is_not_written(capsys):
