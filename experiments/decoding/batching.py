@@ -51,14 +51,13 @@ class Request:
 class BatchedModel:
     """A model for the loop of one text: its `read` takes part in a pass over all texts."""
 
-    def __init__(self, text, model, inbox):
-        self.text, self.model, self.inbox = text, model, inbox
+    def __init__(self, text, model, inbox, answer):
+        self.text, self.model, self.inbox, self.answer = text, model, inbox, answer
         self.config, self.new_cache = model.config, model.new_cache
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        answer = SimpleQueue()
-        self.inbox.put(Request(self.text, self.model, (ids, cache, n_last), answer))
-        result = answer.get()
+        self.inbox.put(Request(self.text, self.model, (ids, cache, n_last), self.answer))
+        result = self.answer.get()
         if isinstance(result, Exception):
             raise result
         return result
@@ -114,15 +113,16 @@ def decode_together(tasks, target, draft, batch_size):
     place of the models. What a task raises is raised here and ends the others; no thread outlives
     this call. Memory: at most batch_size times the caches that a task makes (see require_room).
     """
-    inbox, waiting, texts = SimpleQueue(), [], []
+    inbox, waiting, texts, answers = SimpleQueue(), [], [], []
 
     def run(number, task):
-        stand_in = lambda model: BatchedModel(number, model, inbox)
+        stand_in = lambda model: BatchedModel(number, model, inbox, answers[number])
         return task(stand_in(target), draft and draft.over(stand_in))
 
     pool = ThreadPoolExecutor(batch_size, THREAD)
     try:
         for number, task in enumerate(tasks):
+            answers.append(SimpleQueue())
             texts.append(pool.submit(run, number, task))
             texts[-1].add_done_callback(inbox.put)
         n_left = len(texts)
@@ -138,11 +138,9 @@ def decode_together(tasks, target, draft, batch_size):
             while texts and texts[0].done():
                 yield texts.pop(0).result()
     finally:
-        # end the texts that are still being decoded: those that compute, when they read or end
+        # end the texts that are still being decoded: those that compute, when they read or end.
+        # Each is told, whether it waits or not: Ctrl-C may have come between get and append
         pool.shutdown(wait=False, cancel_futures=True)
-        while not all(text.done() for text in texts):
-            for request in waiting:
-                request.answer.put(CancelledError())
-            message = inbox.get()
-            waiting = [message] if isinstance(message, Request) else []
+        for answer in answers:
+            answer.put(CancelledError())
         pool.shutdown()

@@ -167,6 +167,26 @@ def test_a_batch_that_is_closed_leaves_nothing(n_taken):
     assert caches
 
 
+def test_an_interruption_that_loses_a_request_leaves_nothing(monkeypatch):
+    caches, given = [], iter(range(9))
+
+    class Inbox(batching.SimpleQueue):
+        def get(self):
+            message = super().get()
+            if next(given) == 3:  # Ctrl-C, before anybody has the message
+                raise KeyboardInterrupt
+            return message
+
+    def run():
+        queues = iter([Inbox()])  # the first is the inbox
+        plain = batching.SimpleQueue
+        monkeypatch.setattr(batching, "SimpleQueue", lambda: next(queues, None) or plain())
+        with pytest.raises(KeyboardInterrupt):
+            list(decode_together([endless(caches), endless(caches)], TARGET, DRAFT, 2))
+
+    assert_leaves_nothing(run, caches)
+
+
 def test_a_batch_needs_memory_for_all_its_caches(monkeypatch):
     one = memory.cache_bytes(TINY, np.float32)
     monkeypatch.setattr(memory, "available", lambda: 5.5 * one)
