@@ -119,11 +119,12 @@ class Lines:
         """Write the line of a place, with more fields before its own; not one that Failed."""
         if isinstance(value, Failed):
             return
-        self.found[place] = line = more | value if more else value
+        line = more | value if more else value
         if not self.file.tell():
             self.file.write(self.header)
         self.file.write(encoded([place, line]))
         self.file.flush()
+        self.found[place] = line  # now, as the disk may be full
 
     def add(self, line):
         """Write one line more."""

@@ -89,6 +89,13 @@ def test_a_run_that_failed_leaves_its_lines_if_it_has_any(path, partial):
     assert written(partial)[1:] == [[0, 1]] and not path.exists()
 
 
+def test_a_line_that_could_not_be_written_is_not_done(path):
+    with pytest.raises(TypeError), Lines(path, HEADER) as lines:
+        lines.add(1)
+        lines.add({2})  # no JSON
+    assert lines.done == [1]
+
+
 @pytest.mark.parametrize("windows", [False, True])
 def test_one_file_has_one_writer(path, monkeypatch, windows):
     """On Windows a byte beyond the end is locked, as a locked byte cannot be read."""
