@@ -32,7 +32,8 @@ def examine(folder, load_model, against=None):
     load_model(folder) gives the model to compare with OpenAI's 124M; `against` is the folder of
     another model that is to have the same vocabulary.
     """
-    record, problems = read_record(folder), []
+    problems = []
+    record = attempt(problems, read_record, folder) or {}
     there = sorted(name for name in record if (folder / name).is_file())
     for name in tqdm(there, desc="files", leave=False, disable=None):
         attempt(problems, require_unchanged, folder / name, record[name])

@@ -184,4 +184,8 @@ def write_record(folder, record):
 
 def read_record(folder):
     """What is known of a folder's files, {name: facts}."""
-    return read_json(folder / RECORD, optional=True)
+    record = read_json(folder / RECORD, optional=True)
+    for known in record.values():
+        if not (isinstance(known, dict) and known.keys() >= {"url", "size", "etag"}):
+            raise InputError(f"{folder / RECORD}: is damaged; delete it")
+    return record

@@ -30,12 +30,13 @@ def check(*size_or_path, settings: CheckSettings):
             "for a pair, use check A --against B"
         )
     # also an incomplete folder: the examination says what it lacks
-    folder, other = (
-        size and (locate(size, settings.models_dir) or find_folder(size, settings.models_dir))
-        for size in (size_or_path[0], settings.against)
+    sizes = [*size_or_path, *filter(None, [settings.against])]
+    folder, *other = (
+        locate(size, settings.models_dir) or find_folder(size, settings.models_dir)
+        for size in sizes
     )
     load = partial(load_model, backend=get_backend("numpy", "plain"))
-    report = examine(folder, load, other)
+    report = examine(folder, load, *other)
     if settings.json:
         print(json.dumps(report))
     else:

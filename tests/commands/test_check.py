@@ -100,6 +100,14 @@ def test_a_file_that_is_not_what_was_downloaded(check, folder):
     assert f"{folder / 'vocab.json'}: is not the file that was downloaded" in done.out
 
 
+@pytest.mark.parametrize("content", ['{"vocab.json": {', '{"vocab.json": {}}', '{"vocab.json": 1}'])
+def test_a_record_of_the_download_that_is_damaged(check, folder, content):
+    (folder / "download.json").write_text(content)
+    done = check("model")
+    assert (done.code, done.err) == (1, "") and "1 problem:" in done.out
+    assert str(folder / "download.json") in done.out
+
+
 def test_whether_two_can_pair(check, folder, tmp_path):
     other = write_checkpoint(tmp_path / "other", Config(259, 8, 8, 2, 1))
     assert "can pair" in check("model", "--against", "other").out
@@ -109,7 +117,13 @@ def test_whether_two_can_pair(check, folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words, said", [([], "not 0"), (["a", "b"], "--against"), (["nowhere"], "no model 'nowhere'")]
+    "words, said",
+    [
+        ([], "not 0"),
+        (["a", "b"], "--against"),
+        (["nowhere"], "no model 'nowhere'"),
+        ([""], "no model ''"),
+    ],
 )
 def test_words_that_are_no_check(check, folder, words, said):
     assert_refused(check(*words), said)
