@@ -104,6 +104,9 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
     def check(self):
         for n_texts in self.batch_sizes():
             check_batch_size(n_texts)
+            for name in filter(self.has, ("prompts", "corpus")):
+                problem = "with --batch_size: expected one of the two, as its prompts are random"
+                raise SettingError(name, problem)
         for name in self.others():
             check_choice("programs", name, *peers.PROGRAMS)
         if self.programs and not self.is_one_pair():
@@ -144,6 +147,9 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
     def chosen(self, pairs):
         if not self.corpus:
             return super().chosen(pairs)
+        if pairs.encoder.end_of_text is None and not (self.skip_bits or self.programs):
+            problem = "expected a vocabulary with <|endoftext|>, which a story is scored after"
+            raise SettingError("corpus", f"{self.corpus!r}: {problem}; or give --skip_bits")
         return openings(self.corpus, pairs.encoder, self.n_prompts, self.longest(pairs)), 0
 
     def wanted(self, target):

@@ -34,7 +34,8 @@ def benchmark(cli, prompts, monkeypatch):
 
     def call(*arguments):
         given = " ".join(map(str, arguments))
-        source = [] if "--corpus" in given else [f"--prompts={prompts}"]
+        own = "--corpus" in given or "--batch_size" in given
+        source = [] if own else [f"--prompts={prompts}"]
         return cli(*source, *SHORT, *arguments, command=["benchmark"])
 
     return call
@@ -169,7 +170,7 @@ def test_nothing_is_overwritten(benchmark, tmp_path, nothing_is_measured, name):
     assert (tmp_path / name).read_text() == "mine" and len([*tmp_path.iterdir()]) == 1
 
 
-def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, tmp_path):
+def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, tmp_path, monkeypatch):
     story = "the old king then thanked the other thing " * 3
     text = f"{story}\n<|endoftext|>\n{story[4:]}\n<|endoftext|>\ntoo short\n"
     (tmp_path / "a_valid.txt").write_text(text)
@@ -181,6 +182,9 @@ def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, tmp_pa
     assert "bits per held-out byte" in benchmark(*where).out
     assert_refused(benchmark(*where, "--n_tokens_to_generate=33"), "--n_tokens_to_generate")
     assert_refused(benchmark(*where, "--weights=random"), "--corpus")
+    monkeypatch.setattr("encoder.END_OF_TEXT", "<|nowhere|>")
+    assert_refused(benchmark(*where), "<|endoftext|>", "--skip_bits")
+    assert benchmark(*where, "--skip_bits").code == 0
 
 
 # ---------------------------------------------------------------- batches
@@ -234,6 +238,8 @@ TOGETHER = [
     ([*BATCHES, "--n_tokens_to_generate=52"], "--n_tokens_to_generate 52: expected at most 51"),
     ([*BATCHES, "--plot=r.png"], "--plot"),
     ([*BATCHES, "--programs=ours"], "--programs with --batch_size"),
+    ([*BATCHES, "--prompts=missing.txt"], "--prompts with --batch_size"),
+    ([*BATCHES, "--corpus=x"], "--corpus with --batch_size"),
     (["--programs=ours", "--K=2", "--temperature=1"], "--temperature"),
 ]
 
