@@ -160,8 +160,9 @@ def facts(reply, url):
     for one in (*reply.history, reply):  # Hugging Face states it where it redirects
         if found := re.fullmatch('"([0-9a-f]{64})"', one.headers.get("X-Linked-Etag", "")):
             known["sha256"] = found[1]
-    if md5 := reply.headers.get("Content-MD5"):  # OpenAI's files lie in Azure's store
-        known["md5"] = base64.b64decode(md5).hex()
+    # OpenAI's files lie in Azure's store
+    if found := re.fullmatch("[A-Za-z0-9+/]{22}==", reply.headers.get("Content-MD5", "")):
+        known["md5"] = base64.b64decode(found[0]).hex()
     return known
 
 

@@ -51,6 +51,7 @@ OVERCOME = {  # what goes wrong, one after the other: the first bytes asked for,
     "no length": ([{"headers": {"Content-Length": None}}], [0, 0], [1]),
     "a length too small": ([{"length": -9, "headers": md5_of(CONTENT)}], [0, 0], [1]),
     "another md5": ([{"headers": md5_of(OTHER)}], [0, 0], [1]),
+    "no md5 where one should be": ([{"headers": {"Content-MD5": "unknown"}}], [0], []),
     "another sha256": ([ELSEWHERE], [0, 0, 0], [1]),  # stated where it redirects
     "chunks": ([CHUNKED], [0], []),
 }
