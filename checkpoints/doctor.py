@@ -69,10 +69,12 @@ def examine(folder, load_model, against=None):
 
 
 def attempt(problems, check, *arguments):
-    """The result of a check; None, and a line among the problems, where it raises InputError."""
+    """The result of a check; None, and a line among the problems, where it raises InputError, or a
+    file may not be read.
+    """
     try:
         return check(*arguments)
-    except InputError as error:
+    except (InputError, OSError) as error:
         problems.append(str(error))
         return None
 

@@ -25,6 +25,8 @@ def documents(corpus, split):
         text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths)
     except UnicodeDecodeError as error:
         raise InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}; expected a file") from None
     return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
 
 

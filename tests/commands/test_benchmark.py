@@ -182,6 +182,9 @@ def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, tmp_pa
     assert "bits per held-out byte" in benchmark(*where).out
     assert_refused(benchmark(*where, "--n_tokens_to_generate=33"), "--n_tokens_to_generate")
     assert_refused(benchmark(*where, "--weights=random"), "--corpus")
+    (tmp_path / "b_valid.txt").mkdir()
+    assert_refused(benchmark(*where), "b_valid.txt")
+    (tmp_path / "b_valid.txt").rmdir()
     monkeypatch.setattr("encoder.END_OF_TEXT", "<|nowhere|>")
     assert_refused(benchmark(*where), "<|endoftext|>", "--skip_bits")
     assert benchmark(*where, "--skip_bits").code == 0

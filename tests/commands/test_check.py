@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,6 +107,20 @@ def test_a_record_of_the_download_that_is_damaged(check, folder, content):
     done = check("model")
     assert (done.code, done.err) == (1, "") and "1 problem:" in done.out
     assert str(folder / "download.json") in done.out
+
+
+def test_a_file_that_may_not_be_read(check, folder, monkeypatch):
+    open_file = Path.open
+
+    def refuse(path, *how, **more):
+        if path.name == "model.safetensors":
+            raise PermissionError(13, "Permission denied", str(path))
+        return open_file(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    done = check("model", "--json")
+    (problem,) = json.loads(done.out)["problems"]
+    assert (done.code, done.err) == (1, "") and "Permission denied" in problem
 
 
 def test_whether_two_can_pair(check, folder, tmp_path):
