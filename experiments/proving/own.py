@@ -1,18 +1,15 @@
 """Decoding with a reader's own rule, written as in exercises/mine.py: --rule exercises.mine.
 
-The rule is verify_7, or block_11 with --verification block; while verify_7 is not written, it is
-sampling.verify with residual_3. How far its distribution is from the target's is computed on a toy
-pair, over every random choice. Where speculative_9 is written, a few tokens come from it as well.
+The rule is verify_7, or block_11 with --verification block. How far its distribution is from the
+target's is computed on a toy pair, over every random choice. Where speculative_9 is written, a few
+tokens come from it as well.
 """
 
 import importlib
-import sys
+import runpy
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
-from unittest.mock import patch
 
 import numpy as np
 
@@ -25,7 +22,6 @@ from experiments.proving.enumeration import chain_rule, every_branch, total_vari
 from experiments.proving.mistakes import MISTAKES, Setting
 
 RULES = {"token": "verify_7", "block": "block_11"}
-RESIDUAL, LOOP = "residual_3", "speculative_9"
 # the toy on which each kind of rule shows what is wrong with it
 TOYS = {"token": Setting(), "block": MISTAKES["block-residual-of-tokens"].setting}
 N_LOOP = 20  # tokens from a loop without caches
@@ -40,75 +36,52 @@ def unwritten(*arguments):
 
 
 class Own:
-    """The functions of a module with answers to the exercises. Whatever goes wrong in them is a
-    SettingError.
+    """The functions of a module with answers to the exercises.
 
     name: a module such as exercises.mine, or a .py file
     """
 
     def __init__(self, name):
-        self.name, self.module = name, imported(name)
+        self.name, self.names = name, names_of(name)
 
-    def call(self, exercise, *arguments, checked):
-        """What a function of the module returns, as checked(it) makes it."""
+    @contextmanager
+    def answer(self, exercise):
+        """The reader's function. Whatever goes wrong while it is used is a SettingError."""
         try:
-            return checked(getattr(self.module, exercise, unwritten)(*arguments))
+            yield self.names.get(exercise, unwritten)
         except NotImplementedError:
             problem = f"{self.name}: {exercise}, or what it calls, is still to be written: expected"
             raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
-            own = [frame.lineno for frame in frames if frame.filename == self.module.__file__]
+            own = [frame.lineno for frame in frames if frame.filename == self.names["__file__"]]
             where = f" in line {own[-1]}" if own else ""
             problem = f"{self.name}: {exercise} fails{where}: {described(error)}"
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
     def rule(self, verification):
         """The reader's rule in the form of sampling.verify."""
-        rule, sure = partial(self.own_rule, RULES[verification]), np.ones(1)
-        try:
-            # it may toss where nothing is drafted, too
-            rule([], np.empty((0, 1)), sure[None], np.random.default_rng(0))
-        except Unwritten:
-            if verification != "token":
-                raise
-            with suppress(Unwritten):
-                self.residual(sure, sure)
-                return self.rule_with_residual
+        exercise = RULES[verification]
+
+        def rule(draft, q, p, rng):
+            with self.answer(exercise) as verify:
+                result = verify(list(draft), q, p, *choices_of(rng))
+                n_accepted, token = map(int, result)
+                valid = 0 <= n_accepted <= len(draft) and 0 <= token < p.shape[-1]
+                expected = "two numbers, how many drafts are accepted and the next token"
+                require(valid, result, expected)
+                return n_accepted, token
+
         return rule
-
-    def own_rule(self, exercise, draft, q, p, rng):
-        def checked(result):
-            n_accepted, token = map(int, result)
-            valid = 0 <= n_accepted <= len(draft) and 0 <= token < p.shape[-1]
-            require(valid, result, "two numbers, how many drafts are accepted and the next token")
-            return n_accepted, token
-
-        return self.call(exercise, list(draft), q, p, *choices_of(rng), checked=checked)
-
-    def rule_with_residual(self, draft, q, p, rng):
-        with patch.object(sampling, "residual", self.residual):
-            return sampling.verify(draft, q, p, rng)
-
-    def residual(self, p, q):
-        def checked(result):
-            found = np.asarray(result)
-            valid = found.shape == p.shape and abs(found.sum() - 1) < 1e-9
-            require(valid, result, f"{len(p)} probabilities that sum to 1")
-            return found
-
-        return self.call(RESIDUAL, p, q, checked=checked)
 
     def loop(self, n_vocab, *arguments):
         """The text of the reader's loop."""
-
-        def checked(result):
+        with self.answer("speculative_9") as speculative:
+            result = speculative(*arguments)
             text = tuple(map(int, result))
             valid = all(0 <= token < n_vocab for token in text)
             require(valid, result, f"a list of tokens, each below {n_vocab}")
             return text
-
-        return self.call(LOOP, *arguments, checked=checked)
 
     def rule_distance(self, verification):
         """The total variation distance of the rule's texts from the target's, on the toy."""
@@ -155,16 +128,12 @@ def require(valid, result, expected):
         raise ValueError(f"it returns {result!r}, expected {expected}")
 
 
-def imported(name):
-    """The module of that name, or of that .py file."""
+def names_of(name):
+    """{name: what it stands for} in the module of that name, or in that .py file."""
     try:
-        if not name.endswith(".py"):
-            return importlib.import_module(name)
-        spec = spec_from_file_location(name, name)
-        # dataclasses and pickle look their module up there
-        sys.modules[name] = module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        if name.endswith(".py"):
+            return runpy.run_path(name)
+        return vars(importlib.import_module(name))
     except Exception as error:
         problem = f"{name}: it cannot be loaded: {described(error)}"
         expected = "expected a module such as exercises.mine, or a .py file"
