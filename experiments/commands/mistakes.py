@@ -10,15 +10,9 @@ from tqdm import tqdm
 
 from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Json, Models, Settings, flag
-from experiments.proving.distance import (
-    compare,
-    first_difference,
-    tokens_per_pass,
-    toy_distributions,
-)
+from experiments.proving.distance import compare, first_difference, toy_distributions
 from experiments.proving.gallery import diff_of
 from experiments.proving.mistakes import MISTAKES, find
-from experiments.proving.patching import made
 
 
 @dataclass(frozen=True)
@@ -48,18 +42,14 @@ def row_of(name, mistake, session):
     }
 
 
-def show(row, mistake, session):
+def show(row, mistake):
     first = "-" if row["first_difference"] is None else row["first_difference"]
     far = "-" if row["total_variation"] is None else f"{row['total_variation']:.4f}"
     figures = f"{far:>8} {row['errors']:>6.0%} {first:>11}"
     print(f"{row['name']:<24} {figures}  {row['seen_in']}")
     print(f"    {mistake.what}")
     if mistake.cost:
-        right = tokens_per_pass(session, mistake.setting)
-        with made(mistake):
-            wrong = tokens_per_pass(session, mistake.setting)
-        less = f"; {wrong:.2f} tokens per target pass, not {right:.2f}" if wrong != right else ""
-        print(f"    {mistake.cost}{less}")
+        print(f"    {mistake.cost}")
     print(f"    caught by {row['caught_by']}")
 
 
@@ -82,6 +72,6 @@ def mistakes(*names, settings: MuseumSettings):
         return
     print(f"{'mistake':<24} {'distance':>8} {'errors':>6} {'wrong from':>11}  seen in")
     for row, mistake in zip(rows, chosen.values()):
-        show(row, mistake, session)
+        show(row, mistake)
         if names:
             print(textwrap.indent("\n".join(diff_of(mistake)), "    "))

@@ -37,7 +37,7 @@ def without_places(settings):
 def command(settings, ids=()):
     """The command line that gives the same run; a prompt without a text is given by its ids."""
     words = ["python", "main.py"]
-    if settings["prompt"] in (None, "-"):  # "-" would read standard input
+    if settings["prompt"] is None:
         words += ["--prompt_ids", ",".join(map(str, ids))]
     else:
         words += ["--prompt", settings["prompt"]]

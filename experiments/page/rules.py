@@ -37,18 +37,6 @@ class Rule:
     decide: Callable
     mistake: Mistake | None = None
 
-    def prepared(self, drafter):
-        """The drafter as this rule needs it."""
-        return inexact.prepared(drafter, self.decide)
-
-    def changes(self):
-        """The lines that a mistake changes: [(function, right, wrong)]."""
-        return [
-            (f"{function.__module__}.{function.__qualname__}", right, wrong)
-            for function, pieces in self.mistake.changes.items()
-            for right, wrong in pieces.items()
-        ]
-
 
 def all_rules():
     """Yield every Rule, the token rule first."""
@@ -89,7 +77,7 @@ def rounds_of(rule, session, prompt):
     rng, coins = np.random.default_rng(), np.random.default_rng()
 
     def placed(drafter):
-        return PlacedDrafter(rule.prepared(drafter), prompt.seed, rng, coins)
+        return PlacedDrafter(inexact.prepared(drafter, rule.decide), prompt.seed, rng, coins)
 
     def tap(parts):
         draft = parts.draft.wrapped(placed)
@@ -132,7 +120,7 @@ def distribution_row(name):
     """The exact distribution of texts under a rule on the toy pair, against the target's own."""
     rule = RULES[name]
     setting = rule.mistake.setting if rule.mistake else Setting()
-    found, right = toy_distributions(setting, rule.mistake, rule.decide, rule.prepared)
+    found, right = toy_distributions(setting, rule.mistake, rule.decide)
     if rule.kind == "noise":
         # no enumeration of a continuous noise: it is the target's by the Gumbel-max theorem, which
         # the tests of experiments/decoding/coupled.py hold the loop to
@@ -167,5 +155,9 @@ def rule_rows(session, request, tell):
         if rule.mistake:
             row["seen_in"] = rule.mistake.seen_in
             row["cost"] = rule.mistake.cost
-            row["changes"] = rule.changes()
+            row["changes"] = [
+                (f"{function.__module__}.{function.__qualname__}", right, wrong)
+                for function, pieces in rule.mistake.changes.items()
+                for right, wrong in pieces.items()
+            ]
         yield row

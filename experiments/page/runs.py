@@ -17,7 +17,6 @@ from experiments.decoding.watch import Watch
 from experiments.page.report import report_data
 from experiments.page.rules import RULES, rule_rows
 from sampling import Filter
-from utils import InputError
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 MOST_K = 8  # of the rounds whose costs are measured
@@ -49,7 +48,6 @@ FIELDS = {
 }
 PROMPT = "Once upon a time"
 FORM = {"prompt": PROMPT, "fields": {name: asdict(one) for name, one in FIELDS.items()}}
-LABELS = {"prompt": "Prompt"} | {name: one.label for name, one in FIELDS.items()}
 
 
 @dataclass(frozen=True)
@@ -77,22 +75,16 @@ def read(values, *names):
 
 
 def parse(body):
-    """The Request of bytes of JSON. Raises InputError."""
-    try:
-        values = json.loads(body)
-        return Request(
-            prompt=str(values["prompt"]),
-            settings=read(values, *FIELDS),
-            coins={int(index): float(u) for index, u in values.get("coins", [])},
-            changes={
-                int(one["round"]): read(one, "K", "temperature")
-                for one in values.get("changes", [])
-            },
-        )
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError):
-        raise InputError("the request is none that the page makes") from None
+    """The Request of bytes of JSON."""
+    values = json.loads(body)
+    return Request(
+        prompt=str(values["prompt"]),
+        settings=read(values, *FIELDS),
+        coins={int(index): float(u) for index, u in values.get("coins", [])},
+        changes={
+            int(one["round"]): read(one, "K", "temperature") for one in values.get("changes", [])
+        },
+    )
 
 
 # ---------------------------------------------------------------- the answers
@@ -188,12 +180,13 @@ def answers_of(session):
     return {name: partial(answer, session) for name, answer in ANSWERS.items()}
 
 
-def finished_run(session, request=Request()):
+def finished_run(session):
     """The data of a page with everything that the page could ask about a run."""
 
     def tell(**line):
         pass
 
+    request = Request()
     data = ANSWERS["race"](session, request, tell)
     data["costs"] = costs(session, request, tell)
     data["rules"] = list(rule_rows(session, request, tell))

@@ -15,9 +15,8 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from experiments.data.values import SettingError
 from experiments.page.report import page_of
-from experiments.page.runs import FORM, LABELS, parse
+from experiments.page.runs import FORM, parse
 from utils import InputError
 
 ADDRESS = "127.0.0.1"
@@ -104,14 +103,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def outcome(self, body):
-        """The last line of an answer. The page has fields where the command line has flags."""
+        """The last line of an answer."""
         try:
             answer = self.server.answers[self.path.removeprefix("/api/")]
             return {"result": answer(parse(body), self.tell)}
         except ConnectionError:
             raise
-        except SettingError as error:
-            return {"error": f"{LABELS.get(error.name, error.name)} {error.problem}"}
         except InputError as error:
             return {"error": str(error)}
         except Exception as error:

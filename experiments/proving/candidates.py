@@ -77,8 +77,6 @@ def best_rho(p, q, k):
     """
     allowed = lambda rho: 1 - (1 - overlap(p, q, rho)) ** k <= rho * overlap(p, q, rho)
     low, high = 1.0, float(k)  # k is always allowed
-    if allowed(low):
-        return low
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if allowed(middle) else (middle, high)
@@ -104,10 +102,6 @@ def k_seq(candidates, q, p, rng):  # [k], [n_vocab], [n_vocab] -> index, token
     return k, sampling.sample(left_over(p, q, k, rho), rng)
 
 
-def accepted_by_k_seq(p, q, k):
-    return 1 - (1 - overlap(p, q, best_rho(p, q, k))) ** k
-
-
 def optimum(p, q, k):
     """The most that any rule can accept of k independent candidates (arXiv 2502.18779).
 
@@ -126,11 +120,12 @@ def optimum(p, q, k):
 def accepted_at(p, q, k, rng):
     """{rule: [k] the probability that one of the first 1, 2, ... k candidates is accepted}."""
     best = np.minimum(p, distributions_of_best(q, mass_below(p, q), k)).sum(axis=1)
+    seq = [1 - (1 - overlap(p, q, best_rho(p, q, n))) ** n for n in range(1, k + 1)]
     return {
         "with replacement": accepted_one_by_one(p, q, k, rng=rng).cumsum(),
         "without replacement": accepted_one_by_one(p, q, k, without, rng).cumsum(),
         "likeliest": p[np.argsort(-q, kind="stable")[:k]].cumsum(),
-        "K-SEQ": np.array([accepted_by_k_seq(p, q, n) for n in range(1, k + 1)]),
+        "K-SEQ": np.array(seq),
         "best of all": best,
         "best of the first few": np.maximum.accumulate(best),  # what --paths does
         "optimum": np.array([optimum(p, q, n) for n in range(1, k + 1)]),

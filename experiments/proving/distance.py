@@ -12,8 +12,8 @@ from itertools import zip_longest
 import gpt2
 import sampling
 from experiments.decoding.job import RULES
-from experiments.decoding.metrics import speculation
 from experiments.proving.enumeration import chain_rule, distribution_of, total_variation
+from experiments.proving.inexact import prepared
 from experiments.proving.mistakes import ERRORS
 from experiments.proving.patching import made
 from sampling import Filter
@@ -56,11 +56,11 @@ def at_end(generated):
     return generated[-1] == TOY_END
 
 
-def toy_distributions(setting, mistake=None, rule=None, prepared=lambda drafter: drafter):
+def toy_distributions(setting, mistake=None, rule=None):
     """The distribution of the speculative loop and the target's own, on the toy: two times
     {text: probability}. Texts are whole, so that a wrong length counts too.
 
-    rule: the setting's, unless one is given. prepared: makes the drafter what that rule needs.
+    rule: the setting's, unless one is given
     """
     target, draft = toy_pair(setting.toy_room, setting.toy_draft)
     n_tokens, k = setting.toy
@@ -69,7 +69,7 @@ def toy_distributions(setting, mistake=None, rule=None, prepared=lambda drafter:
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
 
     def run():
-        drafter = prepared(sampling.NeuralDrafter(draft, filter, None))
+        drafter = prepared(sampling.NeuralDrafter(draft, filter, None), rule)
         how = (n_tokens, k, filter, None, ended, rule)
         return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *how))
 
@@ -140,9 +140,3 @@ def first_difference(session, mistake):
         if place is not None:
             return place
     return None
-
-
-def tokens_per_pass(session, setting):
-    """Tokens per target pass at temperature 0, as the code now is."""
-    _, *rounds = rounds_of(session, setting, GREEDY)  # without the prefill
-    return speculation(rounds)["tokens_per_target_pass"]

@@ -30,7 +30,6 @@ def test_the_table_and_its_json(program):
         line = next(line for line in shown.splitlines() if line.startswith(row["name"]))
         assert tuple(line.split()[1:4]) == expected
         assert row["seen_in"] in line and f"caught by {row['caught_by']}" in shown
-    assert "tokens per target pass, not" in shown
     assert "    - return i, sample(residual(p[i], q[i]), rng)" in shown
     assert "    + return i, sample(p[i], rng)" in shown
 
