@@ -10,7 +10,5 @@ from exercises.checks import CHECKS
 def test_exercise(name):
     try:
         CHECKS[name](getattr(mine, name))
-        return
     except NotImplementedError:
-        pass
-    pytest.fail(f"{name}: still to be written, in exercises/mine.py", pytrace=False)
+        pytest.fail(f"{name}: still to be written, in exercises/mine.py", pytrace=False)

@@ -8,7 +8,7 @@ that of experiments.page.server: it sends progress and ends what nobody waits fo
 import json
 import statistics
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from experiments.data.values import check_numbers
@@ -26,28 +26,18 @@ GREEDY = Filter(0.0)  # drafts without random numbers
 # ---------------------------------------------------------------- a request
 
 
-@dataclass(frozen=True)
-class Field:
-    """A number of the form, of the type of the value that it begins with."""
-
-    label: str
-    value: int | float
-    least: int | float
-    most: int | float
-    step: int | str = 1
-
-
-# settings of experiments.decoding.settings, by their names there
+# the numbers of the form, by the names of experiments.decoding.settings; each is of the type of the
+# value that it begins with
 FIELDS = {
-    "n_tokens_to_generate": Field("Tokens", 60, 1, 200),
-    "K": Field("K", 4, 1, 12),
-    "temperature": Field("Temperature", 0.8, 0, 10, "any"),
-    "top_k": Field("Top-k", 0, 0, 1_000_000),
-    "top_p": Field("Top-p", 1.0, 0.000001, 1, "any"),
-    "seed": Field("Seed", 123, 0, 2**53),
+    "n_tokens_to_generate": {"label": "Tokens", "value": 60, "least": 1, "most": 200},
+    "K": {"label": "K", "value": 4, "least": 1, "most": 12},
+    "temperature": {"label": "Temperature", "value": 0.8, "least": 0, "most": 10, "step": "any"},
+    "top_k": {"label": "Top-k", "value": 0, "least": 0, "most": 1_000_000},
+    "top_p": {"label": "Top-p", "value": 1.0, "least": 0.000001, "most": 1, "step": "any"},
+    "seed": {"label": "Seed", "value": 123, "least": 0, "most": 2**53},
 }
 PROMPT = "Once upon a time"
-FORM = {"prompt": PROMPT, "fields": {name: asdict(one) for name, one in FIELDS.items()}}
+FORM = {"prompt": PROMPT, "fields": FIELDS}
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class Request:
 
     prompt: str = PROMPT
     settings: dict = field(
-        default_factory=lambda: {name: one.value for name, one in FIELDS.items()}
+        default_factory=lambda: {name: one["value"] for name, one in FIELDS.items()}
     )
     coins: dict = field(default_factory=dict)
     changes: dict = field(default_factory=dict)
@@ -70,8 +60,8 @@ class Request:
 def read(values, *names):
     """These settings of a JSON object. Raises SettingError for one outside its limits."""
     for name in names:
-        check_numbers(FIELDS[name].least, FIELDS[name].most, **{name: values[name]})
-    return {name: type(FIELDS[name].value)(values[name]) for name in names}
+        check_numbers(FIELDS[name]["least"], FIELDS[name]["most"], **{name: values[name]})
+    return {name: type(FIELDS[name]["value"])(values[name]) for name in names}
 
 
 def parse(body):

@@ -11,16 +11,13 @@ from experiments.proving.mistakes import MISTAKES
 from experiments.proving.patching import changed
 
 # how GitHub writes a repository, an issue or a pull request: owner/name, owner/name#number
-REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?:#(\d+))?")
+REFERENCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+)?")
 
 
 def link(reference):
     """A match of REFERENCE as a Markdown link. GitHub leads /issues/ on to a pull request."""
-    repository, number = reference.groups()
-    address = f"https://github.com/{repository}"
-    if number:
-        address += f"/issues/{number}"
-    return f"[{reference[0]}]({address})"
+    address = reference[0].replace("#", "/issues/")
+    return f"[{reference[0]}](https://github.com/{address})"
 
 
 def diff_of(mistake):

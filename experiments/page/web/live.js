@@ -48,7 +48,7 @@ async function* linesOf(response) {
 
 // An input for a field of the form; name is that of a setting.
 function field(name, value) {
-  const {label, least, most, step} = live.form.fields[name];
+  const {label, least, most, step = 1} = live.form.fields[name];
   return make("label", label + " ",
     make("input", {name, type: "number", min: least, max: most, step, value, required: ""}));
 }
