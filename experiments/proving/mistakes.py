@@ -299,9 +299,8 @@ def in_its_rule(settings):
             f"--mistake {name}: --draft_model_size {settings.draft_model_size} cannot make it; "
             "expected a draft model"
         )
-    for rule, verification in ((verify, "token"), (verify_block, "block")):
-        if rule in mistake.changes:
-            settings = settings.replace(verification=verification)
+    if mistake.changes.keys() & {verify, verify_block}:
+        settings = settings.replace(verification=mistake.setting.verification)
     return settings
 
 
