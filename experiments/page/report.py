@@ -9,6 +9,7 @@ serves the same page, which then asks for its data itself.
 import base64
 import hashlib
 import json
+import os
 import platform
 import shlex
 from pathlib import Path
@@ -27,14 +28,16 @@ def without_places(settings):
     """The settings without where this machine keeps its files: a page is passed on."""
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
     for name in ("target_model_size", "draft_model_size"):
-        shown[name] = Path(shown[name]).name
+        # a name such as 17M stays as it is, and so does a folder relative to where one is
+        if os.path.isabs(shown[name]):
+            shown[name] = Path(shown[name]).name
     return shown
 
 
 def command(settings, ids=()):
     """The command line that gives the same run; a prompt without a text is given by its ids."""
     words = ["python", "main.py"]
-    if settings["prompt"] is None:
+    if settings["prompt"] in (None, "-"):  # "-" would read standard input
         words += ["--prompt_ids", ",".join(map(str, ids))]
     else:
         words += ["--prompt", settings["prompt"]]

@@ -50,6 +50,10 @@ def test_the_command_reproduces_the_run_without_a_path_of_this_machine(
     assert again["speculative"]["token_ids"] == result["speculative"]["token_ids"]
 
 
+def test_the_command_of_a_prompt_from_standard_input_gives_its_ids():
+    assert report.command({"prompt": "-"}, [13]).endswith(" --prompt_ids 13")
+
+
 # ---------------------------------------------------------------- the file
 
 
