@@ -1,42 +1,24 @@
 """The picture of a benchmark: speedup against K, with intervals.
 
-matplotlib is imported only here, and only when a picture is asked for. The background is
-transparent and every colour a middle tone, so that one file can be read on a light page and on a
-dark one.
+matplotlib is imported only here, and only when a picture is asked for.
 """
 
 from itertools import cycle
 
+import numpy as np
+
 from experiments.data.files import whole
 from utils import InputError
-
-GREY = "#7a7f87"
-COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
-STYLES = {
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": GREY,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 13,
-    "lines.markersize": 7,
-    "svg.fonttype": "none",
-    "text.color": GREY,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-}
-MARKERS = ("o", "s", "^", "D")
-PALE = 0.3  # the opacity of a speedup whose interval contains 1
 
 
 def check():
     """Raises InputError where matplotlib is not installed."""
     try:
-        import matplotlib
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         raise InputError(
             "--plot: matplotlib is not installed; try pip install matplotlib"
         ) from None
-    matplotlib.use("Agg")
 
 
 def lines_of(rows):
@@ -51,15 +33,13 @@ def lines_of(rows):
 
 
 def points(rows):
-    """[(K, speedup, low, high, opacity)] of the rows that have an interval. A speedup whose
-    interval contains 1, which the table withholds, is drawn pale.
-    """
+    """[(K, speedup, how far its interval reaches down, and up)] of the rows that have one."""
     found = []
     for row in rows:
         if row["intervals"]["speedup_time"]:
             low, high = row["intervals"]["speedup_time"]
             speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
-            found.append((row["K"], speedup, low, high, PALE if low <= 1 <= high else 1.0))
+            found.append((row["K"], speedup, speedup - low, high - speedup))
     return found
 
 
@@ -68,24 +48,18 @@ def draw(result, path, title=""):
 
     title: what must be said of all its figures stands above them
     """
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     lines = lines_of([row for row in result["rows"] if row["K"] != "auto"])
-    with plt.rc_context(STYLES), whole(path) as part:
-        figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-        for (name, rows), color, marker in zip(lines.items(), cycle(COLOURS), cycle(MARKERS)):
-            look = {"color": color, "marker": marker}
-            axes.plot([], [], label=name, **look)  # the legend's entry
-            if found := points(rows):
-                Ks, speedups, lows, highs, _ = zip(*found)
-                axes.plot(Ks, speedups, color=color, alpha=PALE)
-                axes.fill_between(Ks, lows, highs, color=color, alpha=0.12, linewidth=0)
-            for K, speedup, *_, opacity in found:
-                axes.plot(K, speedup, linestyle="", alpha=opacity, **look)
-        axes.axhline(1, color=GREY, linewidth=1)
-        axes.set(xlabel="K, tokens drafted per round", ylabel="speedup", title=title)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
-        figure.legend(loc="outside lower center", ncols=3, frameon=False)
-        figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160, transparent=True)
-        plt.close(figure)
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    for (name, rows), marker in zip(lines.items(), cycle("os^D")):
+        Ks, speedups, below, above = np.reshape(points(rows), (-1, 4)).T
+        axes.errorbar(Ks, speedups, [below, above], marker=marker, capsize=3, label=name)
+    axes.axhline(1, color="grey", linewidth=1)
+    axes.set(xlabel="K, tokens drafted per round", ylabel="speedup", title=title)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.25)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    with whole(path) as part:
+        figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160)
