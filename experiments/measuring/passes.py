@@ -6,7 +6,6 @@ written on a GPU yet. Please send the result with the issue template "Results fr
 """
 
 import dataclasses
-import itertools
 import statistics
 import time
 from collections import defaultdict
@@ -77,27 +76,15 @@ def seldom(repeats):
 # ---------------------------------------------------------------- memory
 
 
-def streaming_reads(n_bytes):
-    """Ways to read memory that the caches cannot hold, {(name, threads): function}; the fastest is
-    the limit.
+def streaming_read(n_bytes):
+    """A function that reads memory which the caches cannot hold, on all threads, and reduces it to
+    a few numbers: no product of a model can read its weights faster.
 
-    Each reduces an array to a few numbers, on one thread and on all: no product of a model can
-    read its weights faster. NumPy asks the system for huge pages behind so large an array.
+    NumPy asks the system for huge pages behind so large an array.
     """
-    memory = np.ones((n_bytes // 4096, 1024), np.float32)
-    vector = np.ones(1024, np.float32)
-    reads = {
-        "max": np.max,
-        "product": lambda part: part @ vector,
-        "or": lambda part: np.bitwise_or.reduce(part.view(np.int64), axis=None),
-    }
+    parts = np.array_split(np.ones(n_bytes // 4, np.float32), N_THREADS)
     pool = ThreadPoolExecutor(N_THREADS)
-
-    def run(name, n_threads):
-        parts = np.array_split(memory, n_threads)
-        return lambda: list(pool.map(reads[name], parts))
-
-    return {way: run(*way) for way in itertools.product(reads, {1, N_THREADS})}
+    return lambda: list(pool.map(np.max, parts))
 
 
 def bytes_of_a_pass(model):
@@ -159,10 +146,9 @@ def breakdown(model, repeats):
 def measure_passes(model, rows, repeats):
     """What the profile command reports of a model, as one object."""
     n_bytes, synchronize = bytes_of_a_pass(model), model.backend.synchronize
-    reads = streaming_reads(STREAMED)
     # in turns: others use the memory too
-    seconds = medians(reads | passes(model, rows), repeats, synchronize)
-    bandwidth = STREAMED / min(seconds[name] for name in reads)
+    runs = {"streaming": streaming_read(STREAMED)} | passes(model, rows)
+    seconds = medians(runs, repeats, synchronize)
     table = [
         {"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9}
         for n in rows
@@ -171,7 +157,7 @@ def measure_passes(model, rows, repeats):
     prefill = {"prefill": lambda: model.read(prompt, model.new_cache())}
     prefill = medians(prefill, seldom(repeats), synchronize)["prefill"]
     return {
-        "bandwidth_gb_per_s": bandwidth / 1e9,
+        "bandwidth_gb_per_s": STREAMED / seconds["streaming"] / 1e9,
         "weights_bytes": n_bytes,
         "rows": table,
         "prefill": {"tokens": len(prompt), "milliseconds": 1e3 * prefill},

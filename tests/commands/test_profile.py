@@ -56,8 +56,7 @@ def test_random_weights_need_only_a_shape(profile, profiled, pair, tmp_path):
     assert_refused(profile(size), str(tmp_path))
 
 
-COMPARE = ["--compare_kernels=1x16x33", "--kernels=auto"]
-BAD_SHAPES = "1x16 124 1x0x9 axbxc 17M 1x64x1 1x1x64 100000000x64x100".split()
+COMPARE = ["--compare_kernels=17M", "--kernels=auto"]
 
 
 @pytest.mark.parametrize(
@@ -70,9 +69,9 @@ BAD_SHAPES = "1x16 124 1x0x9 axbxc 17M 1x64x1 1x1x64 100000000x64x100".split()
         (["--texts", "--n_tokens_to_generate=33"], "33: expected at most 32"),
         (["--texts", "--n_tokens_to_generate=0"], "--n_tokens_to_generate 0"),
         (["--texts", "--backend=cupy"], "CuPy"),
-        ([*COMPARE, "--rows=1025"], "--rows 1025: expected at most 1024"),
+        ([*COMPARE, "--rows=65"], "--rows 65: expected at most 64"),
         ([*COMPARE, "--dtype=float16"], "with --dtype"),
-        *(([f"--compare_kernels={shape}", "--kernels=auto"], repr(shape)) for shape in BAD_SHAPES),
+        (["--compare_kernels=4x512", "--kernels=auto"], "'4x512'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(profile, flags, shown):
@@ -134,14 +133,14 @@ def test_a_backend_that_computes_something_else_is_seen(profiled, small_draft, m
 
 
 def test_kernels_are_compared_shape_by_shape(profile, profiled):
-    flags = "--compare_kernels=1x16x33,2x64x50", "--rows=1,3", "--kernels=auto"
+    flags = "--compare_kernels=17M,0.7M-17M", "--rows=1,3", "--kernels=auto"
     found = profiled(*flags)
-    assert found.keys() == {"1x16x33", "2x64x50"}
+    assert found.keys() == {"17M", "0.7M-17M"}
     for of_shape in found.values():
         assert of_shape.keys() == set(passes.KERNELS) >= {"auto", "plain", "64x1", "128x1"}
         assert all(seconds.keys() == {"1", "3"} for seconds in of_shape.values())
     _, _, *lines = profile(*flags).out.splitlines()
     shape, rows, auto, best, name, ratio = map(str.strip, lines[0].strip("|").split("|"))
-    assert (len(lines), shape, rows) == (4, "1x16x33", "1") and name in passes.KERNELS[1:]
+    assert (len(lines), shape, rows) == (4, "17M", "1") and name in passes.KERNELS[1:]
     # three decimals of a millisecond are printed, two of the ratio
     assert float(auto) > 0 and float(best) > 0 and float(ratio) > 0
