@@ -28,19 +28,11 @@ from experiments.measuring.statistics import spread
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The new ids, and how many passes of the target wrote them."""
-
-    ids: list
-    passes: int
-
-
-@dataclass(frozen=True)
 class Program:
     """A program that has been started.
 
     version: what stands beside every figure
-    ways: {decoder: function (ids, n) -> Answer}
+    ways: {decoder: function (ids, n) -> (new ids, how many passes of the target wrote them)}
     passes: {n_rows: function that makes one pass over so many tokens}, where it has any
     """
 
@@ -64,7 +56,7 @@ def ours(pair, job):
     def write(draft):
         def answer(ids, n):
             rounds = list(decode(target, draft, replace(job, ids=ids, n_tokens=n)))
-            return Answer([int(token) for one in rounds for token in one.tokens], len(rounds) - 1)
+            return [int(token) for one in rounds for token in one.tokens], len(rounds) - 1
 
         return answer
 
@@ -104,7 +96,7 @@ def start_transformers(target, draft, K):
             prompt = torch.tensor([ids])
             with torch.no_grad():
                 found = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
-            return Answer(found[0, len(ids) :].tolist(), len(calls))
+            return found[0, len(ids) :].tolist(), len(calls)
 
         return answer
 
@@ -137,12 +129,12 @@ def start_openvino(target, draft, K):
         return pipeline.generate(openvino.Tensor(np.array([ids])), settings)
 
     def plain(ids, n):
-        return Answer(list(ask(alone, ids, n).tokens[0]), n)
+        return list(ask(alone, ids, n).tokens[0]), n
 
     def speculative(ids, n):
         found = ask(together, ids, n, K)
         metrics = found.extended_perf_metrics.main_model_metrics
-        return Answer(list(found.tokens[0]), len(metrics.raw_metrics.m_durations))
+        return list(found.tokens[0]), len(metrics.raw_metrics.m_durations)
 
     ways = {"plain": plain}
     with tempfile.TemporaryDirectory() as folder:
@@ -181,7 +173,7 @@ def start_llama_server(target, draft, K):
             request |= {"return_tokens": True, "cache_prompt": False}
             address = f"{server.listening_address}/completion"
             found = requests.post(address, json=request, timeout=600).json()
-            return Answer(found["tokens"], n - found["timings"].get("draft_n_accepted", 0))
+            return found["tokens"], n - found["timings"].get("draft_n_accepted", 0)
 
         return answer
 
@@ -250,10 +242,10 @@ def started(names, pair, folders, job):
 
 
 def timed(write, prompts, n_tokens):
-    """(seconds, Answers) of all prompts."""
+    """(seconds, new ids of each prompt, passes of the target) of all prompts."""
     begin = time.perf_counter()
-    answers = [write(ids, n_tokens) for ids in prompts]
-    return time.perf_counter() - begin, answers
+    texts, passes = zip(*(write(ids, n_tokens) for ids in prompts))
+    return time.perf_counter() - begin, texts, sum(passes)
 
 
 def compare(programs, prompts, job, repeats):
@@ -265,27 +257,25 @@ def compare(programs, prompts, job, repeats):
     }
     results = {name: [*zip(*turns)] for name, turns in in_turns(ways, repeats).items()}
     reads = {(one.name, n): read for one in programs for n, read in one.passes.items()}
-    reads = medians(reads, 4 * repeats)
-    our_seconds, (our_answers, *_) = next(iter(results.values()))
+    reads = {name: 1e3 * one for name, one in medians(reads, 4 * repeats).items()}
+    our_seconds, (our_texts, *_), _ = next(iter(results.values()))
     rows, n = [], job.n_tokens * len(prompts)
-    for (program, way), (seconds, (answers, *_)) in results.items():
+    for (program, way), (seconds, (texts, *_), (n_passes, *_)) in results.items():
         speed = against = None
-        if all(len(answer.ids) == job.n_tokens for answer in answers):
+        if all(len(ids) == job.n_tokens for ids in texts):
             speed = spread([n / t for t in seconds])
             against = spread([a / b for a, b in zip(our_seconds, seconds)])
-        one = many = None
-        if way == "plain":
-            one, many = (reads.get((program, n_rows)) for n_rows in (1, job.K + 1))
+        one, many = (reads.get((program, n_rows)) for n_rows in (1, job.K + 1))
         rows.append(
             {
                 "program": program,
                 "decoder": way,
                 "tokens_per_second": speed,
                 "against_ours": against,
-                "tokens_per_target_pass": n / sum(answer.passes for answer in answers),
-                "same_texts": sum(a.ids == b.ids for a, b in zip(answers, our_answers)),
-                "milliseconds_of_1_row": one and 1e3 * one,
-                "milliseconds_of_all_rows": many and 1e3 * many,
+                "tokens_per_target_pass": n / n_passes,
+                "same_texts": sum(a == b for a, b in zip(texts, our_texts)),
+                "milliseconds_of_1_row": one,
+                "milliseconds_of_all_rows": many,
                 "cost_of_all_rows": one and many / one,
             }
         )
