@@ -135,9 +135,8 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         return parse_list("batch_size", self.batch_size, int) if self.batch_size else []
 
     def others(self):
-        """The names of the programs, but for this one, which always takes part."""
-        names = parse_list("programs", self.programs) if self.programs else []
-        return [name for name in names if name != peers.OURS]
+        """The names of the other programs."""
+        return parse_list("programs", self.programs) if self.programs else []
 
     def contenders(self):
         """The autoregressive loop, then every draft with every K and rule."""

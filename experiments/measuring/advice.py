@@ -19,7 +19,7 @@ from experiments.decoding.clock import measure_costs
 from experiments.decoding.job import Job, decode
 from experiments.drafting.drafts import ModelDraft
 from experiments.drafting.load import CHECKPOINT
-from experiments.measuring.statistics import acceptance, drafting_share, spread, totals
+from experiments.measuring.statistics import acceptance, drafting_share, spread
 from experiments.measuring.theory import best, needed, speedup
 from utils import InputError, random_model
 
@@ -60,7 +60,8 @@ def live_acceptance(target, draft, name, K, texts, n_tokens, filter, seed):
     for i, ids in enumerate(tqdm(texts, desc=f"live run of {name}", leave=False, disable=None)):
         _, *rounds = decode(target, draft, Job(ids, n_tokens, K, filter, [seed, i]))
         by_prompt.append([(one.drafted, one.examined, one.accepted) for one in rounds])
-    found, drafted = acceptance(by_prompt), sum(totals(by_prompt)[0])
+    found = acceptance(by_prompt)
+    drafted = sum(n for rounds in by_prompt for n, _, _ in rounds)
     if found.value is None:
         raise InputError(
             f"draft {name} drafted nothing in a live run of {len(texts)} prompts, so its acceptance"

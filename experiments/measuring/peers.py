@@ -189,13 +189,11 @@ def start_llama_server(target, draft, K):
     return Program("llama.cpp's server", f"{versions('xllamacpp')} ({system})", ways)
 
 
-OURS = "ours"  # always takes part
-OTHERS = {
+PROGRAMS = {
     "transformers": start_transformers,
     "openvino": start_openvino,
     "llama_server": start_llama_server,
 }
-PROGRAMS = (OURS, *OTHERS)
 
 
 def write_random(config, folder):
@@ -232,7 +230,7 @@ def started(names, pair, folders, job):
                 if not folders:
                     write_random(pair.target.config, Path(temporary))
                     folders = Path(temporary), None
-                programs.append(OTHERS[name](*folders, job.K))
+                programs.append(PROGRAMS[name](*folders, job.K))
             except ImportError as error:
                 missing[name] = error.name
     return programs, missing

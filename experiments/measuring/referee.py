@@ -85,14 +85,9 @@ def machines_of(plain, fast):
     return found
 
 
-def flags_of(fast, repetition, machines):
-    """What a reader has to know of the texts, and of where they were written."""
+def flags_of(fast, repetition):
+    """What a reader has to know of the texts."""
     flags = []
-    if len(machines) > 1:
-        counts = ", ".join(f"{one['prompts']} on {name}" for name, one in machines.items())
-        flags.append(
-            f"machines: speeds and times are of several, taken together; prompts: {counts}"
-        )
     if repetition and repetition >= LOOP:
         flags.append(f"repetition: {repetition:.0%} of the 8-grams repeat")
     ties = sum(bool(run.difference) and run.difference["verdict"] == "tie" for run in fast)
@@ -157,14 +152,13 @@ def row_of(contender, runs, **about):
     time = figures["speedup_time"]
     withheld |= {"predicted_speedup": unknown, "measured_over_predicted": time.withheld or unknown}
 
-    machines = machines_of(plain, fast)
     repetition = ratio(*zip(*(repeated(text) for run in fast for text in run.texts)))
     return {
         **dataclasses.asdict(contender),
         **about,
         "prompts": len(fast),
         "tokens": sum(tokens_of(fast)),
-        "machines": machines,
+        "machines": machines_of(plain, fast),
         "autoregressive_tokens_per_second": ratio(tokens_of(plain), seconds_of(plain)),
         **as_columns(figures),
         "draft_cost": c,
@@ -178,6 +172,6 @@ def row_of(contender, runs, **about):
         "prefill_seconds": median_prefill(fast),
         "autoregressive_prefill_seconds": median_prefill(plain),
         "repetition": repetition,
-        "flags": flags_of(fast, repetition, machines),
+        "flags": flags_of(fast, repetition),
         "withheld": {name: why for name, why in withheld.items() if why},
     }

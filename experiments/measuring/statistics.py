@@ -77,14 +77,10 @@ def as_columns(figures):
 # The rounds of a prompt are [(drafted, examined, accepted)].
 
 
-def totals(by_prompt):
-    """(drafted, examined, accepted) of the rounds of each prompt, each a list of totals."""
-    return [*zip(*([sum(column) for column in zip(*rounds)] for rounds in by_prompt))]
-
-
 def acceptance(by_prompt):
     """The Figure of all rounds: accepted over examined."""
-    _, examined, accepted = totals(by_prompt)
+    examined = [sum(e for _, e, _ in rounds) for rounds in by_prompt]
+    accepted = [sum(a for _, _, a in rounds) for rounds in by_prompt]
     return Figure(accepted, examined, most=1)
 
 

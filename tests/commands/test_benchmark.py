@@ -232,7 +232,7 @@ BAD = """
     --draft_model_size=0.7M-17M, --weights=madeup --verification=token,blocks --repeats=0
     --synthetic_acceptance=1.5 --n_prompts=-1 --prompts=missing.txt --out=results.txt --resume
     --out=missing/results.json --plot=picture.gif --batch_size=0 --batch_size=1,x --batch_size=1001
-    --programs=ours,gpt --programs=transformers --corpus=nowhere
+    --programs=transformers,gpt --programs=transformers --corpus=nowhere
 """.split()
 TOGETHER = [
     (["--draft_model_size=other words"], "cannot pair"),
@@ -240,10 +240,10 @@ TOGETHER = [
     (["--K=auto", "--plot=x.png"], "--plot with --K auto"),
     ([*BATCHES, "--n_tokens_to_generate=52"], "--n_tokens_to_generate 52: expected at most 51"),
     ([*BATCHES, "--plot=r.png"], "--plot"),
-    ([*BATCHES, "--programs=ours"], "--programs with --batch_size"),
+    ([*BATCHES, "--programs=openvino"], "--programs with --batch_size"),
     ([*BATCHES, "--prompts=missing.txt"], "--prompts with --batch_size"),
     ([*BATCHES, "--corpus=x"], "--corpus with --batch_size"),
-    (["--programs=ours", "--K=2", "--temperature=1"], "--temperature"),
+    (["--programs=openvino", "--K=2", "--temperature=1"], "--temperature"),
 ]
 
 
