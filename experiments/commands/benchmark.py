@@ -23,7 +23,7 @@ import utils
 from experiments.cluster.place import place
 from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
-from experiments.data.lines import Failed, Lines, SomeFailed, spared
+from experiments.data.lines import Failed, Lines
 from experiments.data.machine import machine
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
@@ -211,18 +211,18 @@ def name_of(item):
     return f"{size} at temperature {t:g}, prompt {i + 1}"
 
 
-def rows_of_prompts(settings, where, target, lines, result):
-    """The rows of one target. What is not among the `lines` yet is measured; the result is told how
-    many were, and {what: why} of those that could not be measured.
+def rows_of_prompts(settings, where, target, lines, about):
+    """The rows of one target. What is not among the `lines` yet is measured; `about` is told how
+    many were.
     """
     prompts, n_skipped = settings.chosen(where.pairs)
     items = [(target, t, i, *ids) for t in settings.filters() for i, ids in enumerate(prompts)]
     stored = {tuple(item): runs for item, runs in lines.done}
     todo = [item for item in items if item not in stored]
-    result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
+    about["prompts_measured_before_resuming"] += len(items) - len(todo)
     results = where.run(partial(measured, settings), todo, name=name_of)
-    bar = {"desc": target, "unit": " prompts", "leave": False, "disable": None}
-    results = tqdm(spared(results, result["failed"]), total=len(todo), **bar)
+    results = tqdm(results, target, len(todo), unit=" prompts", leave=False, disable=None)
+    # in this order, so that the results can say after the last which of them failed
     for runs, item in zip(results, todo):
         if not isinstance(runs, Failed):
             lines.add([item, runs])
@@ -230,15 +230,14 @@ def rows_of_prompts(settings, where, target, lines, result):
 
     rows = []
     for t in settings.filters():
-        by_prompt = [stored[item] for item in items if item[1] == t and item in stored]
-        about = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
-        # no prompt is left where all failed
+        by_prompt = [stored[item] for item in items if item[1] == t]
+        same = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
         runs = {
             contender: [Run(**one) for one in of_contender]
             for contender, of_contender in zip(settings.contenders(), zip(*by_prompt))
         }
-        for contender in [*runs][1:]:
-            rows.append(row_of(contender, runs, **about, **settings.labels()))
+        for contender in settings.contenders()[1:]:
+            rows.append(row_of(contender, runs, **same, **settings.labels()))
     return rows
 
 
@@ -280,11 +279,10 @@ def rows_of_programs(settings, pairs, target, result):
 
 
 def run(settings, lines, cluster=""):
-    """Measure what is not among the `lines`. Returns the results, which say what failed."""
+    """Measure what is not among the `lines`. Returns the results."""
     about = machine() | {"prompts_measured_before_resuming": 0}
     result = {"machine": about, "settings": settings.as_dict(), "rows": []}
-    rows, bits, failed = result["rows"], {}, {}
-    result |= {"bits_per_byte": bits, "failed": failed}
+    rows, bits = result["rows"], {}
     for target in settings.targets():
         with place(cluster, settings.wanted(target)) as where:
             about["kernels"] |= where.kernels
@@ -295,10 +293,10 @@ def run(settings, lines, cluster=""):
             elif settings.programs:
                 rows += rows_of_programs(settings, where.pairs, target, result)
             else:
-                rows += rows_of_prompts(settings, where, target, lines, result)
+                rows += rows_of_prompts(settings, where, target, lines, about)
                 if settings.corpus and not settings.skip_bits:
-                    bits[target] = bits_per_byte(where, settings.corpus, failed)
-    return {name: value for name, value in result.items() if value or name == "rows"}
+                    bits[target] = bits_per_byte(where, settings.corpus)
+    return result | {"bits_per_byte": bits} if bits else result
 
 
 def run_and_store(settings, output):
@@ -314,9 +312,8 @@ def run_and_store(settings, output):
             )
         try:
             result = run(settings, lines, output.cluster)
-            if "failed" not in result:
-                write_results(result, markdown(result), output.out)
-                lines.discard()
+            write_results(result, markdown(result) + "\n", output.out)
+            lines.discard()
             return result
         finally:
             if lines.partial.exists() and len(lines.done) > n_before:
@@ -347,15 +344,6 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     else:
         done = []
         result = run(settings, SimpleNamespace(done=done, add=done.append), output.cluster)
-    failed = result.get("failed")
-    if output.plot and not failed:
+    if output.plot:
         plots.draw(result, output.plot, label(result["settings"]))
-    if output.json:
-        print(json.dumps(result))
-    elif result["rows"]:
-        print(markdown(result), end="")
-    if failed:
-        again = (
-            "--resume tries these again" if output.out else "use --out to keep what was measured"
-        )
-        raise SomeFailed(failed, f"the figures are those of the others; {again}")
+    print(json.dumps(result) if output.json else markdown(result))

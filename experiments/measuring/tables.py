@@ -153,9 +153,7 @@ def paragraphs(result):
     yield f"{length}. {cpu}, {settings['backend']}, {where['date']}."
     for target, bits in result.get("bits_per_byte", {}).items():
         yield f"{target}: {format_value('bits_per_byte', bits)} bits per held-out byte."
-    for name, why in result.get("failed", {}).items():
-        yield f"Not measured: {name} ({why})."
 
 
 def markdown(result):
-    return "\n\n".join(filter(None, paragraphs(result))) + "\n"
+    return "\n\n".join(filter(None, paragraphs(result)))

@@ -82,7 +82,7 @@ def test_rows_and_files(result_of, tmp_path):
     with out.with_suffix(".csv").open(newline="") as file:
         table = [*csv.DictReader(file)]
     assert [row["K"] for row in table] == ["1", "3"] * 4 and [*table[0]] == [*result["rows"][0]]
-    assert out.with_suffix(".md").read_text() == markdown(result)
+    assert out.with_suffix(".md").read_text() == markdown(result) + "\n"
     # below the eight rows, the best K of each draft and temperature
     assert markdown(result).count("\n| ") == 9 + 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.json", "r.md"]
