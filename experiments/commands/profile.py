@@ -86,7 +86,7 @@ def show_passes(result):
     print(aligned(["part", "ms"], [(part, f"{ms:.3f}") for part, ms in parts]))
 
 
-def show_kernels(found):
+def table_of_kernels(found):
     """auto against the best of the fixed choices, for people."""
     lines = []
     for shape, seconds in found.items():
@@ -94,7 +94,7 @@ def show_kernels(found):
             best, name = min((seconds[name][n], name) for name in seconds if name != "auto")
             times = f"{1e3 * auto:.3f}", f"{1e3 * best:.3f}", name, f"{auto / best:.2f}"
             lines.append([shape, str(n), *times])
-    print(aligned(["shape", "rows", "auto, ms", "best, ms", "best", "ratio"], lines))
+    return aligned(["shape", "rows", "auto, ms", "best, ms", "best", "ratio"], lines)
 
 
 def show_texts(result):
@@ -111,17 +111,6 @@ def show_texts(result):
     print(aligned(["decoder", "tok/s"], lines))
 
 
-def profile_kernels(settings, as_json):
-    """Passes of each shape with each choice of --kernels."""
-    rows, repeats = settings.counts(), settings.repeats
-    shapes = settings.shapes().items()
-    found = {shape: passes.compare_kernels(config, rows, repeats) for shape, config in shapes}
-    if as_json:
-        print(json.dumps(found))
-    else:
-        show_kernels(found)
-
-
 def profile(settings: ProfileSettings, output: Json):
     """Time passes over several numbers of rows against the speed of memory, and say where the time
     goes.
@@ -130,13 +119,16 @@ def profile(settings: ProfileSettings, output: Json):
         python main.py profile --target_model_size 124M --weights random
         python main.py profile --backend cupy --texts --target_model_size 355M --weights random
     """
+    rows, repeats = settings.counts(), settings.repeats
     if settings.compare_kernels:
-        profile_kernels(settings, output.json)
+        shapes = settings.shapes().items()
+        found = {shape: passes.compare_kernels(config, rows, repeats) for shape, config in shapes}
+        print(json.dumps(found) if output.json else table_of_kernels(found))
         return
     size, weights = settings.target_model_size, settings.weights
     target = load(size, [], settings.models_dir, settings.get_backend(), weights).target
     settings.check_context(target.config)
-    result = passes.measure_passes(target, settings.counts(), settings.repeats)
+    result = passes.measure_passes(target, rows, repeats)
     if settings.texts:
         result |= passes.measure_texts(target, settings)
     if output.json:

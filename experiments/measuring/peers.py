@@ -53,15 +53,13 @@ def ours(pair, job):
     """This project."""
     target = pair.target
 
-    def write(draft):
-        def answer(ids, n):
-            rounds = list(decode(target, draft, replace(job, ids=ids, n_tokens=n)))
-            return [int(token) for one in rounds for token in one.tokens], len(rounds) - 1
+    def write(draft, ids, n):
+        rounds = list(decode(target, draft, replace(job, ids=ids, n_tokens=n)))
+        return [int(token) for one in rounds for token in one.tokens], len(rounds) - 1
 
-        return answer
-
-    drafts = {"plain": None} | ({"speculative": pair.draft} if pair.draft else {})
-    ways = {decoder: write(draft) for decoder, draft in drafts.items()}
+    ways = {"plain": partial(write, None)}
+    if pair.draft:
+        ways["speculative"] = partial(write, pair.draft)
     return Program("this project", versions("numpy"), ways, passes(target, (1, job.K + 1)))
 
 
@@ -90,15 +88,12 @@ def start_transformers(target, draft, K):
     # it reports no passes, so count them
     model.register_forward_hook(lambda *_: calls.append(1))
 
-    def write(assistant):
-        def answer(ids, n):
-            calls.clear()
-            prompt = torch.tensor([ids])
-            with torch.no_grad():
-                found = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
-            return found[0, len(ids) :].tolist(), len(calls)
-
-        return answer
+    def write(assistant, ids, n):
+        calls.clear()
+        prompt = torch.tensor([ids])
+        with torch.no_grad():
+            found = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
+        return found[0, len(ids) :].tolist(), len(calls)
 
     past = min(PAST, model.config.n_positions - K - 1)
     with torch.no_grad():
@@ -109,7 +104,9 @@ def start_transformers(target, draft, K):
             model(torch.zeros(1, n, dtype=int), past_key_values=cache, use_cache=True)
         cache.crop(-n)
 
-    ways = {"plain": write(None)} | ({"speculative": write(load(draft))} if draft else {})
+    ways = {"plain": partial(write, None)}
+    if draft:
+        ways["speculative"] = partial(write, load(draft))
     rows = {n: partial(read, n) for n in (1, K + 1)}
     return Program("transformers", versions("transformers", "torch"), ways, rows)
 
@@ -167,23 +164,20 @@ def start_llama_server(target, draft, K):
             settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = N_THREADS
         return llama.Server(params)
 
-    def write(server):
-        def answer(ids, n):
-            request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
-            request |= {"return_tokens": True, "cache_prompt": False}
-            address = f"{server.listening_address}/completion"
-            found = requests.post(address, json=request, timeout=600).json()
-            return found["tokens"], n - found["timings"].get("draft_n_accepted", 0)
-
-        return answer
+    def write(server, ids, n):
+        request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
+        request |= {"return_tokens": True, "cache_prompt": False}
+        address = f"{server.listening_address}/completion"
+        found = requests.post(address, json=request, timeout=600).json()
+        return found["tokens"], n - found["timings"].get("draft_n_accepted", 0)
 
     with tempfile.TemporaryDirectory() as folder:
         target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"
         write_gguf(target, target_file)
-        ways = {"plain": write(serve(target_file))}
+        ways = {"plain": partial(write, serve(target_file))}
         if draft:
             write_gguf(draft, draft_file)
-            ways["speculative"] = write(serve(target_file, draft_file))
+            ways["speculative"] = partial(write, serve(target_file, draft_file))
     # a wheel is compiled for many machines: say which instructions it uses on this one
     system = llama.get_system_info().replace(" = 1", "").strip("CPU :|")
     return Program("llama.cpp's server", f"{versions('xllamacpp')} ({system})", ways)
