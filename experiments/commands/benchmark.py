@@ -232,12 +232,12 @@ def rows_of_prompts(settings, where, target, lines, about):
     for t in settings.filters():
         by_prompt = [stored[item] for item in items if item[1] == t]
         same = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
+        same |= settings.labels()
         runs = {
             contender: [Run(**one) for one in of_contender]
             for contender, of_contender in zip(settings.contenders(), zip(*by_prompt))
         }
-        for contender in settings.contenders()[1:]:
-            rows.append(row_of(contender, runs, **same, **settings.labels()))
+        rows += [row_of(contender, runs, **same) for contender in settings.contenders()[1:]]
     return rows
 
 

@@ -83,7 +83,7 @@ def show_passes(result):
     print(aligned(["weight", "kernel"], result["kernels"].items()))
     print("\nA one-row pass, and the choice of a token after it:\n")
     parts = result["breakdown"].items()
-    print(aligned(["part", "ms"], [(part, f"{ms:.3f}") for part, ms in parts]))
+    print(aligned(["part", "ms"], parts))
 
 
 def table_of_kernels(found):
@@ -92,8 +92,7 @@ def table_of_kernels(found):
     for shape, seconds in found.items():
         for n, auto in seconds["auto"].items():
             best, name = min((seconds[name][n], name) for name in seconds if name != "auto")
-            times = f"{1e3 * auto:.3f}", f"{1e3 * best:.3f}", name, f"{auto / best:.2f}"
-            lines.append([shape, str(n), *times])
+            lines.append([shape, n, 1e3 * auto, 1e3 * best, name, auto / best])
     return aligned(["shape", "rows", "auto, ms", "best, ms", "best", "ratio"], lines)
 
 
@@ -107,7 +106,7 @@ def show_texts(result):
     print(f"Same text: {names}. Launching takes {row['launch_share']:.0%} of a one-row pass.\n")
     coin = f"speculative, tokens of {passes.DRAFT} accepted by coin ({passes.ACCEPTANCE})"
     ways = {"plain": "plain", "speculative": coin, passes.PEER: passes.PEER}
-    lines = [(what, f"{row[way]:.1f}") for way, what in ways.items() if row.get(way)]
+    lines = [(what, row[way]) for way, what in ways.items() if row.get(way)]
     print(aligned(["decoder", "tok/s"], lines))
 
 

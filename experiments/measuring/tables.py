@@ -34,18 +34,15 @@ COLUMNS_OF_PROGRAMS = """
 WITH_INTERVAL = "speedup_time", "speedup_over_token"
 
 
-def format_value(name, value):
-    """A value of a row, as text: of a number, at least three digits."""
+def as_text(value):
+    """A value of a row: of a measured one, at least three digits."""
     if value is None:
         return "–"
-    if name == "temperature":
-        return f"{value:g}"
     if isinstance(value, dict):  # a median with its range
-        return "{value} [{low}, {high}]".format(
-            **{key: format_value(name, one) for key, one in value.items()}
-        )
+        value, low, high = (as_text(value[name]) for name in ("value", "low", "high"))
+        return f"{value} [{low}, {high}]"
     if isinstance(value, list):
-        return " ".join(format_value(name, one) for one in value)
+        return " ".join(map(as_text, value))
     if isinstance(value, float):
         digits = 1 if value >= 10 else 2 if value >= 1 else 3
         return f"{value:.{digits}f}"
@@ -54,15 +51,18 @@ def format_value(name, value):
 
 def cell(row, name):
     """A value of a row, with its interval if there is one to show."""
-    text = format_value(name, row[name])
-    if name in WITH_INTERVAL and row[name] is not None:
-        low, high = (format_value(name, end) for end in row["intervals"][name])
-        text += f" [{low}, {high}]"
-    return text
+    value = row[name]
+    if value is not None and name == "temperature":
+        return f"{value:g}"
+    if value is not None and name in WITH_INTERVAL:
+        low, high = row["intervals"][name]
+        value = {"value": value, "low": low, "high": high}
+    return as_text(value)
 
 
 def aligned(header, lines):
-    """A Markdown table of cells, its columns aligned."""
+    """A Markdown table of values, its columns aligned."""
+    lines = [[as_text(value) for value in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(header, *lines)]
     lines = [header, ["-" * width for width in widths], *lines]
     padded = [[text.ljust(width) for text, width in zip(cells, widths)] for cells in lines]
@@ -152,7 +152,7 @@ def paragraphs(result):
     length = f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}"
     yield f"{length}. {cpu}, {settings['backend']}, {where['date']}."
     for target, bits in result.get("bits_per_byte", {}).items():
-        yield f"{target}: {format_value('bits_per_byte', bits)} bits per held-out byte."
+        yield f"{target}: {as_text(bits)} bits per held-out byte."
 
 
 def markdown(result):
