@@ -50,7 +50,7 @@ from experiments.decoding.settings import (
     flag,
 )
 from experiments.drafting.load import RANDOM, Wanted
-from experiments.measuring import peers, plots
+from experiments.measuring import peers
 from experiments.measuring.referee import row_of
 from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, batch_rows
 from experiments.measuring.tables import label, markdown
@@ -337,13 +337,13 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     check_apart(settings, output)
     if settings.batch_size and output.cluster:
         raise SettingError("cluster", "with --batch_size: expected one of the two")
-    if output.plot:
-        plots.check()
+    if output.plot:  # before anything is measured, as matplotlib may be missing
+        from experiments.measuring.plots import draw
     if output.out:
         result = run_and_store(settings, output)
     else:
         done = []
         result = run(settings, SimpleNamespace(done=done, add=done.append), output.cluster)
     if output.plot:
-        plots.draw(result, output.plot, label(result["settings"]))
+        draw(result, output.plot, label(result["settings"]))
     print(json.dumps(result) if output.json else markdown(result))

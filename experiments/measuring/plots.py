@@ -1,7 +1,4 @@
-"""The picture of a benchmark: speedup against K, with intervals.
-
-matplotlib is imported only here, and only when a picture is asked for.
-"""
+"""The picture of a benchmark: speedup against K, with intervals. Only a picture imports this."""
 
 from itertools import cycle
 
@@ -10,15 +7,10 @@ import numpy as np
 from experiments.data.files import whole
 from utils import InputError
 
-
-def check():
-    """Raises InputError where matplotlib is not installed."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "--plot: matplotlib is not installed; try pip install matplotlib"
-        ) from None
+try:
+    from matplotlib.figure import Figure
+except ModuleNotFoundError:
+    raise InputError("--plot: matplotlib is not installed; use pip install matplotlib") from None
 
 
 def lines_of(rows):
@@ -48,8 +40,6 @@ def draw(result, path, title=""):
 
     title: what must be said of all its figures stands above them
     """
-    from matplotlib.figure import Figure
-
     lines = lines_of([row for row in result["rows"] if row["K"] != "auto"])
     figure = Figure(layout="constrained")
     axes = figure.subplots()

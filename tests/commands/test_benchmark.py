@@ -256,10 +256,10 @@ def test_what_makes_no_sense_is_refused(benchmark, nothing_is_measured, flags, s
 
 
 def test_the_picture_says_what_it_shows(benchmark, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     path = tmp_path / "p.svg"
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "matplotlib", None)
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        patch.delitem(sys.modules, "experiments.measuring.plots", raising=False)
         assert_refused(benchmark("--plot", path), "matplotlib")
     flags = ["--plot", path, "--draft_model_size=0.7M-17M,ngram", "--synthetic_acceptance=0.8"]
     assert benchmark(*flags).code == 0

@@ -66,7 +66,6 @@ def test_points_have_their_intervals():
 
 @pytest.mark.filterwarnings("error")
 def test_lines_with_and_without_figures(tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     rows = [row(K=3), with_interval(None, draft="ngram", K=3), row(K="auto")]
     plots.draw({"rows": rows}, tmp_path / "p.svg", "a title")
     text = (tmp_path / "p.svg").read_text()
