@@ -7,7 +7,7 @@ The speed at which this machine streams memory is measured in the same run.
 import json
 from dataclasses import dataclass
 
-from experiments.data.values import SettingError, check_length, check_numbers, parse_list
+from experiments.data.values import check_length, check_numbers, parse_list
 from experiments.decoding.settings import Json, Machine, Target, Weights, flag
 from experiments.drafting.load import load
 from experiments.measuring import passes
@@ -54,9 +54,7 @@ class ProfileSettings(Machine, Weights, Target):
 
     def check_context(self, config):
         """Refuses more than a text of this model can hold."""
-        most = max(self.counts())
-        if most > config.n_ctx:
-            raise SettingError("rows", f"{most}: expected at most {config.n_ctx}, the context")
+        check_length("rows", max(self.counts()), config.n_ctx)
         if self.texts:
             room = config.n_ctx - len(passes.PROMPT)
             check_length("n_tokens_to_generate", self.n_tokens_to_generate, room)
