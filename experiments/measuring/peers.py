@@ -72,6 +72,7 @@ def start_transformers(target, draft, K):
     import transformers
 
     torch.set_num_threads(N_THREADS)
+    torch.set_grad_enabled(False)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 
@@ -91,17 +92,14 @@ def start_transformers(target, draft, K):
     def write(assistant, ids, n):
         calls.clear()
         prompt = torch.tensor([ids])
-        with torch.no_grad():
-            found = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
+        found = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
         return found[0, len(ids) :].tolist(), len(calls)
 
     past = min(PAST, model.config.n_positions - K - 1)
-    with torch.no_grad():
-        cache = model(torch.zeros(1, past, dtype=int), use_cache=True).past_key_values
+    cache = model(torch.zeros(1, past, dtype=int), use_cache=True).past_key_values
 
     def read(n):
-        with torch.no_grad():
-            model(torch.zeros(1, n, dtype=int), past_key_values=cache, use_cache=True)
+        model(torch.zeros(1, n, dtype=int), past_key_values=cache, use_cache=True)
         cache.crop(-n)
 
     ways = {"plain": partial(write, None)}
