@@ -23,7 +23,7 @@ import utils
 from experiments.cluster.place import place
 from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
-from experiments.data.lines import Failed, Lines
+from experiments.data.lines import Failed, Lines, SomeFailed, spared
 from experiments.data.machine import machine
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
@@ -211,18 +211,18 @@ def name_of(item):
     return f"{size} at temperature {t:g}, prompt {i + 1}"
 
 
-def rows_of_prompts(settings, where, target, lines, about):
-    """The rows of one target. What is not among the `lines` yet is measured; `about` is told how
-    many were.
+def rows_of_prompts(settings, where, target, lines, result):
+    """The rows of one target. What is not among the `lines` yet is measured; the result is told how
+    many were, and {what: why} of those that could not be measured.
     """
     prompts, n_skipped = settings.chosen(where.pairs)
     items = [(target, t, i, *ids) for t in settings.filters() for i, ids in enumerate(prompts)]
     stored = {tuple(item): runs for item, runs in lines.done}
     todo = [item for item in items if item not in stored]
-    about["prompts_measured_before_resuming"] += len(items) - len(todo)
+    result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
     results = where.run(partial(measured, settings), todo, name=name_of)
-    results = tqdm(results, target, len(todo), unit=" prompts", leave=False, disable=None)
-    # in this order, so that the results can say after the last which of them failed
+    bar = {"desc": target, "unit": " prompts", "leave": False, "disable": None}
+    results = tqdm(spared(results, result["failed"]), total=len(todo), **bar)
     for runs, item in zip(results, todo):
         if not isinstance(runs, Failed):
             lines.add([item, runs])
@@ -230,14 +230,15 @@ def rows_of_prompts(settings, where, target, lines, about):
 
     rows = []
     for t in settings.filters():
-        by_prompt = [stored[item] for item in items if item[1] == t]
+        by_prompt = [stored[item] for item in items if item[1] == t and item in stored]
         same = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
         same |= settings.labels()
+        # no prompt is left where all failed
         runs = {
             contender: [Run(**one) for one in of_contender]
             for contender, of_contender in zip(settings.contenders(), zip(*by_prompt))
         }
-        rows += [row_of(contender, runs, **same) for contender in settings.contenders()[1:]]
+        rows += [row_of(contender, runs, **same) for contender in [*runs][1:]]
     return rows
 
 
@@ -279,10 +280,11 @@ def rows_of_programs(settings, pairs, target, result):
 
 
 def run(settings, lines, cluster=""):
-    """Measure what is not among the `lines`. Returns the results."""
+    """Measure what is not among the `lines`. Returns the results, which say what failed."""
     about = machine() | {"prompts_measured_before_resuming": 0}
     result = {"machine": about, "settings": settings.as_dict(), "rows": []}
-    rows, bits = result["rows"], {}
+    rows, bits, failed = result["rows"], {}, {}
+    result |= {"bits_per_byte": bits, "failed": failed}
     for target in settings.targets():
         with place(cluster, settings.wanted(target)) as where:
             about["kernels"] |= where.kernels
@@ -293,10 +295,10 @@ def run(settings, lines, cluster=""):
             elif settings.programs:
                 rows += rows_of_programs(settings, where.pairs, target, result)
             else:
-                rows += rows_of_prompts(settings, where, target, lines, about)
+                rows += rows_of_prompts(settings, where, target, lines, result)
                 if settings.corpus and not settings.skip_bits:
-                    bits[target] = bits_per_byte(where, settings.corpus)
-    return result | {"bits_per_byte": bits} if bits else result
+                    bits[target] = bits_per_byte(where, settings.corpus, failed)
+    return {name: value for name, value in result.items() if value or name == "rows"}
 
 
 def run_and_store(settings, output):
@@ -312,8 +314,9 @@ def run_and_store(settings, output):
             )
         try:
             result = run(settings, lines, output.cluster)
-            write_results(result, markdown(result) + "\n", output.out)
-            lines.discard()
+            if "failed" not in result:
+                write_results(result, markdown(result), output.out)
+                lines.discard()
             return result
         finally:
             if lines.partial.exists() and len(lines.done) > n_before:
@@ -344,6 +347,15 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     else:
         done = []
         result = run(settings, SimpleNamespace(done=done, add=done.append), output.cluster)
-    if output.plot:
+    failed = result.get("failed")
+    if output.plot and not failed:
         draw(result, output.plot, label(result["settings"]))
-    print(json.dumps(result) if output.json else markdown(result))
+    if output.json:
+        print(json.dumps(result))
+    elif result["rows"]:
+        print(markdown(result), end="")
+    if failed:
+        again = (
+            "--resume tries these again" if output.out else "use --out to keep what was measured"
+        )
+        raise SomeFailed(failed, f"the figures are those of the others; {again}")

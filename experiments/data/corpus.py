@@ -9,6 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from encoder import END_OF_TEXT
+from experiments.data.lines import Failed, spared
 from utils import InputError
 
 N_PROMPT = 32  # tokens of a story that are continued
@@ -68,10 +69,12 @@ def bits_in(pairs, texts):
         yield float(nats / np.log(2))
 
 
-def bits_per_byte(where, corpus):
-    """The target's cross entropy of held-out text, in bits per byte."""
+def bits_per_byte(where, corpus, failed):
+    """The target's cross entropy of held-out text, in bits per byte; None if all failed."""
     texts = documents(corpus, "valid")
     name = lambda text: f"bits per byte of the story {text[:30]!r}"
-    results = where.run(bits_in, texts, GROUP, name)
+    results = spared(where.run(bits_in, texts, GROUP, name), failed)
     bits = list(tqdm(results, desc="bits per byte", total=len(texts), leave=False, disable=None))
-    return sum(bits) / sum(len(text.encode()) for text in texts)
+    known = [one for one in zip(bits, texts) if not isinstance(one[0], Failed)]
+    n_bytes = sum(len(text.encode()) for _, text in known)
+    return sum(one for one, _ in known) / n_bytes if known else None

@@ -53,6 +53,14 @@ class SomeFailed(InputError):
         super().__init__(f"{n_prompts} failed three times: {named}; {rest}")
 
 
+def spared(results, failed):
+    """The results; what SomeFailed says after the last is put into the dict `failed`."""
+    try:
+        yield from results
+    except SomeFailed as error:
+        failed |= error.failed
+
+
 def encoded(value):
     return json.dumps(value).encode() + b"\n"
 

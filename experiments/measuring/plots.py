@@ -1,16 +1,26 @@
-"""The picture of a benchmark: speedup against K, with intervals. Only a picture imports this."""
+"""The picture of a benchmark: speedup against K, with intervals. Only a picture imports this.
+
+The background is transparent and every colour a middle tone, so that one file can be read on a
+light page and on a dark one.
+"""
 
 from itertools import cycle
-
-import numpy as np
 
 from experiments.data.files import whole
 from utils import InputError
 
 try:
-    from matplotlib.figure import Figure
+    import matplotlib.pyplot as plt
 except ModuleNotFoundError:
     raise InputError("--plot: matplotlib is not installed; use pip install matplotlib") from None
+
+GREY = "#7a7f87"
+COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
+STYLES = dict.fromkeys(["axes.edgecolor", "axes.labelcolor", "text.color"], GREY)
+STYLES |= dict.fromkeys(["xtick.color", "ytick.color"], GREY)
+STYLES |= {"axes.spines.right": False, "axes.spines.top": False}
+STYLES |= {"font.size": 13, "svg.fonttype": "none"}  # letters stay letters
+PALE = 0.3  # the opacity of a speedup that the table withholds
 
 
 def lines_of(rows):
@@ -25,13 +35,13 @@ def lines_of(rows):
 
 
 def points(rows):
-    """[(K, speedup, how far its interval reaches down, and up)] of the rows that have one."""
+    """[(K, speedup, low, high, opacity)] of the rows that have an interval."""
     found = []
     for row in rows:
         if row["intervals"]["speedup_time"]:
-            low, high = row["intervals"]["speedup_time"]
             speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
-            found.append((row["K"], speedup, speedup - low, high - speedup))
+            opacity = PALE if row["speedup_time"] is None else 1.0
+            found.append((row["K"], speedup, *row["intervals"]["speedup_time"], opacity))
     return found
 
 
@@ -41,15 +51,21 @@ def draw(result, path, title=""):
     title: what must be said of all its figures stands above them
     """
     lines = lines_of([row for row in result["rows"] if row["K"] != "auto"])
-    figure = Figure(layout="constrained")
-    axes = figure.subplots()
-    for (name, rows), marker in zip(lines.items(), cycle("os^D")):
-        Ks, speedups, below, above = np.reshape(points(rows), (-1, 4)).T
-        axes.errorbar(Ks, speedups, [below, above], marker=marker, capsize=3, label=name)
-    axes.axhline(1, color="grey", linewidth=1)
-    axes.set(xlabel="K, tokens drafted per round", ylabel="speedup", title=title)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(alpha=0.25)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
-    with whole(path) as part:
-        figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160)
+    with plt.rc_context(STYLES), whole(path) as part:
+        figure, axes = plt.subplots(layout="constrained")
+        for (name, rows), color, marker in zip(lines.items(), cycle(COLOURS), cycle("os^D")):
+            look = {"color": color, "marker": marker}
+            axes.plot([], [], label=name, **look)  # the legend's entry
+            if found := points(rows):
+                Ks, speedups, lows, highs, _ = zip(*found)
+                axes.plot(Ks, speedups, color=color, alpha=PALE)
+                axes.fill_between(Ks, lows, highs, color=color, alpha=0.12, linewidth=0)
+            for K, speedup, *_, opacity in found:
+                axes.plot(K, speedup, linestyle="", alpha=opacity, **look)
+        axes.axhline(1, color=GREY, linewidth=1)
+        axes.set(xlabel="K, tokens drafted per round", ylabel="speedup", title=title)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
+        figure.legend(loc="outside lower center", ncols=3, frameon=False)
+        figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160, transparent=True)
+        plt.close(figure)

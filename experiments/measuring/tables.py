@@ -153,7 +153,9 @@ def paragraphs(result):
     yield f"{length}. {cpu}, {settings['backend']}, {where['date']}."
     for target, bits in result.get("bits_per_byte", {}).items():
         yield f"{target}: {as_text(bits)} bits per held-out byte."
+    for name, why in result.get("failed", {}).items():
+        yield f"Not measured: {name} ({why})."
 
 
 def markdown(result):
-    return "\n\n".join(filter(None, paragraphs(result)))
+    return "\n\n".join(filter(None, paragraphs(result))) + "\n"

@@ -333,18 +333,19 @@ def refusing(settings, pairs, items):
         yield from MEASURED(settings, pairs, [(target, temperature, i, *ids)])
 
 
-def test_a_prompt_that_cannot_be_measured(benchmark, address, tmp_path, monkeypatch):
-    """The others are kept; --resume measures it alone."""
+def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, monkeypatch):
+    """The table is that of the others. With --out, --resume measures it alone."""
     out = tmp_path / "results.json"
     with monkeypatch.context() as patch:
         patch.setattr(benchmarking, "measured", refusing)
         done = benchmark("--json", f"--out={out}", f"--cluster={address}")
     name = "17M at temperature 1, prompt 2"
     assert done.code == 2 and f"1 prompt failed three times: {name}: Zero" in done.err
-    assert "kept 2 measured prompts" in done.err and not out.exists()
+    result = json.loads(done.out)
+    assert [row["prompts"] for row in result["rows"]] == [2, 2]
+    assert [*result["failed"]] == [name] and not out.exists()
     resumed = json.loads(benchmark("--json", f"--out={out}", "--resume").out)
     assert out.exists() and [row["prompts"] for row in resumed["rows"]] == [3, 3]
-    assert resumed["machine"]["prompts_measured_before_resuming"] == 2
 
 
 # ---------------------------------------------------------------- workers that are refused

@@ -82,7 +82,7 @@ def test_rows_and_files(result_of, tmp_path):
     with out.with_suffix(".csv").open(newline="") as file:
         table = [*csv.DictReader(file)]
     assert [row["K"] for row in table] == ["1", "3"] * 4 and [*table[0]] == [*result["rows"][0]]
-    assert out.with_suffix(".md").read_text() == markdown(result) + "\n"
+    assert out.with_suffix(".md").read_text() == markdown(result)
     # below the eight rows, the best K of each draft and temperature
     assert markdown(result).count("\n| ") == 9 + 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.json", "r.md"]
@@ -258,7 +258,7 @@ def test_what_makes_no_sense_is_refused(benchmark, nothing_is_measured, flags, s
 def test_the_picture_says_what_it_shows(benchmark, tmp_path, monkeypatch):
     path = tmp_path / "p.svg"
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "matplotlib.figure", None)
+        patch.setitem(sys.modules, "matplotlib.pyplot", None)
         patch.delitem(sys.modules, "experiments.measuring.plots", raising=False)
         assert_refused(benchmark("--plot", path), "matplotlib")
     flags = ["--plot", path, "--draft_model_size=0.7M-17M,ngram", "--synthetic_acceptance=0.8"]

@@ -16,6 +16,7 @@ def row(draft="eagle", K=2, speed=15.0, verification="token", **more):
         "verification": verification,
         "tokens_per_second": speed,
         "autoregressive_tokens_per_second": 10.0,
+        "speedup_time": 1.5,
         "speedup_over_token": None,
         "intervals": intervals,
         "withheld": {},
@@ -30,7 +31,7 @@ def test_the_fastest_K_of_each_draft_and_rule():
 
 
 def test_cells():
-    one = row(acceptance_by_position=[0.754, 0.5, None], speedup_time=1.5)
+    one = row(acceptance_by_position=[0.754, 0.5, None])
     columns = ["speedup_time", "acceptance_by_position", "tokens_per_second"]
     lines = table([one], columns).splitlines()
     assert lines[0] == "| speedup in time   | acceptance by position | tok/s |"
@@ -59,9 +60,9 @@ def test_a_line_is_named_by_what_differs():
     assert [*plots.lines_of(several)] == ["eagle · T=0", "eagle · T=1", "ngram · T=1"]
 
 
-def test_points_have_their_intervals():
-    rows = [row(K=1), with_interval(None, K=3)]
-    assert plots.points(rows) == [(1, 1.5, pytest.approx(0.1), pytest.approx(0.1))]
+def test_a_speedup_that_is_withheld_is_pale_and_one_without_an_interval_is_not_there():
+    rows = [row(K=1), row(K=2, speedup_time=None), with_interval(None, K=3)]
+    assert plots.points(rows) == [(1, 1.5, 1.4, 1.6, 1.0), (2, 1.5, 1.4, 1.6, plots.PALE)]
 
 
 @pytest.mark.filterwarnings("error")
