@@ -125,7 +125,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     into this machine's memory together. loaded: the weights are there already.
     """
     if backend.name != "numpy":
-        return  # on a GPU, plan refuses weights that do not fit
+        return  # CuPy says itself what does not fit
     needed = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
     what, advice = f"{n_texts} texts together", "use a smaller --batch_size"
     if not loaded:
@@ -144,10 +144,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 
 def build_model(config, read, backend, dtype):
     """A Model from `read(name) -> array of dtype`, for each name in config.shapes()."""
-    try:
-        lay_out = backend.plan(config, dtype)
-    except MemoryError as error:
-        raise InputError(f"{error}; choose a smaller model or --backend numpy") from None
+    lay_out = backend.plan(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
         # the matrices of the blocks are laid out for products, and so is the head, below

@@ -7,8 +7,6 @@ usable GPU.
 
 import cupy
 
-from backends.memory import weights_bytes
-
 try:
     cupy.cuda.runtime.getDeviceCount()
 except Exception as error:
@@ -37,15 +35,7 @@ def synchronize():
 
 
 def plan(config, dtype, half=False):
-    """A function w -> the matrix on the GPU, in float16 if half. Raises MemoryError with the
-    figures where it does not fit.
+    """A function w -> the matrix on the GPU, in float16 if half. It raises CuPy's MemoryError where
+    the GPU is full.
     """
-    needed = weights_bytes(config, "float16" if half else dtype)
-    # the embedding that is looked up
-    needed += half * config.n_vocab * config.n_embd * cupy.dtype(dtype).itemsize
-    free, _ = cupy.cuda.runtime.memGetInfo()
-    if needed > free:
-        raise MemoryError(
-            f"the model needs {needed / 1e9:.1f} GB of GPU memory, {free / 1e9:.1f} GB are free"
-        )
     return Half if half else cupy.asarray
