@@ -4,13 +4,12 @@ Files that are missing, cut off or do not belong together raise InputError.
 """
 
 import re
-from collections import Counter
 
 from checkpoints.files import InputError, first_of, read_json
 from encoder import Encoder, byte_symbols
 
-# Special tokens, which no merge makes: <|name|>, <name>, [name]
-BRACKETS = re.compile(r"<\|[^<>]*\|>|<[^<>]+>|\[[^\[\]]+\]")
+# Special tokens, which no merge makes: <name>, with or without | inside, and [name]
+BRACKETS = re.compile(r"<[^<>]+>|\[[^\[\]]+\]")
 
 
 def load_encoder(folder):
@@ -37,29 +36,23 @@ def read_merges(path):
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:  # ValueError: no UTF-8
         raise InputError(f"{path}: cannot be read ({error}); fetch it again") from None
-    pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
-    if odd := [pair for pair in pairs if len(pair) != 2]:
-        raise InputError(f"{path}: has the line {' '.join(odd[0])!r}; expected two symbols in each")
-    return pairs
+    return [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
 
 
 def require_all_merges(path, vocabulary, merges):
     """Raises InputError for a merges file that is not the vocabulary's: cut off, say.
 
-    Where all 256 bytes are tokens, every longer token was made by one merge, except special tokens.
+    Where all 256 bytes are tokens, every longer token was made by a merge, except special tokens.
     Without a merge, its text would be encoded as other tokens than the model was trained with.
     """
     if not byte_symbols().keys() <= vocabulary.keys():
         return
-    made = Counter(left + right for left, right in merges)
+    made = {left + right for left, right in merges}
     for token in vocabulary:
-        is_special = BRACKETS.fullmatch(token) and not made[token]
-        if len(token) == 1 or made[token] == 1 or is_special:
-            continue
-        raise InputError(
-            f"{path}: {made[token]} merges make the token {token!r} of the vocabulary; expected "
-            "one; fetch both files again"
-        )
+        if len(token) > 1 and token not in made and not BRACKETS.fullmatch(token):
+            raise InputError(
+                f"{path}: no merge makes the token {token!r} of the vocabulary; fetch both again"
+            )
 
 
 def require_vocabulary(folder, config, encoder):

@@ -53,16 +53,6 @@ def test_every_truncation_of_the_merges_is_refused(folder):
     load_encoder(folder)
 
 
-def test_a_token_that_two_merges_make(folder):
-    """Such as a last line cut inside its second symbol."""
-    vocabulary, merges = tiny_vocabulary()
-    vocabulary = renumbered([*vocabulary, "he"])
-    store(folder, vocabulary, [*merges, ("h", "e"), ("t", "he")])
-    assert "'the'" in refusal(load_encoder, folder)
-    store(folder, vocabulary, [*merges, ("h", "e"), ("h", "e")])
-    assert "'he'" in refusal(load_encoder, folder)
-
-
 @pytest.mark.parametrize("token", ["<|pad|>", "<s>", "[MASK]"])
 def test_special_tokens_need_no_merge(folder, token):
     vocabulary, merges = tiny_vocabulary()
