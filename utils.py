@@ -114,9 +114,7 @@ def cupy_backend(exact, half):
             "backend 'cupy': CuPy is not installed; try pip install cupy-cuda12x"
         ) from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
-        raise InputError(
-            f"backend 'cupy': no usable GPU ({error!r}); use --backend numpy"
-        ) from None
+        raise InputError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
     plan = partial(gpu.plan, half=half)
     return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, plan, gpu.synchronize)
 

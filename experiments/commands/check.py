@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
-from checkpoints.doctor import UNKNOWN, examine
+from checkpoints.doctor import examine
 from checkpoints.files import printable
 from checkpoints.search import find_folder, locate
 from experiments.decoding.settings import Folder, Json, flag
@@ -64,7 +64,7 @@ def show(report):
             "-" if found[name] is None else f"{found[name]:.4f}" for name in ("mean", "deviation")
         ]
         print_row(found["name"], shape, found["dtype"], found["checksum"], *figures)
-    if any(found["checksum"] == UNKNOWN for found in report["tensors"]):
+    if any(found["checksum"] == "unknown" for found in report["tensors"]):
         print("\nChecksums could not be computed: pip install google-crc32c")
     for row in report["golden"] or []:
         words = ", ".join(map(repr, row["top_five"]))

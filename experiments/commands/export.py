@@ -7,14 +7,7 @@ from experiments.data.engines import write_gguf, write_openvino
 from experiments.data.files import check_output, whole
 from experiments.data.values import SettingError
 from experiments.decoding.settings import Folder, flag
-from utils import (
-    InputError,
-    find_folder,
-    load_encoder,
-    open_weights,
-    read_config,
-    require_vocabulary,
-)
+from utils import InputError, find_folder, stored_sources
 
 
 @dataclass(frozen=True)
@@ -45,10 +38,7 @@ def export(*size_or_path, settings: ExportSettings):
     if len(size_or_path) != 1:
         raise InputError(f"export: expected one size or folder, not {len(size_or_path)}")
     folder, out = find_folder(size_or_path[0], settings.models_dir), settings.out
-    # only what this project could load itself
-    config = read_config(folder)
-    require_vocabulary(folder, config, load_encoder(folder))
-    open_weights(folder, config)
+    stored_sources(size_or_path, settings.models_dir, False)  # only what can be loaded here
     try:
         if settings.format == "gguf":
             check_output("out", out, (".gguf",))
