@@ -1,12 +1,12 @@
 """Groups of prompts to the workers of a Dask cluster, and their results back in the order of the
 prompts.
 
-As many groups are on their way as there are workers, so that what a dying worker takes along is
-the group it works on. The prompts of a group that fails are tried again one by one, which shows
-whose fault it is.
+As many groups are on their way as there are workers: when one dies, Dask gives another try to all
+that it holds, and counts it against them.
 """
 
 import logging
+import os
 import pickle
 import re
 import signal
@@ -32,9 +32,8 @@ except ModuleNotFoundError as missing:
 
 TIMEOUT = 10  # seconds, for a scheduler to answer
 PATIENCE = 60  # seconds, for its first worker to come
-TRIES = 3  # of a prompt
+TRIES = 3  # of a group whose worker dies; a scheduler that is already running has its own limit
 LIMIT = 3600  # seconds, after which a group counts as hanging
-GONE = 300  # seconds without any worker, after which none is expected to come back
 UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
@@ -70,20 +69,16 @@ class Cluster:
         try:
             client = stack.enter_context(Client(where, timeout=TIMEOUT))
             client.wait_for_workers(1, timeout=PATIENCE)
-            return client
-        except TimeoutError:
-            problem = "has no worker; use python -m experiments.cluster.worker "
-            problem += f"{self.address} on each machine"
-        except (OSError, ValueError) as error:
-            problem = f"no scheduler answers there ({type(error).__name__}); "
-            problem += "give the address that dask scheduler prints when it starts"
-        raise InputError(f"--cluster {self.address}: {problem}")
+        except (TimeoutError, OSError, ValueError) as error:
+            problem = f"{error}; expected a running scheduler with workers (docs/cluster.md)"
+            raise InputError(f"--cluster {self.address}: {problem}") from None
+        return client
 
     def load(self):
         """Let every worker load the models."""
-        wanted = self.wanted, self.wanted.choices(), self.wanted.fingerprints()
+        wanted = self.wanted, self.wanted.choices(), worker.fingerprints(self.wanted)
         cloudpickle.register_pickle_by_value(worker)
-        loader = worker.Loader(self.name, worker.project_fingerprint(), pickle.dumps(wanted))
+        loader = worker.Loader(self.name, pickle.dumps(wanted))
         try:
             self.client.register_plugin(loader, name=self.name)
         except Exception as refusal:  # of the first worker that cannot take part
@@ -106,28 +101,17 @@ class Cluster:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return [address for address, one in workers.items() if self.name in one["resources"]]
 
-    def submit(self, function, items):
-        """The Future of function(pairs, items), for a worker that has loaded the models."""
-        job = cloudpickle.dumps((function, items))
-        needs = {self.name: 1}
-        return self.client.submit(worker.work, self.name, job, LIMIT, pure=False, resources=needs)
-
     def run(self, function, items, group=1, name=str):
-        """Yield the result of each item, in their order, Failed for one that fails three times.
+        """Yield the result of each item, in their order, Failed for one that fails.
 
         function(pairs, items) is called by a worker, with `group` items at a time. name(item) says
         what an item is called. Raises SomeFailed after the last, if any failed.
         """
         begin, items, failed = time.monotonic(), list(items), {}
-        found, n_given = {}, 0  # {place: result}
-        for places, results in self.results(function, items, group):
-            found |= zip(places, results, strict=True)
-            while n_given in found:
-                result = found.pop(n_given)
-                if isinstance(result, Failed):
-                    failed[name(items[n_given])] = result.reason
-                n_given += 1
-                yield result
+        for item, result in zip(items, self.results(function, items, group)):
+            if isinstance(result, Failed):
+                failed[name(item)] = result.reason
+            yield result
         if failed:
             raise SomeFailed(failed)
         if items:
@@ -136,47 +120,35 @@ class Cluster:
             print(f"note: {len(items)} prompts in {took}, workers: {where}", file=sys.stderr)
 
     def results(self, function, items, group):
-        """Yield (places among the items, their results), as groups are done."""
-        places = range(len(items))
-        waiting = deque(places[i : i + group] for i in places[::group])
-        running, tries = {}, Counter()
+        """Yield the result of each item, in their order."""
+        waiting = deque(items[i : i + group] for i in range(0, len(items), group))
+        begun = deque()  # (items, Future of their results)
+        needs = {self.name: 1}
         try:
-            while waiting or running:
-                while waiting and len(running) < max(1, len(self.workers())):
+            while waiting or begun:
+                running = [future for _, future in begun if not future.done()]
+                if waiting and len(running) < max(1, len(self.workers())):
                     some = waiting.popleft()
-                    tries.update(some)
-                    running[self.submit(function, [items[place] for place in some])] = some
-                for future in self.first_of([*running]):
-                    some = running.pop(future)
-                    if future.status == "finished":
-                        yield some, future.result()
-                    elif tries[some[0]] == TRIES:
-                        yield some, [Failed(reason(future.exception()))]
-                    else:
-                        waiting.extendleft([place] for place in reversed(some))
+                    job = cloudpickle.dumps((function, some))
+                    arguments = worker.work, self.name, job, LIMIT
+                    future = self.client.submit(*arguments, pure=False, resources=needs)
+                    begun.append((some, future))
+                elif begun[0][1].done():
+                    some, future = begun.popleft()
+                    try:
+                        yield from future.result()
+                    except KilledWorker:
+                        yield from [Failed("every worker that tried its group died")] * len(some)
+                else:
+                    wait(running, return_when="FIRST_COMPLETED")
         except UNREACHABLE:
-            raise InputError(self.lost("the scheduler is gone")) from None
+            raise InputError(
+                f"--cluster {self.address}: the scheduler is gone; "
+                "give the same command again to go on"
+            ) from None
         finally:
             with suppress(Exception):
-                self.client.cancel([*running])
-
-    def first_of(self, futures):
-        """Those of some Futures that are done, as soon as one is."""
-        while True:
-            with suppress(TimeoutError):
-                return wait(futures, GONE, "FIRST_COMPLETED").done
-            if not self.workers():
-                raise InputError(self.lost("no worker is left"))
-
-    def lost(self, problem):
-        return f"--cluster {self.address}: {problem}; give the same command again to go on"
-
-
-def reason(error):
-    """Why a prompt failed, in one line."""
-    if isinstance(error, KilledWorker):
-        return "every worker that tried it died"
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+                self.client.cancel([future for _, future in begun])
 
 
 def n_local(address):
@@ -193,27 +165,17 @@ def n_local(address):
 def started(n_workers):
     """The address of workers in processes of their own, one thread each, that end with the block.
 
-    A worker that dies fails its task: `results` tries again.
+    A terminal sends Ctrl-C to all processes. What begins while it is blocked, and what that begins,
+    never hears of it.
     """
+    posix = os.name == "posix"
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-        with unheard():
-            cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
+    with dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}):
+        if posix:
+            resource_tracker.ensure_running()  # if a worker began it, it would undo the mask
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
+        if posix:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         with cluster:
             yield cluster.scheduler_address
-
-
-@contextmanager
-def unheard():
-    """Threads and processes that begin in this block, and those that they begin, never hear of
-    Ctrl-C: a terminal sends it to all.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # if it began in the block, it would undo the mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -11,6 +11,7 @@ project, or none, can say so, and the scheduler needs neither the project nor Nu
 import asyncio
 import faulthandler
 import pickle
+from functools import partial
 from pathlib import Path
 
 import backends.blas  # noqa: F401, isort: skip: before NumPy
@@ -20,13 +21,14 @@ from distributed import Status, WorkerPlugin, get_worker
 SOURCES = ("*.py", "backends/**/*.py", "checkpoints/**/*.py", "experiments/**/*.py")
 
 
-def project_fingerprint():
-    """The SHA-256 of the project's code where this runs."""
+def fingerprints(wanted):
+    """{what: SHA-256 of its files} of the project's code where this runs, and of the models."""
     import gpt2
     from checkpoints.files import sha256_of
 
     root = Path(gpt2.__file__).parent
-    return sha256_of(sorted(path for pattern in SOURCES for path in root.glob(pattern)))
+    sources = sorted(path for pattern in SOURCES for path in root.glob(pattern))
+    return {"project": sha256_of(sources)} | wanted.fingerprints()
 
 
 class Loader(WorkerPlugin):
@@ -35,11 +37,11 @@ class Loader(WorkerPlugin):
     A worker that has them announces a resource of this name, which the groups of prompts ask for:
     Dask gives them to no other worker, and one at a time.
 
-    project: the fingerprint it must have. wanted: pickled (Wanted, its choices, its fingerprints).
+    wanted: pickled (Wanted, its choices, the fingerprints that a worker must have).
     """
 
-    def __init__(self, name, project, wanted):
-        self.name, self.project, self.wanted = name, project, wanted
+    def __init__(self, name, wanted):
+        self.name, self.wanted = name, wanted
 
     async def setup(self, worker):
         try:
@@ -54,12 +56,10 @@ class Loader(WorkerPlugin):
         worker.status = Status.running
 
     def load(self):
-        if project_fingerprint() != self.project:
-            raise RuntimeError("has another version of the project")
-        wanted, choices, fingerprints = pickle.loads(self.wanted)
-        for model, found in wanted.fingerprints().items():
-            if found != fingerprints[model]:
-                raise RuntimeError(f"has other files of the model {model}")
+        wanted, choices, expected = pickle.loads(self.wanted)
+        for what, found in fingerprints(wanted).items():
+            if found != expected[what]:
+                raise RuntimeError(f"has other files of {what}")
         self.pairs = wanted.load(choices)
         self.kernels = wanted.kernels_in(self.pairs)
 
@@ -72,7 +72,7 @@ def describe(name, dask_worker):
 
 
 def work(name, job, limit):
-    """The results of pickled (function, items). Raises what the function raises.
+    """The results of pickled (function, items), Failed for an item that cannot be had.
 
     A group that takes longer than `limit` seconds ends the worker, with a traceback of where it
     hangs: Dask starts it again, as any worker that dies.
@@ -82,11 +82,26 @@ def work(name, job, limit):
     faulthandler.dump_traceback_later(limit, exit=True)
     try:
         function, items = pickle.loads(job)
+        function = partial(function, get_worker().plugins[name].pairs)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            return list(function(get_worker().plugins[name].pairs, items))
+            try:
+                return list(function(items))
+            except Exception:  # of one of them, or of all together
+                return [result_of(function, item) for item in items]
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def result_of(function, item):
+    """That of one item, alone; Failed, with the reason in one line."""
+    from experiments.data.lines import Failed
+
+    try:
+        (result,) = function([item])
+        return result
+    except Exception as error:
+        return Failed(f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class SomeFailed(InputError):
         self.failed = failed
         n_prompts = f"{len(failed)} prompt{'s' if len(failed) > 1 else ''}"
         named = some([f"{name}: {why}" for name, why in failed.items()])
-        super().__init__(f"{n_prompts} failed three times: {named}; {rest}")
+        super().__init__(f"{n_prompts} failed: {named}; {rest}")
 
 
 def spared(results, failed):
