@@ -42,6 +42,14 @@ from experiments.proving.patching import docstring
 from gpt2 import Config
 from utils import InputError
 
+try:
+    import torch
+
+    from experiments.training import models, run, texts
+except ModuleNotFoundError as missing:
+    print(f"error: training needs {missing.name}: pip install --group train", file=sys.stderr)
+    sys.exit(2)
+
 # n_vocab, n_ctx, n_embd, n_head, n_layer
 SHAPES = {
     "0.7M": Config(2048, 512, 128, 4, 2),
@@ -147,13 +155,11 @@ class SamplesSettings(Places):
     batch_size: int = flag(64, "how many texts are written together", least=1)
 
 
-# ---------------------------------------------------------------- commands; torch may be missing
+# ---------------------------------------------------------------- commands
 
 
 def tokenizer(settings: Places):
     """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
-    from experiments.training import texts
-
     documents = texts.documents(settings.corpus, "train")
     for size in SHAPES:
         texts.learn_vocabulary(documents, settings.result(size))
@@ -161,8 +167,6 @@ def tokenizer(settings: Places):
 
 def target(settings: TargetSettings):
     """Train a target: from nothing, from a model, or from one that grows to twice its width."""
-    from experiments.training import models, run
-
     size, seed, dropout = settings.target_model_size, settings.seed, settings.dropout
     source = settings.folder(settings.start) if settings.start else settings.result(size)
     if settings.layers:
@@ -180,8 +184,6 @@ def draft(settings: DraftSettings):
 
     By total variation, after a first half by Kullback-Leibler where it starts from nothing.
     """
-    from experiments.training import models, run
-
     size, source = settings.draft_model_size, settings.folder(settings.target_model_size)
     if settings.start:
         model = models.read_model(settings.folder(settings.start))
@@ -195,8 +197,6 @@ def draft(settings: DraftSettings):
 
 def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
-    from experiments.training import models, run, texts
-
     read, folder = texts.Texts.read(settings, source, written), settings.result(size)
     start = settings.start and settings.folder(settings.start)
     origin["start"] = start and fingerprint(start)
@@ -212,16 +212,12 @@ def train_model(settings, size, model, losses, source, written=False, **origin):
 
 def eagle(settings: EagleSettings):
     """Train EAGLE's head for a target (train.py samples first)."""
-    from experiments.training import models
-
     make = lambda config: models.Eagle(config, settings.width, EAGLE_HEADS)
     train_head(settings, "eagle", make, n_head=str(EAGLE_HEADS))
 
 
 def medusa(settings: MedusaSettings):
     """Train Medusa's heads for a target (train.py samples first)."""
-    from experiments.training import models
-
     make = lambda config: models.Medusa(config, settings.n_heads)
     # small steps: heads that begin as copies of the target's own need many, not large ones
     train_head(settings, "medusa", make, tokens=1024)
@@ -229,10 +225,6 @@ def medusa(settings: MedusaSettings):
 
 def train_head(settings, name, make, tokens=4096, **notes):
     """Train make(config of the target) and write it, with notes, beside the target."""
-    import torch
-
-    from experiments.training import models, run, texts
-
     folder = settings.folder(settings.target_model_size)
     grown_on, config = fingerprint(folder), utils.read_config(folder)
     torch.manual_seed(settings.seed)
@@ -245,8 +237,6 @@ def train_head(settings, name, make, tokens=4096, **notes):
 
 def samples(settings: SamplesSettings):
     """Let a target continue passages of the training text, for drafts to learn from."""
-    from experiments.training import texts
-
     folder = settings.folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
     ids = texts.token_ids(settings.corpus, "train", folder)
@@ -276,10 +266,7 @@ def dispatch(words):
     name, *words = words or [""]
     if name not in COMMANDS:
         raise InputError(unknown("command", name, COMMANDS) + ", or --help")
-    try:
-        call(COMMANDS[name], words)
-    except ModuleNotFoundError as missing:
-        raise InputError(f"training needs {missing.name}: pip install --group train") from None
+    call(COMMANDS[name], words)
 
 
 def main(words):

@@ -1,10 +1,12 @@
-"""The commands of train.py, as far as they go without torch."""
-
-import sys
+"""The command line of train.py."""
 
 import pytest
+from command_line import python
 
-from experiments.training import train
+for package in ("torch", "transformers", "safetensors", "tokenizers"):
+    pytest.importorskip(package)
+
+from experiments.training import train  # noqa: E402
 
 
 def test_help(capsys):
@@ -28,11 +30,16 @@ def test_help(capsys):
     (["eagle", "--width", "6"], "--width 6"),
     (["medusa", "--n_heads", "0"], "--n_heads 0"),
     (["samples", "--n_batches", "0"], "--n_batches 0"),
-    (["draft"], "pip install --group train"),
 ])  # fmt: skip
-def test_one_line_for_what_cannot_be_done(monkeypatch, capsys, words, problem):
-    for package in ("torch", "transformers", "tokenizers", "safetensors"):
-        monkeypatch.setitem(sys.modules, package, None)
+def test_one_line_for_what_cannot_be_done(capsys, words, problem):
     assert train.main(words) == 2
     error = capsys.readouterr().err
     assert problem in error and error.count("\n") == 1
+
+
+def test_one_line_where_a_package_is_missing():
+    done = python(
+        "-c", "import sys; sys.modules['torch'] = None; import experiments.training.train"
+    )
+    assert done.returncode == 2
+    assert done.stderr == "error: training needs torch: pip install --group train\n"
