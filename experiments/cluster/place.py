@@ -1,11 +1,13 @@
 """Where prompts are worked on: in this process, or by the workers of a cluster.
 
 A function (pairs, items) -> results, one for each item, is all that a place knows of the work. So
-the loop over prompts is written once, and what a worker does is what one machine does.
+the loop over prompts is written once, and what a worker does is what one machine does. Here, what
+fails ends the run; on a cluster it is noted, and the others go on.
 """
 
 from functools import partial
 
+from experiments.data.lines import require_all
 from experiments.decoding.session import Session, wanted
 
 
@@ -18,7 +20,7 @@ class Here:
         self.pairs = models.load()
         self.kernels = models.kernels_in(self.pairs)
 
-    def run(self, function, items, group=1, name=str):
+    def run(self, function, items, failed, group=1, name=str):
         return function(self.pairs, items)
 
     def __enter__(self):
@@ -63,6 +65,7 @@ class ClusterSession(Session):
         """Yield the JSON object of each Prompt, in their order, Failed for one that failed."""
         self.totals = {}  # a speed of several machines together would mean little
         if prompts:
+            failed, function = {}, partial(texts, self.settings, batch_size)
             with self.cluster as workers:
-                function = partial(texts, self.settings, batch_size)
-                yield from workers.run(function, prompts, batch_size, name_of)
+                yield from workers.run(function, prompts, failed, batch_size, name_of)
+            require_all(failed)

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 
-from experiments.data.lines import Failed, SomeFailed
+from experiments.data.lines import Failed
 from utils import InputError
 
 try:
@@ -101,20 +101,18 @@ class Cluster:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return [address for address, one in workers.items() if self.name in one["resources"]]
 
-    def run(self, function, items, group=1, name=str):
+    def run(self, function, items, failed, group=1, name=str):
         """Yield the result of each item, in their order, Failed for one that fails.
 
-        function(pairs, items) is called by a worker, with `group` items at a time. name(item) says
-        what an item is called. Raises SomeFailed after the last, if any failed.
+        function(pairs, items) is called by a worker, with `group` items at a time. failed: the dict
+        that gets {name(item): why}
         """
-        begin, items, failed = time.monotonic(), list(items), {}
+        begin, items = time.monotonic(), list(items)
         for item, result in zip(items, self.results(function, items, group)):
             if isinstance(result, Failed):
                 failed[name(item)] = result.reason
             yield result
-        if failed:
-            raise SomeFailed(failed)
-        if items:
+        if items and not failed:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
             print(f"note: {len(items)} prompts in {took}, workers: {where}", file=sys.stderr)

@@ -23,7 +23,7 @@ import utils
 from experiments.cluster.place import place
 from experiments.data.corpus import bits_per_byte, openings
 from experiments.data.files import check_output
-from experiments.data.lines import Failed, Lines, SomeFailed, spared
+from experiments.data.lines import Failed, Lines, require_all
 from experiments.data.machine import machine
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
@@ -220,10 +220,9 @@ def rows_of_prompts(settings, where, target, lines, result):
     stored = {tuple(item): runs for item, runs in lines.done}
     todo = [item for item in items if item not in stored]
     result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
-    results = where.run(partial(measured, settings), todo, name=name_of)
+    results = where.run(partial(measured, settings), todo, result["failed"], name=name_of)
     bar = {"desc": target, "unit": " prompts", "leave": False, "disable": None}
-    results = tqdm(spared(results, result["failed"]), total=len(todo), **bar)
-    for runs, item in zip(results, todo):
+    for runs, item in zip(tqdm(results, total=len(todo), **bar), todo):
         if not isinstance(runs, Failed):
             lines.add([item, runs])
             stored[item] = runs
@@ -347,15 +346,12 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     else:
         done = []
         result = run(settings, SimpleNamespace(done=done, add=done.append), output.cluster)
-    failed = result.get("failed")
+    failed = result.get("failed", {})
     if output.plot and not failed:
         draw(result, output.plot, label(result["settings"]))
     if output.json:
         print(json.dumps(result))
     elif result["rows"]:
         print(markdown(result), end="")
-    if failed:
-        again = (
-            "--resume tries these again" if output.out else "use --out to keep what was measured"
-        )
-        raise SomeFailed(failed, f"the figures are those of the others; {again}")
+    again = "--resume tries these again" if output.out else "use --out to keep what was measured"
+    require_all(failed, f"the figures are those of the others; {again}")

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from experiments.cluster.place import place
 from experiments.data.files import check_output
-from experiments.data.lines import Lines
+from experiments.data.lines import Lines, require_all
 from experiments.data.recordings import FORMAT
 from experiments.decoding.settings import Kernels, PromptFile, Sampling, Target, Workers, flag
 from experiments.drafting.load import Wanted
@@ -64,11 +64,12 @@ def record(settings: RecordSettings, output: LogFile):
         todo = lines.todo(len(prompts))
         bar = tqdm(todo, desc="recording", unit=" texts", leave=False, disable=None)
         with where:
-            name = lambda item: f"prompt {item[0] + 1}"
+            failed, name = {}, lambda item: f"prompt {item[0] + 1}"
             items = [(i, prompts[i]) for i in todo]
-            results = where.run(partial(recorded, settings), items, GROUP, name)
+            results = where.run(partial(recorded, settings), items, failed, GROUP, name)
             for text, i in zip(results, bar):
                 lines.put(i, text)
+        require_all(failed)
         lines.close([header], [{"end": len(prompts)}])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")

@@ -9,7 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from encoder import END_OF_TEXT
-from experiments.data.lines import Failed, spared
+from experiments.data.lines import Failed
 from utils import InputError
 
 N_PROMPT = 32  # tokens of a story that are continued
@@ -73,7 +73,7 @@ def bits_per_byte(where, corpus, failed):
     """The target's cross entropy of held-out text, in bits per byte; None if all failed."""
     texts = documents(corpus, "valid")
     name = lambda text: f"bits per byte of the story {text[:30]!r}"
-    results = spared(where.run(bits_in, texts, GROUP, name), failed)
+    results = where.run(bits_in, texts, failed, GROUP, name)
     bits = list(tqdm(results, desc="bits per byte", total=len(texts), leave=False, disable=None))
     known = [one for one in zip(bits, texts) if not isinstance(one[0], Failed)]
     n_bytes = sum(len(text.encode()) for _, text in known)

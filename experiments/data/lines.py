@@ -41,24 +41,12 @@ class Failed:
     reason: str
 
 
-class SomeFailed(InputError):
-    """Raised after the last result, if some could not be had. failed: {what: why}."""
-
-    def __init__(
-        self, failed, rest="the others are done, give the same command to try these again"
-    ):
-        self.failed = failed
+def require_all(failed, rest="the others are done, give the same command to try these again"):
+    """Raises InputError if there is any {what: why it could not be had}."""
+    if failed:
         n_prompts = f"{len(failed)} prompt{'s' if len(failed) > 1 else ''}"
         named = some([f"{name}: {why}" for name, why in failed.items()])
-        super().__init__(f"{n_prompts} failed: {named}; {rest}")
-
-
-def spared(results, failed):
-    """The results; what SomeFailed says after the last is put into the dict `failed`."""
-    try:
-        yield from results
-    except SomeFailed as error:
-        failed |= error.failed
+        raise InputError(f"{n_prompts} failed: {named}; {rest}")
 
 
 def encoded(value):

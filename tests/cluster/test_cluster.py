@@ -19,7 +19,6 @@ from toys import write_checkpoint
 
 from backends import autotune
 from experiments.data.lines import Failed
-from utils import InputError
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
@@ -121,13 +120,11 @@ def divided(pairs, items):
 
 def test_results_come_in_order(pair, address):
     with Cluster(address, Wanted("17M", (), str(pair), kernels="plain")) as cluster:
-        assert [*cluster.run(divided, range(1, 50), 3)] == [1 / i for i in range(1, 50)]
-        assert [*cluster.run(divided, [], 3)] == []
-        results = cluster.run(divided, [1, 0, 2], 2)
-        zero = Failed("ZeroDivisionError: division by zero")
-        assert [next(results) for _ in range(3)] == [1, zero, 0.5]
-        with pytest.raises(InputError, match="1 prompt failed: 0: ZeroDivisionError"):
-            next(results)
+        assert [*cluster.run(divided, range(1, 50), {}, 3)] == [1 / i for i in range(1, 50)]
+        assert [*cluster.run(divided, [], {}, 3)] == []
+        zero, failed = "ZeroDivisionError: division by zero", {}
+        assert [*cluster.run(divided, [1, 0, 2], failed, 2)] == [1, Failed(zero), 0.5]
+        assert failed == {"0": zero}
 
 
 def test_without_a_cluster_nothing_of_dask_is_imported():

@@ -8,7 +8,7 @@ import pytest
 from command_line import CONFIG, assert_refused, timeless
 from toys import random_tensors, write_checkpoint
 
-from experiments.data.lines import Failed, SomeFailed
+from experiments.data.lines import Failed, require_all
 from experiments.decoding import session
 from utils import InputError
 
@@ -128,7 +128,7 @@ def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypat
     def failing(self, prompts, batch_size):
         results = [*run(self, prompts, batch_size)]
         yield from [Failed("because"), *results[1:]]
-        raise SomeFailed({"prompt 1": "because"})
+        require_all({"prompt 1": "because"})
 
     with monkeypatch.context() as patched:
         patched.setattr(session.Session, "run_together", failing)
