@@ -110,12 +110,9 @@ def read_prompts(path):
         raise InputError(
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
-    note(path, f"read {len(found)} prompt{'s' if len(found) > 1 else ''}, {form}")
+    plural = "s" if len(found) > 1 else ""
+    print(f"note: {path}: read {len(found)} prompt{plural}, {form}", file=sys.stderr)
     return [text for _, text in found]
-
-
-def note(name, text):
-    print(f"note: {name}: {text}", file=sys.stderr)
 
 
 def fitting(name, texts, encode, longest, enough=0):
@@ -144,7 +141,7 @@ def fitting(name, texts, encode, longest, enough=0):
         )
     if skipped and name != BUILT_IN:
         which = f"{len(skipped)} prompts of more than {longest} tokens: number {some(skipped)}"
-        note(name, f"skipped {which}")
+        print(f"note: {name}: skipped {which}", file=sys.stderr)
     return found, len(skipped)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,18 +12,6 @@ from utils import InputError
 
 # FILE.json, and the files beside it that hold the same results
 SUFFIXES = (".json", ".csv", ".md")
-# what other commands use of a row, beside its draft, target and K; None where a file does not say
-USED = (
-    "temperature",
-    "draft_cost",
-    "verify_cost",
-    "acceptance_rate",
-    "intervals",
-    "drafted",
-    "accepted_histogram",
-    "weights",
-    "synthetic_acceptance",
-)
 
 
 def check_results_output(out):
@@ -52,16 +41,16 @@ def write_results(result, table, out):
 
 def read_rows(path):
     """The rows of a results file of benchmark or replay, each with the rule and the sampling
-    parameters that its file states for all. Raises InputError.
+    parameters that its file states for all; what it does not say is None. Raises InputError.
     """
     result = parse_json(read_bytes(path), path)
     try:
         settings = result.get("settings") or {}
         # the texts of a replay were sampled as its log says
         sampling = result.get("log", {}).get("settings") or settings
-        same = dict.fromkeys(USED) | {name: sampling.get(name) for name in ("top_k", "top_p")}
+        same = {name: sampling.get(name) for name in ("top_k", "top_p")}
         same["verification"] = settings.get("verification") or "token"
-        rows = [same | row for row in result["rows"]]
+        rows = [defaultdict(lambda: None, same | row) for row in result["rows"]]
         if all(row.keys() >= {"draft", "target", "K"} for row in rows):
             return rows
     except (LookupError, TypeError, AttributeError):

@@ -18,8 +18,6 @@ from tqdm import tqdm
 from experiments.data.files import replacing
 from experiments.training.texts import batch_at
 
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration
-ITERATIONS = 5
 EVERY = 200  # steps from one checkpoint to the next
 
 # ---------------------------------------------------------------- losses
@@ -62,12 +60,12 @@ def distances_from(teacher):
 
 
 def orthogonalized(matrix):  # [n, m] -> [n, m]
-    """The matrix with all its singular values brought near 1."""
-    a, b, c = NEWTON_SCHULZ
+    """The matrix with all its singular values brought near 1, by Newton-Schulz iteration."""
+    a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
     x = x / x.norm().clamp(min=1e-7)
-    for _ in range(ITERATIONS):
+    for _ in range(5):
         gram = x @ x.T
         x = a * x + (b * gram + c * gram @ gram) @ x
     return x.T if tall else x
