@@ -38,16 +38,14 @@ def openings(corpus, encoder, n_prompts, longest):
 
     longest: the most tokens that the context has room for. Raises InputError where there is none.
     """
-    if longest < N_PROMPT:
-        raise InputError(
-            f"--corpus {corpus!r}: its prompts have {N_PROMPT} tokens, and the context leaves "
-            f"{longest}; give a smaller --n_tokens_to_generate"
-        )
     stories = map(encoder.encode, documents(corpus, "valid"))
-    found = (ids[:N_PROMPT] for ids in stories if len(ids) >= N_PROMPT)
+    found = (ids[:N_PROMPT] for ids in stories if N_PROMPT <= min(len(ids), longest))
     prompts = [*islice(found, n_prompts or None)]
     if not prompts:
-        raise InputError(f"--corpus {corpus!r}: expected stories of at least {N_PROMPT} tokens")
+        raise InputError(
+            f"--corpus {corpus!r}: expected stories of at least {N_PROMPT} tokens, and a context "
+            "that has room for as many before --n_tokens_to_generate"
+        )
     return prompts
 
 
