@@ -95,12 +95,7 @@ def read_log(path, encoder):
     """The Log in a file. encoder() is called for a foreign log, to cut its texts into tokens."""
     places = enumerate(read_lines(path, MOST_BYTES), 1)
     lines = [(f"{path}, line {i}", line) for i, line in places if line.strip()]
-    if not lines:
-        raise InputError(
-            f"{path}: is empty; "
-            "expected a log that record wrote, or JSON Lines of prompt and output"
-        )
-    where, line = lines[0]
+    where, line = lines[0] if lines else (path, "")
     header = parse_json(line, where)
     if isinstance(header, dict) and "format" in header:
         return own_log(header, [line for _, line in lines[1:]], path)
@@ -111,17 +106,15 @@ def read_log(path, encoder):
 
 def own_log(header, lines, path):
     """The Log that begins with this header."""
-    if not header.items() >= FORMAT.items():
-        raise InputError(f"{path}: is of another format or version; record the log again")
     try:
         *texts, end = map(json.loads, lines)
-        if end != {"end": len(texts)}:
-            raise ValueError("truncated")
+        if end != {"end": len(texts)} or not header.items() >= FORMAT.items():
+            raise ValueError("truncated, or of another version")
         texts = [Text(**text) for text in texts]
         about = [header[name] for name in ("tokenizer", "n_vocab", "target", "settings")]
     except (ValueError, TypeError, KeyError):
         raise InputError(
-            f"{path}: is damaged, truncated, or more than one log; "
+            f"{path}: is damaged, truncated, more than one log, or of another version; "
             "expected a log as record wrote it: copy it or record it again"
         ) from None
     return Log(texts, *about)

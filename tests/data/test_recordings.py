@@ -67,9 +67,9 @@ def test_a_foreign_log_is_cut_into_tokens(path):
 
 
 BAD_LOGS = {
-    "another version": (log_of(TEXT, header={"version": 2}), "another format or version"),
+    "another version": (log_of(TEXT, header={"version": 2}), "another version"),
     "no JSON": (["hello"], "line 1"),
-    "empty": ([], "is empty"),
+    "empty": ([], "expected JSON"),
     "no end": (WHOLE[:-1], "truncated"),
     "a text less": (WHOLE[:-2] + WHOLE[-1:], "truncated"),
     "cut in a line": (WHOLE[:2] + [WHOLE[2][:30]], "truncated"),
