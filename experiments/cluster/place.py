@@ -48,12 +48,6 @@ def texts(settings, batch_size, pairs, prompts):
     yield from session.run_together(prompts, batch_size)
 
 
-def name_of(prompt):
-    """What a Prompt is called that has failed: by how it begins, in text or in token ids."""
-    begin = prompt.ids[:10] if prompt.text is None else prompt.text[:30]
-    return f"prompt {prompt.number} ({begin!r})"
-
-
 class ClusterSession(Session):
     """A Session whose models are on the workers that `cluster` names. Raises InputError."""
 
@@ -66,6 +60,7 @@ class ClusterSession(Session):
         self.totals = {}  # a speed of several machines together would mean little
         if prompts:
             failed, function = {}, partial(texts, self.settings, batch_size)
+            name = lambda prompt: f"prompt {prompt.number}"
             with self.cluster as workers:
-                yield from workers.run(function, prompts, failed, batch_size, name_of)
+                yield from workers.run(function, prompts, failed, batch_size, name)
             require_all(failed)

@@ -33,7 +33,6 @@ except ModuleNotFoundError as missing:
 TIMEOUT = 10  # seconds, for a scheduler to answer
 PATIENCE = 60  # seconds, for its first worker to come
 TRIES = 3  # of a group whose worker dies; a scheduler that is already running has its own limit
-LIMIT = 3600  # seconds, after which a group counts as hanging
 UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
@@ -128,8 +127,8 @@ class Cluster:
                 if waiting and len(running) < max(1, len(self.workers())):
                     some = waiting.popleft()
                     job = cloudpickle.dumps((function, some))
-                    arguments = worker.work, self.name, job, LIMIT
-                    future = self.client.submit(*arguments, pure=False, resources=needs)
+                    task = worker.work, self.name, job
+                    future = self.client.submit(*task, pure=False, resources=needs)
                     begun.append((some, future))
                 elif begun[0][1].done():
                     some, future = begun.popleft()

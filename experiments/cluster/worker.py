@@ -9,7 +9,6 @@ project, or none, can say so, and the scheduler needs neither the project nor Nu
 """
 
 import asyncio
-import faulthandler
 import pickle
 from functools import partial
 from pathlib import Path
@@ -71,26 +70,18 @@ def describe(name, dask_worker):
     return label(), dask_worker.plugins[name].kernels
 
 
-def work(name, job, limit):
-    """The results of pickled (function, items), Failed for an item that cannot be had.
-
-    A group that takes longer than `limit` seconds ends the worker, with a traceback of where it
-    hangs: Dask starts it again, as any worker that dies.
-    """
+def work(name, job):
+    """The results of pickled (function, items), Failed for an item that cannot be had."""
     import numpy as np
 
-    faulthandler.dump_traceback_later(limit, exit=True)
-    try:
-        function, items = pickle.loads(job)
-        function = partial(function, get_worker().plugins[name].pairs)
-        # a model that overflows is reported once, where its logits are used
-        with np.errstate(over="ignore", invalid="ignore"):
-            try:
-                return list(function(items))
-            except Exception:  # of one of them, or of all together
-                return [result_of(function, item) for item in items]
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+    function, items = pickle.loads(job)
+    function = partial(function, get_worker().plugins[name].pairs)
+    # a model that overflows is reported once, where its logits are used
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            return list(function(items))
+        except Exception:  # of one of them, or of all together
+            return [result_of(function, item) for item in items]
 
 
 def result_of(function, item):

@@ -152,10 +152,6 @@ def greedy():
         time.sleep(0.01)
 
 
-def hanging():
-    time.sleep(3600)
-
-
 def failing():
     raise ZeroDivisionError("of this one")
 
@@ -174,11 +170,10 @@ def let(monkeypatch, ruin, when):
     monkeypatch.setattr(place, "texts", partial(ruined, ruin, str(when)))
 
 
-@pytest.mark.parametrize("ruin", [killed, greedy, hanging])
+@pytest.mark.parametrize("ruin", [killed, greedy])
 def test_a_worker_is_lost(write, expected, address, tmp_path, monkeypatch, ruin):
     """It is started again, and its prompts are written by others."""
     let(monkeypatch, ruin, tmp_path / "lost")
-    monkeypatch.setattr(submit, "LIMIT", 1.5 if ruin is hanging else 60)
     done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
 
@@ -201,8 +196,8 @@ def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
 @pytest.mark.parametrize(
     "ruin, failed, why",
     [
-        (failing, [5], "1 prompt failed: prompt 6 ('the the'): ZeroDivisionError: of this one"),
-        (killed, [4, 5, 6, 7], "4 prompts failed: prompt 5 ('12'): every worker that tried its"),
+        (failing, [5], "1 prompt failed: prompt 6: ZeroDivisionError: of this one"),
+        (killed, [4, 5, 6, 7], "4 prompts failed: prompt 5: every worker that tried its"),
     ],
 )
 def test_what_fails_is_named_and_the_rest_kept(
@@ -218,12 +213,12 @@ def test_what_fails_is_named_and_the_rest_kept(
     assert kept == {i: line for i, line in enumerate(expected) if i not in failed}
 
 
-def test_token_ids_that_fail_are_named_and_a_worker_is_quiet(pair, tmp_path):
+def test_a_prompt_that_fails_is_named_and_a_worker_is_quiet(pair, tmp_path):
     """A model that overflows gives no warning of NumPy's, as on one machine."""
     flags = [f"--out={tmp_path / 'o.jsonl'}", "--target_model_size=huge", "--kernels=plain"]
     done = process(pair, "--prompt_ids=1,2", *flags, "--cluster=local:1")
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"prompt 1 ([1, 2]): FloatingPointError" in done.stderr
+    assert b"prompt 1: FloatingPointError" in done.stderr
 
 
 def wait_for(happened, process):
