@@ -13,9 +13,9 @@ import numpy as np
 
 
 def docstring(documented):
-    """The docstring in the source of a module, function or class: python -OO drops it elsewhere."""
+    """The docstring in the source of a function or class: python -OO drops it elsewhere."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
-    return ast.get_docstring(tree if inspect.ismodule(documented) else tree.body[0])
+    return ast.get_docstring(tree.body[0])
 
 
 def changed(function, pieces):

@@ -30,15 +30,9 @@ from tqdm import tqdm
 import utils
 from experiments.cli.exit_codes import exit_code, script
 from experiments.cli.flags import call, unknown
-from experiments.data.values import (
-    SettingError,
-    check_choice,
-    check_numbers,
-    parse_list,
-)
+from experiments.data.values import SettingError, check_choice, check_numbers, parse_list
 from experiments.decoding.settings import SEEDS, Group, flag
 from experiments.drafting.stored import fingerprint
-from experiments.proving.patching import docstring
 from gpt2 import Config
 from utils import InputError
 
@@ -261,7 +255,7 @@ COMMANDS = {
 def dispatch(words):
     """Run one command."""
     if words and words[0] in ("--help", "-h"):
-        print(docstring(sys.modules[__name__]))
+        print(__doc__, end="")
         return
     name, *words = words or [""]
     if name not in COMMANDS:
