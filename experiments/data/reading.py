@@ -34,11 +34,9 @@ def read_bytes(path, most=MOST_BYTES):
         with open_file(path, "rb") as file:
             # one byte more than may be: an endless file shows itself without being read to the end
             data = file.read(most + 1)
-    except OSError as error:
-        what = error.strerror or f"is damaged or no {path.suffix} file"
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        what = getattr(error, "strerror", None) or "is truncated or damaged"
         raise InputError(f"{path}: {what}; expected a file") from None
-    except (EOFError, ValueError, zlib.error):
-        raise InputError(f"{path}: is truncated or damaged; fetch it again") from None
     require_size(data, path, most)
     return data
 
