@@ -19,8 +19,7 @@ def check_output(flag, path, endings):
     what is there already may be an input, or hours of work.
     """
     text = str(path)
-    # not Path.name alone, which does not see a slash at the end
-    if not (Path(text).name and os.path.basename(text).endswith(endings)):
+    if not (Path(text).name and text.endswith(endings)):
         expected = f"a name that ends in {' or '.join(endings)}" if any(endings) else "a new name"
         raise InputError(f"--{flag} {text!r}: expected {expected}")
     try:
