@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from encoder import END_OF_TEXT
 from experiments.data.lines import Failed
-from experiments.data.reading import read_lines
 from utils import InputError
 
 N_PROMPT = 32  # tokens of a story that are continued
@@ -22,7 +21,12 @@ def documents(corpus, split):
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
         raise InputError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
-    text = f"\n{END_OF_TEXT}\n".join("\n".join(read_lines(path)) for path in paths)
+    try:
+        text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}; expected a file") from None
     return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
 
 

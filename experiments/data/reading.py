@@ -21,11 +21,6 @@ def parse_json(text, where):
         raise InputError(f"{where}: expected JSON ({error})") from None
 
 
-def require_size(data, name, most=MOST_BYTES):
-    if len(data) > most:
-        raise InputError(f"{name}: is longer than {most >> 20} MiB; expected a smaller file")
-
-
 def read_bytes(path, most=MOST_BYTES):
     """The content of a file, unpacked where its name ends in .gz or .bz2."""
     path = Path(path)
@@ -37,7 +32,8 @@ def read_bytes(path, most=MOST_BYTES):
     except (OSError, EOFError, ValueError, zlib.error) as error:
         what = getattr(error, "strerror", None) or "is truncated or damaged"
         raise InputError(f"{path}: {what}; expected a file") from None
-    require_size(data, path, most)
+    if len(data) > most:
+        raise InputError(f"{path}: is longer than {most >> 20} MiB; expected a smaller file")
     return data
 
 

@@ -88,12 +88,6 @@ def check_length(name, n_tokens, room):
         raise SettingError(name, f"{n_tokens}: expected at most {room}, what the context leaves")
 
 
-def longest_prompt(n_ctx, n_tokens):
-    """The most tokens of a prompt that n_tokens can follow."""
-    check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
-    return n_ctx - n_tokens
-
-
 def check_choice(name, value, *choices):
     """Refuses a value that is none of its choices."""
     if value not in choices:

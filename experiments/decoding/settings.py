@@ -17,8 +17,8 @@ from experiments.data.values import (
     MOST,
     SettingError,
     check_choice,
+    check_length,
     check_numbers,
-    longest_prompt,
     parse_K,
     parse_list,
 )
@@ -319,7 +319,9 @@ class PromptFile(Length):
 
     def longest(self, pairs):
         """The most tokens of a prompt."""
-        return longest_prompt(pairs.target.config.n_ctx, self.n_tokens_to_generate)
+        n_ctx, n_tokens = pairs.target.config.n_ctx, self.n_tokens_to_generate
+        check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
+        return n_ctx - n_tokens
 
     def chosen(self, pairs):
         """(the prompts' ids, how many longer ones were skipped)."""

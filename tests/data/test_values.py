@@ -3,12 +3,12 @@
 import pytest
 from toys import refusal
 
-from experiments.data.values import longest_prompt, parse_Ks
+from experiments.data.values import check_length, parse_Ks
 
 
-@pytest.mark.parametrize("n_ctx, n_tokens", [(1, 1), (0, 5)])
-def test_a_context_without_room_for_a_text_names_no_negative_limit(n_ctx, n_tokens):
-    assert "longer context" in refusal(longest_prompt, n_ctx, n_tokens)
+@pytest.mark.parametrize("room", [0, -1])
+def test_a_context_without_room_for_a_text_names_no_negative_limit(room):
+    assert "longer context" in refusal(check_length, "n_tokens_to_generate", 5, room)
 
 
 @pytest.mark.parametrize(
