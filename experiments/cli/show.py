@@ -8,7 +8,6 @@ from tqdm import tqdm
 
 from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
-from experiments.decoding.coupled import WHY_LOWER
 from experiments.decoding.session import visible, wanted
 from experiments.page.report import report_data, write_page
 
@@ -82,9 +81,8 @@ def show_comparison(results):
         counts = "{accepted} of {examined} examined drafted tokens".format(**one)
         print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({counts})")
         if "usual_acceptance_rate" in one:
-            rate = f"{one['usual_acceptance_rate']:.3f}"
-            print(f"The token rule would accept {rate} of the same drafted tokens, on average.")
-            print(WHY_LOWER)
+            rate = f"{one['usual_acceptance_rate']:.3f} of the same drafted tokens"
+            print(f"The token rule would accept {rate}, on average; docs/coupling.md says why.")
     if one:
         print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
     if results["speedup"]:

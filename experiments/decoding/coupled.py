@@ -39,11 +39,3 @@ class Noisy:
         for row, position in zip(scores, positions):
             row += noise(self.seed, position, len(row))
         return scores
-
-
-WHY_LOWER = """\
-The token rule compares p and q and accepts a drafted token with probability sum(min(p, q)) = 1 - d,
-the most that is possible, where d is the total variation distance of p and q. With shared noise,
-each token is sampled without a look at the other distribution, so the text cannot depend on the
-draft; in return the two tokens agree less often, in the worst case with probability
-(1 - d) / (1 + d)."""
