@@ -44,7 +44,6 @@ class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Models):
         "rows of the token rule and this sampling; by default it is measured",
     )
     repeats: int = flag(9, "how often to measure each time in each of nine turns", least=1)
-    seed: int = flag(123, "of the random numbers")
 
     def check(self):
         self.Ks()

@@ -31,19 +31,19 @@ from experiments.data.values import (
     SettingError,
     check_choice,
     check_length,
+    check_numbers,
     parse_Ks,
     parse_list,
     parse_number,
 )
-from experiments.decoding.batching import check_batch_size, require_room
-from experiments.decoding.job import Job
+from experiments.decoding.batching import MOST_TEXTS, require_room
+from experiments.decoding.job import RULES, Job
 from experiments.decoding.settings import (
     Json,
     Kernels,
     Models,
     PromptFile,
     Sampling,
-    Verification,
     Weights,
     Workers,
     check_apart,
@@ -58,7 +58,7 @@ from utils import InputError
 
 
 @dataclass(frozen=True)
-class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, PromptFile):
+class BenchmarkSettings(Kernels, Sampling, Weights, Models, PromptFile):
     """What decides the figures of a benchmark. Raises InputError."""
 
     draft_model_size: str = flag(
@@ -103,10 +103,12 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
 
     def check(self):
         for n_texts in self.batch_sizes():
-            check_batch_size(n_texts)
+            check_numbers(1, MOST_TEXTS, batch_size=n_texts)
             for name in filter(self.has, ("prompts", "corpus")):
                 problem = "with --batch_size: expected one of the two, as its prompts are random"
                 raise SettingError(name, problem)
+        for rule in self.rules():
+            check_choice("verification", rule, *RULES)
         for name in self.others():
             check_choice("programs", name, *peers.PROGRAMS)
         if self.programs and not self.is_one_pair():
@@ -127,6 +129,9 @@ class BenchmarkSettings(Kernels, Sampling, Verification, Weights, Models, Prompt
         """Of each drafted token, by coin; None where the models decide."""
         given = self.synthetic_acceptance
         return parse_number("synthetic_acceptance", given, 0, 1) if given else None
+
+    def rules(self):
+        return parse_list("verification", self.verification)
 
     def Ks(self):
         return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)

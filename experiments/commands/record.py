@@ -27,7 +27,6 @@ class RecordSettings(Kernels, Sampling, PromptFile, Target):
         "0 is greedy decoding; above 0, the log also holds the target's most likely tokens with "
         "their probabilities",
     )
-    seed: int = flag(123, "of the random numbers")
     top: int = flag(50, "how many of the most likely tokens to keep in the log", least=1)
 
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from experiments.data.recordings import read_log
 from experiments.data.values import (
     SettingError,
-    check_choice,
     parse_Ks,
     parse_list,
     parse_number,
 )
 from experiments.decoding.settings import (
     SEEDS,
-    VERIFICATIONS,
     Folder,
     Json,
     Kernels,
@@ -71,7 +69,6 @@ class ReplaySettings(Kernels, Verification, Folder):
     )
 
     def check(self):
-        check_choice("verification", self.verification, *VERIFICATIONS)
         self.Ks()
         self.given()
         for head in {*self.drafts()} & {*HEADS}:

@@ -17,16 +17,10 @@ from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
-from experiments.data.values import check_numbers
 from utils import require_memory
 
 THREAD = "text"  # how the names of threads begin
 MOST_TEXTS = 1000  # at a time: each has a thread
-
-
-def check_batch_size(n_texts):
-    """Refuses a number of texts that cannot be decoded together."""
-    check_numbers(1, MOST_TEXTS, batch_size=n_texts)
 
 
 def require_room(models, n_texts, n_positions):

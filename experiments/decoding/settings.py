@@ -25,7 +25,6 @@ from experiments.data.values import (
 from experiments.drafting.load import CHECKPOINT, RANDOM
 from sampling import Filter
 
-VERIFICATIONS = ("token", "block")
 MOST_PATHS = 16  # each is a text of its own in the target's pass
 SEEDS = {"least": 0, "most": math.inf}  # that NumPy takes
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
@@ -175,12 +174,7 @@ class Sampling(Group):
     top_p: float = flag(
         1.0, "sample from the smallest set of most likely tokens with this total probability"
     )
-    seed: int = flag(
-        123,
-        "of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the "
-        "same text, except with --K auto, which depends on how long passes take",
-        **SEEDS,
-    )
+    seed: int = flag(123, "of the random numbers", **SEEDS)
 
     def check(self):
         self.filters()
@@ -211,14 +205,8 @@ class Verification(Group):
         "token",
         "the accept/reject rule: token decides on each drafted token in turn; block on all of a "
         "round together, and on average accepts at least as many",
+        choices=("token", "block"),
     )
-
-    def check(self):
-        for rule in self.rules():
-            check_choice("verification", rule, *VERIFICATIONS)
-
-    def rules(self):
-        return parse_list("verification", self.verification)
 
 
 @dataclass(frozen=True)
@@ -245,9 +233,6 @@ class Drafting(Verification, Models):
         "draft and target share the sampling noise of each position, so that the two texts are the "
         "same at any temperature",
     )
-
-    def check(self):
-        check_choice("verification", self.verification, *VERIFICATIONS)
 
 
 @dataclass(frozen=True)
@@ -367,6 +352,11 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         "both",
         "which decoders to run: both, autoregressive or speculative",
         choices=("both", "autoregressive", "speculative"),
+    )
+    seed: int = flag(
+        123,
+        "of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the "
+        "same text, except with --K auto, which depends on how long passes take",
     )
     heading = "Text"
 
