@@ -16,29 +16,21 @@ ASIDE = "2"  # the colour of what was rejected
 INDENT = " " * 17  # the width of a round's number and counts
 
 
-def in_colour(stream):
-    """Whether to colour what goes there: not where NO_COLOR (no-color.org) is set."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 class Trace:
     """A `show` of Run.finish that prints each round of a watched run as it comes.
 
     watch: the Watch whose newest note belongs to the round that is shown
     """
 
-    def __init__(self, watch, encoder, out=None):
+    def __init__(self, watch, encoder):
         self.watch = watch
         self.encoder = encoder
-        self.out = out or sys.stdout
-        self.coloured = in_colour(self.out)
+        # no-color.org
+        self.coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self.decode = encoder.incremental_decoder()
         self.n_rounds = 0
         legend = "  ".join(self.marked(name, source) for source, (name, *_) in SOURCES.items())
-        self.print(f"round  accepted  text    {legend}")
-
-    def print(self, line):
-        print(line, file=self.out, flush=True)
+        print(f"round  accepted  text    {legend}", flush=True)
 
     def paint(self, text, colour):
         return f"\x1b[{colour}m{text}\x1b[0m" if self.coloured else text
@@ -51,12 +43,12 @@ class Trace:
         """Show the Round that has just been watched; None ends the text."""
         if one is not None:
             self.n_rounds += 1
-            self.print(self.line(one))
+            print(self.line(one), flush=True)
             return
         # the bytes of a character that was never finished
         rest = printable(self.decode([], final=True))
         if rest:
-            self.print(INDENT + rest)
+            print(INDENT + rest)
 
     def line(self, one):
         line = f"{self.n_rounds:>5}  {f'{one.accepted}/{one.examined}':>8}  "
