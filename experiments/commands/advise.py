@@ -22,7 +22,6 @@ from experiments.measuring import advice
 from experiments.measuring.tables import table
 from utils import InputError
 
-MOST_K = 512
 COLUMNS = ["K", "verify_cost", "speedup", "low", "high", "break_even_acceptance"]
 
 
@@ -53,7 +52,7 @@ class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Models):
             raise SettingError("weights", problem)
 
     def Ks(self):
-        return parse_Ks(self.K, MOST_K)
+        return parse_Ks(self.K)
 
     def given(self):
         """The acceptance that was given as a number; None where it was not."""
@@ -87,10 +86,10 @@ def acceptances(settings, pairs):
 def possible_Ks(name, target, draft, Ks):
     """Those K that a draft can fill. Raises InputError for none."""
     most = draft.longest(target)
-    if most < 1:
-        raise InputError(f"draft {name}: the context has no room for it; expected a longer one")
     if min(Ks) > most:
-        raise InputError(f"--K {min(Ks)}: expected at most {most}, what {name} drafts")
+        raise InputError(
+            f"--K {min(Ks)}: expected at most {most}, what {name} drafts in this context"
+        )
     return [K for K in Ks if K <= most]
 
 

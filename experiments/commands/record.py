@@ -22,12 +22,12 @@ GROUP = 4  # texts, that a worker of a cluster is given at a time
 class RecordSettings(Kernels, Sampling, PromptFile, Target):
     """What decides the texts of a log; its first line has them."""
 
-    temperature: float = flag(
-        0.0,
-        "0 is greedy decoding; above 0, the log also holds the target's most likely tokens with "
+    top: int = flag(
+        50,
+        "at a temperature above 0: how many of the most likely tokens to keep in the log, with "
         "their probabilities",
+        least=1,
     )
-    top: int = flag(50, "how many of the most likely tokens to keep in the log", least=1)
 
 
 @dataclass(frozen=True)

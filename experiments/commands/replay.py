@@ -27,7 +27,6 @@ from experiments.measuring.replay import Latency, certainty, replay_draft, store
 from experiments.measuring.tables import table
 from utils import InputError, find_folder, load_encoder
 
-MOST_K = 1000
 COLUMNS = ["draft", "K", "acceptance_rate", "expected_acceptance"]
 COLUMNS += ["tokens_per_target_pass", "projected_speedup"]
 MOST_COST = 1e6  # of a token or a pass, in target passes
@@ -82,7 +81,7 @@ class ReplaySettings(Kernels, Verification, Folder):
         return parse_list("draft_model_size", self.draft_model_size)
 
     def Ks(self):
-        return parse_Ks(self.K, MOST_K)
+        return parse_Ks(self.K)
 
     def cutter(self):
         """The encoder that cuts a foreign log into tokens."""
@@ -130,14 +129,6 @@ def load_drafts(settings, log):
     return {name: found[name] for name in names}
 
 
-def show_rows(result):
-    """The rows for people."""
-    print(table(result["rows"], COLUMNS))
-    print(f"\n{result['certainty']}")
-    for why in sorted({why for row in result["rows"] for why in row["withheld"].values()}):
-        print(f"no projected speedup: {why}")
-
-
 def replay(settings: ReplaySettings, output: Json):
     """Run the speculative loop again on the texts of a log, with any draft and every K, without the
     target that wrote them.
@@ -158,5 +149,8 @@ def replay(settings: ReplaySettings, output: Json):
     }
     if output.json:
         print(json.dumps(result))
-    else:
-        show_rows(result)
+        return
+    print(table(rows, COLUMNS))
+    print(f"\n{result['certainty']}")
+    for why in sorted({why for row in rows for why in row["withheld"].values()}):
+        print(f"no projected speedup: {why}")

@@ -39,7 +39,7 @@ def parse_K(text):
         raise SettingError("K", f"{text!r}: expected one whole number, or auto") from None
 
 
-def parse_Ks(text, most, why="", auto=False):
+def parse_Ks(text, most=1000, why="", auto=False):
     """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
     where it may be. why: what sets that limit, if not the command itself.
     """

@@ -172,7 +172,7 @@ class Session:
 
         def finish(run, target, draft):  # models that take part in the passes of the batch
             batched = replace(pair, target=target, draft=draft)
-            return replace(run, pair=batched).finish(progress=False)
+            return replace(run, pair=batched).finish(show=lambda one: None)
 
         tasks = [partial(finish, run) for run in runs]
         begin = time.perf_counter()
@@ -201,15 +201,15 @@ class Run:
         """Decode two tokens."""
         list(replace(self, job=replace(self.job, n_tokens=2), watch=None).rounds())
 
-    def finish(self, show=None, progress=True):
+    def finish(self, show=None):
         """What the JSON object says of this decoding.
 
         show is called with each Round, and with None at the end; without it a progress bar appears
-        on stderr when a text takes longer than a second, unless progress is False.
+        on stderr when a text takes longer than a second.
         """
-        encoder, hidden = self.pair.encoder, bool(show) or not progress
-        n_tokens = self.job.n_tokens
-        bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=hidden or None)
+        encoder, total = self.pair.encoder, self.job.n_tokens
+        hidden = True if show else None
+        bar = tqdm(total=total, unit=" tokens", delay=1, leave=False, disable=hidden)
 
         def each(one):
             bar.update(len(one.tokens))
