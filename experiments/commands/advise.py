@@ -10,7 +10,7 @@ from experiments.data.machine import machine
 from experiments.data.values import SettingError, parse_Ks, parse_number
 from experiments.decoding.settings import (
     Json,
-    Kernels,
+    Machine,
     Models,
     PromptFile,
     Sampling,
@@ -26,7 +26,7 @@ COLUMNS = ["K", "verify_cost", "speedup", "low", "high", "break_even_acceptance"
 
 
 @dataclass(frozen=True)
-class AdviseSettings(Kernels, Weights, Sampling, PromptFile, Models):
+class AdviseSettings(Machine, Weights, Sampling, PromptFile, Models):
     """What decides an advice."""
 
     draft_model_size: str = flag(

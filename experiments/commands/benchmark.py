@@ -40,7 +40,7 @@ from experiments.decoding.batching import MOST_TEXTS, require_room
 from experiments.decoding.job import RULES, Job
 from experiments.decoding.settings import (
     Json,
-    Kernels,
+    Machine,
     Models,
     PromptFile,
     Sampling,
@@ -58,7 +58,7 @@ from utils import InputError
 
 
 @dataclass(frozen=True)
-class BenchmarkSettings(Kernels, Sampling, Weights, Models, PromptFile):
+class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     """What decides the figures of a benchmark. Raises InputError."""
 
     draft_model_size: str = flag(
@@ -158,10 +158,10 @@ class BenchmarkSettings(Kernels, Sampling, Weights, Models, PromptFile):
 
     def wanted(self, target):
         """The models that one target's figures are measured with."""
-        drafts = tuple(self.drafts())
+        drafts = self.drafts()
         if self.programs and self.weights == RANDOM:
-            drafts = ()  # a draft would agree with nothing
-        return Wanted(target, drafts, self.models_dir, self.weights, self.backend, self.kernels)
+            drafts = []  # a draft would agree with nothing
+        return Wanted.of(self, target, drafts)
 
     def job(self, filter, ids=(), **more):
         return Job([*ids], self.n_tokens_to_generate, filter=filter, **more)

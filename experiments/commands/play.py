@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from experiments.data.files import check_output
 from experiments.data.values import SettingError
 from experiments.decoding.session import Session, load_pair
-from experiments.decoding.settings import Kernels, Models, Settings, flag
+from experiments.decoding.settings import Machine, Models, Settings, flag
 from experiments.page.report import write_page
 from experiments.page.runs import answers_of, finished_run
 from experiments.page.server import LiveServer
@@ -37,7 +37,7 @@ def in_browser(address):
 
 
 @dataclass(frozen=True)
-class PlaySettings(Kernels, Models):
+class PlaySettings(Machine, Models):
     heading = "Page"
 
     port: int = flag(0, "the port to listen on; 0 chooses a free one", least=0, most=65535)
@@ -60,7 +60,7 @@ def play(settings: PlaySettings):
     The server listens on 127.0.0.1 only, and answers only with the access token in the address that
     it prints. Ctrl-C ends it.
     """
-    of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Kernels)}
+    of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Machine)}
     of_session = Settings(**of_models)
     session = Session(of_session, load_pair(of_session))
     if settings.save:

@@ -11,7 +11,7 @@ from experiments.cluster.place import place
 from experiments.data.files import check_output
 from experiments.data.lines import Lines, require_all
 from experiments.data.recordings import FORMAT
-from experiments.decoding.settings import Kernels, PromptFile, Sampling, Target, Workers, flag
+from experiments.decoding.settings import Machine, PromptFile, Sampling, Target, Workers, flag
 from experiments.drafting.load import Wanted
 from experiments.measuring.replay import record_text
 
@@ -19,7 +19,7 @@ GROUP = 4  # texts, that a worker of a cluster is given at a time
 
 
 @dataclass(frozen=True)
-class RecordSettings(Kernels, Sampling, PromptFile, Target):
+class RecordSettings(Machine, Sampling, PromptFile, Target):
     """What decides the texts of a log; its first line has them."""
 
     top: int = flag(
@@ -46,8 +46,7 @@ def record(settings: RecordSettings, output: LogFile):
     same command.
     """
     target, n_tokens = settings.target_model_size, settings.n_tokens_to_generate
-    machine = {"backend": settings.backend, "kernels": settings.kernels}
-    wanted = Wanted(target, (), settings.models_dir, **machine)
+    wanted = Wanted.of(settings, target)
     where = place(output.cluster, wanted)
     encoder = where.pairs.encoder
     prompts, n_skipped = settings.chosen(where.pairs)

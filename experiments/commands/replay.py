@@ -16,7 +16,7 @@ from experiments.decoding.settings import (
     SEEDS,
     Folder,
     Json,
-    Kernels,
+    Machine,
     Verification,
     flag,
 )
@@ -33,7 +33,7 @@ MOST_COST = 1e6  # of a token or a pass, in target passes
 
 
 @dataclass(frozen=True)
-class ReplaySettings(Kernels, Verification, Folder):
+class ReplaySettings(Machine, Verification, Folder):
     """What a replay is."""
 
     log: str = flag(

@@ -33,15 +33,8 @@ class Prompt:
 
 def wanted(settings):
     """The models of these settings."""
-    return Wanted(
-        settings.target_model_size,
-        (settings.draft_model_size,) if settings.speculates else (),
-        settings.models_dir,
-        backend=settings.backend,
-        kernels=settings.kernels,
-        exact=settings.exact,
-        dtype=settings.dtype,
-    )
+    drafts = [settings.draft_model_size] if settings.speculates else []
+    return Wanted.of(settings, settings.target_model_size, drafts)
 
 
 def load_pair(settings, download=False):

@@ -258,7 +258,7 @@ class Speculation(Drafting):
 
 
 @dataclass(frozen=True)
-class Kernels(Group):
+class Machine(Group):
     heading = "Machine"
 
     backend: str = flag("numpy", "what computes: numpy, or cupy on a GPU")
@@ -267,13 +267,6 @@ class Kernels(Group):
         "how NumPy multiplies: auto measures, plain is NumPy's own product, 64x2 is tiles of 64 "
         "columns on 2 threads",
     )
-
-    def get_backend(self):
-        return utils.get_backend(self.backend, self.kernels)
-
-
-@dataclass(frozen=True)
-class Machine(Kernels):
     dtype: str = flag("float32", "float32, or float16 with cupy")
     exact: bool = flag(
         False,

@@ -85,6 +85,13 @@ class Wanted:
     exact: bool = False
     dtype: str = "float32"
 
+    @classmethod
+    def of(cls, settings, target, drafts=()):
+        """As the flags of a command say, those that it has."""
+        names = ("models_dir", "weights", "backend", "kernels", "exact", "dtype")
+        flags = {name: getattr(settings, name) for name in names if hasattr(settings, name)}
+        return cls(target, tuple(drafts), **flags)
+
     def __getstate__(self):  # for pickle: another machine has its own place for models
         return {name: value for name, value in vars(self).items() if value != MODELS_DIR}
 
