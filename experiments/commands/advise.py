@@ -17,7 +17,7 @@ from experiments.decoding.settings import (
     Weights,
     flag,
 )
-from experiments.drafting.load import RANDOM, load
+from experiments.drafting.load import RANDOM, Wanted
 from experiments.measuring import advice
 from experiments.measuring.tables import table
 from utils import InputError
@@ -126,8 +126,7 @@ def advise(settings: AdviseSettings, output: Json):
     speedup is predicted from them.
     """
     size, filter, repeats = settings.target_model_size, settings.sampling, settings.repeats
-    backend, drafts = settings.get_backend(), settings.drafts()
-    pairs = load(size, drafts, settings.models_dir, backend, settings.weights)
+    pairs = Wanted.of(settings, size, settings.drafts()).load()
     target, every = pairs.target, pairs.drafts.items()
     Ks = {name: possible_Ks(name, target, draft, settings.Ks()) for name, draft in every}
     found = acceptances(settings, pairs)

@@ -21,7 +21,7 @@ from experiments.decoding.settings import (
     flag,
 )
 from experiments.drafting.drafts import ModelDraft, NGrams
-from experiments.drafting.load import NGRAM, is_size, load
+from experiments.drafting.load import NGRAM, Wanted, is_size
 from experiments.drafting.stored import HEADS
 from experiments.measuring.replay import Latency, certainty, replay_draft, stored_latencies
 from experiments.measuring.tables import table
@@ -119,7 +119,7 @@ def load_drafts(settings, log):
     sizes = [*filter(is_size, names)]
     if sizes:  # the first is loaded as a target is
         first, *others = sizes
-        pairs = load(first, others, settings.models_dir, settings.get_backend())
+        pairs = Wanted.of(settings, first, others).load()
         if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
