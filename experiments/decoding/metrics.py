@@ -47,22 +47,3 @@ def explain_difference(target, ids, first, second):
         "float_error": float(rounding),
         "verdict": "tie" if gap <= 2 * rounding else "bug",
     }
-
-
-def compare(first, second, target, ids, filter):
-    """What the JSON object says of two results together; nulls where one of them is missing.
-
-    "difference" is there only for two greedy texts that differ.
-    """
-    if not (first and second):
-        return {"speedup": None, "identical": None}
-    identical = first["token_ids"] == second["token_ids"]
-    result = {
-        "speedup": second["tokens_per_second"] / first["tokens_per_second"],
-        "identical": identical,
-    }
-    if filter.greedy and not identical:
-        result["difference"] = explain_difference(
-            target, ids, first["token_ids"], second["token_ids"]
-        )
-    return result

@@ -14,7 +14,7 @@ from experiments.decoding.batching import decode_together, require_room
 from experiments.decoding.clock import clocked
 from experiments.decoding.coupled import Noisy
 from experiments.decoding.job import RULES, Job, decode
-from experiments.decoding.metrics import compare, speculation
+from experiments.decoding.metrics import explain_difference, speculation
 from experiments.decoding.watch import Watch
 from experiments.drafting.load import Pair, Wanted
 from sampling import Filter, stop_condition
@@ -120,7 +120,10 @@ class Session:
         return self.run(prompt, pair)
 
     def summary(self, prompt, runs):
-        """The JSON object of a prompt, from {decoder: result}."""
+        """The JSON object of a prompt, from {decoder: result}; nulls where one of them is missing.
+
+        "difference" is there only for two greedy texts that differ.
+        """
         model, filter = self.pair.target, self.settings.sampling
         if self.settings.coupled:
             model, filter = Noisy(model, filter, prompt.seed), Filter()
@@ -130,8 +133,15 @@ class Session:
             "prompt_token_ids": prompt.ids,
             "autoregressive": one,
             "speculative": two,
+            "speedup": None,
+            "identical": None,
         }
-        summary |= compare(one, two, model, prompt.ids, filter)
+        if one and two:
+            texts = one["token_ids"], two["token_ids"]
+            summary["speedup"] = two["tokens_per_second"] / one["tokens_per_second"]
+            summary["identical"] = texts[0] == texts[1]
+            if filter.greedy and not summary["identical"]:
+                summary["difference"] = explain_difference(model, prompt.ids, *texts)
         return summary | self.more(self, prompt) if self.more else summary
 
     # ------------------------------------------------------------ many prompts

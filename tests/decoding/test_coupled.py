@@ -21,7 +21,7 @@ from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, 
 from experiments.decoding import coupled as coupling
 from experiments.decoding.coupled import Noisy, noise
 from experiments.decoding.job import Job, decode
-from experiments.decoding.metrics import compare
+from experiments.decoding.metrics import explain_difference
 from experiments.drafting.drafts import ModelDraft, NGrams
 from experiments.proving.enumeration import chain_rule, tokens_of
 from sampling import Filter, never
@@ -236,7 +236,6 @@ def test_coupled_texts_that_differ_are_explained():
     target = Noisy(TableModel(1, zeros=True), FILTERS["all"], 3)
     first = list(tokens_of(decode(target, None, Job([0], 5))))
     wrong = [first[0], 1 - min(first[1], 1), *first[2:]]
-    results = [{"token_ids": ids, "tokens_per_second": 1.0} for ids in (first, wrong)]
-    found = compare(*results, target, [0], GREEDY)["difference"]
+    found = explain_difference(target, [0], first, wrong)
     assert (found["position"], found["verdict"]) == (1, "bug")
     assert np.isfinite([found["gap"], found["float_error"]]).all()
