@@ -110,7 +110,7 @@ def check_apart(*groups):
 
 
 @dataclass(frozen=True)
-class Length(Group):
+class Ending(Group):
     heading = "Text"
 
     n_tokens_to_generate: int = flag(
@@ -118,10 +118,6 @@ class Length(Group):
         "how many tokens to write; <|endoftext|>, --stop or the end of the context may come first",
         least=1,
     )
-
-
-@dataclass(frozen=True)
-class Ending(Length):
     stop: str = flag("", "stop after the token that completes this string")
 
 
@@ -290,10 +286,12 @@ class Workers(Group):
 
 
 @dataclass(frozen=True)
-class PromptFile(Length):
+class PromptFile(Group):
+    heading = "Text"
+
     prompts: str = flag("", f"{FORMS}. By default built-in stories")
     n_prompts: int = flag(12, "how many prompts to use; 0 is all", least=0)
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt")
+    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt", least=1)
 
     def longest(self, pairs):
         """The most tokens of a prompt."""
