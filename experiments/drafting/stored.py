@@ -52,15 +52,8 @@ def config_of(name, target, shapes, notes):
         n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
     (width,) = shapes.get("fc.bias", (target.n_embd,))
-    return EagleConfig(
-        n_vocab=target.n_vocab,
-        n_ctx=target.n_ctx,
-        n_embd=width,
-        n_head=int(notes.get("n_head", 1)),
-        n_layer=1,
-        epsilon=target.epsilon,
-        n_hidden=target.n_embd,
-    )
+    block = {"n_embd": width, "n_head": int(notes.get("n_head", 1)), "n_layer": 1}
+    return EagleConfig(**vars(target) | block, n_hidden=target.n_embd)
 
 
 def build(config, read, target):
