@@ -48,7 +48,7 @@ APART = {
     "verbose": "cluster",  # whose workers choose their kernels
     # benchmark: what measures something else, or has no figures for an output
     "corpus": "prompts weights=random",
-    "programs": "batch_size synthetic_acceptance cluster",
+    "programs": "batch_size synthetic_acceptance cluster dtype",
     "plot": "batch_size programs K=auto",  # the picture has one point for each K
     "costs": "draft_cost",
     "compare_kernels": "backend dtype kernels exact texts",  # it tries all kernels
