@@ -4,7 +4,6 @@
 HEADINGS = {
     "temperature": "T",
     "verification": "rule",
-    "skipped_prompts": "skipped",
     "autoregressive_tokens_per_second": "plain tok/s",
     "tokens_per_second": "tok/s",
     "speedup_time": "speedup in time",
@@ -20,9 +19,8 @@ HEADINGS = {
 }
 WHAT = ["draft", "target", "temperature", "K", "verification"]
 COLUMNS = """
-    prompts skipped_prompts autoregressive_tokens_per_second tokens_per_second speedup_time
-    speedup_target_passes acceptance_rate draft_cost verify_cost predicted_speedup
-    measured_over_predicted notes
+    autoregressive_tokens_per_second tokens_per_second speedup_time speedup_target_passes
+    acceptance_rate draft_cost verify_cost predicted_speedup measured_over_predicted notes
 """.split()
 # of the fastest K of each draft
 COLUMNS_OF_BEST = "acceptance_by_position draft_cost tokens_per_target_pass speedup_time".split()
@@ -144,7 +142,9 @@ def paragraphs(result):
         yield remarks
         if best := best_rows(rows):
             yield table(best, WHAT + COLUMNS_OF_BEST)
-        yield "Speedups have their 95 % intervals over prompts."
+        counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
+        for target, (n, n_skipped) in counts.items():
+            yield f"{target}: {n} prompts ({n_skipped} skipped: too long), with 95 % intervals."
     cpu = f"{where['cpu']}, {where['threads']} threads"
     if "workers" in where:
         workers = where["workers"].items()
