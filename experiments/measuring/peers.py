@@ -72,7 +72,6 @@ def start_transformers(target, draft, K):
     import transformers
 
     torch.set_num_threads(N_THREADS)
-    torch.set_grad_enabled(False)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 
@@ -96,8 +95,10 @@ def start_transformers(target, draft, K):
         return found[0, len(ids) :].tolist(), len(calls)
 
     past = min(PAST, model.config.n_positions - K - 1)
-    cache = model(torch.zeros(1, past, dtype=int), use_cache=True).past_key_values
+    with torch.no_grad():  # as generate does
+        cache = model(torch.zeros(1, past, dtype=int), use_cache=True).past_key_values
 
+    @torch.no_grad()
     def read(n):
         model(torch.zeros(1, n, dtype=int), past_key_values=cache, use_cache=True)
         cache.crop(-n)
