@@ -12,7 +12,7 @@ from checkpoints.files import InputError
 from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
 from checkpoints.formats.tf_checkpoint import DATA, INDEX
 from checkpoints.registry import REPOSITORIES, gigabytes, repository
-from checkpoints.transfer import Missing, Refused, fetch, read_record
+from checkpoints.transfer import Missing, Refused, fetch
 
 try:
     import fcntl
@@ -64,19 +64,10 @@ def fetch_model(size, models_dir, source="auto"):
 
 def from_any(sources, size, folder):
     """Fetch what a folder lacks from the first source that has it all."""
-    record, reasons = read_record(folder), []
-
-    def get(url, name):
-        try:
-            if not (folder / name).is_file():
-                fetch(f"{url}/{name}", folder / name, record)
-        except Refused as error:
-            raise type(error)(f"{name}: {error}") from None
-        return folder / name
-
+    reasons = []
     for source in sources:
         try:
-            from_openai(size, get) if source == "openai" else from_hugging_face(size, get)
+            from_openai(size, folder) if source == "openai" else from_hugging_face(size, folder)
         except Refused as error:
             reasons.append(f"{SOURCES[source]}: {error}")
             continue
@@ -89,29 +80,29 @@ def from_any(sources, size, folder):
     )
 
 
-def from_openai(size, get):
+def from_openai(size, folder):
     base = os.environ.get("GPT2_OPENAI_ENDPOINT") or OPENAI
     for name in OPENAI_FILES:
-        get(f"{base.rstrip('/')}/{size}", name)
+        fetch(f"{base.rstrip('/')}/{size}", folder / name)
 
 
-def from_hugging_face(size, get):
+def from_hugging_face(size, folder):
     host = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
     url = f"{host.rstrip('/')}/{repository(size)}/resolve/main"
     for name in ("config.json", "vocab.json", "merges.txt"):
-        get(url, name)
+        fetch(url, folder / name)
     try:
-        get(url, "model.safetensors")
+        fetch(url, folder / "model.safetensors")
     except Missing:
         try:
-            index = get(url, SHARDS_INDEX)
+            fetch(url, folder / SHARDS_INDEX)
         except Missing:
             raise Refused(
                 "it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: "
                 "convert it"
             ) from None
-        for path in named_in(index):
-            get(url, path.name)
+        for path in named_in(folder / SHARDS_INDEX):
+            fetch(url, path)
 
 
 @contextlib.contextmanager

@@ -45,31 +45,33 @@ class Missing(Refused):
     """The source does not have the file."""
 
 
-def fetch(url, path, record):
-    """Fetch a file until it is whole, then give it its name. Raises Refused, or InputError for a
-    full disk.
-
-    record is what is known of the folder's files, {name: facts}, kept up to date in the folder's
-    download.json.
+def fetch(folder_url, path):
+    """Fetch a file that is not there until it is whole, then give it its name. Raises Refused, or
+    InputError for a full disk. What is known of it is kept in the folder's download.json.
     """
-    part = path.with_name(path.name + ".part")
+    if path.is_file():
+        return
+    url, name = f"{folder_url}/{path.name}", path.name
+    part, record = path.with_name(name + ".part"), read_record(path.parent)
     most = failures = 0
     while True:
         try:
             receive(url, part, record)
-            if wrong := difference(part, record[path.name]):
+            if wrong := difference(part, record[name]):
                 part.unlink()  # nothing can be added that would mend it
                 raise Again(f"what came {wrong}")
             os.replace(part, path)
             return
+        except Refused as error:
+            raise type(error)(f"{name}: {error}") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, Again) as error:
             have = size_of(part)
             failures = 1 if have > most else failures + 1
             most = max(most, have)
             reason = next((FAILURES[kind] for kind in FAILURES if isinstance(error, kind)), error)
             if failures == ATTEMPTS:
-                raise Refused(f"{reason}, {ATTEMPTS} times in a row") from None
-            print(f"note: {path.name}: {reason}; trying again", file=sys.stderr)
+                raise Refused(f"{name}: {reason}, {ATTEMPTS} times in a row") from None
+            print(f"note: {name}: {reason}; trying again", file=sys.stderr)
             sleep(2 ** (failures - 1))
 
 

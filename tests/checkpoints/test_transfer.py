@@ -17,9 +17,9 @@ pytestmark = pytest.mark.usefixtures("alone")
 def get(server, tmp_path, monkeypatch):
     """A function () -> the bytes as fetched; .waits are the seconds it would have slept."""
 
-    def get(address=f"{server.url}/file.bin"):
+    def get(folder=server.url):
         get.waits.clear()
-        transfer.fetch(address, get.path, transfer.read_record(tmp_path))
+        transfer.fetch(folder, get.path)
         return get.path.read_bytes()
 
     get.waits = []
@@ -73,11 +73,12 @@ def test_a_program_that_was_killed_before_the_renaming(get, server):
 
 
 def test_a_download_begun_from_one_address_does_not_go_on_from_another(get, server):
-    server.files["/mirror.bin"] = CONTENT
+    server.files["/mirror/file.bin"] = CONTENT
     server.behave = once({"cut": 4000}, {"status": 403})
     with pytest.raises(transfer.Refused):
         get()
-    assert get(f"{server.url}/mirror.bin") == CONTENT and server.requests[-1] == ("/mirror.bin", 0)
+    assert get(f"{server.url}/mirror") == CONTENT
+    assert server.requests[-1] == ("/mirror/file.bin", 0)
 
 
 @pytest.mark.parametrize("piece", [1, 511, 1000])
@@ -113,7 +114,7 @@ def test_a_fault_that_stays(get, server, fault):
 
 def test_nobody_answers(get):
     with pytest.raises(transfer.Refused, match="no connection, 6 times in a row"):
-        get(address="http://127.0.0.1:9/x")
+        get("http://127.0.0.1:9")
     assert get.waits == [1, 2, 4, 8, 16]
 
 
