@@ -119,6 +119,17 @@ def test_a_damaged_header(tmp_path, damage):
     assert str(path) in message and len(message) < 1000
 
 
+def test_a_size_below_zero_hides_no_missing_byte(tmp_path):
+    """Of a tensor that is never read, and so has the size that the file says."""
+    path = write_checkpoint(tmp_path, SMALL) / "model.safetensors"
+    end = sum(array.nbytes for array in random_tensors(SMALL).values())
+    edit_header(
+        path, with_entry("h.0.attn.bias", dtype="BOOL", shape=[], data_offsets=[end, end - 1])
+    )
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "h.0.attn.bias" in refusal(utils.load_model, tmp_path, NUMPY)
+
+
 # lengths of a header; nothing, a download's error page, PyTorch's own format
 LENGTHS = [n.to_bytes(8, "little") + b"{}" for n in (0, 1, 2**31, 2**64 - 1)]
 NO_SAFETENSORS = [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\0" * 99]

@@ -1,4 +1,4 @@
-"""Bits per byte of held-out text."""
+"""Held-out text: the openings of its stories, and bits per byte."""
 
 from types import SimpleNamespace
 
@@ -23,3 +23,11 @@ def test_every_token_is_scored_once(length):
     encoder = SimpleNamespace(end_of_text=258, encode=str.encode)
     bits = [*corpus.bits_in(Pairs(target, {}, encoder), ["x" * length, "y"])]
     assert bits == pytest.approx([length * np.log2(259), np.log2(259)])
+
+
+@pytest.mark.parametrize("n_prompts, expected", [(1, "a"), (2, "ac"), (3, "acd"), (0, "acde")])
+def test_openings_of_so_many_stories(tmp_path, n_prompts, expected):
+    stories = [letter * (31 if letter == "b" else 40) for letter in "abcde"]  # b is too short
+    (tmp_path / "x_valid.txt").write_text("\n<|endoftext|>\n".join(stories))
+    found = corpus.openings(tmp_path, SimpleNamespace(encode=list), n_prompts, 32)
+    assert found == [[letter] * 32 for letter in expected]

@@ -69,10 +69,11 @@ def test_a_run_under_the_clock_is_the_run_and_its_parts_are_timed(time, draft, c
         assert clock.proposals == [(one.drafted, each * one.drafted) for one in rounds[1:]]
 
 
-def test_the_cache_is_timed_in_detail():
-    clock = Clock(in_detail=True)
+@pytest.mark.parametrize("in_detail", [False, True])
+def test_the_cache_is_timed_in_detail(in_detail):
+    clock = Clock(in_detail)
     list(decode(TARGET, DRAFT, Job([1, 2], 6), clock))
-    assert clock.seconds["cache"] > 0
+    assert (clock.seconds["cache"] > 0) == in_detail
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
