@@ -77,6 +77,8 @@ class Cluster:
         """Let every worker load the models."""
         wanted = self.wanted, self.wanted.choices(), worker.fingerprints(self.wanted)
         cloudpickle.register_pickle_by_value(worker)
+        # a copy that can only be sent with its code: the scheduler has no module to find it in
+        self.work = pickle.loads(cloudpickle.dumps(worker.work))
         loader = worker.Loader(self.name, pickle.dumps(wanted))
         try:
             self.client.register_plugin(loader, name=self.name)
@@ -127,7 +129,7 @@ class Cluster:
                 if waiting and len(running) < max(1, len(self.workers())):
                     some = waiting.popleft()
                     job = cloudpickle.dumps((function, some))
-                    task = worker.work, self.name, job
+                    task = self.work, self.name, job
                     future = self.client.submit(*task, pure=False, resources=needs)
                     begun.append((some, future))
                 elif begun[0][1].done():

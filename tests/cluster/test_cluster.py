@@ -249,24 +249,30 @@ def test_an_interruption_is_quiet(pair, tmp_path, when):
     assert said == f"note: {file}: read 9999 prompts, one a line\n".encode()
 
 
-def test_the_scheduler_disappears(write, expected, tmp_path, monkeypatch):
+def test_a_scheduler_without_the_project_and_when_it_disappears(
+    write, expected, tmp_path, monkeypatch
+):
     file, begun = tmp_path / "scheduler.json", tmp_path / "begun"
     common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
     scheduler = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common]
     # it waits for the file
     start = ["experiments.cluster.worker", "--nthreads", "1", "--no-nanny", *common]
-    quiet = {"cwd": ROOT, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with (
-        subprocess.Popen([sys.executable, "-m", *scheduler], **quiet) as process,
-        subprocess.Popen([sys.executable, "-m", *start], **quiet) as one,
+        subprocess.Popen([sys.executable, "-m", *scheduler], cwd=tmp_path, **quiet) as process,
+        subprocess.Popen([sys.executable, "-m", *start], cwd=ROOT, **quiet) as one,
     ):
-        wait_for(lambda: file.exists() and file.read_text(), process)
-        address = json.loads(file.read_text())["address"]
-        let(monkeypatch, partial(end, process.pid), begun)
-        monkeypatch.setattr(submit, "TIMEOUT", 1)
-        done, found = write("there", f"--cluster={address}")
-        one.kill()
-        process.kill()
+        try:
+            wait_for(lambda: file.exists() and file.read_text(), process)
+            address = json.loads(file.read_text())["address"]
+            done, found = write("bare", f"--cluster={address}")
+            assert done.code == 0 and found == expected
+            let(monkeypatch, partial(end, process.pid), begun)
+            monkeypatch.setattr(submit, "TIMEOUT", 1)
+            done, found = write("there", f"--cluster={address}")
+        finally:
+            one.kill()
+            process.kill()
     assert_refused(done, "the scheduler is gone; give the same command again to go on")
     assert not found
     done, found = write("there")

@@ -11,14 +11,13 @@ from toys import NUMPY, TINY, refusal, write_checkpoint
 import utils
 from experiments.drafting.load import load
 from experiments.drafting.stored import fingerprint, load_head
-from experiments.training import train
 
 for package in ("torch", "transformers", "safetensors", "tokenizers"):
     pytest.importorskip(package)
 
 import torch  # noqa: E402
 
-from experiments.training import models, run, texts  # noqa: E402
+from experiments.training import models, run, texts, train  # noqa: E402
 from experiments.training.texts import Texts  # noqa: E402
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
