@@ -10,5 +10,7 @@ from exercises.checks import CHECKS
 def test_exercise(name):
     try:
         CHECKS[name](getattr(mine, name))
+        return
     except NotImplementedError:
-        pytest.fail(f"{name}: still to be written, in exercises/mine.py", pytrace=False)
+        pass
+    pytest.fail(f"{name}: still to be written, in exercises/mine.py", pytrace=False)

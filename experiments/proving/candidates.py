@@ -145,6 +145,7 @@ def main(k=8, n_tokens=40, n_prompts=0):
         p, q = (filter(one.read(text[:-1], one.new_cache(), n)) for one in pair.models)
         found += [accepted_at(*rows, k, rng) for rows in zip(p, q)]
     mean = {rule: np.mean([at[rule] for at in found], axis=0) for rule in found[0]}
+    print(f"{'rule':<22}" + "".join(f"{n:>8}" for n in range(1, k + 1)))
     for rule, row in mean.items():
         print(f"{rule:<22}" + "".join(f"{value:>8.3f}" for value in row))
 

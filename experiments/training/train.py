@@ -41,7 +41,8 @@ try:
 
     from experiments.training import models, run, texts
 except ModuleNotFoundError as missing:
-    print(f"error: training needs {missing.name}: pip install --group train", file=sys.stderr)
+    how = "pip install --group train, with pip 25.1 or newer"
+    print(f"error: training needs {missing.name}: {how}", file=sys.stderr)
     sys.exit(2)
 
 # n_vocab, n_ctx, n_embd, n_head, n_layer
