@@ -5,6 +5,7 @@ The speed at which this machine streams memory is measured in the same run.
 """
 
 import json
+import re
 from dataclasses import dataclass
 
 from experiments.data.values import check_length, check_numbers, parse_list
@@ -12,7 +13,12 @@ from experiments.decoding.settings import Json, Machine, Target, Weights, flag
 from experiments.drafting.load import load
 from experiments.measuring import passes
 from experiments.measuring.tables import aligned, table
+from gpt2 import Config
 from utils import config_of
+
+# of a shape that is given by its layers, width and vocabulary
+SHAPE = r"([1-9]\d{0,2})x([1-9]\d{1,5})x([1-9]\d{1,6})"
+HEAD, CONTEXT = 64, 1024
 
 COLUMNS = ["rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
 
@@ -42,8 +48,8 @@ class ProfileSettings(Machine, Weights, Target):
     )
     compare_kernels: str = flag(
         "",
-        "instead, time random weights of these shapes with each choice of --kernels: sizes, or "
-        "folders with a config.json, separated by commas",
+        "instead, time random weights of these shapes with each choice of --kernels: sizes, "
+        "folders with a config.json, or LAYERSxWIDTHxVOCABULARY, separated by commas",
     )
 
     def check(self):
@@ -65,7 +71,17 @@ class ProfileSettings(Machine, Weights, Target):
     def shapes(self):
         """{name: Config} of --compare_kernels."""
         names = parse_list("compare_kernels", self.compare_kernels)
-        return {name: config_of(name, self.models_dir) for name in names}
+        return {name: shape_of(name, self.models_dir) for name in names}
+
+
+def shape_of(name, models_dir):
+    """The Config of LAYERSxWIDTHxVOCABULARY such as "4x512x2048", of a size, or of a folder."""
+    match = re.fullmatch(SHAPE, name)
+    if not match:
+        return config_of(name, models_dir)
+    n_layer, n_embd, n_vocab = map(int, match.groups())
+    n_head = 1 if n_embd % HEAD else n_embd // HEAD
+    return Config(n_vocab, CONTEXT, n_embd, n_head, n_layer)
 
 
 def show_passes(result):

@@ -30,7 +30,9 @@ def test_words_that_cannot_be_used(export, tmp_path):
 def test_a_library_that_is_not_installed_is_named(export, tmp_path, monkeypatch, format, library):
     monkeypatch.setitem(sys.modules, library, None)
     done = export("17M", "--format", format, "--out", tmp_path / "a.gguf")
-    message = f"error: {library} is not installed: pip install --group engines, with pip 25.1 or newer\n"
+    message = (
+        f"error: {library} is not installed: pip install --group engines, with pip 25.1 or newer\n"
+    )
     assert (done.code, done.out, done.err) == (2, "", message)
     assert [path.name for path in tmp_path.iterdir()] == ["17M"]
 

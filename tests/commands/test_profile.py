@@ -72,6 +72,7 @@ COMPARE = ["--compare_kernels=17M", "--kernels=auto"]
         ([*COMPARE, "--rows=65"], "--rows 65: expected at most 64"),
         ([*COMPARE, "--dtype=float16"], "with --dtype"),
         (["--compare_kernels=4x512", "--kernels=auto"], "'4x512'"),
+        ([*COMPARE, "--compare_kernels=1x16x33", "--rows=1025"], "at most 1024"),
     ],
 )
 def test_what_makes_no_sense_is_refused(profile, flags, shown):
@@ -133,9 +134,9 @@ def test_a_backend_that_computes_something_else_is_seen(profiled, small_draft, m
 
 
 def test_kernels_are_compared_shape_by_shape(profile, profiled):
-    flags = "--compare_kernels=17M,0.7M-17M", "--rows=1,3", "--kernels=auto"
+    flags = "--compare_kernels=17M,1x16x33", "--rows=1,3", "--kernels=auto"
     found = profiled(*flags)
-    assert found.keys() == {"17M", "0.7M-17M"}
+    assert found.keys() == {"17M", "1x16x33"}
     for of_shape in found.values():
         assert of_shape.keys() == set(passes.KERNELS) >= {"auto", "plain", "64x1", "128x1"}
         assert all(seconds.keys() == {"1", "3"} for seconds in of_shape.values())

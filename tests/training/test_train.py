@@ -42,4 +42,7 @@ def test_one_line_where_a_package_is_missing():
         "-c", "import sys; sys.modules['torch'] = None; import experiments.training.train"
     )
     assert done.returncode == 2
-    assert done.stderr == "error: training needs torch: pip install --group train, with pip 25.1 or newer\n"
+    assert (
+        done.stderr
+        == "error: training needs torch: pip install --group train, with pip 25.1 or newer\n"
+    )
