@@ -164,17 +164,27 @@ def n_local(address):
 def started(n_workers):
     """The address of workers in processes of their own, one thread each, that end with the block.
 
-    A terminal sends Ctrl-C to all processes. What begins while it is blocked, and what that begins,
-    never hears of it.
+    A worker that dies is started again.
     """
-    posix = os.name == "posix"
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}):
-        if posix:
-            resource_tracker.ensure_running()  # if a worker began it, it would undo the mask
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
-        if posix:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        with unheard():
+            cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
         with cluster:
             yield cluster.scheduler_address
+
+
+@contextmanager
+def unheard():
+    """What begins in this block, and what that begins, never hears of Ctrl-C: a terminal sends it
+    to all processes.
+    """
+    if os.name != "posix":
+        yield
+        return
+    resource_tracker.ensure_running()  # if a worker began it, it would undo the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

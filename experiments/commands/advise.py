@@ -23,6 +23,7 @@ from experiments.measuring.tables import table
 from utils import InputError
 
 COLUMNS = ["K", "verify_cost", "speedup", "low", "high", "break_even_acceptance"]
+COLUMNS_OF_SHAPES = ["draft", "shape", "draft_cost", "needs_acceptance"]
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,8 @@ def show_advice(name, target, found):
         share = f", in {a['drafting_share']:.0%} of the rounds"
     print(f"Draft {name} for target {target}\n")
     print("Acceptance {value:.3f} ({low:.3f} to {high:.3f}; {source})".format(**a) + share)
-    print(
-        "A drafted token costs c = {value:.3f} ({low:.3f} to {high:.3f}) target passes\n".format(
-            **c
-        )
-    )
+    cost = "A drafted token costs c = {value:.3f} ({low:.3f} to {high:.3f}) target passes\n"
+    print(cost.format(**c))
     print(table(found["by_K"], COLUMNS))
     print(f"\nDoes it pay here? {found['pays'].capitalize()}.", end=" ")
     print("Best K = {K}: speedup {speedup:.2f}, between {low:.2f} and {high:.2f}.\n".format(**top))
@@ -113,9 +111,7 @@ def show_advice(name, target, found):
     print(table(found["would_help"], ["change", "from_to", "speedup", "K"]), end="\n\n")
     if found["shapes"]:
         print("Depth against width (layers x width, random weights), at the same speedup:\n")
-        print(
-            table(found["shapes"], ["draft", "shape", "draft_cost", "needs_acceptance"]), end="\n\n"
-        )
+        print(table(found["shapes"], COLUMNS_OF_SHAPES), end="\n\n")
 
 
 def advise(settings: AdviseSettings, output: Json):

@@ -104,9 +104,10 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     def check(self):
         for n_texts in self.batch_sizes():
             check_numbers(1, MOST_TEXTS, batch_size=n_texts)
-            for name in filter(self.has, ("prompts", "corpus")):
-                problem = "with --batch_size: expected one of the two, as its prompts are random"
-                raise SettingError(name, problem)
+        # not in APART: generate takes prompts with its --batch_size
+        for name in filter(self.has, ("prompts", "corpus") if self.batch_size else ()):
+            problem = "with --batch_size: expected one of the two, as its prompts are random"
+            raise SettingError(name, problem)
         for rule in self.rules():
             check_choice("verification", rule, *RULES)
         for name in self.others():

@@ -19,7 +19,6 @@ from utils import config_of
 # of a shape that is given by its layers, width and vocabulary
 SHAPE = r"([1-9]\d{0,2})x([1-9]\d{1,5})x([1-9]\d{1,6})"
 HEAD, CONTEXT = 64, 1024
-
 COLUMNS = ["rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
 
 

@@ -11,7 +11,7 @@ the target's whatever is chosen.
 """
 
 import time
-from itertools import accumulate, count
+from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -59,12 +59,11 @@ def round_costs(target, draft, filter, rule=verify):
 
 
 def turns_within(seconds):
-    """1, 2, 3, ..., for so long."""
-    begin = time.perf_counter()
-    for turn in count(1):
-        yield turn
-        if time.perf_counter() > begin + seconds:
-            return
+    """Turns for so long, at least one."""
+    end = time.perf_counter() + seconds
+    yield
+    while time.perf_counter() < end:
+        yield
 
 
 class AdaptiveK:

@@ -175,7 +175,7 @@ class Session:
 
         def finish(run, target, draft):  # models that take part in the passes of the batch
             batched = replace(pair, target=target, draft=draft)
-            return replace(run, pair=batched).finish(show=lambda one: None)
+            return replace(run, pair=batched).finish(show=lambda one: None)  # no bar for each
 
         tasks = [partial(finish, run) for run in runs]
         begin = time.perf_counter()

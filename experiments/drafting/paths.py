@@ -129,7 +129,9 @@ def part(caches, length):
 
 
 def keep(caches, chosen, length):
-    """After paths part: the first cache goes on with the chosen path, the others forget theirs."""
+    """The paths parted after `length` positions: the first cache goes on with the chosen path, the
+    others forget theirs.
+    """
     end = caches[chosen].length
     caches[0].length = length
     catch_up(caches[0], caches[chosen], end)

@@ -38,7 +38,9 @@ def spreads_of_costs(target, draft, filter, Ks, repeats, n_turns=TURNS):
 
 
 def whole_costs(costs, of_draft=1, of_surplus=1):
-    """{K: cost of a whole round}, with shares of the drafting time and of the verify surplus."""
+    """{K: cost of a whole round}, where drafting takes this share of its time, and so does what
+    verifying takes beyond a pass over one row.
+    """
     return {
         K: of_draft * K * c["value"] + 1 + of_surplus * (v["value"] - 1)
         for K, (c, v) in costs.items()

@@ -235,8 +235,8 @@ def started(names, pair, folders, job):
 def timed(write, prompts, n_tokens):
     """(seconds, new ids of each prompt, passes of the target) of all prompts."""
     begin = time.perf_counter()
-    texts, passes = zip(*(write(ids, n_tokens) for ids in prompts))
-    return time.perf_counter() - begin, texts, sum(passes)
+    texts, n_passes = zip(*(write(ids, n_tokens) for ids in prompts))
+    return time.perf_counter() - begin, texts, sum(n_passes)
 
 
 def compare(programs, prompts, job, repeats):

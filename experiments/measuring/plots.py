@@ -16,10 +16,17 @@ except ModuleNotFoundError:
 
 GREY = "#7a7f87"
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
-STYLES = dict.fromkeys(["axes.edgecolor", "axes.labelcolor", "text.color"], GREY)
-STYLES |= dict.fromkeys(["xtick.color", "ytick.color"], GREY)
-STYLES |= {"axes.spines.right": False, "axes.spines.top": False}
-STYLES |= {"font.size": 13, "svg.fonttype": "none"}  # letters stay letters
+STYLES = {
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": GREY,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 13,
+    "svg.fonttype": "none",  # letters stay letters
+    "text.color": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+}
 PALE = 0.3  # the opacity of a speedup that the table withholds
 
 

@@ -33,7 +33,7 @@ def failed(outcome):
 
 
 def text_of(rounds):
-    """The tokens of rounds; if an error ends them, its name comes last, as an outcome too."""
+    """The tokens of rounds. If an error ends them, its name comes last: that is an outcome, too."""
     tokens = []
     try:
         for one in rounds:

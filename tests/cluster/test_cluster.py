@@ -249,6 +249,13 @@ def test_an_interruption_is_quiet(pair, tmp_path, when):
     assert said == f"note: {file}: read 9999 prompts, one a line\n".encode()
 
 
+def test_workers_that_cannot_be_started_leave_ctrl_c_as_it_was(monkeypatch):
+    monkeypatch.delattr(submit, "LocalCluster")
+    with pytest.raises(NameError), submit.started(1):
+        pass
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 def test_a_scheduler_without_the_project_and_when_it_disappears(
     write, expected, tmp_path, monkeypatch
 ):
