@@ -23,11 +23,12 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
 def modules():
-    """{name: its file} of every module that is no test."""
+    """{name: its file} of every module that is no test and in no virtual environment."""
     found = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        if not parts[0].startswith((".", "tests")):
+        environment = (ROOT / parts[0] / "pyvenv.cfg").exists()
+        if not parts[0].startswith((".", "tests")) and not environment:
             found[".".join(parts).removesuffix(".__init__")] = path
     return found
 
