@@ -1,15 +1,17 @@
 """Decoding with a reader's own rule, written as in exercises/mine.py: --rule exercises.mine.
 
 The rule is verify_7, or block_11 with --verification block. How far its distribution is from the
-target's is computed on a toy pair, over every random choice. Where speculative_9 is written, a few
-tokens come from it as well.
+target's, and how many drafts it keeps, is computed on a toy pair, over every random choice. Where
+speculative_9 is written, a few tokens come from it as well.
 """
 
 import importlib
 import runpy
+import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -20,19 +22,26 @@ from experiments.decoding.session import visible
 from experiments.proving.distance import TOY_PROMPT, toy_distributions, toy_pair
 from experiments.proving.enumeration import chain_rule, every_branch, total_variation
 from experiments.proving.mistakes import MISTAKES, Setting
+from experiments.proving.verdict import (
+    Choices,
+    Wrong,
+    accepted_and_next,
+    can_be_kept,
+    completed,
+    one_round,
+    whole_numbers,
+)
 
 RULES = {"token": "verify_7", "block": "block_11"}
 # the toy on which each kind of rule shows what is wrong with it
 TOYS = {"token": Setting(), "block": MISTAKES["block-residual-of-tokens"].setting}
+ROUND, K_TOY = TOYS["block"], 3  # one round of so many drafts, of which each rule keeps some
+ROUNDING = 1e-12
 N_LOOP = 20  # tokens from a loop without caches
 
 
 class Unwritten(SettingError):
     """An exercise that raises NotImplementedError, or is not there."""
-
-
-def unwritten(*arguments):
-    raise NotImplementedError
 
 
 class Own:
@@ -47,46 +56,68 @@ class Own:
     @contextmanager
     def answer(self, exercise):
         """The reader's function. Whatever goes wrong while it is used is a SettingError."""
+        if exercise not in self.names:
+            problem = f"{self.name}: it has no {exercise}: expected"
+            raise Unwritten("rule", f"{problem} one as in exercises/mine.py")
         try:
-            yield self.names.get(exercise, unwritten)
+            with apart():
+                yield self.names[exercise]
         except NotImplementedError:
             problem = f"{self.name}: {exercise}, or what it calls, is still to be written: expected"
             raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame.lineno for frame in frames if frame.filename == self.names["__file__"]]
             where = f" in line {own[-1]}" if own else ""
             problem = f"{self.name}: {exercise} fails{where}: {described(error)}"
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
-    def rule(self, verification):
-        """The reader's rule in the form of sampling.verify."""
+    def verify(self, verification):
+        """The reader's rule, and what it returns looked at."""
         exercise = RULES[verification]
 
-        def rule(draft, q, p, rng):
-            with self.answer(exercise) as verify:
-                result = verify(list(draft), q, p, *choices_of(rng))
-                n_accepted, token = map(int, result)
-                valid = 0 <= n_accepted <= len(draft) and 0 <= token < p.shape[-1]
-                expected = "two numbers, how many drafts are accepted and the next token"
-                require(valid, result, expected)
-                return n_accepted, token
+        def verify(draft, q, p, sample, toss):
+            with self.answer(exercise) as rule:
+                result = rule(list(draft), q, p, sample, toss)
+                return accepted_and_next(result, len(draft), p.shape[-1])
 
-        return rule
+        return verify
+
+    def rule(self, verification):
+        """The same in the form of sampling.verify."""
+        verify = self.verify(verification)
+        return lambda draft, q, p, rng: verify(draft, q, p, *choices_of(rng))
 
     def loop(self, n_vocab, *arguments):
         """The text of the reader's loop."""
         with self.answer("speculative_9") as speculative:
+            expected = f"a list of tokens, each below {n_vocab}"
             result = speculative(*arguments)
-            text = tuple(map(int, result))
-            valid = all(0 <= token < n_vocab for token in text)
-            require(valid, result, f"a list of tokens, each below {n_vocab}")
+            text = tuple(whole_numbers(result, expected))
+            if not all(0 <= token < n_vocab for token in text):
+                raise Wrong(f"it returns {result!r}, expected {expected}")
             return text
 
-    def rule_distance(self, verification):
-        """The total variation distance of the rule's texts from the target's, on the toy."""
-        rule = self.rule(verification)
-        return total_variation(*toy_distributions(TOYS[verification], rule=rule))
+    def figures(self, verification):
+        """What the toy says of the rule: the total variation distance of its texts from the
+        target's, how many of K_TOY drafts it keeps, how many `verify` keeps, and the most that can
+        be kept.
+
+        The distance is that of the museum, if it shows there. Otherwise it is that of one round,
+        whose drafts are longer.
+        """
+        target, draft = (
+            after_toy_prompt(model, ROUND.filter) for model in toy_pair(K_TOY + 1, ROUND.toy_draft)
+        )
+        texts, kept = one_round(self.verify(verification), target, draft, K_TOY)
+        texts, right = (completed(some, target, K_TOY + 1) for some in (texts, {(): 1.0}))
+        far = total_variation(*toy_distributions(TOYS[verification], rule=self.rule(verification)))
+        return {
+            "rule_distance": far if far > ROUNDING else total_variation(texts, right),
+            "rule_keeps": kept,
+            "verify_keeps": can_be_kept(target, draft, K_TOY, block=False),
+            "most_kept": can_be_kept(target, draft, K_TOY, block=True),
+        }
 
     def loop_distance(self):
         """The same for the reader's loop; None where it is not written."""
@@ -96,7 +127,8 @@ class Own:
         models = as_function(target, filter), as_function(draft, filter)
 
         def run(branches):
-            how = n_tokens, K, branches.sample, branches.toss, None
+            chance = Choices(branches)
+            how = n_tokens, K, chance.sample, chance.toss, None
             return self.loop(target.config.n_vocab, *models, list(TOY_PROMPT), *how)
 
         try:
@@ -123,18 +155,21 @@ class Own:
         return {"text": encoder.decode(visible(ids, encoder)), "token_ids": ids}
 
 
-def require(valid, result, expected):
-    if not valid:
-        raise ValueError(f"it returns {result!r}, expected {expected}")
+@contextmanager
+def apart():
+    """What a reader's code prints goes to stderr: stdout may be a JSON object."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def names_of(name):
     """{name: what it stands for} in the module of that name, or in that .py file."""
     try:
-        if name.endswith(".py"):
-            return runpy.run_path(name)
-        return vars(importlib.import_module(name))
-    except Exception as error:
+        with apart():
+            if name.endswith(".py"):
+                return runpy.run_path(name)
+            return vars(importlib.import_module(name))
+    except (Exception, SystemExit) as error:
         problem = f"{name}: it cannot be loaded: {described(error)}"
         expected = "expected a module such as exercises.mine, or a .py file"
         raise SettingError("rule", f"{problem}; {expected}") from None
@@ -151,8 +186,16 @@ def choices_of(rng):
 
 
 def as_function(model, filter):
-    """ids -> the distribution of the token after them. It reads the whole text each time."""
-    return lambda ids: filter(model.read(list(ids), model.new_cache()))[0]
+    """ids -> for each of them, the distribution of the token that follows. It reads the whole text
+    each time.
+    """
+    return lambda ids: filter(model.read(list(ids), model.new_cache(), n_last=len(ids)))
+
+
+def after_toy_prompt(model, filter):
+    """A text -> the distribution of the token that follows it on the toy."""
+    rows = as_function(model, filter)
+    return cache(lambda text: rows([*TOY_PROMPT, *text])[-1])
 
 
 def deciding(name, verification):
@@ -162,7 +205,7 @@ def deciding(name, verification):
     The rule meets the toy first, so that one that fails has decoded nothing.
     """
     own = Own(name)
-    rule, rule_distance = own.rule(verification), own.rule_distance(verification)
+    rule, figures = own.rule(verification), own.figures(verification)
     loop_distance = own.loop_distance()
 
     def decode_by_rule(target, draft, job, tap=None):
@@ -171,6 +214,6 @@ def deciding(name, verification):
     def summary(session, prompt):
         text = None if loop_distance is None else own.text_of_loop(session, prompt)
         loop = text and text | {"distance": loop_distance}
-        return {"rule_distance": rule_distance, "own_loop": loop}
+        return figures | {"own_loop": loop}
 
     return decode_by_rule, summary
