@@ -51,7 +51,7 @@ def verify_7(draft, q, p, sample, toss):
 
     draft: k tokens. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1, n_vocab]; p[i] is
     the target's distribution after draft[:i]. The accepted tokens and the one that follows have the
-    target's distribution. Of each place, as many drafts are kept as in exercise 6.
+    target's distribution. At each place, drafts are kept as often as in exercise 6.
     """
     raise NotImplementedError
 

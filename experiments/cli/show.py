@@ -104,12 +104,9 @@ def show_comparison(results):
 def show_own(results):
     far = "{}: total variation distance from the target = {:.4f}, exact, on a toy pair"
     print(far.format("Your rule", results["rule_distance"]))
-    kept = "Of 3 drafts there it keeps {rule_keeps:.2f}, verify {verify_keeps:.2f}; "
-    print(
-        (kept + "no rule with the target's distribution keeps more than {most_kept:.2f}").format(
-            **results
-        )
-    )
+    keeps = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
+    keeps += "the most that any exact rule can keep is {most:.2f}"
+    print(keeps.format(**results["rule_keeps"]))
     loop = results["own_loop"]
     if loop:
         print(far.format("Your loop", loop["distance"]))

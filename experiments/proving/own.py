@@ -100,8 +100,8 @@ class Own:
 
     def figures(self, verification):
         """What the toy says of the rule: the total variation distance of its texts from the
-        target's, how many of K_TOY drafts it keeps, how many `verify` keeps, and the most that can
-        be kept.
+        target's; and of K_TOY drafts how many it keeps on average, how many `verify` keeps, and the
+        most that a rule with the target's distribution can.
 
         The distance is that of the museum, if it shows there. Otherwise it is that of one round,
         whose drafts are longer.
@@ -114,9 +114,12 @@ class Own:
         far = total_variation(*toy_distributions(TOYS[verification], rule=self.rule(verification)))
         return {
             "rule_distance": far if far > ROUNDING else total_variation(texts, right),
-            "rule_keeps": kept,
-            "verify_keeps": can_be_kept(target, draft, K_TOY, block=False),
-            "most_kept": can_be_kept(target, draft, K_TOY, block=True),
+            "rule_keeps": {
+                "drafted": K_TOY,
+                "kept": kept,
+                "by_verify": can_be_kept(target, draft, K_TOY, block=False),
+                "most": can_be_kept(target, draft, K_TOY, block=True),
+            },
         }
 
     def loop_distance(self):

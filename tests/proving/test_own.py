@@ -84,11 +84,12 @@ def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
     path = module(COMPARE)
     compared = as_json("--n_tokens_to_generate=2", "--rule", path)
     assert compared["rule_distance"] < 1e-12
-    assert right["rule_keeps"] == pytest.approx(right["verify_keeps"], abs=1e-12)
-    assert block["rule_keeps"] == pytest.approx(block["most_kept"], abs=1e-12)
-    assert 0 < compared["rule_keeps"] < right["rule_keeps"] < block["rule_keeps"]
+    keeps = [one["rule_keeps"] for one in (compared, right, block)]
+    assert keeps[1]["kept"] == pytest.approx(keeps[1]["by_verify"], abs=1e-12)
+    assert keeps[2]["kept"] == pytest.approx(keeps[2]["most"], abs=1e-12)
+    assert 0 < keeps[0]["kept"] < keeps[1]["kept"] < keeps[2]["kept"] < keeps[2]["drafted"]
     shown = cli("--n_tokens_to_generate=2", "--rule", path).out
-    assert all(f"{compared[name]:.2f}" in shown for name in ("rule_keeps", "most_kept"))
+    assert all(f"{keeps[0][name]:.2f}" in shown for name in ("kept", "by_verify", "most"))
 
 
 @pytest.mark.parametrize(

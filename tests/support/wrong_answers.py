@@ -293,6 +293,20 @@ def not_rolled_back(ids, cache, n_last, forward):
     return forward(ids[-n_last:] if cache.ids else ids, cache)[-n_last:]
 
 
+def sure_of_a_second_sibling(target, draft_model, ids, sample, toss):
+    """siblings_12, but a draft model that is sure of one token is asked for another: 0 / 0."""
+    p, q = target(ids)[-1], draft_model(ids)[-1]
+    for _ in range(2):
+        x = sample(q)
+        if toss(p[x] / q[x]):
+            p, q = target(ids + [x])[-1], draft_model(ids + [x])[-1]
+            child, accepted = right.one_token_6(p, q, sample, toss)
+            return [x, child] + ([sample(target(ids + [x, child])[-1])] if accepted else [])
+        p, q = right.residual_3(p, q), np.where(np.arange(len(q)) == x, 0, q)
+        q = q / q.sum()
+    return [sample(p)]
+
+
 # ---------------------------------------------------------------- drafters
 
 
@@ -500,6 +514,7 @@ WRONG = {
         ),
     },
     "siblings_12": {
+        "a sure draft model": ("sample([nan, nan, nan])", sure_of_a_second_sibling),
         "residual of p": (
             "total variation distance",
             replaced(right.siblings_12, residual_3=lambda p, q: p),
