@@ -139,20 +139,30 @@ def allowed(text):
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def page_of(data):
-    """The page with these data. Its content security policy allows this style and this script and
-    nothing else; a served page may ask its own server.
+def style():
+    return (WEB / "page.css").read_text(encoding="utf-8")
+
+
+def script():
+    return "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
+
+
+def policy():
+    """The page's content security policy. It allows this style and this script and nothing else; a
+    served page may ask its own server.
     """
-    style = (WEB / "page.css").read_text(encoding="utf-8")
-    script = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    policy = (
-        f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
+    return (
+        f"default-src 'none'; style-src {allowed(style())}; script-src {allowed(script())}; "
         "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
+
+
+def page_of(data):
+    """The page with these data."""
     # no text can end the script element
     written = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
     page = (WEB / "page.html").read_text(encoding="utf-8")
-    parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "DATA": written}
+    parts = {"POLICY": policy(), "STYLE": style(), "SCRIPT": script(), "DATA": written}
     for name, text in parts.items():
         before, after = page.split("{{" + name + "}}")
         page = before + text + after

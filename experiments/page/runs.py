@@ -11,12 +11,13 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from experiments.data.values import check_numbers
+from experiments.data.values import MOST
 from experiments.decoding.clock import measure_costs
 from experiments.decoding.watch import Watch
 from experiments.page.report import report_data
 from experiments.page.rules import RULES, rule_rows
 from sampling import Filter
+from utils import InputError
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 MOST_K = 8  # of the rounds whose costs are measured
@@ -36,8 +37,20 @@ FIELDS = {
     "top_p": {"label": "Top-p", "value": 1.0, "least": 0.000001, "most": 1, "step": "any"},
     "seed": {"label": "Seed", "value": 123, "least": 0, "most": 2**53},
 }
-PROMPT = "Once upon a time"
+PROMPT = {"label": "Prompt", "value": "Once upon a time", "most": 2000}
 FORM = {"prompt": PROMPT, "fields": FIELDS}
+EDITS = {  # of the microscope
+    "coins": {"value": [], "most": 1000},
+    "index": {"value": 0, "least": 0, "most": MOST},
+    "u": {"value": 0.0, "least": 0, "most": 1},
+    "changes": {"value": [], "most": 1000},
+    "round": {"value": 0, "least": 0, "most": MOST},
+}
+LIMITS = {"prompt": PROMPT} | FIELDS | EDITS  # of everything in a request
+
+
+class FieldError(InputError):
+    """A value that the page does not send."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +59,10 @@ class Request:
 
     settings: {name: value} of the FIELDS
     coins: {index: u}, random numbers to use in place of the seed's
-    changes: {round: {"K", "temperature"}}, from that round on, rounds counted from 0
+    changes: {round: {"round", "K", "temperature"}}, from that round on, rounds counted from 0
     """
 
-    prompt: str = PROMPT
+    prompt: str = PROMPT["value"]
     settings: dict = field(
         default_factory=lambda: {name: one["value"] for name, one in FIELDS.items()}
     )
@@ -57,23 +70,43 @@ class Request:
     changes: dict = field(default_factory=dict)
 
 
+def checked(name, value):
+    """The value, as the type that its limits have. Raises FieldError for one outside them."""
+    limits = LIMITS[name]
+    kind, least, most = type(limits["value"]), limits.get("least"), limits["most"]
+    if kind in (str, list):
+        right = isinstance(value, kind) and len(value) <= most
+        expected = f"at most {most} characters" if kind is str else f"a list of at most {most}"
+    else:
+        right = type(value) in (int, float) and least <= value <= most and kind(value) == value
+        expected = f"a {'whole ' * (kind is int)}number from {least} to {most}"
+    if not right:
+        raise FieldError(f"{name}: {json.dumps(value):.40}: expected {expected}")
+    return kind(value)
+
+
 def read(values, *names):
-    """These settings of a JSON object. Raises SettingError for one outside its limits."""
-    for name in names:
-        check_numbers(FIELDS[name]["least"], FIELDS[name]["most"], **{name: values[name]})
-    return {name: type(FIELDS[name]["value"])(values[name]) for name in names}
+    """These values of an object of JSON, checked."""
+    if not isinstance(values, dict):
+        raise FieldError(f"{json.dumps(values):.40}: expected an object with {', '.join(names)}")
+    return {name: checked(name, values.get(name)) for name in names}
 
 
 def parse(body):
     """The Request of bytes of JSON."""
-    values = json.loads(body)
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        raise FieldError("the body: expected JSON") from None
+    prompt, settings = read(values, "prompt"), read(values, *FIELDS)
+    edits = read({"coins": [], "changes": []} | values, "coins", "changes")
+    coins = [read(coin, "index", "u") for coin in edits["coins"]]
+    changes = [read(change, "round", "K", "temperature") for change in edits["changes"]]
     return Request(
-        prompt=str(values["prompt"]),
-        settings=read(values, *FIELDS),
-        coins={int(index): float(u) for index, u in values.get("coins", [])},
-        changes={
-            int(one["round"]): read(one, "K", "temperature") for one in values.get("changes", [])
-        },
+        prompt["prompt"],
+        settings,
+        coins={coin["index"]: coin["u"] for coin in coins},
+        changes={change["round"]: change for change in changes},
     )
 
 
