@@ -20,7 +20,7 @@ from experiments.data.files import whole
 from experiments.decoding.settings import Settings
 
 WEB = Path(__file__).with_name("web")
-SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "quiz.js", "live.js")
+SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.js")
 AS_ALWAYS = Settings().as_dict()
 
 

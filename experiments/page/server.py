@@ -168,9 +168,8 @@ class Handler(BaseHTTPRequestHandler):
     def body(self):
         """The bytes of a request, of which it says how many there are."""
         length = self.headers.get("Content-Length")
-        require(
-            length and "Transfer-Encoding" not in self.headers, 411, "expected a Content-Length"
-        )
+        counted = length and "Transfer-Encoding" not in self.headers
+        require(counted, 411, "expected a Content-Length")
         digits = length.isascii() and length.isdigit()
         require(digits, 400, f"Content-Length: expected a number of bytes, not {length[:40]!r}")
         large = len(length) > 9 or int(length) > MOST_BYTES

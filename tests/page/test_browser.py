@@ -260,14 +260,12 @@ def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
     assert "residual" in picture.locator("desc").text_content()
 
 
-# ---------------------------------------------------------------- rules, costs, questions
+# ---------------------------------------------------------------- rules, costs
 
 
 def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     page, _ = live("rules")
     page.locator(".rule", has_text="too many tokens").click()
-    assert page.locator("#distance").count() == 0  # not before the question
-    page.locator("#show-distributions").click()
     row = rules.distribution_row(QUICK)
     assert page.locator("#distance").inner_text() == f"{row['distance']:.4f}"
     assert page.locator("#errors").count() == (row["errors"] > 0)
@@ -302,7 +300,6 @@ def test_no_more_drafts_are_expected_than_there_are_heads(live, pair):
     draft = HeadDraft(toy_head(MEDUSA, target, np.float32))  # two heads
     page, _ = live("pays", Session(session.settings, replace(session.pair, draft=draft)))
     assert page.evaluate("[standing(state.base).K, standing(state.base).by.length]") == [2, 2]
-    assert page.evaluate("bestKQuestion(state.base).options") == ["K = 1", "K = 2"]
     page.evaluate("state.costs = null; showPays(state.base)")  # those of the run's own passes
     assert page.locator("#pays-stage").is_visible()
 
@@ -316,18 +313,6 @@ def test_costs_of_a_run_alone_never_fall_with_K_and_need_one_K(saved):
     page.evaluate("state.base.settings.draft_confidence = .3; showAll(state.base)")
     assert page.evaluate("costsOf(state.base)") is None
     assert "draft confidence 0.3" in page.locator("#summary").inner_text()
-
-
-def test_five_questions_are_answered_by_the_run(live, few_rules):
-    page, _ = live("rules")
-    for n, view in enumerate(("race", "race", "microscope", "microscope", "rules"), 1):
-        page.locator(f"#tab-{view}").click()
-        form = page.locator("form.question").filter(has_text=f"{n} of 5")
-        form.locator("input").first.check()
-        form.locator("button").click()
-        assert form.locator(".answer").count() == 1
-        assert form.locator(".because").inner_text().startswith(("Right.", "Not quite:"))
-    assert page.locator(".badge.hidden").count() == 0
 
 
 # ---------------------------------------------------------------- runs
@@ -392,7 +377,7 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
 @pytest.mark.parametrize("width, scheme", [(1400, "light"), (800, "dark"), (360, "light")])
 def test_everybody_can_read_every_view(live, few_rules, width, scheme):
     page, _ = live("rules", color_scheme=scheme, viewport={"width": width, "height": 800})
-    page.evaluate("revealDistributions(); chooseRule(state.rules.at(-1))")
+    page.evaluate("chooseRule(state.rules.at(-1))")
     for view in VIEWS:
         page.locator(f"#tab-{view}").click()
         assert_readable(page, scheme)

@@ -88,7 +88,6 @@ async function askMissing(all) {
     state.costs = await ask("costs", body, "Measuring this machine");
     if (!state.costs) return;
     showPays(state.base);
-    showQuestions();
   }
   if (!state.rulesDone && (all || state.view === "rules")) {
     const rows = [];
@@ -97,7 +96,6 @@ async function askMissing(all) {
       state.rules = rows;
       showRules();
     });
-    if (state.rulesDone) showQuestions();
   }
 }
 
@@ -132,10 +130,8 @@ function showAll(run) {
   state.rules = run.rules || [];
   state.rulesDone = state.rules.length > 0;
   state.costs = run.costs || state.costs;
-  guessed = false;
   Object.assign(words, run.words);
   for (const show of [showHead, showRace, showMicroscope, showRules, showPays]) show(run);
-  showQuestions(true);
   $("views").hidden = false;
   $("save").hidden = !live;
 }

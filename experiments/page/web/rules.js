@@ -1,11 +1,9 @@
 // ---------------------------------------------------------------- rules side by side
 
 const PREFIX = 5; // tokens shown of what a text has in common with the token rule's
-let chosenRule = null, guessed = false;
+let chosenRule = null;
 
 const title = row => row.name.replace(/-/g, " ");
-// until the question is answered
-const isHidden = row => !guessed && ["mistake", "inexact"].includes(row.kind);
 const isRight = row => row.distance !== null && row.distance < 1e-9;
 const distanceOf = (row, digits) =>
   row.distance === null ? "no text" : isRight(row) ? "0" : row.distance.toFixed(digits);
@@ -25,8 +23,7 @@ function ruleText(row, first) {
 }
 
 function ruleRow(row, first) {
-  const badge = isHidden(row) ? make("span.badge.hidden", "distribution: ?")
-    : isRight(row) ? make("span.badge.right", "exact")
+  const badge = isRight(row) ? make("span.badge.right", "exact")
     : make("span.badge.wrong", row.distance === null ? "no text" : "off by " + distanceOf(row, 3));
   const notes = given([
     row !== first && (row.parts === null ? "the same text" : `parts at token ${row.parts + 1}`),
@@ -51,14 +48,8 @@ function chooseRule(row) {
   const all = [...$("rule-list").children];
   all.forEach((element, i) => element.setAttribute("aria-checked", String(state.rules[i] === row)));
   stopAt(all, all[state.rules.indexOf(row)]);
-  put("distribution", isHidden(row) ? hiddenPanel(row) : distributionPanel(row));
+  put("distribution", distributionPanel(row));
 }
-
-const hiddenPanel = row => [
-  make("p", "Answer the question above first, or look at once: does "
-    + `“${title(row)}” still write the target’s text?`),
-  button("Show the distributions", "show-distributions", revealDistributions),
-];
 
 function distributionPanel(row) {
   const right = isRight(row);
@@ -84,11 +75,6 @@ function distributionPanel(row) {
         make("del", `− ${right}\n`), make("ins", `+ ${wrong}`))),
       make("p.soft", `Seen in ${row.seen_in}. Try it: python main.py --mistake ${row.name}`)],
   ];
-}
-
-function revealDistributions() {
-  guessed = true;
-  showRules();
 }
 
 arrowKeys($("rule-list"), (element, i) => chooseRule(state.rules[i]), (element, i) => i);
