@@ -26,6 +26,7 @@ class Note:
     p: list  # their probabilities; with `coupled`, before the noise
     q: list
     overlap: list  # sum of min(p, q): the probability that the token rule accepts there
+    matching: list  # sum of p q: the probability that a sample from p is the drafted token
     # u of each examined draft, accepted where u < p / q; none where `coupled`, or where the block
     # rule tosses for all drafts together
     coins: list
@@ -176,6 +177,7 @@ class Watch:
             p=p_drafted,
             q=q_drafted,
             overlap=np.minimum(p[:-1], q).sum(axis=-1).tolist(),
+            matching=(p[:-1] * q).sum(axis=-1).tolist(),
             coins=[self.numbers.taken[index] for index in tossed],
             numbers=[*tossed],
             support=support,

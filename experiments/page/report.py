@@ -68,7 +68,7 @@ def pieces(encoder, ids, tokens):
     return begin, shown
 
 
-NOTED = "draft passes p q overlap coins numbers support likely residual".split()
+NOTED = "draft passes p q overlap matching coins numbers support likely residual".split()
 
 
 def round_data(note, shown):

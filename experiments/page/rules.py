@@ -13,13 +13,14 @@ from typing import Callable
 
 import numpy as np
 
+import sampling
 from experiments.decoding import job
 from experiments.page.report import pieces
 from experiments.proving import inexact
 from experiments.proving.distance import compare, parting, toy_distributions
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.own import described
-from experiments.proving.patching import docstring, made
+from experiments.proving.patching import made
 from sampling import verify, verify_block
 
 
@@ -38,19 +39,44 @@ class Rule:
     mistake: Mistake | None = None
 
 
+def match(draft, q, p, rng):
+    """Sample a token from p; keep the drafted one if it is the same. Exact, but it keeps a token
+    with probability p where the token rule keeps it with min(1, p / q).
+    """
+    for i, token in enumerate(draft):
+        sampled = sampling.sample(p[i], rng)
+        if sampled != token:
+            return i, sampled
+    return len(draft), sampling.sample(p[len(draft)], rng)
+
+
+WHAT = {  # each rule does
+    "token rule": "keep a drafted token with probability min(1, p/q); replace the first rejected "
+    "one by a sample from norm(max(0, p - q))",
+    "match rule": "sample a token from p; keep the drafted token if it is the same",
+    "block verification": "decide on the draft as a whole: on average this keeps at least as many "
+    "tokens as the token rule",
+    "typical acceptance": "keep a token if p is above a threshold, which is lower where the target "
+    "is less certain (Medusa)",
+    "judge with a threshold": "keep a token if p is at least 5 % of the likeliest token's",
+    "speculative cascade": "the token rule, but for q in place of p where the draft is certain",
+    "shared noise": "draft and target choose under the same noise; keep a drafted token if both "
+    "choose the same",
+}
+
+
 def all_rules():
     """Yield every Rule, the token rule first."""
-    for name, decide in inexact.RULES.items():
-        kind = "right" if decide in (verify, verify_block) else "inexact"
-        first_paragraph, _, _ = docstring(decide).partition("\n\n")
-        yield Rule(name, kind, " ".join(first_paragraph.split()), decide)
-    yield Rule("shared noise", "noise", NOISE, verify)
+    decisions = {"token rule": verify, "match rule": match} | inexact.RULES
+    for name, decide in decisions.items():
+        kind = "right" if decide in (verify, match, verify_block) else "inexact"
+        yield Rule(name, kind, WHAT[name], decide)
+    yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
         decide = job.RULES[mistake.setting.verification]
         yield Rule(name, "mistake", mistake.what, decide, mistake)
 
 
-NOISE = "Draft and target choose under the same noise; a draft stays where both choose the same."
 RULES = {rule.name: rule for rule in all_rules()}
 LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 
@@ -117,14 +143,14 @@ def text_row(rule, session, prompt, tell):
 
 @cache
 def distribution_row(name):
-    """The exact distribution of texts under a rule on the toy pair, against the target's own."""
+    """The exact distribution of texts under a rule on the toy pair, against the target's own. There
+    is none for shared noise, which is continuous: its branches cannot be enumerated.
+    """
     rule = RULES[name]
+    if rule.kind == "noise":
+        return {"distribution": None}
     setting = rule.mistake.setting if rule.mistake else Setting()
     found, right = toy_distributions(setting, rule.mistake, rule.decide)
-    if rule.kind == "noise":
-        # no enumeration of a continuous noise: it is the target's by the Gumbel-max theorem, which
-        # the tests of experiments/decoding/coupled.py hold the loop to
-        found = right
     texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     far, errors = compare(found, right)
 

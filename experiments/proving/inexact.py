@@ -11,8 +11,8 @@ from sampling import verify, verify_block
 
 
 def typical_acceptance(draft, q, p, rng, epsilon=0.09, delta=0.3):
-    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept what is likely enough for the
-    target, where it is sure more than where it is not.
+    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a token if p is above
+    a threshold, which is lower where the target is less certain.
     """
     for i, token in enumerate(draft):
         entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()

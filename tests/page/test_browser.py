@@ -22,7 +22,15 @@ pytestmark = pytest.mark.browser
 
 VIEWS = ("race", "microscope", "rules", "pays")
 QUICK = "too-many-tokens"  # a mistake whose distribution is small
-FEW = ("token rule", "shared noise", QUICK, "end-ignored", "context-unchecked", "missing-bonus")
+FEW = (
+    "token rule",
+    "match rule",
+    "shared noise",
+    QUICK,
+    "end-ignored",
+    "context-unchecked",
+    "missing-bonus",
+)
 READY = "Boolean(state.base && !asking && state.costs)"
 
 
@@ -125,6 +133,25 @@ def test_the_race_is_stepped_rewound_slowed_and_played(live):
     assert page.locator("#slow-now").inner_text() == "1 ×"
 
 
+def test_a_saved_race_opens_where_its_first_lane_has_finished(saved):
+    page, _ = saved(*RUNS["sampled"])
+    page.locator("#tab-race").click()
+    for plain, fast in ((3, 1), (1, 3)):  # seconds of a pass: either can win
+        page.evaluate(f"""state.base.plain.seconds.fill({plain} * 1e-2);
+            for (const round of state.base.rounds) round.seconds = [0, {fast} * 5e-2, 0];
+            showRace(state.base)""")
+        n_tokens = page.evaluate("race.lanes.map(lane => lane.tokens.length)")
+        lanes = page.locator(".lane")
+        shown = [lanes.nth(i).locator(".token:not(.to-come)").count() for i in (0, 1)]
+        first = page.evaluate("Number(race.lanes[1].end < race.lanes[0].end)")
+        assert shown[first] == n_tokens[first] and 0 < shown[1 - first] < n_tokens[1 - first]
+        page.locator("#finish").click()  # the passes of both stay in sight
+        for i in (0, 1):
+            strip, last = (lanes.nth(i).locator(part) for part in (".strip", ".strip i >> nth=-1"))
+            box, passed = strip.bounding_box(), last.bounding_box()
+            assert box["x"] < passed["x"] + passed["width"] < box["x"] + box["width"]
+
+
 # ---------------------------------------------------------------- the microscope
 
 
@@ -211,6 +238,8 @@ def test_every_decision_of_every_run_opens(saved, name):
     assert page.evaluate("scrollY") == 0  # its address names a view
     assert_in_words(page)
     page.locator("#tab-race").click()
+    if name != "alone":
+        page.locator("#finish").click()
     texts = page.locator(".lane .written").all_inner_texts()
     decoders = () if name == "alone" else ("autoregressive", "speculative")
     found = [result[decoder]["text"].replace("\n", "⏎\n") for decoder in decoders]
@@ -232,6 +261,11 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         assert page.locator(".verdict").inner_text() == verdict
         assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
         assert page.locator("#residual").count() == (verdict == "rejected draft")
+        rules = ((min(1, p / q), row["overlap"][i]), (p, row["matching"][i]))
+        kept = page.locator("#keeping td.number").all_inner_texts()
+        assert kept == [shown(x) for both in rules for x in both]
+    about = page.locator(".round").nth(r).locator(".about").inner_text()
+    assert f"{row['accepted']} of {row['examined']} examined" in about
     chips.last.click()  # the correction: the same residual, and the token that came out of it
     assert page.locator(".verdict").inner_text() == "correction"
     *_, mass = page.locator("#likely .chosen td.number").all_inner_texts()
@@ -258,6 +292,7 @@ def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
     picture = page.locator("#more svg.areas")
     assert picture.locator("title").text_content() == "p and q over the same tokens"
     assert "residual" in picture.locator("desc").text_content()
+    assert "rejected: q’s excess" in page.locator("#more .legend").inner_text()
 
 
 # ---------------------------------------------------------------- rules, costs
@@ -273,6 +308,26 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     assert page.locator("#distance").inner_text() == "0"
     page.locator(".rule").first.press("ArrowDown")
     assert page.evaluate("chosenRule === state.rules[1]")
+    assert page.locator("#distance").inner_text() == "0"  # of the match rule
+
+
+def test_shared_noise_shows_no_distance_that_was_not_computed(live, few_rules):
+    page, _ = live("rules")
+    page.locator(".rule", has_text="Shared noise").click()
+    assert page.locator("#distance").count() == 0
+    assert "cannot be enumerated" in page.locator("#distribution").inner_text()
+    assert page.locator('[aria-checked="true"] .badge').inner_text() == "not enumerated"
+
+
+def test_a_rule_says_in_one_line_what_it_does_and_where_its_text_differs(live, few_rules):
+    page, _ = live("rules")
+    rows = page.evaluate("state.rules")
+    for row, shown in zip(rows, page.locator(".rule").all_inner_texts()):
+        what = row["what"][0].upper() + row["what"][1:]
+        assert f"\n{what}.\n" in shown
+        place = None if row["parts"] is None else f"differs from token {row['parts'] + 1} on"
+        assert (place or "the same text") in shown or row is rows[0]
+    assert any(row["parts"] is not None for row in rows)
 
 
 @pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
@@ -379,8 +434,14 @@ def test_everybody_can_read_every_view(live, few_rules, width, scheme):
     page, _ = live("rules", color_scheme=scheme, viewport={"width": width, "height": 800})
     page.evaluate("chooseRule(state.rules.at(-1))")
     for view in VIEWS:
-        page.locator(f"#tab-{view}").click()
+        tab = page.locator(f"#tab-{view}")
+        assert tab.bounding_box()["x"] + tab.bounding_box()["width"] <= width
+        tab.click()
         assert_readable(page, scheme)
+    page.locator("#tab-rules").click()
+    page.locator(".rule").first.click()  # what a choice changes is in sight
+    assert page.locator("#distance").bounding_box()["y"] < 800
+    page.locator("#tab-pays").click()
     page.locator("#knob-a").press("Home")
     assert_readable(page, scheme)
     page.locator("#tab-microscope").click()

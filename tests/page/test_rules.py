@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, session_of, unheard
 
@@ -11,6 +12,7 @@ from experiments.page.rules import RULES, distribution_row, parting, rule_rows
 from experiments.page.runs import Request
 from experiments.proving import inexact
 from experiments.proving.distance import distance, toy_distributions
+from experiments.proving.enumeration import distribution_of
 from experiments.proving.mistakes import MISTAKES
 
 
@@ -29,7 +31,7 @@ def sampled(pair):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
     rows = sampled if temperature else rows_of(pair, temperature=0.0)
-    assert rows.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise"}
+    assert rows.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise", "match rule"}
     token = rows["token rule"]
     assert token["parts"] is None and token["error"] is None
     assert len(token["tokens"]) == SETTINGS["n_tokens_to_generate"] == len(token["shown"])
@@ -94,7 +96,26 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(
     assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
 
 
-@pytest.mark.parametrize("name", ["token rule", "block verification", "shared noise"])
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_described_in_one_plain_line(name):
+    what = RULES[name].what
+    assert what and not set("`\n") & set(what) and len(what) < 140
+    assert not what.endswith(".") and "arXiv" not in what
+
+
+def test_the_match_rule_keeps_a_drafted_token_with_probability_p():
+    p, q = np.array([[0.5, 0.3, 0.2], [1, 0, 0]]), np.array([[0.2, 0.7, 0.1]])
+    for token in range(3):
+        found = distribution_of(lambda: rules.match([token], q, p, None))
+        replaced = {(0, y): p[0, y] for y in range(3) if y != token}
+        assert found == pytest.approx({(1, 0): p[0, token]} | replaced)
+
+
+def test_shared_noise_has_no_enumerated_distribution():
+    assert distribution_row("shared noise") == {"distribution": None}
+
+
+@pytest.mark.parametrize("name", ["token rule", "match rule", "block verification"])
 def test_a_right_rule_has_the_distribution_of_the_target(name):
     row = distribution_row(name)
     assert row["distance"] < 1e-12 and row["errors"] == 0 and len(row["distribution"]) == 27

@@ -54,6 +54,19 @@ def test_every_pass_of_the_race_was_timed(pair, monkeypatch):
 
 
 @drafts
+def test_what_the_rules_keep_on_average_is_the_sum_over_all_tokens(pair, draft):
+    """With top-k 4, those that a page shows of a position are all there are."""
+    n_drafted = 0
+    for one in race(session_of(pair, draft_model_size=draft), top_k=4)["rounds"]:
+        examined = zip(one["likely"], one["overlap"][: one["examined"]], one["matching"])
+        for rows, overlap, matching in examined:
+            n_drafted += 1
+            assert overlap == pytest.approx(sum(min(p, q) for _, p, q in rows), rel=1e-3)
+            assert matching == pytest.approx(sum(p * q for _, p, q in rows), rel=1e-3)
+    assert n_drafted > 5
+
+
+@drafts
 def test_a_changed_coin_gives_the_text_of_the_same_coins(pair, draft):
     session = session_of(pair, draft_model_size=draft)
     before = what_if(session)
