@@ -119,7 +119,7 @@ def figures_of(plain, fast, by_token):
         "tokens_per_second": Figure(tokens_of(fast), seconds),
         "speedup_time": Figure(seconds_of(plain), seconds),
         "speedup_target_passes": Figure([len(run.rounds) for run in plain], passes),
-        "acceptance_rate": acceptance([run.rounds for run in fast]),
+        "acceptance_rate": acceptance([run.rounds for run in fast], len(fast[0].texts)),
         "tokens_per_target_pass": Figure([sum(run.tokens) for run in fast], passes),
     }
     unequal = unequal_counts(plain, fast)
