@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from checkpoints.files import InputError
+from checkpoints.files import InputError, note
 from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
 from checkpoints.formats.tf_checkpoint import DATA, INDEX
 from checkpoints.registry import REPOSITORIES, gigabytes, repository
@@ -116,7 +116,7 @@ def locked(folder):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"{folder}: another process is downloading it; waiting", file=sys.stderr)
+            note(f"{folder}: another process is downloading it; waiting")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

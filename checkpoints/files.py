@@ -4,6 +4,8 @@ files, and checksums of files of any size.
 
 import hashlib
 import json
+import math
+import sys
 
 
 class InputError(ValueError):
@@ -20,6 +22,11 @@ class InputError(ValueError):
 def printable(text):
     r"""The text with everything escaped that does not print: "a\nb" becomes "a\\nb"."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def note(message):
+    """One line on stderr, without a character that a terminal would obey."""
+    print("note:", printable(str(message)), file=sys.stderr)
 
 
 def digest(files, algorithm):
@@ -49,12 +56,23 @@ def first_of(folder, *names):
     raise InputError(f"{folder}: has no {' or '.join(names)}; a model folder needs one")
 
 
+def strict_json(text):
+    """The value of a JSON text. Raises ValueError, also for numbers that JSON does not have."""
+
+    def finite(number):
+        if not math.isfinite(float(number)):  # NaN, Infinity, and what is too large, such as 1e999
+            raise ValueError(f"{number} is no number of JSON")
+        return float(number)
+
+    return json.loads(text, parse_float=finite, parse_constant=finite)
+
+
 def read_json(path, optional=False):
     """The JSON object in a file, {} for one that is optional and not there."""
     if optional and not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_bytes())
+        value = strict_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: cannot be read as JSON ({reason})") from None

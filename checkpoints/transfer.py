@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from time import sleep
 
 import requests
@@ -19,7 +18,7 @@ import urllib3
 from requests.utils import urldefragauth as without_credentials
 from tqdm import tqdm
 
-from checkpoints.files import InputError, digest, read_json
+from checkpoints.files import InputError, digest, note, read_json
 
 RECORD = "download.json"
 CHUNK = 1 << 16  # bytes
@@ -71,7 +70,7 @@ def fetch(folder_url, path):
             reason = next((FAILURES[kind] for kind in FAILURES if isinstance(error, kind)), error)
             if failures == ATTEMPTS:
                 raise Refused(f"{name}: {reason}, {ATTEMPTS} times in a row") from None
-            print(f"note: {name}: {reason}; trying again", file=sys.stderr)
+            note(f"{name}: {reason}; trying again")
             sleep(2 ** (failures - 1))
 
 

@@ -1,11 +1,11 @@
 """What generate prints for people: a block for each decoder, and what the two have in common."""
 
 import json
-import sys
 from contextlib import contextmanager, nullcontext
 
 from tqdm import tqdm
 
+from checkpoints.files import note
 from experiments.cli.trace import Trace
 from experiments.data.lines import Failed, Lines
 from experiments.decoding.session import visible, wanted
@@ -22,7 +22,7 @@ def note_room(session, prompts):
     for prompt in prompts:
         room = session.pair.target.config.n_ctx - len(prompt.ids)
         if room < n_tokens:
-            print(f"note: the context ends after {room} of {n_tokens} tokens", file=sys.stderr)
+            note(f"the context ends after {room} of {n_tokens} tokens")
 
 
 class Stream:

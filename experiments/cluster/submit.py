@@ -10,13 +10,13 @@ import os
 import pickle
 import re
 import signal
-import sys
 import time
 import uuid
 from collections import Counter, deque
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 
+from checkpoints.files import note
 from experiments.data.lines import Failed
 from utils import InputError
 
@@ -88,7 +88,7 @@ class Cluster:
                 raise InputError(
                     f"--cluster {self.address}: no worker can take part: {refusal}; {advice}"
                 ) from None
-            print(f"note: {refusal}, and is refused; {advice}", file=sys.stderr)
+            note(f"{refusal}, and is refused; {advice}")
         reports = self.client.run(worker.describe, self.name, workers=self.workers())
         self.machines = dict(Counter(machine for machine, _ in reports.values()))
         self.kernels = next(iter(reports.values()))[1]
@@ -116,7 +116,7 @@ class Cluster:
         if items and not failed:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
-            print(f"note: {len(items)} prompts in {took}, workers: {where}", file=sys.stderr)
+            note(f"{len(items)} prompts in {took}, workers: {where}")
 
     def results(self, function, items, group):
         """Yield the result of each item, in their order."""

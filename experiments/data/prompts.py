@@ -17,11 +17,10 @@ the whole file is one, HellaSwag's form if all of two or more blocks have it. A 
 .jsonl must hold JSON. What was read is said on stderr.
 """
 
-import json
 import re
-import sys
 from pathlib import Path
 
+from checkpoints.files import note
 from experiments.data.reading import parse_json, read_lines
 from utils import InputError
 
@@ -57,8 +56,8 @@ def text_of(record, where):
 def holds(kind, text):
     """Whether a text is JSON of that kind."""
     try:
-        return isinstance(json.loads(text), kind)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(text, ""), kind)
+    except InputError:
         return False
 
 
@@ -107,7 +106,7 @@ def read_prompts(path):
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
     plural = "s" if len(found) > 1 else ""
-    print(f"note: {path}: read {len(found)} prompt{plural}, {form}", file=sys.stderr)
+    note(f"{path}: read {len(found)} prompt{plural}, {form}")
     return [text for _, text in found]
 
 
@@ -137,7 +136,7 @@ def fitting(name, texts, encode, longest, enough=0):
         )
     if skipped and name != BUILT_IN:
         which = f"{len(skipped)} prompts of more than {longest} tokens: number {some(skipped)}"
-        print(f"note: {name}: skipped {which}", file=sys.stderr)
+        note(f"{name}: skipped {which}")
     return found, len(skipped)
 
 

@@ -5,6 +5,7 @@ import re
 from utils import InputError
 
 MOST = 10**9  # of anything that is counted
+MOST_COST = 1e6  # of a token or a pass, in target passes over one row
 AUTO = "auto"  # a K that is chosen anew each round
 
 
