@@ -8,6 +8,7 @@ nobody reads its output any more. 143, 129: told to end (SIGTERM), or its termin
 import os
 import signal
 import sys
+from contextlib import suppress
 
 import numpy as np
 
@@ -40,6 +41,8 @@ def exit_code(run):
     except KeyboardInterrupt:
         return 130
     except OSError as error:
+        with suppress(OSError):
+            sys.stdout.flush()  # it may be another file that cannot be written
         # leave nothing in the buffer that Python would flush again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):

@@ -63,16 +63,18 @@ def show_times(result):
 
 
 def comparison(summary, run, output):
-    """What the two decoders have in common: as JSON, or below their blocks; and the report."""
+    """What the two decoders have in common: as JSON, or below their blocks. Then the report, which
+    a full disk may prevent.
+    """
     report = run.session.settings.report
-    if report:
-        write_page(report, report_data(run.job.ids, run.watch.notes, summary, run.pair.encoder))
     if output.json:
         print(json.dumps(summary))
-        return
-    show_comparison(summary)
+    else:
+        show_comparison(summary)
     if report:
-        print(f"Report: {report}")
+        write_page(report, report_data(run.job.ids, run.watch.notes, summary, run.pair.encoder))
+        if not output.json:
+            print(f"Report: {report}")
 
 
 def show_comparison(results):

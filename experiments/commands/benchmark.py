@@ -306,6 +306,14 @@ def run(settings, lines, cluster=""):
     return {name: value for name, value in result.items() if value or name == "rows"}
 
 
+def show(result, output):
+    """Print the results. It comes before files are written, which a full disk may prevent."""
+    if output.json:
+        print(json.dumps(result))
+    elif result["rows"]:
+        print(markdown(result), end="")
+
+
 def run_and_store(settings, output):
     """The results, from and to the files that --out names."""
     # what must be the same for a run to go on
@@ -319,9 +327,12 @@ def run_and_store(settings, output):
             )
         try:
             result = run(settings, lines, output.cluster)
-            if "failed" not in result:
-                write_results(result, markdown(result), output.out)
-                lines.discard()
+            try:
+                show(result, output)
+            finally:  # also where nobody reads what is printed
+                if "failed" not in result:
+                    write_results(result, markdown(result), output.out)
+                    lines.discard()
             return result
         finally:
             if lines.partial.exists() and len(lines.done) > n_before:
@@ -352,12 +363,9 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     else:
         done = []
         result = run(settings, SimpleNamespace(done=done, add=done.append), output.cluster)
+        show(result, output)
     failed = result.get("failed", {})
     if output.plot and not failed:
         draw(result, output.plot, label(result["settings"]))
-    if output.json:
-        print(json.dumps(result))
-    elif result["rows"]:
-        print(markdown(result), end="")
     again = "--resume tries these again" if output.out else "use --out to keep what was measured"
     require_all(failed, f"the figures are those of the others; {again}")

@@ -38,6 +38,16 @@ def check_output(flag, path, endings):
 
 
 @contextmanager
+def naming(path):
+    """Makes an error of the system in the block, such as a full disk, name this file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
 def whole(path):
     """A temporary name beside `path` for a file or a folder, renamed to it if the block ends well
     and deleted if not. Raises InputError if the path has appeared meanwhile: then the result keeps
@@ -45,7 +55,8 @@ def whole(path):
     """
     temporary = temporary_name(path)
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
     except BaseException:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
@@ -62,7 +73,8 @@ def replacing(path):
     """A temporary name beside `path`, which takes its place if the block ends well."""
     temporary = temporary_name(path)
     try:
-        yield temporary
-        temporary.replace(path)
+        with naming(path):
+            yield temporary
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -170,6 +170,23 @@ def test_nothing_is_overwritten(benchmark, tmp_path, nothing_is_measured, name):
     assert (tmp_path / name).read_text() == "mine" and len([*tmp_path.iterdir()]) == 1
 
 
+@pytest.mark.parametrize("flag", ["--out", "--plot"])
+def test_figures_are_printed_also_where_a_file_cannot_be_written(
+    benchmark, tmp_path, monkeypatch, flag
+):
+    """A file of that name appears while the figures are measured."""
+    path, measure = tmp_path / {"--out": "r.json", "--plot": "r.svg"}[flag], Race.measure
+
+    def measured(*given):
+        path.write_text("mine")
+        return measure(*given)
+
+    monkeypatch.setattr(Race, "measure", measured)
+    done = benchmark(flag, path, "--temperature=0")
+    assert done.code == 2 and "appeared during this run" in done.err
+    assert "| 0.7M-17M | 17M " in done.out and path.read_text() == "mine"
+
+
 def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, tmp_path, monkeypatch):
     story = "the old king then thanked the other thing " * 3
     text = f"{story}\n<|endoftext|>\n{story[4:]}\n<|endoftext|>\ntoo short\n"

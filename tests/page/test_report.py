@@ -5,7 +5,7 @@ import re
 import shlex
 
 import pytest
-from command_line import ROOT, assert_refused
+from command_line import ROOT, assert_refused, process
 from live import RUNS
 
 from experiments.page import report
@@ -74,6 +74,20 @@ def test_a_report_is_named_nothing_else_is_left_and_it_is_not_overwritten(cli, t
     before = path.read_text()
     assert_refused(cli("--report", path), "--report", path.name)
     assert [*tmp_path.iterdir()] == [path] and path.read_text() == before
+
+
+def test_a_run_is_printed_also_where_its_report_does_not_fit_on_the_disk(pair, tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "x.html"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    flags = [f"--report={path}", "--kernels=plain", "--n_tokens_to_generate=5"]
+    for more in ([], ["--json"]):
+        environment = {"PYTHONDONTWRITEBYTECODE": "1"}
+        done = process(pair, *flags, *more, environment=environment, preexec_fn=limit)
+        assert done.returncode == 1 and str(path).encode() in done.stderr
+        assert done.stderr.count(b"\n") == 1 and [*tmp_path.iterdir()] == []
+        words = b'"speedup"' if more else b"Speedup = "
+        assert words in done.stdout and b"Report" not in done.stdout
 
 
 def test_the_saved_page_in_the_docs_has_todays_scripts():

@@ -125,7 +125,7 @@ def interrupted(monkeypatch):
 
         def stops(lines, *line, **more):
             put(lines, *line, **more)
-            if len(lines.found) == n_lines:
+            if len(lines.stored) == n_lines:
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
