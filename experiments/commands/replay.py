@@ -83,8 +83,8 @@ class ReplaySettings(Machine, Verification, Folder):
     def Ks(self):
         return parse_Ks(self.K)
 
-    def cutter(self):
-        """The encoder that cuts a foreign log into tokens."""
+    def encoder(self):
+        """What encodes a foreign log."""
         models = *filter(is_size, self.drafts()), "17M"
         return load_encoder(find_folder(self.tokenizer or models[0], self.models_dir))
 
@@ -136,7 +136,10 @@ def replay(settings: ReplaySettings, output: Json):
     With --costs, or with --draft_cost and --verify_cost, it also projects the speedup.
     """
     Ks, seed, rule = settings.Ks(), settings.seed, settings.verification
-    log = read_log(settings.log, settings.cutter)
+    log = read_log(settings.log, settings.encoder)
+    if settings.tokenizer and not log.foreign:
+        problem = f"{settings.tokenizer}: expected the log of another program, as this one holds "
+        raise SettingError("tokenizer", f"{problem}token ids already; leave it out")
     latencies = settings.latencies(log.target)
     rows = []
     for name, draft in load_drafts(settings, log).items():

@@ -27,7 +27,7 @@ from types import SimpleNamespace
 import numpy as np
 from tqdm import tqdm
 
-from experiments.data.recordings import probabilities
+from experiments.data.recordings import name_of, probabilities
 from experiments.data.results import read_rows
 from experiments.data.values import AUTO
 from experiments.decoding.job import Job, decode
@@ -186,24 +186,24 @@ class Latency:
 
 def stored_latencies(path, drafts, target, rule):
     """{draft: Latency} from a results file of benchmark, of which rows of this verification rule
-    are taken, medians over those of the same K. target: None if the log does not tell; then the
-    file's only one will do.
+    are taken, medians over those of the same K. target: its name; None if the log does not tell,
+    then the file's only one will do.
     """
     rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
-    targets = {row["target"] for row in rows}
-    if target is None and len(targets) == 1:
-        (target,) = targets
-    found = {}
+    targets = {row["target"] for row in rows if target in (None, name_of(row["target"] or ""))}
+    if len(targets) != 1:
+        rows = []  # of none, or of several that cannot be told apart
+    latencies = {}
     for draft in drafts:
         costs = defaultdict(list)
         for row in rows:
             cost = row["draft_cost"], row["verify_cost"]
-            if (row["draft"], row["target"]) == (draft, target) and None not in cost:
+            if row["draft"] == draft and row["target"] in targets and None not in cost:
                 costs[row["K"]].append(cost)
         points = {K: tuple(map(statistics.median, zip(*costs[K]))) for K in sorted(costs)}
         pair = f"draft {draft} up to this K for {target or 'the target'}"
-        found[draft] = Latency(points, f"{path} has no costs of {pair} with the {rule} rule")
-    return found
+        latencies[draft] = Latency(points, f"{path} has no costs of {pair} with the {rule} rule")
+    return latencies
 
 
 # ---------------------------------------------------------------- rows

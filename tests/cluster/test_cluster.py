@@ -14,7 +14,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, ROOT, assert_refused, process, timeless
+from command_line import (
+    COMMAND,
+    ENVIRONMENT,
+    ROOT,
+    assert_refused,
+    partial_lines,
+    process,
+    timeless,
+)
 from toys import write_checkpoint
 
 from backends import autotune
@@ -208,8 +216,8 @@ def test_what_fails_is_named_and_the_rest_kept(
     done, found = write("there", f"--cluster={address}")
     assert_refused(done, why)
     assert not found
-    _, *kept = (tmp_path / "there.jsonl.partial").read_text().splitlines()
-    kept = {place: timeless(line) for place, line in map(json.loads, kept)}
+    _, *kept = partial_lines(tmp_path / "there.jsonl.partial")
+    kept = {place: timeless(line) for place, line in kept}
     assert kept == {i: line for i, line in enumerate(expected) if i not in failed}
 
 

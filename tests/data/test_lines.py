@@ -7,7 +7,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from command_line import assert_refused
+from command_line import assert_refused, partial_lines
 from toys import refusal
 
 from experiments.data import lines as module
@@ -33,17 +33,12 @@ def written(path):
     return [json.loads(line) for line in data.splitlines()]
 
 
-def kept(partial):
-    """The lines of a partial file, without their checksums."""
-    return [json.loads(line[9:]) for line in partial.read_bytes().splitlines()]
-
-
 def test_lines_become_the_file_at_the_end_in_the_order_of_their_places(path, partial):
     with Lines(path, HEADER) as lines:
         lines.put(0, ["a"])
         lines.put(2, "é\u2028")
         assert lines.todo(4) == [1, 3] and not path.exists()
-        assert kept(partial)[1:] == [[0, ["a"]], [2, "é\u2028"]]
+        assert partial_lines(partial)[1:] == [[0, ["a"]], [2, "é\u2028"]]
     with Lines(path, HEADER) as lines:
         assert lines.todo(4) == [1, 3]
         lines.put(1, {})
@@ -119,7 +114,7 @@ def test_a_run_that_failed_leaves_its_lines_if_it_has_any(path, partial):
     with pytest.raises(ZeroDivisionError), Lines(path, HEADER) as lines:
         lines.add(1)
         1 / 0
-    assert kept(partial)[1:] == [[0, 1]] and not path.exists()
+    assert partial_lines(partial)[1:] == [[0, 1]] and not path.exists()
 
 
 def test_a_line_that_could_not_be_written_is_not_done(path):

@@ -137,6 +137,11 @@ def interrupted(monkeypatch):
     return call
 
 
+def partial_lines(path):
+    """The values in a partial file: what the run is, and [place, line] of each line."""
+    return [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
+
+
 def python(*words, environment=ENVIRONMENT):
     """A process of Python in the repository: the finished process, its output as text."""
     options = {"capture_output": True, "text": True, "timeout": 120, "env": environment}
