@@ -115,7 +115,7 @@ class ReplaySettings(Machine, Verification, Folder):
 
 def load_drafts(settings, log):
     """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
-    found, names = {NGRAM: NGrams()}, settings.drafts()
+    drafts, names = {NGRAM: NGrams()}, settings.drafts()
     sizes = [*filter(is_size, names)]
     if sizes:  # the first is loaded as a target is
         first, *others = sizes
@@ -125,8 +125,8 @@ def load_drafts(settings, log):
                 f"draft {first} and the log {settings.log} have different vocabularies: "
                 "they cannot pair"
             )
-        found |= {first: ModelDraft(pairs.target), **pairs.drafts}
-    return {name: found[name] for name in names}
+        drafts |= {first: ModelDraft(pairs.target), **pairs.drafts}
+    return {name: drafts[name] for name in names}
 
 
 def replay(settings: ReplaySettings, output: Json):

@@ -67,7 +67,8 @@ def contexts(lines):
         lines = lines[:-1]  # the last line break begins no line
     # one block alone could as well be six prompts, the second of them a number
     n_blocks, n_more = divmod(len(lines), 6)
-    if n_more or n_blocks < 2 or not all(re.fullmatch(r"\s*[0-3]\s*", one) for one in lines[1::6]):
+    numbered = all(re.fullmatch(r"\s*[0-3]\s*", line) for line in lines[1::6])
+    if n_more or n_blocks < 2 or not numbered:
         return []
     return [(i, lines[i - 1]) for i in range(1, len(lines), 6)]
 
@@ -97,17 +98,17 @@ def read_prompts(path):
     """The prompts of a file, as texts; how many, and in which form, is said on stderr. Raises
     InputError that names the line of a prompt that cannot be used.
     """
-    found, form = prompts_in(path)
-    for where, text in found:
+    prompts, form = prompts_in(path)
+    for where, text in prompts:
         if not text.strip():
             raise InputError(f"{where}: the prompt is empty; expected text")
-    if not found:
+    if not prompts:
         raise InputError(
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
-    plural = "s" if len(found) > 1 else ""
-    note(f"{path}: read {len(found)} prompt{plural}, {form}")
-    return [text for _, text in found]
+    plural = "s" if len(prompts) > 1 else ""
+    note(f"{path}: read {len(prompts)} prompt{plural}, {form}")
+    return [text for _, text in prompts]
 
 
 def fitting(name, texts, encode, longest, enough=0):
@@ -117,19 +118,19 @@ def fitting(name, texts, encode, longest, enough=0):
     Texts are numbered from 1. enough: stop when so many fit; 0 is never. Raises InputError that
     begins with `name` for a text that the vocabulary has no tokens for, or where none fits.
     """
-    found, skipped = [], []
+    fits, skipped = [], []
     for number, text in enumerate(texts, 1):
-        if enough and len(found) == enough:
+        if enough and len(fits) == enough:
             break
         try:
             ids = encode(text)
         except ValueError as error:
             raise InputError(f"{name}, prompt {number}: {error}") from None
         if len(ids) <= longest:
-            found.append((number, ids))
+            fits.append((number, ids))
         else:
             skipped.append(number)
-    if not found:
+    if not fits:
         raise InputError(
             f"{name}: all {len(skipped)} prompts have more than {longest} tokens, all that "
             "the context leaves; shorten them, or --n_tokens_to_generate"
@@ -137,7 +138,7 @@ def fitting(name, texts, encode, longest, enough=0):
     if skipped and name != BUILT_IN:
         which = f"{len(skipped)} prompts of more than {longest} tokens: number {some(skipped)}"
         note(f"{name}: skipped {which}")
-    return found, len(skipped)
+    return fits, len(skipped)
 
 
 def choose_prompts(prompts, n_prompts, encoder, longest):
@@ -147,5 +148,5 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
     prompts is a file, or "" for the built-in stories; n_prompts 0 is all.
     """
     texts = read_prompts(prompts) if prompts else STORIES.read_text(encoding="utf-8").splitlines()
-    found, n_skipped = fitting(prompts or BUILT_IN, texts, encoder.encode, longest, n_prompts)
-    return [ids for _, ids in found], n_skipped
+    chosen, n_skipped = fitting(prompts or BUILT_IN, texts, encoder.encode, longest, n_prompts)
+    return [ids for _, ids in chosen], n_skipped

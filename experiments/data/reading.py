@@ -31,8 +31,8 @@ def read_bytes(path, most=MOST_BYTES):
             # one byte more than may be: an endless file shows itself without being read to the end
             data = file.read(most + 1)
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        what = getattr(error, "strerror", None) or "is truncated or damaged"
-        raise InputError(f"{path}: {what}; expected a file") from None
+        problem = getattr(error, "strerror", None) or "is truncated or damaged"
+        raise InputError(f"{path}: {problem}; expected a file") from None
     if len(data) > most:
         raise InputError(f"{path}: is longer than {most >> 20} MiB; expected a smaller file")
     return data

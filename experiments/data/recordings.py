@@ -141,9 +141,10 @@ def own_log(path, header, lines):
     log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
     checks = checks_of_texts(log)
     records = [(where, parse_json(line, where)) for where, line in lines]
-    if not records or records.pop()[1] != {"end": len(records)}:
+    *texts, (_, end) = records or [(path, None)]
+    if not texts or end != {"end": len(texts)}:
         raise InputError(f"{path}: is truncated, or more than one log; {EXPECTED}")
-    for where, text in records:
+    for where, text in texts:
         check_fields(text, checks, where, EXPECTED)
         log.texts.append(Text(*(text[name] for name in checks)))
         if not consistent(log.texts[-1]):
@@ -170,8 +171,8 @@ def consistent(text):
     if not text.p:
         return True  # of a greedy log
     lengths = {len(text.tokens), len(text.p), len(text.top_p), len(text.rest)}
-    same = len(lengths) == 1 and [*map(len, text.top_ids)] == [*map(len, text.top_p)]
-    return same and all(abs(sum(p) + rest - 1) < 1e-3 for p, rest in zip(text.top_p, text.rest))
+    aligned = len(lengths) == 1 and [*map(len, text.top_ids)] == [*map(len, text.top_p)]
+    return aligned and all(abs(sum(p) + rest - 1) < 1e-3 for p, rest in zip(text.top_p, text.rest))
 
 
 def foreign_text(record, where, encoder):

@@ -44,7 +44,7 @@ def parse_Ks(text, most=1000, why="", auto=False):
     """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
     where it may be. why: what sets that limit, if not the command itself.
     """
-    found, parts = [], parse_list("K", text)
+    Ks, parts = [], parse_list("K", text)
     for part in parts:
         if part == AUTO and auto:
             continue
@@ -55,10 +55,10 @@ def parse_Ks(text, most=1000, why="", auto=False):
             raise SettingError("K", f"{text!r}: expected {expected}")
         if last > most:
             raise SettingError("K", f"{text!r}: expected at most {most}{why and f', {why}'}")
-        found += range(first, last + 1)
-    if len({*found}) < len(found):
+        Ks += range(first, last + 1)
+    if len({*Ks}) < len(Ks):
         raise SettingError("K", f"{text!r}: expected each K once")
-    return found + [AUTO] * (AUTO in parts)
+    return Ks + [AUTO] * (AUTO in parts)
 
 
 def parse_number(name, text, least, most, expected=""):

@@ -100,16 +100,16 @@ class CoinDrafter:
 def agreement(draft, text, filter):  # -> [n, 3]
     """For each token within the draft's context: q(x) / p(x), and bounds of sum(min(p, q))."""
     ids, n_prompt = text.ids[: draft.config.n_ctx + 1], len(text.prompt)
-    n, found = len(ids) - n_prompt, []
+    n, agreements = len(ids) - n_prompt, []
     if n > 0:
         Q = filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))
-        kept = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
-        for q, token, p, top_ids, top_p, rest in kept:
+        places = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
+        for q, token, p, top_ids, top_p, rest in places:
             common = np.minimum(q[top_ids], top_p).sum()
             # what the log does not keep may overlap as far as both have mass left
             most = common + min(rest, max(0, 1 - q[top_ids].sum()))
-            found.append((q[token] / p, common, most))
-    return np.reshape(found, (-1, 3))
+            agreements.append((q[token] / p, common, most))
+    return np.reshape(agreements, (-1, 3))
 
 
 class Drafting:
@@ -120,20 +120,20 @@ class Drafting:
 
     def __init__(self, draft, log, seed, rule="token"):
         self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
-        self.found = self.expected_acceptance = None
+        self.agreements = self.expected_acceptance = None
         if draft.alone and not log.filter.greedy:
             texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
-            self.found = [agreement(draft.alone, text, log.filter) for text in texts]
-            every = np.concatenate(self.found)
+            self.agreements = [agreement(draft.alone, text, log.filter) for text in texts]
+            every = np.concatenate(self.agreements)
             if len(every):
                 self.expected_acceptance = every[:, 1:].mean(axis=0).tolist()
 
     def drafter_of(self, i):
         """The drafter for text i."""
         text, n_vocab = self.log.texts[i], self.log.n_vocab
-        if self.found is None:
+        if self.agreements is None:
             return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, None)
-        ratios = np.concatenate([np.zeros(len(text.prompt)), self.found[i][:, 0]])
+        ratios = np.concatenate([np.zeros(len(text.prompt)), self.agreements[i][:, 0]])
         coins = np.random.default_rng([self.seed, i]).random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
@@ -212,7 +212,7 @@ def stored_latencies(path, drafts, target, rule):
 def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
     """The rows of one draft, for every K."""
     drafting = Drafting(draft, log, seed, rule)
-    what = {
+    about = {
         "draft": name,
         "target": log.target,
         "temperature": None if log.foreign else log.settings["temperature"],
@@ -220,16 +220,17 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "expected_acceptance": drafting.expected_acceptance,
     }
     progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [what | figures(drafting.rounds(K), K, latency) for K in progress]
+    return [about | figures(drafting.rounds(K), K, latency) for K in progress]
 
 
 def figures(runs, K, latency):
     """What a row says of the rounds of each text."""
-    rounds = [[(one.drafted, one.examined, one.accepted) for one in run] for run in runs]
-    tokens = [sum(len(one.tokens) for one in run) for run in runs]
-    unknown = latency.missing(K)
-    costs = [0 if unknown else sum(latency.of_round(one.drafted, K) for one in run) for run in runs]
-    found = {
+    rounds = [[(round.drafted, round.examined, round.accepted) for round in run] for run in runs]
+    tokens = [sum(len(round.tokens) for round in run) for run in runs]
+    unknown, costs = latency.missing(K), [0] * len(runs)
+    if not unknown:
+        costs = [sum(latency.of_round(drafted, K) for drafted, *_ in run) for run in rounds]
+    ratios = {
         "acceptance_rate": acceptance(rounds),
         "tokens_per_target_pass": Figure(tokens, [len(run) for run in runs]),
         "projected_speedup": Figure(tokens, costs, withheld=unknown),
@@ -238,7 +239,7 @@ def figures(runs, K, latency):
         "K": K,
         "prompts": len(runs),
         "tokens": sum(tokens),
-        **as_columns(found),
+        **as_columns(ratios),
         "draft_cost": None if unknown else latency.draft_cost(K),
         "verify_cost": None if unknown else latency.verify_cost(K),
         **counts(rounds, K),

@@ -17,7 +17,7 @@ HEADINGS = {
     "milliseconds": "ms",
     "gb_per_s": "GB/s",
 }
-WHAT = ["draft", "target", "temperature", "K", "verification"]
+CONTENDER_COLUMNS = ["draft", "target", "temperature", "K", "verification"]
 COLUMNS = """
     autoregressive_tokens_per_second tokens_per_second speedup_time speedup_target_passes
     acceptance_rate draft_cost verify_cost predicted_speedup measured_over_predicted notes
@@ -111,11 +111,11 @@ def best_rows(rows):
 
 def noted(rows):
     """(the rows with the numbers of their remarks, the remarks as a numbered list)."""
-    numbers, found = {}, []  # {remark: its number}
+    numbers, with_notes = {}, []  # {remark: its number}
     for row in rows:
         of_row = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
-        found.append(row | {"notes": ", ".join(map(str, sorted(of_row)))})
-    return found, "\n".join(f"{number}. {remark}" for remark, number in numbers.items())
+        with_notes.append(row | {"notes": ", ".join(map(str, sorted(of_row)))})
+    return with_notes, "\n".join(f"{number}. {remark}" for remark, number in numbers.items())
 
 
 def paragraphs(result):
@@ -124,7 +124,7 @@ def paragraphs(result):
     if label(settings):
         yield f"**{label(settings)}**"
     if settings["batch_size"]:
-        yield table(rows, WHAT + COLUMNS_OF_BATCHES)
+        yield table(rows, CONTENDER_COLUMNS + COLUMNS_OF_BATCHES)
         yield "Tokens per second of all texts together, prefill apart."
     elif settings["programs"]:
         yield table(rows, COLUMNS_OF_PROGRAMS)
@@ -138,10 +138,10 @@ def paragraphs(result):
             yield f"{name}: not run, {why} is not installed."
     else:
         with_notes, remarks = noted(rows)
-        yield table(with_notes, WHAT + COLUMNS)
+        yield table(with_notes, CONTENDER_COLUMNS + COLUMNS)
         yield remarks
         if best := best_rows(rows):
-            yield table(best, WHAT + COLUMNS_OF_BEST)
+            yield table(best, CONTENDER_COLUMNS + COLUMNS_OF_BEST)
         counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
         for target, (n, n_skipped) in counts.items():
             yield f"{target}: {n} prompts ({n_skipped} skipped: too long), with 95 % intervals."

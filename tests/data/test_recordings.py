@@ -71,6 +71,8 @@ BAD_LOGS = {
     "no JSON": (["hello"], "line 1"),
     "empty": ([], "expected JSON"),
     "no end": (WHOLE[:-1], "truncated"),
+    "no texts": (log_of(), "truncated"),
+    "a header alone": (WHOLE[:1], "truncated"),
     "a text less": (WHOLE[:-2] + WHOLE[-1:], "truncated"),
     "cut in a line": (WHOLE[:2] + [WHOLE[2][:30]], "line 3"),
     "two logs": (2 * WHOLE, "more than one log"),

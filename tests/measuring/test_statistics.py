@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.measuring.statistics import acceptance, counts, interval, repeated, share_interval
@@ -29,6 +29,7 @@ def test_repeated_8_grams():
 PAIRS = st.tuples(st.floats(0.1, 9), st.floats(0.1, 9))
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(PAIRS, min_size=6, max_size=30))
 def test_an_interval_holds_the_ratio_and_is_turned_over_with_it(pairs):
     above, below = zip(*pairs)
@@ -93,6 +94,7 @@ def test_intervals_of_an_acceptance_rate_that_differs_between_prompts(a, spread)
     assert coverage(a, 6, 4, spread) >= 0.93
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=6, max_size=30))
 def test_both_ends_of_a_share_are_alike(prompts):
     """The interval of what is rejected is that of what is accepted, turned over."""
