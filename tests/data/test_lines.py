@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -124,29 +125,28 @@ def test_a_line_that_could_not_be_written_is_not_done(path):
     assert lines.done == [1]
 
 
-@pytest.fixture
-def limit():
-    """A function (n_bytes): no file may grow longer, as on a full disk, until the test ends."""
+@contextmanager
+def limit(n_bytes):
+    """In this block no file grows longer, as on a full disk."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda n_bytes: resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_told_of_with_the_files_name(path, partial, limit):
+def test_a_full_disk_is_told_of_with_the_files_name(path, partial):
     """What fitted is gone on with."""
-    with pytest.raises(OSError, match="partial") as full, Lines(path, HEADER) as lines:
+    with pytest.raises(OSError, match="partial") as full, limit(100), Lines(path, HEADER) as lines:
         lines.add(1)
-        size = partial.stat().st_size
-        limit(size + 40)
         lines.add("x" * 1000)
     assert full.value.filename == str(partial) and lines.done == [1]
-    limit(size + 10_000)
     with Lines(path, HEADER) as lines:
         assert lines.done == [1]
         lines.add("x" * 1000)
-        limit(20)
-        with pytest.raises(OSError, match=path.name) as full:
+        with pytest.raises(OSError, match=path.name) as full, limit(20):
             lines.close()
         assert full.value.filename == str(path) and lines.done == [1, "x" * 1000]
     assert [*path.parent.iterdir()] == [partial]
