@@ -5,7 +5,7 @@ import itertools
 import json
 
 import pytest
-from command_line import CONFIG, assert_refused, timeless
+from command_line import CONFIG, assert_refused, partial_lines, timeless
 from toys import random_tensors, write_checkpoint
 
 from experiments.data.lines import Failed, require_all
@@ -78,6 +78,7 @@ def write(cli, out):
 def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monkeypatch):
     """Cut in the middle of a line after two whole ones: those stay, the others follow."""
     interrupted(lambda: write("--prompts", file), len(TEXTS))
+    before = [line for _, line in partial_lines(partial)[1:]]
     header, *whole = partial.read_text().splitlines(keepends=True)
     partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
     texts, together = [], session.Session.decode_batch
@@ -86,7 +87,7 @@ def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monk
     done = write("--prompts", file, "--json")
     assert done.code == 0 and len(texts) == 2 * 5 and not partial.exists()
     assert done.out == out.read_text()  # those that were done before, too
-    found, before = lines_of(out.read_text()), [json.loads(line)[1] for line in whole]
+    found = lines_of(out.read_text())
     assert [one["settings"]["prompt"] for one in found] == TEXTS and found[:2] == before[:2]
     assert [*map(timeless, found)] == [*map(timeless, before)]
 
@@ -105,7 +106,7 @@ def test_an_interruption_loses_one_batch(write, file, partial, monkeypatch, batc
     monkeypatch.setattr(session.Run, "finish", stops)
     flags = ["--n_tokens_to_generate=2", f"--batch_size={batch_size}"]
     assert write("--prompts", file, *flags).code == 130
-    kept = lines_of(partial.read_text())[1:] if partial.exists() else []
+    kept = partial_lines(partial)[1:] if partial.exists() else []
     n_kept = n_runs // 2 // batch_size * batch_size
     assert [one["settings"]["prompt"] for _, one in kept] == TEXTS[:n_kept]
 
