@@ -152,6 +152,15 @@ def greedy():
         time.sleep(0.01)
 
 
+def endless():
+    while True:
+        pass
+
+
+def stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def failing():
     raise ZeroDivisionError("of this one")
 
@@ -178,6 +187,18 @@ def test_a_worker_is_lost(write, expected, address, tmp_path, monkeypatch, ruin)
     assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
+@pytest.mark.parametrize("ruin", [endless, stopped])
+def test_the_only_worker_hangs(write, expected, tmp_path, monkeypatch, ruin):
+    """It computes for ever, or does nothing at all: it is killed, and another one started."""
+    monkeypatch.setattr(submit, "LIMIT", 1 if ruin is endless else 600)
+    monkeypatch.setattr(submit, "SILENCE", 1)  # a little more, as Dask says it
+    let(monkeypatch, ruin, tmp_path / "lost")
+    with dask.config.set({METHOD: "forkserver"}):
+        done, found = write("there", "--cluster=local:1", "--kernels=plain")
+    assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
+
+
 def hoarding(settings, batch_size, pairs, prompts):
     """Writes the texts with so much memory in use that Dask would pause the worker."""
     held = b"x" * int(0.88 * MEMORY - psutil.Process().memory_info().rss)
@@ -198,12 +219,14 @@ def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
     [
         (failing, [5], "1 prompt failed: prompt 6: ZeroDivisionError: of this one"),
         (killed, [4, 5, 6, 7], "4 prompts failed: prompt 5: every worker that tried its"),
+        (endless, [4, 5, 6, 7], "4 prompts failed: prompt 5: every worker that tried its"),
     ],
 )
 def test_what_fails_is_named_and_the_rest_kept(
     write, expected, address, tmp_path, monkeypatch, ruin, failed, why
 ):
-    """A prompt that raises, or the group of one that kills its worker."""
+    """A prompt that raises, or the group of one that kills its worker or never ends."""
+    monkeypatch.setattr(submit, "LIMIT", 0.4 if ruin is endless else 600)
     let(monkeypatch, ruin, "")
     done, found = write("there", f"--cluster={address}")
     assert_refused(done, why)
@@ -392,7 +415,9 @@ def test_one_of_two_workers_is_refused(write, pair, address, tmp_path, monkeypat
     with told_apart(address, has_models_in, str(pair), str(other)):
         done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and len(found) == len(PROMPTS)
-    assert "has other files of 17M, and is refused" in done.err and "1 x " in done.err
+    assert (
+        "left out: " in done.err and "has other files of 17M; " in done.err and "1 x " in done.err
+    )
 
 
 # ---------------------------------------------------------------- bad input
