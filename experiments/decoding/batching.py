@@ -71,11 +71,11 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     xp = model.backend.xp
 
     def look_back(layer, q, k, v):
-        parts = [
-            cache.look_back(layer, q[:, one], k[:, one], v[:, one])
-            for cache, one in zip(caches, rows)
-        ]
-        return xp.concatenate(parts, axis=1)
+        n_head, n_new, d_head = q.shape
+        heads = xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
+        for cache, one in zip(caches, rows):
+            heads[:, one] = cache.look_back(layer, q[:, one], k[:, one], v[:, one])
+        return heads  # in memory as those of one text: the bits of what follows depend on it
 
     x = xp.concatenate([model.embed(*one) for one in zip(new, caches)])
     x = model.blocks(x, look_back)

@@ -124,6 +124,7 @@ class HeadDrafter(NeuralDrafter):
     def prefill(self, ids):
         if not ids:  # a text of one token, of which the target has read nothing
             return
+        self.cache.length = 0  # `look` must not keep what it knows of another text
         self.cache.look(self.target.cache.hidden, len(ids))
         super().prefill(ids)
 

@@ -5,6 +5,7 @@ import itertools
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toys import TINY, tiny_model
 
+import utils
 from backends import memory
 from experiments.decoding import batching
 from experiments.decoding.batching import decode_together, read_together, require_room
@@ -47,6 +49,19 @@ def test_every_text_is_what_it_is_alone(texts, batch_size):
     tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
     together = list(decode_together(tasks, TARGET, DRAFT, batch_size))
     assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
+
+
+@pytest.mark.parametrize("n_head", [1, 5, 60])
+def test_exact_logits_do_not_depend_on_the_neighbours(n_head):
+    """Whatever the width of a head, down to one number: memory is to lie in the same order."""
+    exact = utils.get_backend("numpy", kernels="plain", exact=True)
+    config = replace(TINY, n_embd=60, n_head=n_head)
+    model = utils.random_model(config, exact, seed=1, scale=0.3)
+    for texts in ([[1], [5, 6, 7], [9] * 8], [[1], [2]], [[i] for i in range(9)]):
+        caches = [model.new_cache() for _ in texts]
+        together = read_together(model, texts, caches, [1] * len(texts))
+        for text, logits in zip(texts, together):
+            assert np.array_equal(logits, model.read(text, model.new_cache()))
 
 
 class Counted:

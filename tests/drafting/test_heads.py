@@ -14,7 +14,7 @@ import utils
 from experiments.decoding.batching import decode_together, require_room
 from experiments.decoding.job import Job, decode
 from experiments.decoding.watch import Watch
-from experiments.drafting.drafts import HeadDraft
+from experiments.drafting.drafts import HeadDraft, HeadDrafter, SeenTarget
 from experiments.proving.enumeration import tokens_of
 from gpt2 import Config
 from sampling import Filter
@@ -81,6 +81,23 @@ def test_what_was_guessed_or_rejected_leaves_no_trace(kind, ids, ks):
         assert len(draft) <= head.config.n_places
         for row, logits in zip(q, just_made(head, target, text, draft), strict=True):
             assert np.allclose(row, Filter(1.0)(logits[None])[0], atol=1e-9)
+
+
+@KINDS
+@pytest.mark.parametrize("second", [[5], [5, 6, 7], [1, 2, 9, 8, 7, 6]])
+def test_a_drafter_of_a_second_text_is_as_one_that_is_just_made(kind, second):
+    """Of the first it remembers nothing, whichever of the two is longer."""
+    target = SeenTarget(tiny_model(1))
+    head = toy_head(kind, target.model)
+    used, new = (HeadDrafter(head, target, Filter(1.0), np.random.default_rng(3)) for _ in "ab")
+    for ids, drafters in ([1, 2, 3, 4], [used]), (second, [used, new]):
+        target.read(ids[:-1], target.new_cache(), n_last=0)
+        for drafter in drafters:
+            drafter.prefill(ids[:-1])
+            drafter.rng = np.random.default_rng(3)
+        proposed = [drafter.propose(ids, 2) for drafter in drafters]
+    (draft, q), (expected, expected_q) = proposed
+    assert draft == expected and np.array_equal(q, expected_q)
 
 
 WIDE = replace(TINY, n_embd=60)
