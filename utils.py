@@ -4,7 +4,6 @@ choice.
 The folders themselves, their file formats and downloads, are in checkpoints/.
 """
 
-import importlib
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +15,7 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 import numpy as np
 
 from backends import autotune, memory
-from backends.threads import alone
-from backends.threads import share as on_threads
+from backends.threads import on_all_threads, on_one_thread
 
 # re-exported: several modules import these names from utils
 from checkpoints.files import InputError
@@ -44,7 +42,7 @@ class Backend:
     plan: Callable
     synchronize: Callable  # wait until all work is done
     # share(f, n, n_rows): call f(a, b) for ranges that cover 0 to n, on threads if n_rows is large
-    share: Callable = alone
+    share: Callable = on_one_thread
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
     def in_parts(self, attend, q, k, v):
@@ -64,12 +62,6 @@ class Backend:
 
             self.share(attend_heads, n_head, new.stop - start)
         return heads
-
-    def __getstate__(self):  # for pickle, which takes no modules
-        return vars(self) | {"xp": self.xp.__name__}
-
-    def __setstate__(self, state):
-        vars(self).update(state, xp=importlib.import_module(state["xp"]))
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
@@ -92,7 +84,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
     one_thread = kernel and kernel.threads[0] == 1  # as "64x1" asks for
-    share = alone if one_thread else on_threads
+    share = on_one_thread if one_thread else on_all_threads
     return Backend("numpy", np, np.asarray, np.asarray, plan, done, share, exact)
 
 
