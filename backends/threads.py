@@ -74,7 +74,7 @@ class Bell:
         return item
 
 
-def serve(inbox, bell):
+def worker_loop(inbox, bell):
     """Do what arrives in an inbox, and report each piece of work as done, or its error."""
     while True:
         function, start, end, done, ended = bell.get(inbox)
@@ -107,7 +107,7 @@ class Threads:
     def begin(self):
         self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
         for inbox, bell, _ in self.others:
-            threading.Thread(target=serve, args=(inbox, bell), daemon=True).start()
+            threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         self.process = os.getpid()
 
     def has_competition(self):

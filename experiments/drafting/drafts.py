@@ -83,7 +83,7 @@ class ModelDraft(Draft):
 
 
 class HeadDraft(ModelDraft):
-    """A head that has grown on the target, EAGLE's or Medusa's: it reads the target's last hidden
+    """A head that was trained on the target, EAGLE's or Medusa's: it reads the target's last hidden
     states, and cannot write alone.
     """
 

@@ -13,7 +13,7 @@ from checkpoints.folder import PARTS
 from experiments.data.machine import kernels_of
 from experiments.drafting.drafts import Draft, HeadDraft, ModelDraft, NGrams
 from experiments.drafting.stored import HEADS, load_head
-from gpt2 import Model
+from gpt2 import Config, Model
 from utils import MODELS_DIR, InputError
 
 NGRAM = "ngram"  # what --draft_model_size calls the look-up of n-grams
@@ -59,7 +59,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
     if heads and weights == RANDOM:
         raise InputError(
             f"--draft_model_size {heads[0]} with --weights random: expected a size, a folder or "
-            f"{NGRAM}, as a head grows on a trained target"
+            f"{NGRAM}, as a head fits the weights it was trained on"
         )
     sizes = [name for name in drafts if is_size(name)]
     (model, *smaller), encoder = utils.load_models(
@@ -70,6 +70,13 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
         folder = utils.find_folder(target, models_dir)
         found[name] = HeadDraft(load_head(name, folder, model))
     return Pairs(model, {name: found[name] for name in drafts}, encoder)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Stands in for a model whose weights are in other processes."""
+
+    config: Config
 
 
 @dataclass(frozen=True)
@@ -118,9 +125,9 @@ class Wanted:
         return configs, encoder
 
     def outline(self, download=False):
-        """Pairs to prepare prompts with: no drafts, and a target without weights."""
+        """Pairs to prepare prompts with: the target's Shape, and no drafts."""
         configs, encoder = self.shapes(download)
-        return Pairs(Model(configs[0], {}, None), {}, encoder)
+        return Pairs(Shape(configs[0]), {}, encoder)
 
     def choices(self):
         """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""

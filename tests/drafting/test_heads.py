@@ -1,4 +1,4 @@
-"""Drafts that grow on the target are exact, in batches and under shared noise too."""
+"""Drafts that were trained on the target are exact, in batches and under shared noise too."""
 
 from dataclasses import replace
 
