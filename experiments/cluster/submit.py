@@ -37,7 +37,7 @@ except ModuleNotFoundError as missing:
 # in seconds
 TIMEOUT = 10  # for a scheduler to answer
 PATIENCE = 60  # for its first worker to come
-LIMIT = 3600  # for each prompt of a group, after which its worker is restarted
+LIMIT = 6 * 3600  # for a group, after which its worker is restarted
 SILENCE = 60  # of a worker, after which it is restarted; a running scheduler has its own limit
 
 TRIES = 3  # of a group whose worker dies; a running scheduler has its own limit
@@ -164,7 +164,7 @@ class Cluster:
         def work(name, job, limit):
             return get_worker().plugins[name].work(job, limit)
 
-        task = work, self.name, cloudpickle.dumps((function, items)), LIMIT * len(items)
+        task = work, self.name, cloudpickle.dumps((function, items)), LIMIT
         return self.client.submit(*task, pure=False, resources={self.name: 1})
 
 

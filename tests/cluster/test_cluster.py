@@ -118,10 +118,13 @@ def divided(pairs, items):
     return [1 / item for item in items]
 
 
-def test_results_come_in_order(pair, address):
+def test_results_come_in_order(pair, address, capsys):
     with Cluster(address, Wanted("17M", (), str(pair), kernels="plain")) as cluster:
         assert [*cluster.run(divided, range(1, 50), {}, 3)] == [1 / i for i in range(1, 50)]
+        assert "note: 49 prompts in " in capsys.readouterr().err
         assert [*cluster.run(divided, [], {}, 3)] == []
+        assert [*cluster.run(divided, [1], {}, 3)] == [1]
+        assert "note: 1 prompt in " in capsys.readouterr().err
         zero, failed = "ZeroDivisionError: division by zero", {}
         assert [*cluster.run(divided, [1, 0, 2], failed, 2)] == [1, Failed(zero), 0.5]
         assert failed == {"0": zero}
@@ -226,7 +229,7 @@ def test_what_fails_is_named_and_the_rest_kept(
     write, expected, address, tmp_path, monkeypatch, ruin, failed, why
 ):
     """A prompt that raises, or the group of one that kills its worker or never ends."""
-    monkeypatch.setattr(submit, "LIMIT", 0.4 if ruin is endless else 600)
+    monkeypatch.setattr(submit, "LIMIT", 4 if ruin is endless else 600)
     let(monkeypatch, ruin, "")
     done, found = write("there", f"--cluster={address}")
     assert_refused(done, why)
