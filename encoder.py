@@ -86,17 +86,7 @@ class Encoder:
         self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
         self.end_of_text = vocabulary.get(END_OF_TEXT, end_of_text)
         self.n_vocab = n
-        self._remember()
-
-    def _remember(self):
         self._encode_word = lru_cache(maxsize=65536)(self._encode_word)  # one cache per encoder
-
-    def __getstate__(self):  # for pickle, which takes no cache
-        return {name: value for name, value in vars(self).items() if name != "_encode_word"}
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        self._remember()
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)
