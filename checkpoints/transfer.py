@@ -22,6 +22,7 @@ from tqdm import tqdm
 from checkpoints.files import InputError, digest, read_json
 
 RECORD = "download.json"
+CHECKSUMS = ("sha256", "md5")
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 ATTEMPTS = 6  # in a row that bring nothing new
@@ -173,7 +174,7 @@ def difference(path, known):
     size = path.stat().st_size
     if known["size"] not in (None, size):
         return f"has {size} bytes of {known['size']}"
-    for name in ("sha256", "md5"):
+    for name in CHECKSUMS:
         if name in known and known[name] != digest([path], name):
             return f"has another {name} checksum than the server states"
     return None
@@ -189,6 +190,10 @@ def read_record(folder):
     """What is known of a folder's files, {name: facts}."""
     record = read_json(folder / RECORD, optional=True)
     for known in record.values():
-        if not (isinstance(known, dict) and known.keys() >= {"url", "size", "etag"}):
+        if not (
+            isinstance(known, dict)
+            and known.keys() >= {"size", "etag"}
+            and type(known.get("url")) is str
+        ):
             raise InputError(f"{folder / RECORD}: is damaged; delete it")
     return record
