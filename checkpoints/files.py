@@ -1,9 +1,12 @@
 """What all of checkpoints/ uses: the error for input that cannot be used, reading a folder's small
 files, and checksums of files of any size.
+
+A file that cannot be opened, read or written is an OSError with its name in it.
 """
 
 import hashlib
 import json
+from contextlib import contextmanager
 
 
 class InputError(ValueError):
@@ -22,19 +25,24 @@ def printable(text):
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+@contextmanager
+def naming(path):
+    """An OSError in this block has a file's name: that of a full disk comes without one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def digest(files, algorithm):
     """A checksum of hashlib over the contents of files, one after the other, in hexadecimal."""
-    found = hashlib.new(algorithm, usedforsecurity=False)
+    state = hashlib.new(algorithm, usedforsecurity=False)
     for path in files:
-        try:
-            with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    found.update(block)
-        except OSError as error:
-            raise InputError(
-                f"{path}: cannot be read ({error.strerror}); expected a file"
-            ) from None
-    return found.hexdigest()
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                state.update(block)
+    return state.hexdigest()
 
 
 def sha256_of(files):
@@ -55,7 +63,7 @@ def read_json(path, optional=False):
         return {}
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: cannot be read as JSON ({reason})") from None
     if not isinstance(value, dict):

@@ -34,9 +34,20 @@ def read_merges(path):
     """[(left, right)] of a merges file."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8
-        raise InputError(f"{path}: cannot be read ({error}); fetch it again") from None
-    return [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    except ValueError as error:
+        raise InputError(f"{path}: is not UTF-8 ({error}); fetch it again") from None
+    merges = []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#version"):
+            continue
+        left, space, right = line.partition(" ")
+        if not (left and right) or " " in right:
+            raise InputError(
+                f"{path}, line {number}: {line!r}: expected two tokens with a space between; "
+                "fetch it again"
+            )
+        merges.append((left, right))
+    return merges
 
 
 def require_all_merges(path, vocabulary, merges):

@@ -313,7 +313,9 @@ def test_what_is_not_installed_is_named(missing):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
 
 
-@pytest.mark.parametrize("stream, said", [("<&-", b""), (">&-", b""), (">/dev/full", b"space")])
+@pytest.mark.parametrize(
+    "stream, said", [("<&-", b""), (">&-", b""), (">/dev/full", b"standard output: No space")]
+)
 def test_a_stream_that_is_closed_or_full(pair, stream, said):
     done = shell(f'"$0" "$@" {stream}', pair, "--n_tokens_to_generate=2", "--prompt=-")
     assert bool(done.returncode) == done.stderr.count(b"\n") == bool(said)

@@ -80,11 +80,11 @@ def flags_of(command):
     return {flag.name: flag for group in groups.values() for flag in flags_in(group)}
 
 
-def unknown(what, word, names):
-    """What to tell a person whose word is none of these names."""
+def unknown(what, word, names, expected=""):
+    """What to tell a person whose word is none of these names, or of what is expected."""
     close = difflib.get_close_matches(word, names, cutoff=0.75)
     hint = f", close to {' and '.join(close)}" if close else ""
-    return f"unknown {what} {word!r}{hint}: expected {', '.join(names)}"
+    return f"unknown {what} {word!r}{hint}: expected {expected or ', '.join(names)}"
 
 
 def spelled(words, flags, takes_words):
@@ -101,8 +101,11 @@ def spelled(words, flags, takes_words):
             continue
         name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or name not in flags:
-            what = "flag" if word.startswith("-") else "argument"
-            raise InputError(unknown(what, word, [f"--{name}" for name in flags]))
+            names = [f"--{name}" for name in flags]
+            if word.startswith("-"):
+                raise InputError(unknown("flag", word, names))
+            expected = "flags; a command comes before them, as in python main.py check 7M"
+            raise InputError(unknown("argument", word, names, expected))
         default = flags[name].default
         if not equals and isinstance(default, bool):
             text = "True"

@@ -5,6 +5,7 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
+from checkpoints.files import naming
 from utils import InputError
 
 
@@ -45,7 +46,8 @@ def whole(path):
     """
     temporary = temporary_name(path)
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
     except BaseException:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
@@ -62,7 +64,8 @@ def replacing(path):
     """A temporary name beside `path`, which takes its place if the block ends well."""
     temporary = temporary_name(path)
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkpoints.files import naming
 from experiments.data.files import whole
 from experiments.data.prompts import some
 from utils import InputError
@@ -108,10 +109,11 @@ class Lines:
         if isinstance(value, Failed):
             return
         line = more | value if more else value
-        if not self.file.tell():
-            self.file.write(self.header)
-        self.file.write(encoded([place, line]))
-        self.file.flush()
+        with naming(self.partial):
+            if not self.file.tell():
+                self.file.write(self.header)
+            self.file.write(encoded([place, line]))
+            self.file.flush()
         self.found[place] = line  # now, as the disk may be full
 
     def add(self, line):
@@ -140,4 +142,5 @@ class Lines:
     def __exit__(self, *error):
         if not (self.found or self.file.closed):
             self.discard()  # nothing to go on with
-        self.file.close()
+        with naming(self.partial):  # it writes again what did not fit on the disk
+            self.file.close()

@@ -1,5 +1,6 @@
 """What generate refuses: with exit code 2 and one line that names the flag and its value."""
 
+import errno
 import io
 import sys
 
@@ -112,6 +113,22 @@ ONE_TOO_MANY = "64 tokens: expected at most 63"
 )
 def test_a_model_or_a_text_that_cannot_be_used(cli, words, fragments):
     assert_refused(cli(*words), *fragments)
+
+
+FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_model_that_may_not_be_read(cli, pair, monkeypatch, name):
+    path, open_file = pair / "17M" / name, io.open
+
+    def refuse(file, *mode, **options):
+        if str(file) == str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return open_file(file, *mode, **options)
+
+    monkeypatch.setattr("io.open", refuse)
+    assert_refused(cli("--prompt=a"), f"error: {path}: Permission denied; use one that you may")
 
 
 def test_standard_input_that_is_not_utf8(cli, monkeypatch):

@@ -7,6 +7,7 @@ import re
 import string
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,6 +136,23 @@ def interrupted(monkeypatch):
         return done
 
     return call
+
+
+@pytest.fixture
+def full_disk():
+    """A context in which no file grows beyond some bytes."""
+    resource = pytest.importorskip("resource", reason="no limits of files on this system")
+
+    @contextmanager
+    def full_disk(n_bytes):
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    return full_disk
 
 
 def python(*words, environment=ENVIRONMENT):
