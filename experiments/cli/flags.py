@@ -70,7 +70,7 @@ def flags_in(group):
 def groups_of(command):
     """({parameter: dataclass} of a command, whether it takes words without a flag)"""
     parameters = inspect.signature(command).parameters.values()
-    groups = {one.name: one.annotation for one in parameters if one.kind != one.VAR_POSITIONAL}
+    groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
     return groups, len(groups) < len(parameters)
 
 
@@ -91,7 +91,7 @@ def spelled(words, flags, takes_words):
     """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
     flag for a value. None where one of them asks for help.
     """
-    rest, plain, found = list(words), [], {}
+    rest, plain, texts = list(words), [], {}
     while rest:
         word, equals, text = rest.pop(0).partition("=")
         if word in ("--help", "-h"):
@@ -113,8 +113,9 @@ def spelled(words, flags, takes_words):
             if not rest:
                 raise InputError(f"--{name}: expected a value after it")
             text = rest.pop(0)
-        found[name] = [*found.get(name, []), text] if isinstance(default, tuple) else text
-    texts = {name: json.dumps(text) if type(text) is list else text for name, text in found.items()}
+        if isinstance(default, tuple):  # all its values, as JSON
+            text = json.dumps([*json.loads(texts.get(name, "[]")), text])
+        texts[name] = text
     return plain + [f"--{name}={text}" for name, text in texts.items()]
 
 

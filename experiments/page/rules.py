@@ -13,13 +13,14 @@ from typing import Callable
 
 import numpy as np
 
+from experiments.data.docstrings import docstring
 from experiments.decoding import job
 from experiments.page.report import pieces
 from experiments.proving import inexact
 from experiments.proving.distance import compare, parting, toy_distributions
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.own import described
-from experiments.proving.patching import docstring, made
+from experiments.proving.patching import made
 from sampling import verify, verify_block
 
 

@@ -4,18 +4,11 @@ exchanged, and gets its own code back afterwards.
 Everybody who holds the function makes the mistake meanwhile. No loop is copied.
 """
 
-import ast
 import inspect
 import textwrap
 from contextlib import contextmanager
 
 import numpy as np
-
-
-def docstring(documented):
-    """The docstring in the source of a function or class: python -OO drops it elsewhere."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
-    return ast.get_docstring(tree.body[0])
 
 
 def changed(function, pieces):
