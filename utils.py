@@ -129,14 +129,14 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     if backend.name != "numpy":
         return  # CuPy says itself what does not fit
     needed = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
-    what, advice = f"{n_texts} texts together", "use a smaller --batch_size"
+    subject, advice = f"{n_texts} texts together", "use a smaller --batch_size"
     if not loaded:
         needed += sum(memory.weights_bytes(config, dtype) for config in configs)
-        what, advice = "weights and caches", "use a smaller model"
+        subject, advice = "weights and caches", "use a smaller model"
     free = memory.available()
     if needed > free:
         raise InputError(
-            f"{what} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
+            f"{subject} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
             f"available; {advice}, or close other programs"
         )
 
@@ -208,7 +208,9 @@ def load_models(sizes, models_dir, backend, weights="checkpoint", download=False
     sources = random_sources if weights == "random" else stored_sources
     configs, reads, encoder = sources(sizes, models_dir, download)
     require_memory(configs, backend)
-    models = [build_model(*one, backend, np.float32) for one in zip(configs, reads)]
+    models = [
+        build_model(config, read, backend, np.float32) for config, read in zip(configs, reads)
+    ]
     return models, encoder
 
 
@@ -224,7 +226,7 @@ def stored_sources(sizes, models_dir, download):
     configs = [read_config(folder) for folder in folders]
     for folder, config in zip(folders, configs):
         require_vocabulary(folder, config, encoder)
-    reads = [stored_weights(*one) for one in zip(folders, configs)]
+    reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
     return configs, reads, encoder
 
 

@@ -84,13 +84,13 @@ def require_same(path, stated):
 
 def compare_checksum(tensor):
     """How a tensor's checksum is. Raises InputError if it is wrong."""
-    found = tensor.checksum()
-    if found == "wrong":
+    state = tensor.checksum()
+    if state == "wrong":
         raise InputError(
             f"{tensor.path}: the bytes of {tensor.name} do not match their checksum; "
             "fetch the file again"
         )
-    return found
+    return state
 
 
 def compare_logits(folder, load_model, tensors):

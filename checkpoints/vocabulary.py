@@ -69,5 +69,5 @@ def require_all_merges(path, vocabulary, merges):
 def require_vocabulary(folder, config, encoder):
     """Raises InputError if a model and the vocabulary beside it do not have as many tokens."""
     if config.n_vocab != encoder.n_vocab:
-        found = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"
-        raise InputError(f"{folder}: {found}; use the files of one model")
+        counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"
+        raise InputError(f"{folder}: {counts}; use the files of one model")

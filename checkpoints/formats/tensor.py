@@ -74,8 +74,8 @@ class Tensor:
             import google_crc32c
         except ImportError:
             return "unknown"
-        found = google_crc32c.value(self.stored().tobytes())
-        return "right" if found == self.crc32c else "wrong"
+        crc32c = google_crc32c.value(self.stored().tobytes())
+        return "right" if crc32c == self.crc32c else "wrong"
 
 
 def require_filled(path, tensors, begin=0):

@@ -80,11 +80,11 @@ def flags_of(command):
     return {flag.name: flag for group in groups.values() for flag in flags_in(group)}
 
 
-def unknown(what, word, names, expected=""):
+def unknown(kind, word, names, expected=""):
     """What to tell a person whose word is none of these names, or of what is expected."""
     close = difflib.get_close_matches(word, names, cutoff=0.75)
     hint = f", close to {' and '.join(close)}" if close else ""
-    return f"unknown {what} {word!r}{hint}: expected {expected or ', '.join(names)}"
+    return f"unknown {kind} {word!r}{hint}: expected {expected or ', '.join(names)}"
 
 
 def spelled(words, flags, takes_words):

@@ -273,15 +273,15 @@ def test_two_processes_fetch_a_file_once(sources, models):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no signals on this system")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_download_is_resumed(sources, models, how):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_download_is_resumed(sources, models, number):
     sources.behave = behave("data", {"cut": 3000, "stall": 30}, first_only=True)
     process, part = start(models), models / "124M" / (DATA + ".part")
     for _ in range(600):
         if part.is_file() and part.stat().st_size >= 2000:
             break
         time.sleep(0.05) if process.poll() is None else pytest.fail(process.communicate()[1])
-    process.send_signal(how)
+    process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode != 0 and part.is_file()
     sources.requests.clear()

@@ -20,14 +20,14 @@ def folder(tmp_path):
 
 def sections(done):
     """{heading: its lines} of what check printed; whatever is no list is under ""."""
-    found = {"": []}
+    lists = {"": []}
     for block in done.out.strip("\n").split("\n\n"):
         head, *lines = block.split("\n")
         if lines:
-            found[head.removesuffix(":")] = [line.removeprefix("  ") for line in lines]
+            lists[head.removesuffix(":")] = [line.removeprefix("  ") for line in lines]
         else:
-            found[""].append(head)
-    return found
+            lists[""].append(head)
+    return lists
 
 
 UNKNOWN = [
