@@ -7,13 +7,12 @@ Each comparison is made whatever the one before found, so that one run names all
 import json
 from collections import Counter
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 from tqdm import tqdm
 
-from checkpoints.files import InputError
-from checkpoints.folder import PARTS, missing_files, open_weights, read_config
+from checkpoints.files import InputError, first_of
+from checkpoints.folder import PARTS, open_weights, read_config
 from checkpoints.registry import SIZES
 from checkpoints.transfer import CHECKSUMS, difference, read_record
 
@@ -38,9 +37,8 @@ def examine(folder, load_model):
             problems.append(str(error))
             return None
 
-    lacks = attempt(missing_files, folder)
-    if lacks:
-        problems.append(f"{folder}: lacks {', '.join(lacks)}; fetch it again")
+    for names in PARTS:
+        attempt(first_of, folder, *names)
     config = attempt(read_config, folder)
     tensors = (config and attempt(open_weights, folder, config)) or {}
     record = attempt(read_record, folder) or {}
@@ -53,8 +51,8 @@ def examine(folder, load_model):
         if not facts:
             left_out.append(f"{name}: no size or checksum of a download")
         elif attempt(require_same, folder / name, record[name]):
-            host = urlsplit(stated["url"]).netloc
-            compared.append(f"{name}: {' and '.join(facts)} as {host} stated")
+            source, _, _ = stated["url"].rpartition("/")
+            compared.append(f"{name}: {' and '.join(facts)} as {source} stated")
 
     bar = tqdm(tensors.values(), desc="tensors", leave=False, disable=None)
     checksums = Counter(attempt(compare_checksum, tensor) for tensor in bar)
@@ -72,6 +70,7 @@ def examine(folder, load_model):
         left_out.append("what the model computes")
     elif verdict := attempt(compare_logits, folder, load_model, tensors):
         compared.append(verdict)
+    problems = [*dict.fromkeys(problems)]  # a file that is not there may be missed twice
     return {"compared": compared, "not compared": left_out, "problems": problems}
 
 

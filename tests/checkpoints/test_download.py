@@ -122,7 +122,7 @@ def test_credentials_are_used_and_never_kept(sources, run, models, monkeypatch):
     done = run("download", "124M")
     assert done.code == 0 and sources.requests[1][1] == 3  # still the same address
     shown = run("check", "124M")
-    assert f"vocab.bpe: size as {sources.url.removeprefix('http://')} stated\n" in shown.out
+    assert f"vocab.bpe: size as {sources.url}/openai/124M stated\n" in shown.out
     record = (models / "124M" / transfer.RECORD).read_text()
     for word in ("user", "sec@", "ret@"):
         assert word not in record + done.out + done.err + shown.out + shown.err
