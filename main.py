@@ -32,7 +32,7 @@ except ModuleNotFoundError as missing:
 
 # the others are in experiments/commands, imported when asked for
 COMMANDS = (
-    "generate chat play profile benchmark record replay advise mistakes download check export"
+    "generate chat play profile benchmark record replay mistakes download check export"
 ).split()
 
 
@@ -48,7 +48,7 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
     Other commands:
-        chat, play, profile, benchmark, record, replay, advise, mistakes, download, check, export;
+        chat, play, profile, benchmark, record, replay, mistakes, download, check, export;
         each has its own --help
     """
     # here: --help need not wait for them

@@ -15,10 +15,11 @@ from live import serve, written  # noqa: E402, F401
 
 
 def unexpected_skips(config):
-    """The skipped tests that are not marked `elsewhere`."""
+    """The skipped tests that are marked neither `elsewhere` nor `gpu`."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    return [report for report in skipped if "elsewhere" not in getattr(report, "keywords", ())]
+    allowed = {"elsewhere", "gpu"}
+    return [one for one in skipped if allowed.isdisjoint(getattr(one, "keywords", ()))]
 
 
 def pytest_sessionfinish(session):

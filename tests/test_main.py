@@ -118,8 +118,8 @@ def test_json_repeats_the_settings(as_json, pair):
     sampling = dict(temperature=0.5, top_k=7, top_p=0.9, seed=99, K=3, mode="speculative")
     chosen = dict(prompt="x", n_tokens_to_generate=3, stop="a=b") | models | sampling
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
-    found = as_json(*arguments, "--stream")["settings"]
-    assert found | chosen | {"models_dir": str(pair), "stream": True} == found
+    found = as_json(*arguments, "--exact")["settings"]
+    assert found | chosen | {"models_dir": str(pair), "exact": True} == found
     assert all(type(found[name]) is type(value) for name, value in chosen.items())
 
 
@@ -139,14 +139,6 @@ def test_the_seed_decides_the_text(as_json, mode):
     first, again, other = (as_json(*arguments, seed) for seed in (7, 7, 8))
     assert timeless(first) == timeless(again)
     assert first[mode]["token_ids"] != other[mode]["token_ids"]
-
-
-def test_verbose_names_the_kernels_on_stderr(cli, as_json):
-    arguments = "--kernels=16x1", "--n_tokens_to_generate=2"
-    done = cli("--verbose", "--json", *arguments)
-    assert timeless(json.loads(done.out)) == timeless(as_json(*arguments))
-    for role in ("target", "draft"):
-        assert re.search(rf"(?m)^{role} attn.c_attn 16x48: .*16", done.err)
 
 
 @pytest.mark.parametrize("target, verdict", [("17M", "bug"), ("flat", "tie")])

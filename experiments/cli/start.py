@@ -1,9 +1,6 @@
 """From the settings of generate to what decodes."""
 
-import sys
-
 from experiments.cluster.place import ClusterSession
-from experiments.data.machine import kernels_of
 from experiments.decoding.batching import read_together
 from experiments.decoding.job import decode
 from experiments.decoding.session import Session, load_pair
@@ -24,9 +21,4 @@ def session_of(settings, output):
         rounds = lambda target, draft, job, _: decode(target, draft, job, paths)
     if settings.rule:
         rounds, more = deciding(settings.rule, settings.verification)
-    session = Session(settings, load_pair(settings, output.download), rounds, more)
-    if output.verbose:
-        for role, model in zip(("target", "draft"), session.pair.models):
-            for weight, how in kernels_of(model).items():
-                print(f"{role} {weight}: {how}", file=sys.stderr)
-    return session
+    return Session(settings, load_pair(settings, output.download), rounds, more)

@@ -74,7 +74,6 @@ class Output(Json, Workers):
         "write one JSON object per prompt to this file, a line each; an interrupted run continues "
         "where it stopped, if settings, prompts and models are the same",
     )
-    verbose: bool = flag(False, "print the chosen kernels on stderr; not with --cluster")
 
     def check(self):
         if self.out:

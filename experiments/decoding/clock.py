@@ -102,14 +102,15 @@ class RoundTimer:
     """Runs single rounds after a text that does not grow, and says what they take.
 
     most_K: the largest K that will be asked for, at most draft.longest(target)
+    tell: is called with the K of each round, the prefill's included, before it begins
     """
 
-    def __init__(self, target, draft, filter, most_K, rule):
-        self.filter, self.rule, self.draft = filter, rule, draft
+    def __init__(self, target, draft, filter, most_K, rule, tell=lambda K: None):
+        self.filter, self.rule, self.draft, self.tell = filter, rule, draft, tell
         self.rng = np.random.default_rng(0)
         self.target = SeenTarget(target)
         self.drafter = draft.drafter(self.target, filter, self.rng)
-        self.cache = self.target.new_cache()
+        self.cache = self.target.new_cache(PAST + most_K)
         room = min(target.config.n_ctx, draft.n_ctx) - most_K
         # a text that repeats itself, for the look-up
         self.ids = [0] * max(1, min(PAST, room))
@@ -117,6 +118,7 @@ class RoundTimer:
 
     def run(self, K):
         """Seconds of (drafting, all the rest of a round)."""
+        self.tell(K)
         begin = time.perf_counter()
         tokens, q = self.drafter.propose(self.ids, K)
         drafted = time.perf_counter()
@@ -138,7 +140,7 @@ class RoundTimer:
         return [self.run(K) for _ in range(n_rounds)]
 
 
-def measure_costs(target, draft, filter, Ks, n_rounds, turns, rule=verify):
+def measure_costs(target, draft, filter, Ks, n_rounds, turns, rule=verify, tell=lambda K: None):
     """What rounds of each K cost, measured once in each of the turns, which are any iterable:
     ([seconds of a round without drafts], {K: [(c, v)]}).
 
@@ -147,7 +149,7 @@ def measure_costs(target, draft, filter, Ks, n_rounds, turns, rule=verify):
     timed alone would find its weights in the cache, from which the target's passes displace them.
     A turn is short: a machine that gets faster or slower does so for all rounds of a turn.
     """
-    timer = RoundTimer(target, draft, filter, max(Ks), rule)
+    timer = RoundTimer(target, draft, filter, max(Ks), rule, tell)
     plain, costs = [], {K: [] for K in Ks}
     for _ in turns:
         # time rounds without drafts before and after the others

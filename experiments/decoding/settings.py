@@ -38,6 +38,7 @@ APART = {
     # shared noise decides in place of a rule
     "coupled": "verification=block",
     "trace": "mode=autoregressive json",
+    "stream": "json",
     "report": "mode=autoregressive",
     # a trace, a report and shared noise watch right code
     "mistake": "mode=autoregressive trace report coupled",
@@ -45,13 +46,12 @@ APART = {
     # several paths need a draft model, and drafts of one length that nothing else changes
     "paths": "mode=autoregressive trace report coupled mistake rule K=auto draft_confidence "
     "draft_model_size=ngram draft_model_size=eagle draft_model_size=medusa",
-    "verbose": "cluster",  # whose workers choose their kernels
     # benchmark: what measures something else, or has no figures for an output
     "corpus": "prompts weights=random",
     "programs": "batch_size synthetic_acceptance cluster dtype",
     "plot": "batch_size programs K=auto",  # the picture has one point for each K
+    "resume": "batch_size programs",  # which keep nothing when they are interrupted
     "costs": "draft_cost",
-    "compare_kernels": "backend dtype kernels exact texts",  # it tries all kernels
 }
 
 
@@ -317,7 +317,7 @@ class Tracing(Group):
 
 @dataclass(frozen=True)
 class Showing(Tracing):
-    stream: bool = flag(False, "print the text while it is written")
+    stream: bool = flag(False, "print the text while it is written; not with --json")
     report: str = flag(
         "",
         "write a page to this .html file, with the numbers of every decision of the speculative "

@@ -22,7 +22,7 @@ from encoder import END_OF_TEXT
 from experiments.data.engines import write_gguf, write_openvino
 from experiments.decoding.clock import PAST
 from experiments.decoding.job import decode
-from experiments.measuring.passes import medians, passes
+from experiments.measuring.passes import median_seconds, passes
 from experiments.measuring.runner import in_turns
 from experiments.measuring.statistics import spread
 
@@ -91,8 +91,8 @@ def start_transformers(target, draft, K):
     def write(assistant, ids, n):
         calls.clear()
         prompt = torch.tensor([ids])
-        found = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
-        return found[0, len(ids) :].tolist(), len(calls)
+        text = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
+        return text[0, len(ids) :].tolist(), len(calls)
 
     past = min(PAST, model.config.n_positions - K - 1)
     with torch.no_grad():  # as generate does
@@ -128,9 +128,9 @@ def start_openvino(target, draft, K):
         return list(ask(alone, ids, n).tokens[0]), n
 
     def speculative(ids, n):
-        found = ask(together, ids, n, K)
-        metrics = found.extended_perf_metrics.main_model_metrics
-        return list(found.tokens[0]), len(metrics.raw_metrics.m_durations)
+        answer = ask(together, ids, n, K)
+        metrics = answer.extended_perf_metrics.main_model_metrics
+        return list(answer.tokens[0]), len(metrics.raw_metrics.m_durations)
 
     ways = {"plain": plain}
     with tempfile.TemporaryDirectory() as folder:
@@ -167,8 +167,8 @@ def start_llama_server(target, draft, K):
         request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
         request |= {"return_tokens": True, "cache_prompt": False}
         address = f"{server.listening_address}/completion"
-        found = requests.post(address, json=request, timeout=600).json()
-        return found["tokens"], n - found["timings"].get("draft_n_accepted", 0)
+        answer = requests.post(address, json=request, timeout=600).json()
+        return answer["tokens"], n - answer["timings"].get("draft_n_accepted", 0)
 
     with tempfile.TemporaryDirectory() as folder:
         target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"
@@ -239,16 +239,25 @@ def timed(write, prompts, n_tokens):
     return time.perf_counter() - begin, texts, sum(n_passes)
 
 
-def compare(programs, prompts, job, repeats):
+def cost_of_rows(program, repeats):
+    """The time of a pass over the most rows over that of a pass over one row; None if unknown.
+
+    A block for each program: after another's pass the caches, and its threads, would count.
+    """
+    seconds = median_seconds(program.passes, repeats)
+    return seconds[max(seconds)] / seconds[min(seconds)] if seconds else None
+
+
+def compare(programs, prompts, job, repeats, seed):
     """A row for each program and decoder; no speeds where texts have other lengths."""
     ways = {
-        (one.name, way): partial(timed, write, prompts, job.n_tokens)
-        for one in programs
-        for way, write in one.ways.items()
+        (program.name, way): partial(timed, write, prompts, job.n_tokens)
+        for program in programs
+        for way, write in program.ways.items()
     }
-    results = {name: [*zip(*turns)] for name, turns in in_turns(ways, repeats).items()}
-    reads = {(one.name, n): read for one in programs for n, read in one.passes.items()}
-    reads = {name: 1e3 * one for name, one in medians(reads, 4 * repeats).items()}
+    turns = in_turns(ways, repeats, seed, "programs")
+    results = {way: [*zip(*of_way)] for way, of_way in turns.items()}
+    costs = {program.name: cost_of_rows(program, 4 * repeats) for program in programs}
     our_seconds, (our_texts, *_), _ = next(iter(results.values()))
     rows, n = [], job.n_tokens * len(prompts)
     for (program, way), (seconds, (texts, *_), (n_passes, *_)) in results.items():
@@ -256,7 +265,6 @@ def compare(programs, prompts, job, repeats):
         if all(len(ids) == job.n_tokens for ids in texts):
             speed = spread([n / t for t in seconds])
             against = spread([a / b for a, b in zip(our_seconds, seconds)])
-        one, many = (reads.get((program, n_rows)) for n_rows in (1, job.K + 1))
         rows.append(
             {
                 "program": program,
@@ -265,9 +273,7 @@ def compare(programs, prompts, job, repeats):
                 "against_ours": against,
                 "tokens_per_target_pass": n / n_passes,
                 "same_texts": sum(a == b for a, b in zip(texts, our_texts)),
-                "milliseconds_of_1_row": one,
-                "milliseconds_of_all_rows": many,
-                "cost_of_all_rows": one and many / one,
+                "cost_of_all_rows": costs[program],
             }
         )
     return rows

@@ -7,6 +7,7 @@ each time.
 
 import dataclasses
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,9 +23,10 @@ from experiments.decoding.clock import Clock, clocked
 from experiments.decoding.job import RULES, Job, decode
 from experiments.decoding.metrics import explain_difference
 
-PARTS = "draft", "verify", "cache", "sampling"
+TIMED_PARTS = "draft", "verify", "cache", "sampling"
 WARM_UP = 6  # tokens
-N_PROMPT = 13  # tokens of a random prompt
+N_RANDOM = 13  # tokens of a random prompt
+PERIOD = 10  # seconds between two notes of progress, at least
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,35 @@ class Contender:
 PLAIN = Contender()
 
 
-def in_turns(ways, repeats):
-    """{name: what it returned in each turn}: turns in random order, after a warm-up."""
-    found, rng = {name: [] for name in ways}, np.random.default_rng(0)
-    names = list(ways)
-    for _ in tqdm(range(repeats + 1), unit=" turns", leave=False, disable=None):
-        for i in rng.permutation(len(names)):
-            found[names[i]].append(ways[names[i]]())
-    return {name: results[1:] for name, results in found.items()}
+def note(text):
+    """Say on stderr what is being done, where no bar says it."""
+    if not sys.stderr.isatty():
+        print(f"note: {text}", file=sys.stderr, flush=True)
+
+
+def progress(items, total, name, unit):
+    """Yield the items, with a bar on a terminal; elsewhere with a note now and then."""
+    bar = {"desc": name, "unit": f" {unit}", "leave": False, "disable": None}
+    note(f"{name}: 0 of {total} {unit}")
+    noted = time.monotonic()
+    for n, item in enumerate(tqdm(items, total=total, **bar), 1):
+        yield item
+        if time.monotonic() - noted >= PERIOD:
+            note(f"{name}: {n} of {total} {unit}")
+            noted = time.monotonic()
+
+
+def in_turns(ways, repeats, seed, name):
+    """{way: what it returned in each turn}: turns in random order, after a warm-up.
+
+    name: of what is measured, for whoever waits
+    """
+    results, rng = {way: [] for way in ways}, np.random.default_rng(seed)
+    for _ in progress(range(repeats + 1), repeats + 1, name, "turns"):
+        for i in rng.permutation(len(ways)):
+            way = [*ways][i]
+            results[way].append(ways[way]())
+    return {way: of_way[1:] for way, of_way in results.items()}
 
 
 @dataclass
@@ -66,7 +89,7 @@ class Run:
 
     machine: str
     looks_up: bool
-    parts: dict = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    parts: dict = field(default_factory=lambda: dict.fromkeys(TIMED_PARTS, 0.0))
     texts: list = field(default_factory=list)
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
@@ -86,13 +109,13 @@ class Run:
         next(rounds)  # the prefill
         prefilled = time.perf_counter()
         clock.seconds.clear()
-        done = list(rounds)
+        written = list(rounds)
         seconds = time.perf_counter() - prefilled
         self.seconds.append(seconds)
         self.prefill_seconds.append(prefilled - begin)
-        self.texts.append([int(token) for one in done for token in one.tokens])
-        self.rounds += [[one.drafted, one.examined, one.accepted] for one in done]
-        parts = {part: clock.seconds[part] for part in PARTS[:-1]}
+        self.texts.append([int(token) for round in written for token in round.tokens])
+        self.rounds += [[round.drafted, round.examined, round.accepted] for round in written]
+        parts = {part: clock.seconds[part] for part in TIMED_PARTS[:-1]}
         parts["sampling"] = seconds - sum(parts.values())
         self.parts = {part: self.parts[part] + more for part, more in parts.items()}
 
@@ -113,10 +136,10 @@ class Race:
     job: Job
     acceptance: float | None = None
 
-    def job_of(self, contender, seed, **changes):
-        """What a contender has to write."""
+    def job_of(self, contender, seed, n_texts=1, **changes):
+        """What a contender has to write, as one of n_texts at a time."""
         draft, rule = self.drafts.get(contender.draft), contender.verification
-        K = new_K(contender.K, self.target, draft, self.job.filter, RULES[rule])
+        K = new_K(contender.K, self.target, draft, self.job.filter, RULES[rule], n_texts)
         return dataclasses.replace(self.job, K=K, seed=seed, rule=rule, **changes)
 
     def rounds(self, target, draft, job, clock=None):
@@ -145,15 +168,15 @@ class Race:
 
     def measure(self, seed, repeats):
         """The Runs of all contenders."""
-        runs = [Run(label(), self.looks_up(one)) for one in self.contenders]
+        runs = [Run(label(), self.looks_up(contender)) for contender in self.contenders]
         clocks = [Clock(in_detail=True) for _ in runs]
         for repeat in range(repeats):
             for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
                 rounds = self.run(self.contenders[i], [*seed, repeat], clocks[i])
                 runs[i].add(rounds, clocks[i])
         comparable = self.job.filter.greedy and self.acceptance is None
-        for one, run, clock in zip(self.contenders, runs, clocks):
-            passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == one.K]
+        for contender, run, clock in zip(self.contenders, runs, clocks):
+            passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == contender.K]
             tokens = [elapsed / n for n, elapsed in clock.proposals if n]
             run.pass_seconds = statistics.median(passes) if passes else None
             run.draft_seconds = statistics.median(tokens) if tokens else None
@@ -166,35 +189,37 @@ class Race:
 # ---------------------------------------------------------------- several texts at once
 
 
-def batch_speed(race, contender, prompts):
+def batch_speed(race, contender, prompts, seed):
     """Tokens per second of all prompts decoded together, prefill apart."""
-    jobs = [race.job_of(contender, [i], ids=ids) for i, ids in enumerate(prompts)]
+    n = len(prompts)
+    jobs = [race.job_of(contender, [seed, i], n, ids=ids) for i, ids in enumerate(prompts)]
 
     def task(job):
         # the batch hands in models that take part in its passes
         return lambda target, draft: clocked(race.rounds(target, draft, job))
 
     draft = race.drafts.get(contender.draft)
-    runs = decode_together(map(task, jobs), race.target, draft, len(jobs))
+    runs = decode_together(map(task, jobs), race.target, draft, n)
     slowest = max(seconds for _, _, seconds in runs)
-    return len(prompts) * race.job.n_tokens / slowest
+    return n * race.job.n_tokens / slowest
 
 
-def batch_rows(race, batch_sizes, repeats):
+def batch_rows(race, batch_sizes, repeats, seed, name):
     """A row for each contender and batch size, after random prompts."""
-    rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
-    prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
+    rng, n_vocab = np.random.default_rng(seed), race.target.config.n_vocab
+    prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_RANDOM)).tolist()
     ways = {
-        (n, one): partial(batch_speed, race, one, prompts[:n])
+        (n, contender): partial(batch_speed, race, contender, prompts[:n], seed)
         for n in batch_sizes
-        for one in race.contenders
+        for contender in race.contenders
     }
-    speeds = {key: statistics.median(found) for key, found in in_turns(ways, repeats).items()}
+    turns = in_turns(ways, repeats, seed, name)
+    speeds = {way: statistics.median(of_way) for way, of_way in turns.items()}
     alone, rows = speeds.get((1, PLAIN)), []
-    for one in race.contenders[1:]:
+    for contender in race.contenders[1:]:
         for n in batch_sizes:
-            plain, fast = speeds[n, PLAIN], speeds[n, one]
+            plain, fast = speeds[n, PLAIN], speeds[n, contender]
             figures = {"batch_size": n, "autoregressive": plain, "speculative": fast}
             figures |= {"of_one": alone and plain / alone, "speedup": fast / plain}
-            rows.append(dataclasses.asdict(one) | figures)
+            rows.append(dataclasses.asdict(contender) | figures)
     return rows

@@ -38,6 +38,7 @@ WORDS = {  # what is given: how the refusal begins
     f"--out={LONG}.jsonl": "--out 'xxx",
     # flags that cannot go together
     "--trace --json": "--trace with --json",
+    "--stream --json": "--stream with --json",
     "--trace --mode=autoregressive": "--trace with --mode autoregressive",
     "--prompt_ids=1 --prompt=a": "--prompt_ids with --prompt:",
     "--prompt_ids=1 --prompts=a": "--prompt_ids with --prompts:",
@@ -52,7 +53,6 @@ WORDS = {  # what is given: how the refusal begins
     f"{PATHS} --draft_model_size=eagle": "--paths with --draft_model_size eagle",
     f"{PATHS} --out=x.jsonl": "--paths with several prompts",
     "--cluster=local:2": "--cluster local:2: expected several prompts",
-    f"{TWO} --cluster=local:2 --verbose": "--verbose with --cluster",
     f"{TWO} --stream": "--stream with several prompts",
     f"{TWO} --mistake=stale-cache": "--mistake with several prompts",
     f"{TWO} --rule=exercises.solutions": "--rule with several prompts",

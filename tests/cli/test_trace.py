@@ -78,11 +78,11 @@ def text_of_trace(out):
 
 
 @pytest.mark.parametrize(
-    "more", [["--coupled"], ["--draft_model_size=ngram", "--stream"], ["--mode=speculative"]]
+    "more", [["--coupled"], ["--draft_model_size=ngram"], ["--mode=speculative"]]
 )
 def test_a_trace_is_the_text_of_the_same_run(cli, as_json, more):
     arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", 1, *more]
-    done, one = cli(*arguments, "--trace"), as_json(*arguments)["speculative"]
+    done, one = cli(*arguments, "--trace", "--stream"), as_json(*arguments)["speculative"]
     assert (done.code, done.err) == (0, "")
     assert text_of_trace(done.out) == one["text"]
     assert f"Text = {PROMPT}{one['text']}\n" in done.out

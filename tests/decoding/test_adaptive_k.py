@@ -12,6 +12,8 @@ from toys import TINY, tiny_model
 from experiments.decoding import adaptive_k, clock
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
 from experiments.decoding.job import Job
+from experiments.decoding.session import Session, load_pair
+from experiments.decoding.settings import Settings
 from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
 from experiments.measuring.theory import tokens_per_round
 from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
@@ -153,3 +155,60 @@ def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
     assert costs(Filter()) is costs(Filter()) is not costs(Filter(1.0))
     assert new_K(3, target, draft, Filter(), verify) == 3
     assert new_K("auto", target, None, Filter(), verify) == "auto"  # nothing drafts
+
+
+# ---------------------------------------------------------------- a batch
+
+
+class Crowded(Slow):
+    """A pass takes a second for up to 8 rows, and more as rows are more: the memory's speed, then
+    the processor's.
+    """
+
+    def read(self, ids, cache, n_last=1):
+        (logits,) = self.read_together([ids], [cache], [n_last])
+        return logits
+
+    def read_together(self, texts, caches, n_lasts):
+        self.time.now += self.seconds * max(1, sum(n_lasts) / 8)
+        return [self.model.read(*one) for one in zip(texts, caches, n_lasts)]
+
+
+@pytest.mark.parametrize("n_texts", [1, 3, 16])
+def test_costs_are_those_of_a_batch(monkeypatch, n_texts):
+    """With 16 texts, a pass over two rows of each takes twice as long as one over one row."""
+    monkeypatch.setattr(clock.time, "perf_counter", time := Time())
+    monkeypatch.setattr(adaptive_k, "TRIED", (1, 2))
+    monkeypatch.setattr(adaptive_k, "MAX_K", 2)
+    target = Crowded(tiny_model(0), 1.0, time)
+    draft = ModelDraft(tiny_model(1)).over(lambda model: Crowded(model, 0.125, time))
+    seconds = lambda rows: max(1, n_texts * rows / 8)
+    plain, each = seconds(1), 0.125 * seconds(1)
+    found = round_costs(target, draft, Filter(1.0), verify, n_texts)
+    assert found == pytest.approx([1, *((K * each + seconds(K + 1)) / plain for K in (1, 2))])
+
+
+@pytest.mark.parametrize("failing", ["target", "draft"])
+def test_a_batch_that_cannot_be_measured_ends(failing):
+    """What one of the texts raises is raised here; no thread is left waiting."""
+
+    class Broken(Crowded):
+        def read_together(self, *arguments):
+            raise MemoryError(failing)
+
+    kinds = {"target": Crowded, "draft": Crowded, failing: Broken}
+    models = {role: kind(tiny_model(0), 0.0, Time()) for role, kind in kinds.items()}
+    with pytest.raises(MemoryError, match=failing):
+        round_costs(models["target"], ModelDraft(models["draft"]), Filter(1.0), verify, 4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_a_batch_uses_the_costs_of_as_many_texts(pair, monkeypatch, batch_size):
+    monkeypatch.setattr(
+        adaptive_k, "round_costs", lambda *options: asked.append(options[-1]) or [1.0, 2.0]
+    )
+    settings = Settings(models_dir=str(pair), K="auto", kernels="plain", n_tokens_to_generate=4)
+    session, asked = Session(settings, load_pair(settings)), []
+    prompts = [session.prompt(text, number) for number, text in enumerate("abc", 1)]
+    assert len([*session.run_together(prompts, batch_size)]) == 3
+    assert {*asked} == {batch_size, 3 % batch_size or batch_size}
