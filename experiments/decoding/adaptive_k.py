@@ -14,6 +14,7 @@ import time
 from functools import partial
 from itertools import accumulate
 from queue import SimpleQueue
+from threading import Lock
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,7 +28,7 @@ from sampling import verify
 MAX_K = 8
 TRIED = (1, 2, 4, 8)  # rounds that are timed; a straight line through them takes out the noise
 N_ROUNDS = 2  # of each of them in a turn
-BUDGET = 1.0  # seconds after which no turn of them begins any more
+BUDGET = 1.0  # seconds after which no turn of them begins any more; of a batch, three times that
 MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
 # the least speed for which to draft: asking for a draft costs a little, too, where none is found
 WORTH = 1.02
@@ -37,18 +38,19 @@ PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined dr
 
 # {target: {(draft, filter, rule, n_texts): costs}}, for as long as the target is in use
 COSTS = WeakKeyDictionary()
+ASKING = Lock()  # held while a text asks: each of a batch does so in its own thread
 
 
 def new_K(K, target, draft, filter, rule, n_texts=1):
-    """K for one of n_texts texts that are decoded together: the number itself, or for "auto" what
-    chooses one each round.
+    """K for n_texts texts that are decoded together: the number itself, or for "auto" what chooses
+    one each round.
     """
     if K != AUTO or draft is None:
         return K
     known, options = COSTS.setdefault(target, {}), (draft, filter, rule, n_texts)
     if options not in known:
         known[options] = round_costs(target, *options)
-    return AdaptiveK(known[options])
+    return AdaptiveK(known[options], n_texts)
 
 
 def round_costs(*options):
@@ -62,7 +64,8 @@ def costs_of_parts(target, draft, filter, rule=verify, n_texts=1):
     if most_K == 0:
         return []
     tried = [*(K for K in TRIED if K < most_K), most_K]
-    turns = tqdm(turns_within(BUDGET), desc="costs of K", delay=1, leave=False, disable=None)
+    turns = turns_within(BUDGET if n_texts == 1 else 3 * BUDGET)
+    turns = tqdm(turns, desc="costs of K", delay=1, leave=False, disable=None)
     _, costs = measure_together(n_texts, target, draft, filter, tried, turns, rule)
     parts = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in tried])
     lines = np.polyfit(tried, parts, min(1, most_K - 1), w=1 / parts.sum(axis=1))
@@ -112,13 +115,18 @@ def measure_together(n_texts, target, draft, filter, Ks, turns, rule):
 
 
 class AdaptiveK:
-    """A K for `sampling.speculative`, from the costs of rounds of 0, 1, 2, ... drafts."""
+    """A K for `sampling.speculative`, from the costs of rounds of 0, 1, 2, ... drafts.
 
-    def __init__(self, costs):
-        self.costs = costs
+    Texts that are decoded together share it: a text that drafted alone would keep all others
+    waiting. Each asks once in a round; the first in a round chooses, from what all have seen.
+    """
+
+    def __init__(self, costs, n_texts=1):
+        self.costs, self.n_texts = costs, n_texts
+        self.n_asked = 0  # how often a text asked
         self.accepted, self.examined = PRIOR[0] * PRIOR[1], PRIOR[1]
         self.drafted = self.asked = 1.0  # rounds with a draft, and rounds for which one was asked
-        self.K = 0  # of the round before
+        self.K = self.K_before = 0  # of this round, and of the one before
         # plain rounds to come before the next trial, and how many there were
         self.patience = self.waited = 0
 
@@ -133,14 +141,22 @@ class AdaptiveK:
 
     def __call__(self, last):
         """K of the next round, from the Round before it."""
+        with ASKING:
+            first, self.n_asked = self.n_asked % self.n_texts == 0, self.n_asked + 1
+            if first:
+                self.K_before = self.K
+            self.learn(last)
+            if first:
+                self.K = self.choose()
+            return self.K
+
+    def learn(self, last):
         memory = MEMORY**last.examined
         self.accepted = memory * self.accepted + last.accepted
         self.examined = memory * self.examined + last.examined
-        if self.K:
+        if self.K_before:
             self.drafted = MEMORY * self.drafted + bool(last.drafted)
             self.asked = MEMORY * self.asked + 1
-        self.K = self.choose()
-        return self.K
 
     def choose(self):
         a = self.accepted / self.examined

@@ -9,7 +9,7 @@ import dataclasses
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -136,11 +136,15 @@ class Race:
     job: Job
     acceptance: float | None = None
 
-    def job_of(self, contender, seed, n_texts=1, **changes):
-        """What a contender has to write, as one of n_texts at a time."""
-        draft, rule = self.drafts.get(contender.draft), contender.verification
-        K = new_K(contender.K, self.target, draft, self.job.filter, RULES[rule], n_texts)
-        return dataclasses.replace(self.job, K=K, seed=seed, rule=rule, **changes)
+    def K_of(self, contender, n_texts=1):
+        """The K of a contender that decodes so many texts together."""
+        draft, rule = self.drafts.get(contender.draft), RULES[contender.verification]
+        return new_K(contender.K, self.target, draft, self.job.filter, rule, n_texts)
+
+    def job_of(self, contender, seed, **changes):
+        """What a contender has to write."""
+        K, rule = self.K_of(contender), contender.verification
+        return replace(self.job, K=K, seed=seed, rule=rule, **changes)
 
     def rounds(self, target, draft, job, clock=None):
         """The rounds of a job with these models, under a Clock if one is given."""
@@ -192,7 +196,8 @@ class Race:
 def batch_speed(race, contender, prompts, seed):
     """Tokens per second of all prompts decoded together, prefill apart."""
     n = len(prompts)
-    jobs = [race.job_of(contender, [seed, i], n, ids=ids) for i, ids in enumerate(prompts)]
+    same = {"K": race.K_of(contender, n), "rule": contender.verification}
+    jobs = [replace(race.job, ids=ids, seed=[seed, i], **same) for i, ids in enumerate(prompts)]
 
     def task(job):
         # the batch hands in models that take part in its passes

@@ -212,3 +212,27 @@ def test_a_batch_uses_the_costs_of_as_many_texts(pair, monkeypatch, batch_size):
     prompts = [session.prompt(text, number) for number, text in enumerate("abc", 1)]
     assert len([*session.run_together(prompts, batch_size)]) == 3
     assert {*asked} == {batch_size, 3 % batch_size or batch_size}
+
+
+@pytest.mark.parametrize("a", [0.1, 0.5, 0.6, 0.7, 0.8, 0.95])
+def test_a_batch_is_not_slower_than_plain_decoding(a):
+    """16 texts of 60 tokens take as long as the slowest; plain decoding takes 60.
+
+    Half of a round's time is that of each text, and half is the same for any number of texts: a
+    text that drafts alone keeps all others waiting.
+    """
+    speeds, costs, n_texts = [], [1, 1.6, 2.2, 2.8, 3.4], 16
+    for seed in range(20):
+        rng, K = np.random.default_rng(seed), AdaptiveK(costs, n_texts)
+        lasts, lengths, elapsed = [Round([])] * n_texts, [0] * n_texts, 0.0
+        while min(lengths) < 60:
+            active = [i for i in range(n_texts) if lengths[i] < 60]
+            ks = [K(lasts[i]) for i in active]
+            for i, n in zip(active, ks):
+                accepted = [*(rng.random(n) < a), False].index(False)
+                lasts[i] = Round([0] * (accepted + 1), n, accepted)
+                lengths[i] += accepted + 1
+            each = sum(costs[n] for n in ks) / n_texts
+            elapsed += each / 2 + max(costs[n] for n in ks) / 2
+        speeds.append(60 / elapsed)
+    assert np.mean(speeds) > 0.96
