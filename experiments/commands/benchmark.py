@@ -1,12 +1,13 @@
 """python main.py benchmark: which draft, which K, at which temperature: measured under the rules of
 experiments/measuring/referee.py.
 
-Results are {"machine", "settings", "rows"}, as JSON, and beside that as CSV and as a Markdown
-table. A row is a draft with a K; with --batch_size it says what batches do to both decoders
+Results are {"machine", "settings", "rows", "best_K"}, as JSON, and beside that the rows as CSV and
+all as Markdown tables. A row is a draft with a K; "best_K" compares the K that theory predicts for
+each draft with the fastest. With --batch_size a row says what batches do to both decoders
 (experiments/decoding/batching.py), with --programs what other programs do with the same weights.
 
 What has been measured is kept in FILE.json.partial, one line for each prompt, until the run is
-complete; --resume goes on from there.
+complete; --resume goes on from there. Batches and programs keep nothing.
 """
 
 import dataclasses
@@ -134,8 +135,8 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     def is_one_pair(self):
         """Whether there is one pair and one way to decode it, greedily."""
         greedy = [filter.greedy for filter in self.filters().values()]
-        one = len(self.targets()) == 1 and len(self.contenders()) == 2
-        return one and self.Ks() != [AUTO] and greedy == [True]
+        one_pair = len(self.targets()) == 1 and len(self.contenders()) == 2
+        return one_pair and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance(self):
         """Of each drafted token, by coin; None where the models decide."""

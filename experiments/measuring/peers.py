@@ -55,7 +55,7 @@ def ours(pair, job):
 
     def write(draft, ids, n):
         rounds = list(decode(target, draft, replace(job, ids=ids, n_tokens=n)))
-        return [int(token) for one in rounds for token in one.tokens], len(rounds) - 1
+        return [int(token) for round in rounds for token in round.tokens], len(rounds) - 1
 
     ways = {"plain": partial(write, None)}
     if pair.draft:
