@@ -339,10 +339,10 @@ MEASURED = benchmarking.measured
 
 
 def refusing(settings, pairs, items):
-    for target, temperature, i, *ids in items:
-        if i == 1:
+    for item in items:
+        if str(item).endswith("prompt 2"):
             raise ZeroDivisionError("of prompt 2")
-        yield from MEASURED(settings, pairs, [(target, temperature, i, *ids)])
+        yield from MEASURED(settings, pairs, [item])
 
 
 def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, monkeypatch):
