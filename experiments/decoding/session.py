@@ -97,13 +97,16 @@ class Session:
         settings, rule = self.settings, RULES[self.settings.verification]
         return new_K(settings.K, pair.target, pair.draft, settings.sampling, rule, n_texts)
 
-    def job(self, prompt, pair, K):
-        """What is to be decoded after a prompt, with this pair."""
+    def job(self, prompt, pair, K=None):
+        """What is to be decoded after a prompt, with this pair.
+
+        K: that of several texts together; by default one of its own
+        """
         settings = self.settings
         return Job(
             ids=prompt.ids,
             n_tokens=settings.n_tokens_to_generate,
-            K=K,
+            K=self.K_of(pair) if K is None else K,
             filter=settings.sampling,
             seed=prompt.seed,
             ended=self.ended,
@@ -113,11 +116,8 @@ class Session:
         )
 
     def run(self, prompt, pair, K=None):
-        """The Run of a pair after a prompt, watched if the settings ask for that.
-
-        K: that of several texts together; by default one of its own
-        """
-        job = self.job(prompt, pair, self.K_of(pair) if K is None else K)
+        """The Run of a pair after a prompt, watched if the settings ask for that. K: see `job`."""
+        job = self.job(prompt, pair, K)
         watch = Watch(job) if self.settings.watched and pair.draft else None
         return Run(self, pair, job, watch)
 
