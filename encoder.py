@@ -86,17 +86,7 @@ class Encoder:
         self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
         self.end_of_text = vocabulary.get(END_OF_TEXT, end_of_text)
         self.n_vocab = n
-        self._remember()
-
-    def _remember(self):
         self._encode_word = lru_cache(maxsize=65536)(self._encode_word)  # one cache per encoder
-
-    def __getstate__(self):  # for pickle, which takes no cache
-        return {name: value for name, value in vars(self).items() if name != "_encode_word"}
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        self._remember()
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)
@@ -143,6 +133,10 @@ class Encoder:
         id that is not in the vocabulary.
         """
         return self.incremental_decoder()(ids, final=True)
+
+    def without_end(self, ids):
+        """The ids without the <|endoftext|> that ends them, if one does."""
+        return ids[:-1] if ids and ids[-1] == self.end_of_text else ids
 
     def incremental_decoder(self):
         """A function (ids, final=False) -> text for streaming.

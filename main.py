@@ -32,7 +32,7 @@ except ModuleNotFoundError as missing:
 
 # the others are in experiments/commands, imported when asked for
 COMMANDS = (
-    "generate chat play profile benchmark record replay advise mistakes download check export"
+    "generate chat play profile benchmark record replay mistakes download check export"
 ).split()
 
 
@@ -48,29 +48,34 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
     Other commands:
-        chat, play, profile, benchmark, record, replay, advise, mistakes, download, check, export;
+        chat, play, profile, benchmark, record, replay, mistakes, download, check, export;
         each has its own --help
     """
     # here: --help need not wait for them
     from experiments.cli import show
-    from experiments.cli.start import session_of
+    from experiments.decoding.metrics import summary
+    from experiments.decoding.run import Run
+    from experiments.drafting.load import load_pair
 
     # load the pair of models, and read the prompt
-    check_together(prompt, settings, output)
-    session = session_of(settings, output)
-    prompts = prompt.read(session)
-    show.note_room(session, prompts)
-    if prompt.prompts or output.out or len(prompts) > 1:
-        return show.several(session, prompts, output)
+    if check_together(prompt, settings, output):
+        from experiments.cli.several import generate_several
+
+        return generate_several(prompt, settings, output)
+    pair = load_pair(settings, output.download)
+    (prompt,) = prompt.read(settings, pair)
+    screen = show.Screen(settings, output, prompt, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
+    runs = {decoder: Run.of(settings, pair, prompt, decoder) for decoder in settings.decoders}
     results = {}
-    for decoder in settings.decoders:
-        run = session.warm_run(prompts[0], decoder)
-        results[decoder] = run.finish() if output.json else show.live(run, decoder)
+    for decoder, run in runs.items():
+        run.warm_up()
+        results[decoder] = run.finish(*screen.watchers(run, decoder))
+        screen.end(decoder, results[decoder])
 
     # compare the texts and their times
-    show.comparison(session.summary(prompts[0], results), run, output)
+    screen.compare(summary(settings, pair, prompt, results))
 
 
 def dispatch(arguments):

@@ -6,12 +6,13 @@ pass. A rule that accepts or rejects each of them keeps the target's distributio
 follows Leviathan et al.: p is the target's distribution, q is the draft's (Chen et al. swap them).
 
 Read `verify` first: it is the accept/reject rule. Then `speculative`, the loop around it, and
-`Filter`, where p and q come from. All of it is NumPy on the host. Randomness comes in as `rng`, a
-NumPy generator; nothing here prints or looks at a clock. A drafter proposes `draft`, a list of
-tokens. K is how many tokens a round drafts; k is that number, or fewer near the end of the text.
+`Filter`, where p and q come from. All of it is NumPy on the host. Every random choice is made by
+one object, a `Chance`; nothing here prints or looks at a clock. A drafter proposes `draft`, a list
+of tokens. K is how many tokens a round drafts; k is that number, or fewer near the end of the text.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
     return rest / total if total > 0 else p
 
 
-def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number accepted, next token
+def verify(draft, q, p, chance):  # [k], [k, n_vocab], [k + 1, n_vocab] -> n_accepted, token
     """Accept drafts up to the first rejection, then sample a token (Leviathan et al., algorithm 1).
 
     draft[i] was sampled from q[i]; p[i] is the target's distribution at the same place. The tokens
@@ -40,13 +41,13 @@ def verify(draft, q, p, rng):  # [k], [k, n_vocab], [k + 1, n_vocab] -> number a
     """
     for i, token in enumerate(draft):
         # toss caps the ratio at 1; q > 0, as the token was sampled from q
-        if not toss(p[i, token] / q[i, token], rng):
-            return i, sample(residual(p[i], q[i]), rng)  # the correction
+        if not chance.toss(p[i, token] / q[i, token]):
+            return i, chance.sample(residual(p[i], q[i]))  # the correction
     # all are accepted: the target's last row gives a token for free, the bonus
-    return len(draft), sample(p[len(draft)], rng)
+    return len(draft), chance.sample(p[len(draft)])
 
 
-def verify_block(draft, q, p, rng):  # as verify
+def verify_block(draft, q, p, chance):  # as verify
     """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
     have the same distribution as with `verify`; on average at least as many drafts are accepted.
 
@@ -71,8 +72,8 @@ def verify_block(draft, q, p, rng):  # as verify
     for t in reversed(range(len(draft) + 1)):  # the longest block first
         S = np.maximum(P[t] * p[t] - q[t], 0).sum()
         # P[0] = 1, so the loop ends in a return; and with P[t] = 1 the coin is S / S, or 0 / 0
-        if P[t] == 1 or toss(S / (S + 1 - P[t]), rng):
-            return t, sample(residual(P[t] * p[t], q[t]), rng)
+        if P[t] == 1 or chance.toss(S / (S + 1 - P[t])):
+            return t, chance.sample(residual(P[t] * p[t], q[t]))
 
 
 # ---------------------------------------------------------------- the two decoding loops
@@ -85,11 +86,16 @@ class Round:
 
     The first round of a loop is the prefill, without tokens. The last may lack the target's token,
     if the text ends inside the accepted drafts. The acceptance rate is accepted / examined.
+
+    q, p: [k, n_vocab], [k + 1, n_vocab], the distributions that the rule was given. Those of GPT-2
+    take megabytes: add up what you need of a Round, and let it go.
     """
 
     tokens: list
-    drafted: int = 0
+    draft: list = field(default_factory=list)
     accepted: int = 0
+    q: Any = field(default=None, compare=False, repr=False)
+    p: Any = field(default=None, compare=False, repr=False)
 
     @property
     def examined(self):
@@ -99,16 +105,16 @@ class Round:
         `verify` looks at no others. `verify_block` looks at all of them, but is counted in the same
         way, so that acceptance rates can be compared.
         """
-        return min(self.drafted, len(self.tokens))
+        return min(len(self.draft), len(self.tokens))
 
     @property
     def sources(self):
         """Where each token came from: "draft", then "bonus", "correction", or "target" where
         nothing was drafted.
         """
-        if not self.drafted:
+        if not self.draft:
             last = "target"
-        elif self.accepted == self.drafted:
+        elif self.accepted == len(self.draft):
             last = "bonus"
         else:
             last = "correction"
@@ -143,7 +149,7 @@ def prefill(target, ids, n_tokens):
     return list(ids), length, cache
 
 
-def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
+def autoregressive(target, ids, n_tokens, filter, chance, ended=never):
     """Yield Rounds of one token each: n_tokens in all, or fewer if the context is full or
     ended(generated ids) is true.
     """
@@ -151,13 +157,13 @@ def autoregressive(target, ids, n_tokens, filter, rng, ended=never):
     yield Round([])  # the prefill
     while len(text) < length:
         p = filter(target.read(text, cache))
-        text.append(sample(p[0], rng))
-        yield Round(text[-1:])
+        text.append(chance.sample(p[0]))
+        yield Round(text[-1:], p=p)
         if ended(text[len(ids) :]):
             return
 
 
-def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never, rule=verify):
+def speculative(target, drafter, ids, n_tokens, K, filter, chance, ended=never, rule=verify):
     """Yield Rounds of 1 to K + 1 tokens: as many tokens as `autoregressive` yields, with the same
     distribution. The rule is `verify` or `verify_block`.
 
@@ -180,7 +186,7 @@ def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never, rul
         # 2. The target scores them in one pass: row i is for draft[i], the last for what follows.
         p = filter(target.read(text + draft, cache, n_last=len(draft) + 1))
         # 3. The rule accepts the first n_accepted of them, and samples the token that follows.
-        n_accepted, next_token = rule(draft, q, p, rng)
+        n_accepted, next_token = rule(draft, q, p, chance)
         # 4. The text grows by these, up to its end. The next read forgets what was rejected.
         n_before = len(text)
         for token in draft[:n_accepted] + [next_token]:
@@ -188,7 +194,7 @@ def speculative(target, drafter, ids, n_tokens, K, filter, rng, ended=never, rul
             if done := ended(text[len(ids) :]):
                 break
         tokens = text[n_before:]  # fewer than were accepted, if the text ended among them
-        last_round = Round(tokens, len(draft), min(n_accepted, len(tokens)))
+        last_round = Round(tokens, draft, min(n_accepted, len(tokens)), q, p)
         yield last_round
         if done:
             return
@@ -206,8 +212,8 @@ class NeuralDrafter:
     1). That is decided before sampling: to discard a token after seeing it would bias the text.
     """
 
-    def __init__(self, model, filter, rng, confidence=0.0):
-        self.model, self.filter, self.rng, self.confidence = model, filter, rng, confidence
+    def __init__(self, model, filter, chance, confidence=0.0):
+        self.model, self.filter, self.chance, self.confidence = model, filter, chance, confidence
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
     def prefill(self, ids):
@@ -228,7 +234,7 @@ class NeuralDrafter:
             if self.confidence and highest_probability(logits) < self.confidence:
                 break
             q.append(self.filter(logits))
-            draft.append(sample(q[-1][0], self.rng))
+            draft.append(self.chance.sample(q[-1][0]))
         return draft, np.concatenate(q)
 
 
@@ -372,17 +378,22 @@ def keep_top_p(p, top_p):  # [n_vocab], in place
     p /= p.sum()
 
 
-def sample(p, rng):  # [n_vocab] -> token
-    """A token sampled from p, by inverting the cumulative distribution; none with p = 0."""
-    best = int(p.argmax())
-    if p[best] == 1:  # no choice: greedy decoding ends here
-        return best
-    cumulative = p.cumsum()
-    u = rng.random() * cumulative[-1]
-    u = min(u, np.nextafter(cumulative[-1], 0))  # rounding must not lead out of it
-    return int(cumulative.searchsorted(u, side="right"))
+class Chance:
+    """The random choices of a decoding, all of them: tokens and biased coins, from a seed."""
 
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed).random
 
-def toss(ratio, rng):
-    """A biased coin: True with probability min(1, ratio)."""
-    return rng.random() < ratio
+    def sample(self, p):  # [n_vocab] -> token
+        """A token sampled from p, by inverting the cumulative distribution; none with p = 0."""
+        best = int(p.argmax())
+        if p[best] == 1:  # no choice: greedy decoding ends here
+            return best
+        cumulative = p.cumsum()
+        u = self.random() * cumulative[-1]
+        u = min(u, np.nextafter(cumulative[-1], 0))  # rounding must not lead out of it
+        return int(cumulative.searchsorted(u, side="right"))
+
+    def toss(self, ratio):
+        """A biased coin: True with probability min(1, ratio)."""
+        return self.random() < ratio

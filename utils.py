@@ -4,7 +4,6 @@ choice.
 The folders themselves, their file formats and downloads, are in checkpoints/.
 """
 
-import importlib
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +15,10 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 import numpy as np
 
 from backends import autotune, memory
-from backends.threads import alone
-from backends.threads import share as on_threads
+from backends.threads import on_all_threads, on_one_thread
 
 # re-exported: several modules import these names from utils
-from checkpoints.files import InputError
+from checkpoints.files import InputError, SettingError  # noqa: F401
 from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import MODELS_DIR, SIZES  # noqa: F401
 from checkpoints.search import find_folder, locate
@@ -44,7 +42,7 @@ class Backend:
     plan: Callable
     synchronize: Callable  # wait until all work is done
     # share(f, n, n_rows): call f(a, b) for ranges that cover 0 to n, on threads if n_rows is large
-    share: Callable = alone
+    share: Callable = on_one_thread
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
     def in_parts(self, attend, q, k, v):
@@ -64,12 +62,6 @@ class Backend:
 
             self.share(attend_heads, n_head, new.stop - start)
         return heads
-
-    def __getstate__(self):  # for pickle, which takes no modules
-        return vars(self) | {"xp": self.xp.__name__}
-
-    def __setstate__(self, state):
-        vars(self).update(state, xp=importlib.import_module(state["xp"]))
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
@@ -92,7 +84,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
     one_thread = kernel and kernel.threads[0] == 1  # as "64x1" asks for
-    share = alone if one_thread else on_threads
+    share = on_one_thread if one_thread else on_all_threads
     return Backend("numpy", np, np.asarray, np.asarray, plan, done, share, exact)
 
 
@@ -129,14 +121,14 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     if backend.name != "numpy":
         return  # CuPy says itself what does not fit
     needed = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
-    what, advice = f"{n_texts} texts together", "use a smaller --batch_size"
+    subject, advice = f"{n_texts} texts together", "use a smaller --batch_size"
     if not loaded:
         needed += sum(memory.weights_bytes(config, dtype) for config in configs)
-        what, advice = "weights and caches", "use a smaller model"
+        subject, advice = "weights and caches", "use a smaller model"
     free = memory.available()
     if needed > free:
         raise InputError(
-            f"{what} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
+            f"{subject} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
             f"available; {advice}, or close other programs"
         )
 
@@ -208,7 +200,9 @@ def load_models(sizes, models_dir, backend, weights="checkpoint", download=False
     sources = random_sources if weights == "random" else stored_sources
     configs, reads, encoder = sources(sizes, models_dir, download)
     require_memory(configs, backend)
-    models = [build_model(*one, backend, np.float32) for one in zip(configs, reads)]
+    models = [
+        build_model(config, read, backend, np.float32) for config, read in zip(configs, reads)
+    ]
     return models, encoder
 
 
@@ -224,7 +218,7 @@ def stored_sources(sizes, models_dir, download):
     configs = [read_config(folder) for folder in folders]
     for folder, config in zip(folders, configs):
         require_vocabulary(folder, config, encoder)
-    reads = [stored_weights(*one) for one in zip(folders, configs)]
+    reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
     return configs, reads, encoder
 
 

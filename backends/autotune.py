@@ -26,7 +26,7 @@ from backends.blas import N_THREADS
 from backends.tiles import (
     AHEAD,
     ALL,
-    HELD,
+    GIL_RELEASE_SIZE,
     Kernel,
     Tiles,
     Uncut,
@@ -92,7 +92,7 @@ def kernels(weight, layout, rows, exact):
     shared = weight.n_in * weight.n_out > AHEAD
     # each thread would multiply some rows of the weight, and must let the others run meanwhile
     if uncut:
-        shared = shared and not weight.transposed and not exact and weight.n_out > HELD
+        shared = shared and not weight.transposed and not exact and weight.n_out > GIL_RELEASE_SIZE
     counts = {1, min(SEVERAL, N_THREADS), N_THREADS} if shared else {1}
     ways = itertools.product(sorted(counts), together)
     return [Kernel(width, (n_threads,) * 3, (n,) * 3, by_column) for n_threads, n in ways]
@@ -153,7 +153,7 @@ def timed(places, n_rows, candidates):
         }
         most = max(map(len, chosen.values()))
         n_passes = math.ceil(SAMPLES * most * len(chosen) / len(places))
-        turns = {weight: dealt(found, rng) for weight, found in chosen.items()}
+        turns = {weight: shuffled_forever(found, rng) for weight, found in chosen.items()}
         for weight, memory in n_passes * places:
             kernel = next(turns[weight])
             times[weight][kernel].append(product_seconds(n_rows, weight, memory, kernel))
@@ -164,7 +164,7 @@ def timed(places, n_rows, candidates):
     }
 
 
-def dealt(candidates, rng):
+def shuffled_forever(candidates, rng):
     """The candidates in random order, then in another, and so on."""
     while True:
         yield from rng.sample(candidates, len(candidates))
@@ -231,7 +231,9 @@ def best_kernel(weight, times):
 
         def cost(kernel):
             seconds = geometric_mean([times[n_rows][kernel] for n_rows in rows])
-            return seconds * CLEARLY if (kernel.threads[0] == 1) == large else seconds
+            on_one_thread = kernel.threads[0] == 1
+            must_win_clearly = on_one_thread if large else not on_one_thread
+            return seconds * CLEARLY if must_win_clearly else seconds
 
         best.append(min(times[rows[0]], key=cost))
     threads, together = zip(*((one.threads[0], one.together[0]) for one in best))

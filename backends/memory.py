@@ -1,5 +1,6 @@
-"""How much memory models and their caches take, and how much there is: a machine that swaps would
-be busy for hours first.
+"""How much memory models and their caches take, and how much there is.
+
+What does not fit is refused before it is loaded: swapping, the machine would be busy for hours.
 """
 
 import math

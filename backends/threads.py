@@ -4,8 +4,8 @@ NumPy lets go of the interpreter while it computes, so Python's own threads run 
 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
 weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first
-watches a `Bell` for about a millisecond. Work that arrives meanwhile begins 10 to 30 microseconds
-later. But while another program wants the cores, a thread that only watches would take one from a
+spins on a `Bell` for about a millisecond. Work that arrives meanwhile begins 10 to 30 microseconds
+later. But while another program wants the cores, a thread that only spins would take one from a
 thread that works. So for as long as the caller is preempted again and again, the others fall asleep
 at once.
 """
@@ -22,8 +22,8 @@ import numpy as np
 from backends.blas import N_THREADS
 
 LONG = 64  # a pass of at least so many rows also shares what comes between its products
-WATCH = 3_000_000  # looks at a bell before falling asleep: about a millisecond
-PAUSE = 1200  # more looks after it was rung, slower ones: 3 to 9 microseconds together
+SPINS = 3_000_000  # looks at a bell before falling asleep: about a millisecond
+PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds together
 
 # seconds off the CPU in the middle of its work, from which on a thread was preempted; more where
 # the clock is coarser
@@ -41,39 +41,40 @@ def ranges(n, n_threads, ahead):
 
 
 class Bell:
-    """Tells a thread that something was put into a queue, without putting the thread to sleep.
+    """A spin lock that spins without the GIL: one NumPy call looks at a byte until it is set.
 
-    It is only a hint: whoever heard it, or watched in vain, then waits for the queue.
+    So a thread learns that something was put into a queue without falling asleep. The bell is only
+    a hint: whoever heard it, or has spun in vain, then waits for the queue.
 
     The thread that rings keeps the interpreter a little longer, and one that asks for it too early
     falls asleep. So each waits after the ring, the second longer than the first, and so on.
     """
 
     def __init__(self, n_pauses=1):
-        self.patient = True  # watches before falling asleep
+        self.patient = True  # spins before falling asleep
         self.rung = np.zeros(1, bool)
-        # the same byte WATCH times over: "is any of them true?" ends as soon as it is
-        self.watched = np.broadcast_to(self.rung, WATCH)
+        # the same byte SPINS times over: "is any of them true?" ends as soon as it is
+        self.looks = np.broadcast_to(self.rung, SPINS)
         # asked of all of them, then of the last one again and again
-        self.parts = np.array([0] + n_pauses * PAUSE * [WATCH - 1])
+        self.parts = np.array([0] + n_pauses * PAUSE * [SPINS - 1])
 
     def ring(self):
         self.rung[0] = True
 
-    def watch(self):
-        """Return when it rings, or after WATCH looks."""
-        np.logical_or.reduceat(self.watched, self.parts)
+    def spin(self):
+        """Return when it rings, or after SPINS looks."""
+        np.logical_or.reduceat(self.looks, self.parts)
 
     def get(self, queue):
-        """The next item of a queue. Does not hold the interpreter while it watches."""
+        """The next item of a queue. Does not hold the interpreter while it spins."""
         if self.patient and queue.empty():
-            self.watch()
+            self.spin()
         item = queue.get()
         self.rung[0] = False  # only now: a thread that slept was woken before the bell was rung
         return item
 
 
-def serve(inbox, bell):
+def worker_loop(inbox, bell):
     """Do what arrives in an inbox, and report each piece of work as done, or its error."""
     while True:
         function, start, end, done, ended = bell.get(inbox)
@@ -106,7 +107,7 @@ class Threads:
     def begin(self):
         self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
         for inbox, bell, _ in self.others:
-            threading.Thread(target=serve, args=(inbox, bell), daemon=True).start()
+            threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         self.process = os.getpid()
 
     def has_competition(self):
@@ -117,8 +118,9 @@ class Threads:
     def share(self, function, n, n_threads, ahead=0):
         """function(start, end) on n_threads threads, for ranges that together are 0 to n.
 
-        The caller's thread begins at once, and so is given `ahead` more than the others. While
-        somebody shares, another caller, or the function itself, works alone.
+        The caller's thread begins at once, and so is given `ahead` more than the others. Work is
+        shared one piece at a time: meanwhile another caller, or a function that shares in turn, is
+        served on its own thread.
         """
         n_threads = min(n_threads, self.n)
         if n_threads == 1 or not self.free.acquire(blocking=False):
@@ -157,11 +159,11 @@ class Threads:
 THREADS = Threads(N_THREADS)
 
 
-def alone(function, n, n_rows):
+def on_one_thread(function, n, n_rows):
     """function(0, n)."""
     function(0, n)
 
 
-def share(function, n, n_rows):
-    """function(start, end) for ranges that together are 0 to n: on all threads in a long pass."""
+def on_all_threads(function, n, n_rows):
+    """function(start, end) for ranges that together are 0 to n: on all of them in a long pass."""
     THREADS.share(function, n, N_THREADS if n_rows >= LONG else 1)

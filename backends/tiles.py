@@ -40,7 +40,7 @@ BUFFER = 1 << 18  # numbers that wait to be added up
 AT_ONCE = 4  # rows: BLAS multiplies so many faster than three, and with AVX2 faster than two
 # NumPy lets go of the interpreter only for a product whose result has more numbers than this:
 # during a smaller one, no other thread can begin
-HELD = 500
+GIL_RELEASE_SIZE = 500
 AHEAD = 100_000  # weights that a thread multiplies by a few rows before another has begun
 
 
@@ -80,6 +80,18 @@ class Kernel:
 ROW_BY_ROW = Kernel(ALL, (1, 1, 1), together=(1, 1, 1))
 
 
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def group_size(n_rows, most):
+    """How many rows to multiply at a time, up to `most`: as few groups as can be, of one size."""
+    if n_rows <= 1:
+        return most
+    size = ceil_div(n_rows, ceil_div(n_rows, most))
+    return AT_ONCE if size == 3 else size
+
+
 def tiles_ahead(n_in, width):
     """How many tiles the first thread multiplies more than the others."""
     return AHEAD // (n_in * width)
@@ -87,7 +99,7 @@ def tiles_ahead(n_in, width):
 
 def parts_of(n_in, n_out, kernel):
     """Into how many parts a column of n_in is cut, 1, 2, 4, ...: so many that a tile is small
-    enough, and that each thread which multiplies one row has more than HELD results.
+    enough, and that each thread which multiplies one row has more than GIL_RELEASE_SIZE results.
     """
     width, n_threads = min(kernel.width, n_out), kernel.threads[0]
     n_shared = n_out // width - tiles_ahead(n_in, width)
@@ -95,7 +107,7 @@ def parts_of(n_in, n_out, kernel):
     fewest = max(1, n_shared // n_threads) * width * kernel.together[0]  # results of a thread
     n_parts = 1
     while n_in % (2 * n_parts) == 0 and (
-        n_in // n_parts * width > TILE or (is_shared and fewest * n_parts <= HELD)
+        n_in // n_parts * width > TILE or (is_shared and fewest * n_parts <= GIL_RELEASE_SIZE)
     ):
         n_parts *= 2
     return n_parts
@@ -123,7 +135,7 @@ def one_memory(n, dtype):
 def padded_size(n_in, n_out, kernel):
     """Numbers in the tiles of a weight."""
     width = min(kernel.width, n_out)
-    return n_in * -(-n_out // width) * width
+    return n_in * ceil_div(n_out, width) * width
 
 
 def tiles_in(memory, n_in, n_parts, kernel):
@@ -170,10 +182,6 @@ class Tiles:
             tiles[:, whole, :, rest:] = 0
         return cls(tiles, n_out, kernel)
 
-    def __reduce__(self):  # for pickle, which would change the order of tiles by column
-        whole = self.T[np.arange(self.shape[1])].T
-        return Tiles.cut, (np.ascontiguousarray(whole), self.kernel)
-
     @property
     def T(self):
         """The transpose, to look rows up in: the embedding, where self is the output head."""
@@ -181,11 +189,8 @@ class Tiles:
 
     def __rmatmul__(self, x):
         n_rows = len(x)
-        n_threads, group = self.kernel.way(n_rows)
-        if n_rows > 1:  # as few groups of rows as can be, of one size
-            group = -(-n_rows // -(-n_rows // group))
-        if group == 3:
-            group = AT_ONCE
+        n_threads, most = self.kernel.way(n_rows)
+        group = group_size(n_rows, most)
         x = padded(x, group)
         n_parts, n_tiles, _, width = self.tiles.shape
         y = np.empty((len(x), n_tiles * width), x.dtype)

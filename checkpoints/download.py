@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from checkpoints.files import InputError
+from checkpoints.files import InputError, note
 from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
 from checkpoints.formats.tf_checkpoint import DATA, INDEX
 from checkpoints.registry import REPOSITORIES, gigabytes, repository
@@ -46,12 +46,7 @@ def fetch_model(size, models_dir, source="auto"):
     if source not in ("auto", *sources):
         raise InputError(f"--source {source!r}: expected auto or {' or '.join(sources)} for {size}")
     folder = Path(models_dir) / size
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be made ({error.strerror}); use another --models_dir"
-        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         with locked(folder):
             if missing_files(folder):
@@ -91,18 +86,17 @@ def from_hugging_face(size, folder):
     url = f"{host.rstrip('/')}/{repository(size)}/resolve/main"
     for name in ("config.json", "vocab.json", "merges.txt"):
         fetch(url, folder / name)
-    try:
-        fetch(url, folder / "model.safetensors")
-    except Missing:
+    for name in ("model.safetensors", SHARDS_INDEX):
         try:
-            fetch(url, folder / SHARDS_INDEX)
+            fetch(url, folder / name)
         except Missing:
-            raise Refused(
-                "it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: "
-                "convert it"
-            ) from None
-        for path in named_in(folder / SHARDS_INDEX):
+            continue
+        for path in named_in(folder / name):
             fetch(url, path)
+        return
+    raise Refused(
+        "it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: convert it"
+    )
 
 
 @contextlib.contextmanager
@@ -116,7 +110,7 @@ def locked(folder):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"{folder}: another process is downloading it; waiting", file=sys.stderr)
+            note(f"{folder}: another process is downloading it; waiting")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

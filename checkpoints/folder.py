@@ -68,13 +68,14 @@ def named_in(path):
 
 def weights_files(folder):
     """All files that a folder's weights are in, first the one to begin with when reading them."""
-    path = first_of(folder, *WEIGHTS, *PICKLES)
-    if path.name in PICKLES:
+    there = [name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
+    if there and there[0] in PICKLES:
         raise InputError(
-            f"{path} is a pickle, which can run any code when opened, so it never is; convert it "
-            "where you trust it: transformers' GPT2LMHeadModel.from_pretrained(FOLDER)"
+            f"{folder / there[0]} is a pickle, which can run any code when opened, so it never is; "
+            "convert it where you trust it: transformers' GPT2LMHeadModel.from_pretrained(FOLDER)"
             ".save_pretrained(FOLDER) writes model.safetensors"
         )
+    path = first_of(folder, *WEIGHTS)
     return [path, *named_in(path)]
 
 

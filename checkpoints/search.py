@@ -26,17 +26,16 @@ def locate(size, models_dir):
 
 def cached(size):
     """The folder of a complete model in Hugging Face's cache on this machine, or None."""
-    home = os.environ.get("HF_HOME")
-    if not home:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    home = Path(os.environ.get("HF_HOME") or caches / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     names = [repository(size)]
     if size in REPOSITORIES:
         names.append(names[0].partition("/")[2])  # the short name of old versions
     for name in names:
         # A cache that somebody else wrote, or is writing: what cannot be read is not there.
         try:
-            model = cache.expanduser() / f"models--{name.replace('/', '--')}"
+            model = hub.expanduser() / f"models--{name.replace('/', '--')}"
             commit = (model / "refs" / "main").read_text().strip()
             if not missing_files(model / "snapshots" / commit):
                 return model / "snapshots" / commit
@@ -57,12 +56,12 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
     if folder and (folder != Path(models_dir) / size or not missing_files(folder)):
         return folder
     if repository(size):
-        if found := cached(size):
-            return found
+        if model := cached(size):
+            return model
         from checkpoints.download import fetch_if_wanted  # here, as requests is slow to import
 
-        if fetched := fetch_if_wanted(size, models_dir, download):
-            return fetched
+        if model := fetch_if_wanted(size, models_dir, download):
+            return model
     if folder and size not in REPOSITORIES:
         return folder  # reading it will say what is missing
     raise InputError(not_found(size, models_dir, folder))
@@ -73,9 +72,9 @@ def not_found(size, models_dir, folder):
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     else:
-        found = [path for name in WEIGHTS for path in glob(f"*/{name}", root_dir=models_dir)]
-        there = {os.path.dirname(path) for path in found}
-        state = f"there are {', '.join(sorted(there)) or 'none'}"
+        weights = [path for name in WEIGHTS for path in glob(f"*/{name}", root_dir=models_dir)]
+        there = sorted({os.path.dirname(path) for path in weights})
+        state = f"there are {', '.join(there) or 'none'}"
     if size in REPOSITORIES:
         hint = f"use --download or python main.py download {size}"
     else:

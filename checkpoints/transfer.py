@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from time import sleep
 
 import requests
@@ -19,9 +18,10 @@ import urllib3
 from requests.utils import urldefragauth as without_credentials
 from tqdm import tqdm
 
-from checkpoints.files import InputError, digest, read_json
+from checkpoints.files import InputError, digest, naming, note, read_json
 
 RECORD = "download.json"
+CHECKSUMS = ("sha256", "md5")
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 ATTEMPTS = 6  # in a row that bring nothing new
@@ -51,27 +51,26 @@ def fetch(folder_url, path):
     """
     if path.is_file():
         return
-    url, name = f"{folder_url}/{path.name}", path.name
-    part, record = path.with_name(name + ".part"), read_record(path.parent)
+    part, record = path.with_name(f"{path.name}.part"), read_record(path.parent)
     most = failures = 0
     while True:
         try:
-            receive(url, part, record)
-            if wrong := difference(part, record[name]):
+            receive(f"{folder_url}/{path.name}", path.name, part, record)
+            if wrong := difference(part, record[path.name]):
                 part.unlink()  # nothing can be added that would mend it
                 raise Again(f"what came {wrong}")
-            os.replace(part, path)
+            part.replace(path)
             return
         except Refused as error:
-            raise type(error)(f"{name}: {error}") from None
+            raise type(error)(f"{path.name}: {error}") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, Again) as error:
             have = size_of(part)
             failures = 1 if have > most else failures + 1
             most = max(most, have)
             reason = next((FAILURES[kind] for kind in FAILURES if isinstance(error, kind)), error)
             if failures == ATTEMPTS:
-                raise Refused(f"{name}: {reason}, {ATTEMPTS} times in a row") from None
-            print(f"note: {name}: {reason}; trying again", file=sys.stderr)
+                raise Refused(f"{path.name}: {reason}, {ATTEMPTS} times in a row") from None
+            note(f"{path.name}: {reason}; trying again")
             sleep(2 ** (failures - 1))
 
 
@@ -82,41 +81,40 @@ def size_of(part):
 # ---------------------------------------------------------------- one attempt
 
 
-def receive(url, part, record):
+def receive(url, name, part, record):
     """One attempt: bring part nearer to the whole file. Raises Again, Refused, or an error of
     requests or urllib3.
     """
-    name = part.name.removesuffix(".part")
-    have, known = size_of(part), record.get(name)
-    if not (have and known and known["etag"] and known["url"] == without_credentials(url)):
-        have, known = 0, None  # what is there may be of another file
-    if known and have == known["size"]:
+    have, stated = size_of(part), record.get(name)
+    if not (have and stated and stated["etag"] and stated["url"] == without_credentials(url)):
+        have, stated = 0, None  # what is there may be of another file
+    if stated and have == stated["size"]:
         return
     headers = {"Accept-Encoding": "identity"}
-    if known:
-        headers |= {"Range": f"bytes={have}-", "If-Range": known["etag"]}
+    if stated:
+        headers |= {"Range": f"bytes={have}-", "If-Range": stated["etag"]}
     try:
         reply = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
     except ValueError:  # of requests, urllib or a codec, with any wording
         raise Refused("the address, or the one it redirects to, is not valid") from None
     with reply:
-        if reply.status_code in (206, 416) and not (known and goes_on(reply, have, known)):
+        if reply.status_code in (206, 416) and not (stated and goes_on(reply, have, stated)):
             part.unlink(missing_ok=True)
             raise Again("the file on the server has changed")
         require_file(reply)
         if reply.status_code == 200:
-            known, have = facts(reply, url), 0
+            stated, have = facts(reply, url), 0
             # emptied before its facts are stored, which thus never describe another file's bytes
             part.write_bytes(b"")
-            record[name] = known
+            record[name] = stated
             write_record(part.parent, record)
         needed, free = reply.raw.length_remaining or 0, shutil.disk_usage(part.parent).free
         if needed > free:
             figures = f"{needed / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
             raise InputError(f"{part}: {figures}; make room, then try again")
-        how = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
-        bar = tqdm(desc=name, total=known["size"], initial=have, **how)
-        with part.open("ab") as file, bar:
+        units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
+        bar = tqdm(desc=name, total=stated["size"], initial=have, **units)
+        with naming(part), part.open("ab") as file, bar:
             # read1 does not wait for a full chunk, which a connection that breaks may never bring
             while chunk := reply.raw.read1(CHUNK):
                 file.write(chunk)
@@ -125,10 +123,10 @@ def receive(url, part, record):
             os.fsync(file.fileno())
 
 
-def goes_on(reply, have, known):
-    """Whether a reply brings the rest, from this byte on, of the file that is known."""
+def goes_on(reply, have, stated):
+    """Whether a reply brings the rest, from this byte on, of the file that was stated."""
     from_there = reply.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-    return from_there and reply.headers.get("ETag") == known["etag"]
+    return from_there and reply.headers.get("ETag") == stated["etag"]
 
 
 def require_file(reply):
@@ -146,7 +144,7 @@ def require_file(reply):
         raise Again("the server does not say how long the file is")
 
 
-# ---------------------------------------------------------------- what is known of a file
+# ---------------------------------------------------------------- what a server states of a file
 
 
 def facts(reply, url):
@@ -154,41 +152,43 @@ def facts(reply, url):
     where it does not, the tag also where it does not stand for the very same bytes.
     """
     etag = reply.headers.get("ETag", "")
-    known = {
+    stated = {
         "url": without_credentials(url),
         "size": reply.raw.length_remaining,
         "etag": etag if etag.startswith('"') else None,
     }
-    for one in (*reply.history, reply):  # Hugging Face states it where it redirects
-        if found := re.fullmatch('"([0-9a-f]{64})"', one.headers.get("X-Linked-Etag", "")):
-            known["sha256"] = found[1]
+    for answer in (*reply.history, reply):  # Hugging Face states it where it redirects
+        if match := re.fullmatch('"([0-9a-f]{64})"', answer.headers.get("X-Linked-Etag", "")):
+            stated["sha256"] = match[1]
     # OpenAI's files lie in Azure's store
-    if found := re.fullmatch("[A-Za-z0-9+/]{22}==", reply.headers.get("Content-MD5", "")):
-        known["md5"] = base64.b64decode(found[0]).hex()
-    return known
+    if match := re.fullmatch("[A-Za-z0-9+/]{22}==", reply.headers.get("Content-MD5", "")):
+        stated["md5"] = base64.b64decode(match[0]).hex()
+    return stated
 
 
-def difference(path, known):
+def difference(path, stated):
     """In what a file is not the one that the server stated, in words; None if it is."""
     size = path.stat().st_size
-    if known["size"] not in (None, size):
-        return f"has {size} bytes of {known['size']}"
-    for name in ("sha256", "md5"):
-        if name in known and known[name] != digest([path], name):
+    if stated["size"] not in (None, size):
+        return f"has {size} bytes of {stated['size']}"
+    for name in CHECKSUMS:
+        if name in stated and stated[name] != digest([path], name):
             return f"has another {name} checksum than the server states"
     return None
 
 
 def write_record(folder, record):
-    new = folder / (RECORD + ".new")
-    new.write_text(json.dumps(record, indent=1) + "\n")
-    os.replace(new, folder / RECORD)
+    new = folder / f"{RECORD}.new"
+    with naming(new):
+        new.write_text(json.dumps(record, indent=1) + "\n")
+    new.replace(folder / RECORD)
 
 
 def read_record(folder):
     """What is known of a folder's files, {name: facts}."""
     record = read_json(folder / RECORD, optional=True)
-    for known in record.values():
-        if not (isinstance(known, dict) and known.keys() >= {"url", "size", "etag"}):
+    for stated in record.values():
+        complete = isinstance(stated, dict) and stated.keys() >= {"url", "size", "etag"}
+        if not (complete and isinstance(stated["url"], str)):
             raise InputError(f"{folder / RECORD}: is damaged; delete it")
     return record

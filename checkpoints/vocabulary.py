@@ -34,9 +34,20 @@ def read_merges(path):
     """[(left, right)] of a merges file."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8
-        raise InputError(f"{path}: cannot be read ({error}); fetch it again") from None
-    return [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    except ValueError as error:
+        raise InputError(f"{path}: is not UTF-8 ({error}); fetch it again") from None
+    merges = []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#version"):
+            continue
+        left, space, right = line.partition(" ")
+        if not (left and right) or " " in right:
+            raise InputError(
+                f"{path}, line {number}: {line!r}: expected two tokens with a space between; "
+                "fetch it again"
+            )
+        merges.append((left, right))
+    return merges
 
 
 def require_all_merges(path, vocabulary, merges):
@@ -58,5 +69,5 @@ def require_all_merges(path, vocabulary, merges):
 def require_vocabulary(folder, config, encoder):
     """Raises InputError if a model and the vocabulary beside it do not have as many tokens."""
     if config.n_vocab != encoder.n_vocab:
-        found = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"
-        raise InputError(f"{folder}: {found}; use the files of one model")
+        counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"
+        raise InputError(f"{folder}: {counts}; use the files of one model")

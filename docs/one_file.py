@@ -1,12 +1,13 @@
 """Speculative decoding in one file: python docs/one_file.py "Once upon a time" 0.8
 
-A language model writes one token per pass, and each pass reads all of its weights from memory. That
-takes far longer than the arithmetic, so a pass over five tokens costs little more than a pass over
-one; and it gives the distribution of the next token after each of the five.
+A language model writes one token per pass, and each pass reads all of its weights from memory: that
+takes far longer than the arithmetic. A pass over five tokens gives the distribution after each of
+them, and can cost little more than one (with ordinary BLAS, two to three times as much).
 
-In speculative decoding a small draft model guesses the next K tokens, and the large target model
-reads all of them in one pass. A rule accepts the first few and adds one of the target's own, such
-that the text has exactly the target's distribution. (No cache here: count passes, not seconds.)
+Most tokens are easy: a small draft model often guesses what the large target would write. Let it
+guess K tokens, and let the target read them in one pass. A rule accepts the first few, perhaps
+none, and adds one token of the target's own, so that the text has exactly the target's distribution
+(above temperature 0, two texts still differ, as two samples do). No cache here: count passes.
 """
 
 import argparse
@@ -21,30 +22,43 @@ MODELS = Path(__file__).resolve().parent.parent / "models"
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
-def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, back
-    ids = json.loads((folder / "vocab.json").read_text("utf-8"))
-    merges = [line.split() for line in (folder / "merges.txt").read_text("utf-8").splitlines()[1:]]
-    # The files spell a byte as one character: itself if it is printable, or one from 256 on.
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    spelling = dict(zip(printable + others, map(chr, [*printable, *range(256, 324)])))
-    byte_of = {character: byte for byte, character in spelling.items()}
-    tokens = {i: token for token, i in ids.items()}
+def decode_plainly(target, ids, n_tokens, sample):  # -> the whole text, the passes of the target
+    # target(ids) has a row for each of the ids: the distribution of the token that follows it.
+    for _ in range(n_tokens):
+        ids = ids + [sample(target(ids)[-1])]
+    return ids, n_tokens
 
-    def encode(text):
-        found = []
-        for word in WORD.findall(text):
-            # Byte-pair encoding: start from bytes, and apply each merge that training has learned.
-            parts = "".join(f" {spelling[byte]} " for byte in word.encode())
-            for left, right in merges:
-                parts = parts.replace(f" {left}  {right} ", f" {left}{right} ")
-            found += [ids[part] for part in parts.split()]
-        return found
 
-    def decode(found):
-        return bytes(byte_of[c] for i in found for c in tokens[i]).decode(errors="replace")
+def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, toss):  # -> the same
+    length, n_passes = len(ids) + n_tokens, 0
+    while len(ids) < length:
+        # 1. The draft model guesses, one small pass per token; q is what each was sampled from.
+        draft, q = [], []
+        for _ in range(min(K, length - len(ids) - 1)):  # leave a place for the target's own token
+            q.append(draft_model(ids + draft)[-1])
+            draft.append(sample(q[-1]))
+        # 2. The target reads all of them in one pass; its last row is for what follows the draft.
+        p = target(ids + draft)[-len(draft) - 1 :]
+        n_passes += 1
+        # 3. The rule keeps the first few, and the text grows by these and one more token.
+        n_accepted, token = verify(draft, q, p, sample, toss)
+        ids = ids + draft[:n_accepted] + [token]
+    return ids, n_passes
 
-    return encode, decode
+
+def verify(draft, q, p, sample, toss):  # [k], k rows, k + 1 rows -> number accepted, next token
+    """Keep the draft up to the first rejection, then sample one token of the target's own. draft[i]
+    was sampled from q[i]; p[i] is the target's distribution at the same place. A token x is drafted
+    and accepted with probability q(x) min(1, p(x) / q(x)) = min(p(x), q(x)). The residual, max(0, p
+    - q) scaled to sum to 1, replaces rejected tokens: it gives x the rest of p(x). (It is not 0: a
+    rejected x has p(x) < q(x), and both p and q sum to 1, so another token has p above q.)
+    """
+    for i, x in enumerate(draft):
+        if not toss(p[i][x] / q[i][x]):  # rejected
+            residual = np.maximum(p[i] - q[i], 0)
+            return i, sample(residual / residual.sum())
+    # All are accepted, and the target's last row gives one more token for free.
+    return len(draft), sample(p[len(draft)])
 
 
 def softmax(x):
@@ -93,44 +107,27 @@ def load_model(folder, temperature):  # -> a function from n tokens to n distrib
     return lambda ids: softmax(gpt2(ids, weights, config).astype(float) / temperature)
 
 
-def sample(p, rng):
-    return int(rng.choice(len(p), p=p))
+def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, back
+    ids = json.loads((folder / "vocab.json").read_text("utf-8"))
+    merges = [line.split() for line in (folder / "merges.txt").read_text("utf-8").splitlines()[1:]]
+    # The files spell a byte as one character: itself if it is printable, or one from 256 on.
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    spelling = dict(zip(printable + others, map(chr, [*printable, *range(256, 324)])))
+    byte_of = {character: byte for byte, character in spelling.items()}
+    bytes_of = {i: bytes(byte_of[c] for c in token) for token, i in ids.items()}
 
+    def encode(text):
+        found = []
+        for word in WORD.findall(text):
+            # Byte-pair encoding: start from bytes, and apply each merge that training has learned.
+            parts = "".join(f" {spelling[byte]} " for byte in word.encode())
+            for left, right in merges:
+                parts = parts.replace(f" {left}  {right} ", f" {left}{right} ")
+            found += [ids[part] for part in parts.split()]
+        return found
 
-def verify(draft, q, p, rng):  # k tokens, k rows, k + 1 rows -> 1 to k + 1 tokens
-    """Keep the draft up to the first rejection, then add one token of the target's own. draft[i]
-    was sampled from q[i]; p[i] is the target's distribution. A token x is drafted and accepted with
-    probability q(x) min(1, p(x) / q(x)) = min(p(x), q(x)). The residual, max(0, p - q) scaled to
-    sum to 1, replaces rejected tokens: it gives x the rest of p(x), which is max(0, p(x) - q(x)).
-    """
-    for i, x in enumerate(draft):
-        if not rng.random() < p[i][x] / q[i][x]:  # rejected
-            residual = np.maximum(p[i] - q[i], 0)
-            return draft[:i] + [sample(residual / residual.sum(), rng)]
-    # All are accepted, and the target's last row gives one more token for free.
-    return draft + [sample(p[len(draft)], rng)]
-
-
-def decode_plainly(target, ids, n_tokens, rng):  # -> the whole text, the passes of the target
-    for _ in range(n_tokens):
-        ids = ids + [sample(target(ids)[-1], rng)]
-    return ids, n_tokens
-
-
-def decode_speculatively(target, draft_model, ids, n_tokens, K, rng):  # -> the same
-    length, n_passes = len(ids) + n_tokens, 0
-    while len(ids) < length:
-        # 1. The draft model guesses, one small pass per token; q is what each was sampled from.
-        draft, q = [], []
-        for _ in range(min(K, length - len(ids) - 1)):  # leave a place for the target's own token
-            q.append(draft_model(ids + draft)[-1])
-            draft.append(sample(q[-1], rng))
-        # 2. The target reads all of them in one pass; its last row is for what follows the draft.
-        p = target(ids + draft)[len(ids) - 1 :]
-        n_passes += 1
-        # 3. The rule keeps some of them, and the text grows by one token or more.
-        ids = ids + verify(draft, q, p, rng)
-    return ids, n_passes
+    return encode, lambda found: b"".join(bytes_of[i] for i in found).decode(errors="replace")
 
 
 if __name__ == "__main__":
@@ -138,13 +135,16 @@ if __name__ == "__main__":
     parser.add_argument("prompt", nargs="?", default="Once upon a time there lived a king")
     parser.add_argument("temperature", nargs="?", type=float, default=0.0)
     prompt, temperature = vars(parser.parse_args()).values()
+    if not 0 <= temperature < float("inf"):
+        parser.error(f"temperature {temperature}: expected a number of 0 or more")
     encode, decode = load_tokenizer(MODELS / "17M")
     target, draft_model = (load_model(MODELS / size, temperature) for size in ("17M", "0.7M-17M"))
     ids, n_tokens, rng = encode(prompt), 60, np.random.default_rng(0)
     if not 0 < len(ids) <= 512 - n_tokens:  # these models read 512 tokens at most
         parser.error(f"a prompt of {len(ids)} tokens: expected 1 to {512 - n_tokens}")
-    plain = decode_plainly(target, ids, n_tokens, rng)
-    fast = decode_speculatively(target, draft_model, ids, n_tokens, 4, rng)
+    sample, toss = lambda p: int(rng.choice(len(p), p=p)), lambda ratio: rng.random() < ratio
+    plain = decode_plainly(target, ids, n_tokens, sample)
+    fast = decode_speculatively(target, draft_model, ids, n_tokens, 4, sample, toss)
     for name, (text, n_passes) in {"Plain": plain, "Speculative": fast}.items():
         print(f"{name}: {n_passes} target passes, {n_tokens / n_passes:.2f} tokens per pass")
         print(decode(text), end="\n\n")

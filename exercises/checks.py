@@ -1,86 +1,125 @@
-"""The checks of the exercises: check_NAME(answer) fails with an assertion that says what is wrong.
+"""The checks of the exercises: CHECKS[name](answer) raises Wrong, which says what is wrong, or
+returns what there is to know of a right answer.
 
 No check is statistical: a function that makes random choices is run through every branch of them
-(experiments/proving/enumeration.py).
+(experiments/proving/verdict.py).
 """
 
+import copy
 import itertools
 from collections import defaultdict
+from functools import lru_cache
 from types import SimpleNamespace
 
 import numpy as np
 
 from exercises import solutions
 from experiments.proving.enumeration import every_branch, total_variation
+from experiments.proving.verdict import (
+    Choices,
+    Wrong,
+    can_be_kept,
+    completed,
+    first_wrong,
+    one_round,
+    shown,
+    whole_numbers,
+)
 from sampling import Filter, residual
 
+P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.4, 0.4])
 RNG = np.random.default_rng(0)
-PAIRS = [(RNG.dirichlet(np.ones(n)), RNG.dirichlet(np.ones(n))) for n in (2, 3, 5)]
+PAIRS = [(P, Q), (P, P)]
+PAIRS += [(RNG.dirichlet(np.ones(n)), RNG.dirichlet(np.ones(n))) for n in (2, 3, 5)]
 PAIRS += [
     (np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.25, 0.75])),
+    (np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.75, 0.0])),  # the last token is never sampled
     (np.array([0.0, 1.0]), np.array([1.0, 0.0])),
 ]
-PAIRS += [(p, p) for p, _ in PAIRS[:1]]
 
 # ---------------------------------------------------------------- found and expected
 
 
+def require(right, problem):
+    if not right:
+        raise Wrong(problem)
+
+
 def same(found, expected, what):
-    assert found == expected, f"{what}: {found}, expected {expected}"
+    require(found == expected, f"{what}: {found}, expected {expected}")
 
 
 def close(found, expected, what):
     """The same numbers but for rounding."""
     same(np.shape(found), np.shape(expected), f"the shape of {what}")
-    assert np.allclose(found, expected, rtol=0, atol=1e-12), f"{what}: {found}, expected {expected}"
+    right = np.allclose(found, expected, rtol=0, atol=1e-12)
+    require(right, f"{what}: {shown(found)}, expected {shown(expected)}")
 
 
 def returns(answer, expected, *arguments):
-    """What a function without chance returns."""
+    """What a function without chance returns; its arguments stay as they are."""
     what = f"{answer.__name__}({', '.join(map(repr, arguments))})"
-    close(answer(*arguments), expected, what)
+    given = copy.deepcopy(arguments)
+    close(answer(*given), expected, what)
+    same(repr(given), repr(arguments), f"{what} changes its arguments. Afterwards they are")
 
 
-def same_distribution(found, expected, what):
-    distance = total_variation(found, expected)
-    yours = {outcome: round(float(mass), 4) for outcome, mass in found.items()}
-    assert distance < 1e-12, (
-        f"{what}: at a total variation distance of {distance:.3g} from the right distribution; "
-        f"yours is {yours}"
-    )
+def same_texts(texts, target, n_tokens, what, end=None, kept=""):
+    """Whether texts, {text: probability}, have the target's distribution once it has completed
+    them, up to n_tokens or the end token. target(text): the distribution of the token after it.
+    kept: what else there is to say of wrong ones
+    """
+    texts = completed(texts, target, n_tokens, end)
+    right = completed({(): 1.0}, target, n_tokens, end)  # by the chain rule
+    if place := first_wrong(texts, right):
+        far = total_variation(texts, right)
+        raise Wrong(f"{what}: a total variation distance of {far:.4f}{kept}; {place}")
+
+
+def enough_kept(kept, expected, what, figures):
+    require(kept >= expected - 1e-9, f"{what}: the distribution is right{figures}; expected more")
 
 
 def outcomes_of(answer, *arguments):
     """{what the answer returns, as a tuple: probability}, by every branch of its choices."""
-    return every_branch(lambda choices: tuple(answer(*arguments, choices.sample, choices.toss)))
+
+    def run(branches):
+        chance = Choices(branches)
+        result = answer(*arguments, chance.sample, chance.toss)
+        return tuple(whole_numbers(result, "whole numbers"))
+
+    return every_branch(run)
 
 
-def same_texts(texts, target, n_tokens, what, end=None):
-    """Whether texts, {text: probability}, have the target's distribution once it has completed
-    them, up to n_tokens or the end token. target(text): the distribution of the token after it
-    """
-    right = completed({(): 1.0}, target, n_tokens, end)  # by the chain rule
-    same_distribution(completed(texts, target, n_tokens, end), right, what)
+# ---------------------------------------------------------------- models
 
 
-def completed(texts, target, n_tokens, end):
-    """{text: probability} of texts that the target goes on with."""
-    found, todo = defaultdict(float), list(texts.items())
-    while todo:
-        text, mass = todo.pop()
-        if len(text) >= n_tokens or end in text:
-            found[text] += mass
-        else:
-            todo += [((*text, token), mass * p) for token, p in enumerate(target(text))]
-    return found
+def table(seed):
+    """A model of three tokens: a distribution for every text."""
+
+    @lru_cache(None)
+    def of(ids):
+        return np.random.default_rng([seed, *ids]).dirichlet(np.ones(3))
+
+    return lambda ids: of(tuple(ids))
+
+
+def constant(*rows):
+    """A model whose distribution depends on how long the text is, and on nothing else."""
+    return lambda ids: np.array(rows[len(ids)])
+
+
+def counting(ids):
+    """A model that is sure of its next token: 0, 1, 2, 0, ..."""
+    return np.eye(3)[len(ids) % 3]
+
+
+def rows_of(model):
+    """The model as the exercises have it: ids -> a row for each, of the token that follows it."""
+    return lambda ids: np.array([model(ids[: n + 1]) for n in range(len(ids))])
 
 
 # ---------------------------------------------------------------- without chance
-
-
-def check_acceptance_1(answer):
-    for p, q in PAIRS:
-        returns(answer, 1 - abs(p - q).sum() / 2, p, q)
 
 
 def check_temperature_2(answer):
@@ -88,20 +127,24 @@ def check_temperature_2(answer):
         for temperature in (0.5, 1.0, 3.0):
             expected = Filter(temperature)(np.array([logits]))[0]
             returns(answer, expected, np.array(logits), temperature)
-    returns(answer, [0, 1, 0], np.array([0.0, 2.0, 1.0]), 0.0)
+    for temperature in (0.0, 1e-9):
+        returns(answer, [0, 1, 0], np.array([0.0, 2.0, 1.0]), temperature)
+        returns(answer, [0, 0, 1], np.array([1e4, 0.0, 1e4 + 1.0]), temperature)
+    returns(answer, [0, 1, 0], np.array([0.0, 2.0, 2.0]), 0.0)  # of equals, the first
+
+
+def check_acceptance_1(answer):
+    for p, q in PAIRS:
+        returns(answer, 1 - abs(p - q).sum() / 2, p, q)
 
 
 def check_residual_3(answer):
-    returns(answer, [1, 0, 0], np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.4, 0.4]))
+    returns(answer, [1, 0, 0], P, Q)
     returns(answer, [0.75, 0.25, 0], np.array([0.5, 0.4, 0.1]), np.array([0.2, 0.3, 0.5]))
-    returns(answer, [0.5, 0.5], np.array([0.5, 0.5]), np.array([0.5, 0.5]))
-
-
-def check_nucleus_4(answer):
-    p = np.array([0.1, 0.4, 0.3, 0.2])
-    for top_p, kept in ((0.3, [1]), (0.65, [1, 2]), (0.75, [1, 2, 3]), (1.0, [0, 1, 2, 3])):
-        expected = np.where(np.isin(np.arange(4), kept), p, 0)
-        returns(answer, expected / expected.sum(), p.copy(), top_p)
+    returns(answer, P, P, P)
+    # nearly the same is not the same
+    p, q = np.array([0.5, 0.25, 0.25]), np.array([0.5, 0.25 + 2.0**-30, 0.25 - 2.0**-30])
+    returns(answer, [0, 0, 1], p, q)
 
 
 def check_speedup_5(answer):
@@ -112,15 +155,33 @@ def check_speedup_5(answer):
         returns(answer, tokens / (K * c + v), a, K, c, v)
 
 
+def check_nucleus_4(answer):
+    for p, top_p, kept in (
+        ([0.1, 0.4, 0.3, 0.2], 0.3, [1]),
+        ([0.1, 0.4, 0.3, 0.2], 0.65, [1, 2]),
+        ([0.1, 0.4, 0.3, 0.2], 0.75, [1, 2, 3]),
+        ([0.1, 0.4, 0.3, 0.2], 1.0, [0, 1, 2, 3]),
+        ([0.25, 0.5, 0.25], 0.5, [1]),  # reached exactly
+        ([0.25, 0.5, 0.25], 0.75, [0, 1]),
+        ([0.25, 0.25, 0.25, 0.25], 0.5, [0, 1]),  # of equals, the lower ids
+    ):
+        expected = np.where(np.isin(np.arange(len(p)), kept), p, 0)
+        returns(answer, expected / expected.sum(), np.array(p), top_p)
+
+
 def check_catch_up_8(answer):
     text = [5, 6, 7, 8, 9]
     for read, n_last, n_fed in (
         ([], 1, 5),  # nothing read yet
         ([5, 6, 7, 8], 1, 1),  # plain decoding
         ([5, 6], 2, 3),  # behind
+        ([5, 6], 3, 3),
+        ([], 5, 5),
         ([5, 6, 7, 8, 1, 1], 1, 1),  # a rejected draft of two is forgotten
         ([5, 6, 7, 1], 2, 2),  # so is one within the rows asked for
+        ([5, 1, 1, 1], 4, 4),
         ([5, 6, 7, 8, 9], 1, 1),  # the last row is read again
+        ([5, 6, 7, 8, 9], 3, 3),
     ):
         calls = []
         row = lambda ids: ids + [0] * (10 - len(ids))
@@ -131,140 +192,213 @@ def check_catch_up_8(answer):
             ends = range(len(cache.ids) - len(new) + 1, len(cache.ids) + 1)
             return np.array([row(cache.ids[:end]) for end in ends])
 
-        cache = SimpleNamespace(ids=list(read))
-        rows = answer(list(text), cache, n_last, forward)
+        cache, ids = SimpleNamespace(ids=list(read)), list(text)
+        rows = answer(ids, cache, n_last, forward)
         what = f"with {read} in the cache and n_last = {n_last}"
+        same(ids, text, f"{what}: the ids afterwards")
         same(cache.ids, text, f"{what}: in the cache in the end")
         same(calls, [n_fed], f"{what}: how many ids each call of forward is fed")
         expected = [row(text[:end]) for end in range(6 - n_last, 6)]
         same(np.array(rows).tolist(), expected, f"{what}: the rows of the last {n_last} ids")
 
 
-# ---------------------------------------------------------------- one round
+# ---------------------------------------------------------------- one place
 
 
-def often_kept(answer, p, q):
-    """How often a draft is kept, after a check of the distribution of the token."""
-    token_distribution, kept = defaultdict(float), 0.0
-    for (token, is_draft), probability in outcomes_of(answer, p, q).items():
-        token_distribution[token] += probability
-        kept += probability * bool(is_draft)
-    same_distribution(token_distribution, dict(enumerate(p)), f"the token of {p = }, {q = }")
-    return kept
+def result_of(result, n_vocab):
+    """(the token, whether it is a draft)"""
+    expected = f"(a token below {n_vocab}, whether it is a draft)"
+    require(np.shape(result) == (2,), f"it returns {result!r}, expected {expected}")
+    (token,) = whole_numbers(result[:1], expected)
+    require(0 <= token < n_vocab, f"it returns {result!r}, expected {expected}")
+    return token, bool(result[1])
+
+
+def one_place(answer, p, q, n_drafts=1):
+    """({(token,): probability}, how often it is a draft), of a function that samples n_drafts from
+    q at most. A draft is what was sampled from q.
+    """
+
+    def run(branches):
+        chance = Choices(branches)
+        token, is_draft = result_of(answer(p.copy(), q.copy(), chance.sample, chance.toss), len(p))
+        drafts = [x for row, x in chance.samples if np.array_equal(row, q)]
+        # what replaces them may be sampled from the same numbers
+        last = [row for row, _ in chance.samples[-1:]]
+        most = n_drafts + (not is_draft and any(np.array_equal(row, q) for row in last))
+        require(
+            len(drafts) <= most, f"{len(drafts)} drafts are sampled from q, expected {n_drafts}"
+        )
+        require(
+            not is_draft or token in drafts,
+            f"token {token} is said to be a draft, expected one that was sampled from q: {drafts}",
+        )
+        return token, is_draft
+
+    outcomes = every_branch(run)
+    kept = sum(mass for (_, is_draft), mass in outcomes.items() if is_draft)
+    texts = {(x,): outcomes.get((x, True), 0) + outcomes.get((x, False), 0) for x, _ in outcomes}
+    return texts, kept
+
+
+def kept_at(answer, p, q, least, why, n_drafts=1):
+    """Whether the token is right, and a draft kept often enough."""
+    what = f"p = {shown(p)}, q = {shown(q)}"
+    try:
+        texts, kept = one_place(answer, p, q, n_drafts)
+    except Wrong as wrong:
+        raise Wrong(f"{what}: {wrong}") from None
+    figures = f"; {kept:.4f} of the drafts are kept, {least:.4f} {why}"
+    same_texts(texts, lambda text: p, 1, what, kept=figures)
+    enough_kept(kept, least, what, figures)
 
 
 def check_one_token_6(answer):
     for p, q in PAIRS:
-        kept = often_kept(answer, p, q)
-        close(kept, np.minimum(p, q).sum(), f"how often the draft is kept, {p = }, {q = }")
+        most = np.minimum(p, q).sum()
+        kept_at(answer, p, q, most, "can be, the sum of min(p, q)")
+    most = np.minimum(P, Q).sum()
+    return f"for p = {shown(P)}, q = {shown(Q)} it keeps {most:.2f} of the drafts, and no rule more"
 
 
 def check_two_drafts_10(answer):
     for p, q in PAIRS:
         once = np.minimum(p, q).sum()
         second = np.minimum(residual(p, q), q).sum() if once < 1 else 0.0
-        least = once + (1 - once) * second
-        kept = often_kept(answer, p, q)
-        assert kept >= least - 1e-9, (
-            f"a draft is kept for {p = }, {q = }: {kept}, expected at least {least}"
-        )
+        kept_at(answer, p, q, once + (1 - once) * second, "are by two tries in turn", 2)
 
 
-def two_drafts_of_three_tokens():
-    """Pairs (q, p) of two and three rows."""
-    rng = np.random.default_rng(1)
-    p, q = rng.dirichlet(np.ones(3), 3), rng.dirichlet(np.ones(3), 2)
-    yield q, p
+# ---------------------------------------------------------------- one round
+
+
+def rounds_to_check():
+    """(target, draft model, K), easy ones first."""
+    bonus = np.array([0.2, 0.3, 0.5])
+    yield constant(P), constant(), 0
+    yield constant(P, bonus), constant(Q), 1
+    yield constant(P, bonus), constant(P), 1
     # some tokens have no probability
-    p, q = p.copy(), q.copy()
-    p[0], q[1] = [0, 0.5, 0.5], [0.5, 0.5, 0]
-    yield q, p
+    yield constant([0, 0.5, 0.5], bonus, P), constant(Q, [0.5, 0.5, 0]), 2
     # two tokens replace a rejected one, in proportions that depend on the token before
-    q = np.array([[0.55, 0.3, 0.15], [0.2, 0.2, 0.6]])
-    yield q, np.array([[0.5, 0.3, 0.2], [0.5, 0.4, 0.1], [0.2, 0.3, 0.5]])
+    yield constant(P, [0.5, 0.4, 0.1], bonus), constant([0.55, 0.3, 0.15], [0.2, 0.2, 0.6]), 2
+    # certain, and right
+    yield counting, counting, 2
+    yield table(1), table(2), 3
 
 
-def drafts_of(q):
-    """(two drafts, their probability) of all that can be sampled from the rows of q."""
-    for x, y in itertools.product(*map(np.flatnonzero, q)):
-        yield [int(x), int(y)], q[0, x] * q[1, y]
-
-
-def mean_kept(answer, q, p):
-    """The mean number kept of two drafts, after a check of the distribution.
-
-    Rows of p that an outcome does not reach are sampled from by a later round.
-    """
-    texts, n_kept = defaultdict(float), 0.0
-    for draft, drafted in drafts_of(q):
-        for (n, token), probability in outcomes_of(answer, draft, q, p).items():
-            n_kept += drafted * probability * n
-            texts[(*draft[:n], token)] += drafted * probability
-    same_texts(texts, lambda text: p[len(text)], 3, "two drafts and the token after them")
-    return n_kept
-
-
-def at_the_edges(answer):
-    sure = np.eye(3)
-    found = outcomes_of(answer, [0, 1], sure[:2], sure)
-    same(found, {(2, 2): 1.0}, "(number kept, token) of two drafts that are certain and right")
-    found = outcomes_of(answer, [], sure[:0], sure[1:2])
-    same(found, {(0, 1): 1.0}, "(number kept, token) without a draft")
+def check_rule(answer, block):
+    """Its distribution, and how many drafts it keeps."""
+    name = "block verification" if block else "verify"
+    for target, draft_model, K in rounds_to_check():
+        expected = can_be_kept(target, draft_model, K, block)
+        texts, kept = one_round(answer, target, draft_model, K)
+        what = f"K = {K}"
+        if K == 1:
+            what += f", p = {shown(target(()))}, q = {shown(draft_model(()))}"
+        figures = f"; on average {kept:.4f} drafts are kept, by {name} {expected:.4f}"
+        same_texts(texts, target, K + 1, what, kept=figures)
+        enough_kept(kept, expected, what, figures)
+    most = can_be_kept(target, draft_model, K, block=True)
+    return f"of {K} drafts it keeps {kept:.2f} on average; the most that any rule can is {most:.2f}"
 
 
 def check_verify_7(answer):
-    for q, p in two_drafts_of_three_tokens():
-        mean_kept(answer, q, p)
-    at_the_edges(answer)
+    return check_rule(answer, block=False)
 
 
 def check_block_11(answer):
-    for q, p in two_drafts_of_three_tokens():
-        expected = 0.0  # the mean of P_1 + P_2
-        for (x, y), drafted in drafts_of(q):
-            P_1 = min(1, p[0, x] / q[0, x])
-            expected += drafted * (P_1 + min(1, P_1 * p[1, y] / q[1, y]))
-        close(mean_kept(answer, q, p), expected, "the mean number of drafts kept")
-    at_the_edges(answer)
+    return check_rule(answer, block=True)
 
 
-# ---------------------------------------------------------------- models and texts
+# ---------------------------------------------------------------- loops
 
 
-def table(seed):
-    """A model of three tokens: a distribution for every prefix."""
-    return lambda ids: np.random.default_rng([seed, *ids]).dirichlet(np.ones(3))
+class Counted:
+    """A model in both forms that the exercises use, and what it had to do."""
+
+    def __init__(self, model):
+        self.model, self.n_passes, self.n_read = model, 0, 0
+
+    def rows(self, ids):
+        """A row for each of the ids."""
+        return self.forward(ids, SimpleNamespace(ids=[]))
+
+    def forward(self, new_ids, cache):
+        """A row for each new id."""
+        require(len(new_ids), "a model is fed no ids, expected at least one")
+        self.n_passes += 1
+        self.n_read += len(new_ids)
+        n_known = len(cache.ids)
+        cache.ids += new_ids
+        return np.array([self.model(cache.ids[: n + 1]) for n in range(n_known, len(cache.ids))])
+
+
+def texts_of(answer, form, models, ids, n_tokens, K, end=None):
+    """({text: probability}, the mean number of passes of the target) of a loop."""
+    texts, n_passes = defaultdict(float), 0.0
+
+    def run(branches):
+        target, draft_model = map(Counted, models)
+        chance = Choices(branches)
+        how = list(ids), n_tokens, K, chance.sample, chance.toss, end
+        text = whole_numbers(answer(form(target), form(draft_model), *how), "a list of tokens")
+        return tuple(text), target.n_passes
+
+    for (text, passes), mass in every_branch(run).items():
+        texts[text] += mass
+        n_passes += mass * passes
+    return texts, n_passes
+
+
+def check_loop(answer, form, right):
+    """Texts and passes of a loop. form: Counted.rows or Counted.forward; right: another answer."""
+    models = table(1), table(2)
+    # the prompt may hold the end, and the end may be token 0
+    for ids, n_tokens, K, end in (
+        ([0], 1, 2, None),
+        ([0], 3, 1, None),
+        ([2, 0], 2, 3, 2),
+        ([0], 2, 2, 0),
+    ):
+        what = f"{n_tokens} tokens after {ids} with K = {K} and the end {end}"
+        texts, n_passes = texts_of(answer, form, models, ids, n_tokens, K, end)
+        lengths = {len(text) for text in texts if end not in text}
+        require(lengths <= {n_tokens}, f"{what}: of {lengths} tokens, expected {n_tokens}")
+        same_texts(texts, lambda text: models[0]([*ids, *text]), n_tokens, what, end)
+        _, most = texts_of(right, form, models, ids, n_tokens, K, end)
+        few = f"expected {most:.4f} or fewer: one pass for each round, and a rule that keeps more"
+        require(
+            n_passes <= most + 1e-9,
+            f"{what}: {n_passes:.4f} passes of the target on average, {few}",
+        )
+    for n_tokens, K in ((4, 1), (7, 2), (8, 3)):
+        texts, n_passes = texts_of(answer, form, (counting, counting), [0], n_tokens, K)
+        what = f"{n_tokens} tokens with K = {K}, every draft right"
+        same(texts, {tuple(n % 3 for n in range(1, n_tokens + 1)): 1.0}, f"{what}: the text")
+        same(n_passes, -(-n_tokens // (K + 1)), f"{what}: passes of the target")
 
 
 def check_speculative_9(answer):
-    def texts_of(target, draft, n_tokens, K, end=None):
-        arguments = target, draft, [0], n_tokens, K
-        return outcomes_of(lambda sample, toss: answer(*arguments, sample, toss, end))
+    check_loop(answer, lambda model: model.rows, solutions.speculative_9)
 
-    target, draft = table(1), table(2)
-    for n_tokens, K, end in ((1, 2, None), (3, 1, None), (3, 2, None), (3, 4, 2), (4, 2, 2)):
-        texts = texts_of(target, draft, n_tokens, K, end)
-        lengths = {len(text) for text in texts if end not in text}
-        assert lengths <= {n_tokens}, f"with K = {K}, expected {n_tokens} tokens, not {lengths}"
-        what = f"{n_tokens} tokens with K = {K} and the end {end}"
-        same_texts(texts, lambda text: target([0, *text]), n_tokens, what, end)
 
-    asked = {"target": 0, "draft model": 0}
-
-    def counting(name):
-        def model(ids):
-            asked[name] += 1
-            return np.eye(3)[len(ids) % 3]
-
-        return model
-
-    texts = texts_of(counting("target"), counting("draft model"), 6, 2)
-    same(texts, {(1, 2, 0, 1, 2, 0): 1.0}, "the text of a model that counts")
-    # two rounds of two drafts, each verified at three positions; the draft model may be asked again
-    assert asked["target"] == 6 and asked["draft model"] >= 4, (
-        f"6 tokens with K = 2, every draft right: the target was asked {asked['target']} times, "
-        f"expected 6, and the draft model {asked['draft model']} times, expected 4"
-    )
+def check_cached_14(answer):
+    check_loop(answer, lambda model: model.forward, solutions.cached_14)
+    ids, n_tokens, K = [0, 1, 2, 0], 7, 2
+    for what, model in (("right", counting), ("wrong", lambda ids: counting([*ids, 0]))):
+        target, draft_model = Counted(counting), Counted(model)
+        how = ids, n_tokens, K, lambda p: int(p.argmax()), lambda ratio: ratio >= 1, None
+        answer(target.forward, draft_model.forward, *how)
+        later = (target.n_passes - 1) * (K + 1)  # in each round after the first
+        for role, one, most in (
+            ("target", target, len(ids) + K + later),
+            ("draft model", draft_model, len(ids) + K - 1 + later),
+        ):
+            require(
+                one.n_read <= most,
+                f"{n_tokens} tokens with K = {K}, every draft {what}: the {role} reads "
+                f"{one.n_read} tokens, expected {most} at most",
+            )
 
 
 def expected_tree(target, draft_model):
@@ -275,63 +409,96 @@ def expected_tree(target, draft_model):
     for x in np.flatnonzero(q > p):
         # x was the first sibling and was rejected
         without_x = np.where(np.arange(3) == x, 0, q)
-        accepted += (q[x] - p[x]) * np.minimum(rest, without_x / without_x.sum())
+        if without_x.any():
+            accepted += (q[x] - p[x]) * np.minimum(rest, without_x / without_x.sum())
     below = [np.minimum(target([0, x]), draft_model([0, x])).sum() for x in range(3)]
     return 1 + sum(accepted * (1 + np.array(below)))
 
 
 def check_siblings_12(answer):
-    for seed in (1, 2, 3):
-        target, draft_model = table(seed), table(seed + 10)
-        texts = outcomes_of(answer, target, draft_model, [0])
+    pairs = [(table(seed), table(seed + 10)) for seed in (1, 2, 3)]
+    # a draft model that is sure has no second sibling
+    pairs += [(table(1), counting), (counting, table(1)), (counting, counting)]
+    for target, draft_model in pairs:
+        texts = outcomes_of(answer, rows_of(target), rows_of(draft_model), [0])
         same_texts(texts, lambda text: target([0, *text]), 3, "a round and what follows")
         n_tokens = sum(mass * len(text) for text, mass in texts.items())
         close(n_tokens, expected_tree(target, draft_model), "the mean number of tokens")
 
 
+# ---------------------------------------------------------------- a drafter
+
+
+def proposed(drafter, ids, k, what):
+    """What the drafter proposes after these ids, (tokens, rows of q), after a check of its form."""
+    n_vocab, text = drafter.n_vocab, list(ids)
+    drafter.prefill(text[:-1])
+    draft, q = drafter.propose(text, k)
+    same(text, ids, f"{what}: the ids afterwards")
+    form = "expected a list of tokens and an array"
+    require(
+        isinstance(draft, list) and isinstance(q, np.ndarray),
+        f"{what}: it returns {type(draft).__name__} and {type(q).__name__}, {form}",
+    )
+    draft = whole_numbers(draft, "whole numbers")
+    require(
+        all(0 <= token < n_vocab for token in draft),
+        f"{what}: it drafts {draft}, expected tokens from 0 to {n_vocab - 1}",
+    )
+    require(len(draft) <= k, f"{what}: it drafts {draft}, expected {k} tokens at most")
+    same(q.shape, (len(draft), n_vocab), f"{what}: the shape of q")
+    for row in q:
+        right = min(row) >= 0 and abs(sum(row) - 1) < 1e-9
+        require(right, f"{what}: a row of q is {shown(row)}, expected probabilities that sum to 1")
+    return tuple(draft), tuple(map(tuple, q.tolist()))
+
+
 def check_drafter_13(answer):
-    n_vocab = 4
-    for ids, k in (([0], 2), ([1, 2, 1], 1), ([0, 1, 2, 0, 3, 0], 3), ([3, 3, 3], 0), ([2, 2], 3)):
+    n_vocab, ever = 4, False
+    short = [list(ids) for n in (1, 2, 3) for ids in itertools.product(range(3), repeat=n)]
+    long = [
+        [0, 1, 2, 0, 3, 0],
+        [0, 1, 1, 2, 1, 0, 1],
+        [3, 0, 1] * 4,
+        [2, 0, 2, 1, 2, 3] * 3,
+        [0, 1, 2] * 3 + [3],
+    ]
+    for ids in short + long:
+        for k in (0, 1, 3):
+            what = f"after {ids} with k = {k}"
 
-        def propose(sample, toss):
-            drafter = answer(n_vocab, sample)
-            same(drafter.n_vocab, n_vocab, "n_vocab")
-            drafter.prefill(ids[:-1])
-            text = list(ids)
-            draft, q = drafter.propose(text, k)
-            same(text, ids, "the ids after propose")
-            same(np.shape(q), (len(draft), n_vocab), "the shape of q")
-            return tuple(draft), tuple(map(tuple, np.asarray(q).tolist()))
+            def propose(branches, *texts_before):
+                drafter = answer(n_vocab, Choices(branches).sample)
+                same(drafter.n_vocab, n_vocab, "n_vocab")
+                for text in texts_before:
+                    proposed(drafter, text, k, what)
+                return proposed(drafter, ids, k, what)
 
-        for (draft, q), probability in outcomes_of(propose).items():
-            what = f"drafting {draft} after {ids} with k = {k}"
-            assert len(draft) <= k, f"{what}: expected at most k tokens"
-            for row in q:
-                right = min(row) >= 0 and abs(sum(row) - 1) < 1e-9
-                assert right, f"{what}: a row of q is {row}, expected probabilities that sum to 1"
-            # q has to be what the tokens were sampled from: one-hot where nothing was
-            drafted = np.prod([row[token] for token, row in zip(draft, q)])
-            assert drafted > 0, f"{what}: expected q > 0 for the drafted tokens, not {q}"
-            assert abs(probability - drafted) < 1e-9, (
-                f"{what}: that happens with probability {probability:.3g}, expected {drafted:.3g}, "
-                "which is what q says"
-            )
-
-
-NAMES = [name for name in globals() if name.startswith("check_")]
-NAMES.sort(key=lambda name: int(name.rsplit("_", 1)[1]))
-CHECKS = {name.removeprefix("check_"): globals()[name] for name in NAMES}
+            outcomes = every_branch(propose)
+            for (draft, q), probability in outcomes.items():
+                ever = ever or draft
+                # q has to be what the tokens were sampled from: one-hot where nothing was
+                says = np.prod([row[token] for token, row in zip(draft, q)])
+                require(
+                    abs(probability - says) < 1e-9,
+                    f"{what}: it drafts {list(draft)} with probability {probability:.4g}, and q "
+                    f"says {says:.4g}; expected the same",
+                )
+            if k == 1:
+                # prefill begins a text: of one before nothing is left
+                again = every_branch(lambda branches: propose(branches, [2, 1, 0, 2, 0, 1, 2]))
+                require(
+                    total_variation(again, outcomes) < 1e-9,
+                    f"{what}: it drafts something else once it has read another text, expected "
+                    "the same, as prefill begins a new text",
+                )
+    require(ever, "it never drafts anything, expected drafts after some texts")
 
 
-def checked(answer):
-    """The function itself if it is right, exactly; an AssertionError says what is wrong. While it
-    is still to be written, the solution of the same name, so that docs/walkthrough.ipynb goes on.
-    """
-    name = answer.__name__
-    try:
-        CHECKS[name](answer)
-    except NotImplementedError:
-        print(f"{name}: STILL TO BE WRITTEN. Until then, the answer below its task stands in.")
-        return getattr(solutions, name)
-    print(f"{name}: right, over every branch")
-    return answer
+# ---------------------------------------------------------------- all of them, in their order
+
+NAMES = """
+temperature_2 acceptance_1 residual_3 one_token_6 verify_7 speedup_5 speculative_9 catch_up_8
+cached_14 two_drafts_10 siblings_12 block_11 drafter_13 nucleus_4
+"""
+CHECKS = {name: globals()[f"check_{name}"] for name in NAMES.split()}

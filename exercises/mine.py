@@ -1,124 +1,136 @@
-"""Thirteen exercises, from easy to hard. Your answers go here; docs/exercises.md says how to begin,
-and gives hints.
+"""Fourteen exercises. Your answers go here; docs/exercises.md says how to begin, and gives hints.
 
     python -m pytest exercises                  # all
     python -m pytest exercises -k residual_3    # one
     python main.py --rule exercises.mine        # your rule at work, on real models
 
-p is the target's distribution and q the draft's, both arrays [n_vocab] that sum to 1. Make every
+They stand in the order in which they build on each other; the numbers are only names. p is the
+target's distribution and q the draft model's, both arrays [n_vocab] that sum to 1. Make every
 random choice with `sample(p)`, which returns a token sampled from p, or `toss(r)`, which is True
 with probability r (always, for r of 1 and above). You are given both; bring no randomness of your
-own. The checks take every branch, and know the exact distribution of what you return.
+own. The checks take every branch, and so know the exact distribution of what you return.
 """
 
 import numpy as np  # noqa: F401
 
 
-def acceptance_1(p, q):
-    """The probability that a token drawn from q is accepted, when x is accepted with probability
-    min(1, p(x) / q(x)).
+def temperature_2(logits, temperature):
+    """The distribution of logits [n_vocab] at a temperature: softmax(logits / temperature). At 0
+    the largest logit has probability 1; of several, the first.
+
+    Logits of 1e4 must not overflow. Leave `logits` as they are.
     """
     raise NotImplementedError
 
 
-def temperature_2(logits, temperature):
-    """The distribution of logits [n_vocab] at a temperature: softmax(logits / temperature); at 0
-    all on the largest.
-
-    Logits of 1e4 must not overflow.
+def acceptance_1(p, q):
+    """The probability that a token sampled from q is accepted, when x is accepted with probability
+    min(1, p(x) / q(x)). Some tokens may have p(x) = 0, q(x) = 0, or both.
     """
     raise NotImplementedError
 
 
 def residual_3(p, q):
-    """norm(max(0, p - q)); p where nothing is left of it."""
-    raise NotImplementedError
-
-
-def nucleus_4(p, top_p):
-    """p cut down to its nucleus and rescaled: the fewest likeliest tokens that together reach
-    top_p.
-    """
-    raise NotImplementedError
-
-
-def speedup_5(a, K, c, v):
-    """How much faster than plain decoding speculation is, if each draft is accepted with
-    probability a on its own.
-
-    c is the time of a draft pass, v that of the target's pass over K + 1 tokens; a target pass over
-    one token takes 1.
+    """max(0, p - q), scaled to sum to 1: what replaces a rejected token. If p = q, nothing is ever
+    rejected; return p.
     """
     raise NotImplementedError
 
 
 def one_token_6(p, q, sample, toss):
-    """Draw a draft from q, accept it or replace it: (the token, whether it is the draft). The
-    token's distribution is p.
+    """Sample a draft from q, and keep it or replace it. Return (the token, whether it is the
+    draft).
+
+    The token's distribution is p, and the draft is kept as often as any rule can keep it.
     """
     raise NotImplementedError
 
 
 def verify_7(draft, q, p, sample, toss):
-    """Verify k drafted tokens: (how many are accepted, the token after them). q: [k, n_vocab], p:
-    [k + 1, n_vocab].
+    """Verify k drafted tokens. Return (how many of them are accepted, the token that follows).
 
-    draft[i] was drawn from q[i]. The accepted tokens and the one after them have the distribution
-    of draws from the rows of p.
+    draft: k tokens. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1, n_vocab]; p[i] is
+    the target's distribution after draft[:i]. The accepted tokens and the one that follows have the
+    target's distribution. At each place, drafts are kept as often as in exercise 6.
     """
     raise NotImplementedError
 
 
-def catch_up_8(ids, cache, n_last, forward):
-    """Logits after each of the last n_last ids, feeding the model only what it needs.
+def speedup_5(a, K, c, v):
+    """How much faster than plain decoding speculation is, if each drafted token is accepted with
+    probability a, whatever happens to the others.
 
-    cache.ids is what the model has read so far, a list: ids[:-n_last] may be in it only in part,
-    and it may hold a rejected draft beyond. Cut it to what can stay, then call forward(new_ids,
-    cache) once: it appends new_ids to cache.ids and returns one row for each. The rows of the last
-    n_last ids must come from this call.
+    A pass of the target over one token takes 1, over K + 1 tokens v; a pass of the draft model
+    takes c.
     """
     raise NotImplementedError
 
 
 def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
-    """The text after ids, a list of n_tokens tokens, by speculative decoding; shorter where the
-    token `end` comes first.
+    """Continue ids by speculative decoding. Return the new tokens, a list: n_tokens of them, or
+    fewer if the token `end` comes; it is then the last.
 
-    target(ids) and draft_model(ids) return the distribution of the token after ids (no caches here:
-    ask again). Draft at most K tokens a round. The distribution of the text is the target's own,
-    and the end token is the last one kept.
+    target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
+    of the token after ids[: i + 1]. Draft at most K tokens a round, and call the target once a
+    round. The text has the target's distribution.
+    """
+    raise NotImplementedError
+
+
+def catch_up_8(ids, cache, n_last, forward):
+    """The rows after each of the last n_last ids, from a model that need not read the others again.
+
+    cache.ids is a list: what the model has read so far. Its beginning is right, but it may end in a
+    draft that was rejected since. Shorten it, then call forward(new_ids, cache) once: that appends
+    new_ids to cache.ids, and returns one row for each of them. For example, with n_last = 1:
+
+        ids                  [5, 6, 7, 9]
+        cache.ids before     [5, 6, 7, 8, 8]     8, 8 was drafted, and 9 replaced the first 8
+        shortened            [5, 6, 7]
+        new_ids              [9]                 one row comes back, and it is returned
+        cache.ids after      [5, 6, 7, 9]
+
+    All n_last rows have to come from this call, so the last n_last ids are always read anew.
+    """
+    raise NotImplementedError
+
+
+def cached_14(target, draft_model, ids, n_tokens, K, sample, toss, end):
+    """Exercise 9 with a cache for each model: no token is read again, unless it was rejected.
+
+    target(new_ids, cache) and draft_model(new_ids, cache) are `forward` of exercise 8. An empty
+    cache is types.SimpleNamespace(ids=[]). You may call your speculative_9 and catch_up_8.
     """
     raise NotImplementedError
 
 
 def two_drafts_10(p, q, sample, toss):
-    """Two drafts for one position, both drawn from q on their own: a second try before the
-    replacement.
+    """Two drafts for one place, both sampled from q independently. Return (the token, whether it is
+    one of the drafts).
 
-    Return (the token, whether it is one of the drafts). Its distribution is p, and it is one of the
-    drafts at least as often as if the residual of the first were the p of the second.
-    """
-    raise NotImplementedError
-
-
-def block_11(draft, q, p, sample, toss):
-    """Verify k drafted tokens as a block: (how many are accepted, the token after them), arguments
-    as in verify_7.
-
-    The distribution of the text is the same, but more tokens are accepted. With P_0 = 1 and P_i =
-    min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
+    The token's distribution is p. If the first draft is rejected, the token has to come from the
+    residual: try the second draft against that, before you replace it. (A rule that keeps a draft
+    more often is right, too.)
     """
     raise NotImplementedError
 
 
 def siblings_12(target, draft_model, ids, sample, toss):
-    """The tokens of one round with a tree: two siblings for the first position, one child below
-    each.
+    """One round with a small tree: two siblings for the first place, and one child below each.
 
-    target(ids) and draft_model(ids) return the distribution of the token after ids. The siblings
-    are different tokens: the second is sampled from the draft's distribution without the first.
-    Return a list: the accepted tokens of the tree, two at most, then one more token of the target's
-    own. The distribution of the text is the target's, and the siblings are verified in turn.
+    The models are those of exercise 9. The siblings are different tokens: the second is sampled
+    from the draft model's distribution without the first, if that leaves any. Verify them in turn.
+    Return a list: the accepted tokens of the tree, two at most, then one token of the target's own.
+    The text has the target's distribution.
+    """
+    raise NotImplementedError
+
+
+def block_11(draft, q, p, sample, toss):
+    """Verify k drafted tokens as a block: arguments and result as in verify_7.
+
+    The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =
+    min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
     """
     raise NotImplementedError
 
@@ -126,9 +138,17 @@ def siblings_12(target, draft_model, ids, sample, toss):
 def drafter_13(n_vocab, sample):
     """A drafter of your own design: an object with n_vocab, prefill(ids) and propose(ids, k).
 
-    It guesses how a text goes on, from the text alone. prefill is called once, with all of the
-    prompt but its last token. propose gets the whole text each time, ids, and returns up to k
+    It guesses how a text goes on, from the text alone. prefill begins a text, with all of the
+    prompt but its last token. propose gets the whole text each time, and returns a list of up to k
     tokens and q, an array [number of tokens, n_vocab]: row i is the distribution that token i was
-    sampled from. A guess without chance has a one-hot row. `python -m exercises.score` measures it.
+    sampled from. A token that was chosen without chance has a one-hot row. `python -m
+    exercises.score` measures your drafter.
+    """
+    raise NotImplementedError
+
+
+def nucleus_4(p, top_p):
+    """p cut down to its nucleus, and scaled to sum to 1: the fewest tokens, likeliest first, whose
+    probabilities together are top_p or more. Of equally likely tokens, the lower ids come first.
     """
     raise NotImplementedError

@@ -1,15 +1,12 @@
 """One way to write each exercise. Try it yourself first: docs/exercises.md has hints.
 
 p is the target's distribution and q the draft's. As in docs/one_file.py, nothing here is fast, and
-nothing is imported but NumPy.
+no package but NumPy is needed.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
-
-
-def acceptance_1(p, q):
-    # Sum q(x) min(1, p(x) / q(x)) over x; inside the sum, q(x) can be multiplied in.
-    return np.minimum(p, q).sum()
 
 
 def temperature_2(logits, temperature):
@@ -20,28 +17,16 @@ def temperature_2(logits, temperature):
     return weights / weights.sum()
 
 
+def acceptance_1(p, q):
+    # Sum q(x) min(1, p(x) / q(x)) over x; inside the sum, q(x) can be multiplied in.
+    return np.minimum(p, q).sum()
+
+
 def residual_3(p, q):
     lacking = np.maximum(p - q, 0)
     if lacking.sum() == 0:  # p = q: nothing is ever rejected
         return p
     return lacking / lacking.sum()
-
-
-def nucleus_4(p, top_p):
-    likeliest_first = np.argsort(-p, kind="stable")
-    reached = p[likeliest_first].cumsum()
-    n_kept = 1 + np.count_nonzero(reached[:-1] < top_p)
-    # Keep them where they stand: a token is an index, so nothing may change its place.
-    nucleus = np.zeros_like(p)
-    kept = likeliest_first[:n_kept]
-    nucleus[kept] = p[kept]
-    return nucleus / nucleus.sum()
-
-
-def speedup_5(a, K, c, v):
-    # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
-    tokens = sum(a**n for n in range(K + 1))
-    return tokens / (K * c + v)
 
 
 def one_token_6(p, q, sample, toss):
@@ -58,12 +43,10 @@ def verify_7(draft, q, p, sample, toss):
     return len(draft), sample(p[len(draft)])  # the bonus
 
 
-def catch_up_8(ids, cache, n_last, forward):
-    # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. A rejected
-    # draft stands at its end, and goes.
-    n_known = min(len(cache.ids), len(ids) - n_last)
-    del cache.ids[n_known:]
-    return forward(ids[n_known:], cache)[-n_last:]
+def speedup_5(a, K, c, v):
+    # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
+    tokens = sum(a**n for n in range(K + 1))
+    return tokens / (K * c + v)
 
 
 def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
@@ -72,10 +55,10 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
         # 1. Draft, and leave a place for the target's own token.
         draft, q = [], []
         for _ in range(min(K, n_tokens - len(text) - 1)):
-            q.append(draft_model(ids + text + draft))
+            q.append(draft_model(ids + text + draft)[-1])
             draft.append(sample(q[-1]))
-        # 2. The target's distribution at each of these places, and at the one after them.
-        p = [target(ids + text + draft[:i]) for i in range(len(draft) + 1)]
+        # 2. One pass of the target: a row for each drafted token, and one for what follows them.
+        p = target(ids + text + draft)[-len(draft) - 1 :]
         # 3. Accept some, add one token, and stop where the text ends.
         n_accepted, token = verify_7(draft, q, p, sample, toss)
         for x in draft[:n_accepted] + [token]:
@@ -83,6 +66,24 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
             if x == end:
                 return text
     return text
+
+
+def catch_up_8(ids, cache, n_last, forward):
+    # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. A rejected
+    # draft stands at its end, and goes.
+    n_known = min(len(cache.ids), len(ids) - n_last)
+    del cache.ids[n_known:]
+    return forward(ids[n_known:], cache)[-n_last:]
+
+
+def cached_14(target, draft_model, ids, n_tokens, K, sample, toss, end):
+    def with_cache(forward, n_last):
+        cache = SimpleNamespace(ids=[])
+        return lambda ids: catch_up_8(ids, cache, min(n_last, len(ids)), forward)
+
+    # The target is asked for K + 1 rows, one for each drafted token and one more.
+    models = with_cache(target, K + 1), with_cache(draft_model, 1)
+    return speculative_9(*models, ids, n_tokens, K, sample, toss, end)
 
 
 def two_drafts_10(p, q, sample, toss):
@@ -93,6 +94,25 @@ def two_drafts_10(p, q, sample, toss):
         # After a rejection the token has to come from what p lacks.
         p = residual_3(p, q)
     return sample(p), False
+
+
+def siblings_12(target, draft_model, ids, sample, toss):
+    p, q = target(ids)[-1], draft_model(ids)[-1]
+    for _ in range(2):
+        x = sample(q)
+        if toss(p[x] / q[x]):
+            # Below the accepted sibling there is one child; if it is accepted, a bonus follows.
+            p, q = target(ids + [x])[-1], draft_model(ids + [x])[-1]
+            child, accepted = one_token_6(p, q, sample, toss)
+            bonus = [sample(target(ids + [x, child])[-1])] if accepted else []
+            return [x, child, *bonus]
+        p = residual_3(p, q)
+        # The second sibling is another token, if the draft model has one.
+        q = np.where(np.arange(len(q)) == x, 0, q)
+        if not q.any():
+            break
+        q = q / q.sum()
+    return [sample(p)]
 
 
 def block_11(draft, q, p, sample, toss):
@@ -108,23 +128,6 @@ def block_11(draft, q, p, sample, toss):
         if P[t] == 1 or toss(S / (S + 1 - P[t])):
             # With P[t] = 1 and p = q nothing is lacking, and only rounding can lead here.
             return t, sample(lacking / S if S > 0 else p[t])
-
-
-def siblings_12(target, draft_model, ids, sample, toss):
-    p, q = target(ids), draft_model(ids)
-    for _ in range(2):
-        x = sample(q)
-        if toss(p[x] / q[x]):
-            # Below the accepted sibling there is one child; if it is accepted, a bonus follows.
-            p, q = target(ids + [x]), draft_model(ids + [x])
-            child, accepted = one_token_6(p, q, sample, toss)
-            bonus = [sample(target(ids + [x, child]))] if accepted else []
-            return [x, child, *bonus]
-        p = residual_3(p, q)
-        # The second sibling is another token.
-        q = np.where(np.arange(len(q)) == x, 0, q)
-        q = q / q.sum()
-    return [sample(p)]
 
 
 def drafter_13(n_vocab, sample):
@@ -151,3 +154,14 @@ class AfterTheSame:
             q = np.vstack([q, counts / counts.sum()])
             draft.append(self.sample(q[-1]))
         return draft, q
+
+
+def nucleus_4(p, top_p):
+    likeliest_first = np.argsort(-p, kind="stable")
+    reached = p[likeliest_first].cumsum()
+    n_kept = 1 + np.count_nonzero(reached[:-1] < top_p)
+    # Keep them where they stand: a token is an index, so nothing may change its place.
+    nucleus = np.zeros_like(p)
+    kept = likeliest_first[:n_kept]
+    nucleus[kept] = p[kept]
+    return nucleus / nucleus.sum()

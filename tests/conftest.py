@@ -8,17 +8,18 @@ os.environ["HF_HUB_CACHE"] = os.devnull
 
 # the fixtures of all tests
 from browsers import browser, new_page  # noqa: E402, F401
-from command_line import as_json, cli, interrupted, pair, program  # noqa: E402, F401
+from command_line import as_json, cli, full_disk, interrupted, pair, program  # noqa: E402, F401
 from edits import check  # noqa: E402, F401
 from file_server import alone, server  # noqa: E402, F401
 from live import serve, written  # noqa: E402, F401
 
 
 def unexpected_skips(config):
-    """The skipped tests that are not marked `elsewhere`."""
+    """The skipped tests that are marked neither `elsewhere` nor `gpu`."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    return [report for report in skipped if "elsewhere" not in getattr(report, "keywords", ())]
+    allowed = {"elsewhere", "gpu"}
+    return [one for one in skipped if allowed.isdisjoint(getattr(one, "keywords", ()))]
 
 
 def pytest_sessionfinish(session):

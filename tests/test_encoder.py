@@ -1,7 +1,6 @@
 """The tokenizer against tiktoken with OpenAI's vocabulary, the plainest merge, and any text."""
 
 import importlib.util
-import pickle
 from itertools import accumulate
 from pathlib import Path
 
@@ -260,11 +259,3 @@ def test_a_vocabulary_without_end_of_text():
     assert named.encode(f"M{END_OF_TEXT}K", special=True) == [0, 3, 1]
     with pytest.raises(ValueError, match="0x3c"):  # "<": ordinary text
         without.encode(f"M{END_OF_TEXT}K", special=True)
-
-
-def test_an_encoder_survives_pickle():
-    encoder = Encoder(*tiny_vocabulary())
-    again = pickle.loads(pickle.dumps(encoder))
-    ids = again.encode("hello there")
-    assert again == encoder and ids == encoder.encode("hello there")
-    assert again.decode(ids) == "hello there"

@@ -21,7 +21,7 @@ from table_models import (
 )
 from toys import tiny_model
 
-from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
+from experiments.proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
 from gpt2 import Config
 from sampling import (
     Filter,
@@ -36,14 +36,14 @@ from sampling import (
 
 
 def assert_exact(target, drafter, prompt, n_tokens, K, filter, ended, rule):
-    """drafter() makes a new one for each run. Returns the distribution."""
+    """drafter(chance) makes a new one for each run. Returns the distribution."""
     expected = chain_rule(target, prompt, n_tokens, filter, ended)
 
-    def run():
-        setting = prompt, n_tokens, K, filter, None, ended, rule
-        return tokens_of(speculative(target, drafter(), *setting))
+    def run(chance):
+        setting = prompt, n_tokens, K, filter, chance, ended, rule
+        return tokens_of(speculative(target, drafter(chance), *setting))
 
-    assert_same_distribution(distribution_of(run), expected)
+    assert_same_distribution(every_branch(run), expected)
     return expected
 
 
@@ -64,10 +64,10 @@ def test_distribution_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended,
     """zeros: which of p and q have tokens of probability 0."""
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
     filter = FILTERS[filter]
-    drafter = lambda: NeuralDrafter(draft, filter, None)
+    drafter = lambda chance: NeuralDrafter(draft, filter, chance)
     expected = assert_exact(target, drafter, [0], n_tokens, K, filter, ended, rule)
-    plain = lambda: tokens_of(autoregressive(target, [0], n_tokens, filter, None, ended))
-    assert_same_distribution(distribution_of(plain), expected)
+    plain = lambda chance: autoregressive(target, [0], n_tokens, filter, chance, ended)
+    assert_same_distribution(every_branch(lambda chance: tokens_of(plain(chance))), expected)
 
 
 @rules
@@ -81,14 +81,14 @@ def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, 
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
     filter = FILTERS[filter]
-    drafter = lambda: NeuralDrafter(draft, filter, None)
+    drafter = lambda chance: NeuralDrafter(draft, filter, chance)
     assert_exact(target, drafter, [1, 0], 4, K, filter, ended, rule)
 
 
 @rules
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
 def test_distribution_with_one_hot_drafts(filter, rule):
-    prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda: NGramDrafter(3)
+    prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda chance: NGramDrafter(3)
     assert_exact(TableModel(3), drafter, prompt, 4, 3, filter, at_eos, rule)
 
 
@@ -97,7 +97,7 @@ def test_distribution_with_one_hot_drafts(filter, rule):
 def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature, rule):
     """q must be what was sampled from; it need not be filtered like p."""
     target, draft = TableModel(1), TableModel(2)
-    drafter = lambda: NeuralDrafter(draft, Filter(draft_temperature), None)
+    drafter = lambda chance: NeuralDrafter(draft, Filter(draft_temperature), chance)
     assert_exact(target, drafter, [0], 3, 2, Filter(1.0), never, rule)
 
 
@@ -106,7 +106,7 @@ def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature
 def test_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
     """The target's context ends the text; the draft's only ends the drafting."""
     target, draft = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft)
-    drafter = lambda: NeuralDrafter(draft, Filter(1.0), None)
+    drafter = lambda chance: NeuralDrafter(draft, Filter(1.0), chance)
     expected = assert_exact(target, drafter, [0, 1], 4, 3, Filter(1.0), never, rule)
     assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
 
@@ -121,6 +121,11 @@ def drafts_of(q):
         yield list(draft), np.prod([row[token] for row, token in zip(q, draft)])
 
 
+def outcomes(rule, draft, q, p):
+    """{(number accepted, next token): probability}"""
+    return every_branch(lambda chance: rule(draft, q, p, chance))
+
+
 @rules
 @settings(max_examples=100, deadline=None)
 @given(p=rows_of_p, q=rows_of_q)
@@ -130,7 +135,7 @@ def test_verify_gives_p_for_any_q(rule, p, q):
     """
     found = np.zeros((4, 4, 4))
     for draft, mass in drafts_of(q):
-        for (n, token), probability in distribution_of(lambda: rule(draft, q, p, None)).items():
+        for (n, token), probability in outcomes(rule, draft, q, p).items():
             tokens = [*draft[:n], token]
             rows = [np.eye(4)[token] for token in tokens] + list(p[len(tokens) :])
             found += mass * probability * np.einsum("i,j,k->ijk", *rows)
@@ -140,7 +145,7 @@ def test_verify_gives_p_for_any_q(rule, p, q):
 def expected_accepted(rule, q, p):
     mean = 0.0
     for draft, mass in drafts_of(q):
-        for (n, _), probability in distribution_of(lambda: rule(draft, q, p, None)).items():
+        for (n, _), probability in outcomes(rule, draft, q, p).items():
             mean += mass * probability * n
     return mean
 
@@ -182,6 +187,6 @@ def test_one_draft_or_a_certain_one_is_verified_as_by_the_token_rule(p, q):
     certain = np.eye(4)[q.argmax(axis=1)]
     for rows in (q[:1], certain):
         for draft, _ in drafts_of(rows):
-            token = distribution_of(lambda: verify(draft, rows, p[: len(rows) + 1], None))
-            block = distribution_of(lambda: verify_block(draft, rows, p[: len(rows) + 1], None))
+            given = draft, rows, p[: len(rows) + 1]
+            token, block = outcomes(verify, *given), outcomes(verify_block, *given)
             assert total_variation(token, block) < 1e-12

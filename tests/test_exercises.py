@@ -5,168 +5,93 @@ import re
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from command_line import embedded, python
+from command_line import ROOT, embedded, python
+from wrong_answers import RIGHT, WRONG, compared, replaced
 
-from exercises import mine, score
+from exercises import bugs, checks, mine, score
 from exercises import solutions as right
-from exercises.checks import CHECKS, checked
-from exercises.solutions import verify_7
-from experiments.proving.candidates import best_rho, left_over
+from exercises.checks import CHECKS, Wrong
+from exercises.feedback import checked, compare
+from experiments.proving import verdict
+from experiments.proving.verdict import can_be_kept, one_round
 from utils import InputError
 
 
-def replaced(answer, **others):
-    """The answer, but where it calls another solution by name, it calls these."""
-
-    def wrong(*arguments):
-        with pytest.MonkeyPatch.context() as patch:
-            for name, other in others.items():
-                patch.setattr(right, name, other)
-            return answer(*arguments)
-
-    return wrong
-
-
-def softmax_that_overflows(logits, temperature):
-    weights = np.exp(logits / (temperature or 1))
-    return weights / weights.sum()
-
-
-def replaced_from_p(draft, q, p, sample, toss):
-    n, _ = verify_7(draft, q, p, sample, toss)
-    return n, sample(p[n])
-
-
-def block_with_the_residual_of_tokens(draft, q, p, sample, toss):
-    n, token = right.block_11(draft, q, p, sample, toss)
-    return n, sample(right.residual_3(p[n], q[n])) if n < len(draft) else token
-
-
-def no_drafting(target, draft_model, ids, n_tokens, K, sample, toss, end):
-    text = []
-    while len(text) < n_tokens and end not in text:
-        text.append(sample(target(ids + text)))
-    return text
-
-
-def whole_text(ids, cache, n_last, forward):
-    cache.ids.clear()
-    return forward(ids, cache)[-n_last:]
-
-
-def nothing_forgotten(ids, cache, n_last, forward):
-    return forward(ids[-n_last:], cache)
-
-
-def drafter(propose):
-    """An answer to 13: a drafter with this propose(n_vocab, sample, ids, k)."""
-
-    def answer(n_vocab, sample):
-        return SimpleNamespace(
-            n_vocab=n_vocab,
-            prefill=lambda ids: None,
-            propose=lambda ids, k: propose(n_vocab, sample, ids, k),
-        )
-
-    return answer
-
-
-def uniform(n_vocab, n):
-    return np.full((n, n_vocab), 1 / n_vocab)
-
-
-def changes_its_ids(n_vocab, sample, ids, k):
-    ids += [0] * k
-    return ids[-k:] if k else [], np.eye(n_vocab)[[0] * k]
-
-
-WRONG = [
-    ("acceptance_1", lambda p, q: abs(p - q).sum() / 2),
-    ("temperature_2", softmax_that_overflows),
-    ("temperature_2", lambda logits, t: right.temperature_2(logits, 1.0)),
-    ("residual_3", lambda p, q: np.maximum(p - q, 0)),
-    ("residual_3", lambda p, q: np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()),
-    ("nucleus_4", lambda p, top_p: np.where(p >= 1 - top_p, p, 0)),
-    ("speedup_5", lambda a, K, c, v: (1 - a ** (K + 1)) / (1 - a) / (K * c + v) if a < 1 else 0.0),
-    ("speedup_5", lambda a, K, c, v: (1 + a * K) / (K * c + v)),
-    ("speedup_5", lambda a, K, c, v: right.speedup_5(a, K, c, 1)),
-    ("one_token_6", lambda p, q, sample, toss: (sample(p), True)),
-    ("one_token_6", replaced(right.one_token_6, residual_3=lambda p, q: p)),
-    ("verify_7", lambda draft, q, p, sample, toss: (0, sample(p[0]))),
-    ("verify_7", replaced_from_p),
-    ("catch_up_8", whole_text),
-    ("catch_up_8", nothing_forgotten),
-    ("speculative_9", no_drafting),
-    ("speculative_9", lambda *arguments: right.speculative_9(*arguments[:-1], None)),
-    ("speculative_9", lambda t, d, ids, n, *rest: right.speculative_9(t, d, ids, n + 1, *rest)),
-    ("speculative_9", replaced(right.speculative_9, verify_7=replaced_from_p)),
-    ("two_drafts_10", right.one_token_6),
-    ("two_drafts_10", replaced(right.two_drafts_10, residual_3=lambda p, q: p)),
-    ("block_11", verify_7),
-    ("block_11", block_with_the_residual_of_tokens),
-    ("siblings_12", replaced(right.siblings_12, residual_3=lambda p, q: p)),
-    ("siblings_12", lambda target, draft, ids, sample, toss: [sample(target(ids))]),
-    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, uniform(n, k)))),
-    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.ones((k, n))))),
-    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[2] * k]))),
-    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * 4, np.eye(n)[[1] * 4]))),
-    ("drafter_13", drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n + 1)[[1] * k]))),
-    ("drafter_13", drafter(changes_its_ids)),
-]
-
-
-def test_each_has_a_number_a_stub_a_check_and_a_solution():
-    assert [int(name.rsplit("_", 1)[1]) for name in CHECKS] == list(range(1, 14))
+def test_each_has_a_number_a_stub_a_check_a_hint_and_a_solution():
+    assert sorted(int(name.rsplit("_", 1)[1]) for name in CHECKS) == list(range(1, 15))
     for name in CHECKS:
         signatures = [inspect.signature(getattr(one, name)) for one in (mine, right)]
         assert signatures[0] == signatures[1]
 
 
-def asks_again(target, draft_model, *rest):
-    """A loop that keeps no distribution of the draft model."""
-    return right.speculative_9(target, lambda ids: (draft_model(ids), draft_model(ids))[0], *rest)
+def test_they_stand_in_one_order():
+    stubs = [name for name in vars(mine) if name in CHECKS]
+    page = (ROOT / "docs" / "exercises.md").read_text(encoding="utf-8")
+    assert [*CHECKS] == stubs == re.findall(r"<summary><code>(\w+)</code>", page)
+    assert [*CHECKS] == [name for name in vars(right) if name in CHECKS]
 
 
-def k_sequential(p, q, sample, toss):
-    """Another rule for two independent drafts, which keeps one of them more often."""
-    rho = best_rho(p, q, 2)
-    for _ in range(2):
-        token = sample(q)
-        if toss(p[token] / (rho * q[token])):
-            return token, True
-    return sample(left_over(p, q, 2, rho)), False
+def slips(table):
+    """Of a {exercise: {name: answer}}, one parameter set for each answer."""
+    return [
+        pytest.param(exercise, answer, id=f"{exercise}: {name}")
+        for exercise, answers in table.items()
+        for name, answer in answers.items()
+    ]
 
 
-@pytest.mark.parametrize(
-    "name, answer",
-    [
-        *((name, getattr(right, name)) for name in CHECKS),
-        ("speculative_9", asks_again),
-        ("two_drafts_10", k_sequential),
-        ("drafter_13", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
-    ],
-)
+SOLUTIONS = {name: {"solution": getattr(right, name)} for name in CHECKS}
+
+
+@pytest.mark.parametrize("name, answer", slips(SOLUTIONS) + slips(RIGHT))
 def test_a_right_answer_is_accepted(name, answer):
     CHECKS[name](answer)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "name, wrong", WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)]
-)
-def test_a_wrong_answer_is_refused(name, wrong):
-    with pytest.raises(AssertionError) as refused:
-        CHECKS[name](wrong)
-    assert "expected" in str(refused.value) or "right distribution" in str(refused.value)
+@pytest.mark.parametrize("name, wrong", slips(WRONG))
+def test_a_wrong_answer_is_refused_by_a_verdict_that_shows_the_slip(name, wrong):
+    said, answer = wrong
+    with pytest.raises(Wrong) as refused:
+        CHECKS[name](answer)
+    verdict = str(refused.value)
+    assert said in verdict and ("expected" in verdict or "right" in verdict)
+    assert "\n" not in verdict
+
+
+@pytest.mark.parametrize("name, answer", [*slips(SOLUTIONS), *slips(RIGHT)])
+def test_no_check_is_silent_for_long(monkeypatch, name, answer):
+    """10,000 branches take a second."""
+    n_branches, every_branch = 0, checks.every_branch
+
+    def counted(run):
+        def count(branches):
+            nonlocal n_branches
+            n_branches += 1
+            return run(branches)
+
+        return every_branch(count)
+
+    for module in (checks, verdict):
+        monkeypatch.setattr(module, "every_branch", counted)
+    CHECKS[name](answer)
+    assert n_branches < 30_000
+
+
+def test_what_can_be_kept_is_what_the_solutions_keep():
+    """The formula, against an enumeration."""
+    for target, draft_model, K in checks.rounds_to_check():
+        for rule, block in ((right.verify_7, False), (right.block_11, True)):
+            _, kept = one_round(rule, target, draft_model, K)
+            assert kept == pytest.approx(can_be_kept(target, draft_model, K, block), abs=1e-12)
 
 
 def test_what_a_reader_sees():
     """One line for each exercise still to be written; a reader's own answers stay out of this."""
     sources = {name: inspect.getsource(getattr(mine, name)) for name in CHECKS}
     open_ones = [name for name in CHECKS if "raise NotImplementedError" in sources[name]]
-    done = python("-m", "pytest", "exercises")
+    done = python("-m", "pytest", "exercises", "-p", "no:xdist")  # pytest alone is enough
     said = re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout)
     assert said == open_ones
 
@@ -194,15 +119,85 @@ def test_a_drafter_that_fails_is_not_said_to_be_unwritten(monkeypatch):
         score.score("nowhere")
 
 
-def test_the_notebook_goes_on_with_the_solution_of_what_is_not_written(capsys):
-    def stub(*arguments):
-        raise NotImplementedError
+# ---------------------------------------------------------------- in the notebook
 
-    own = lambda *arguments: right.one_token_6(*arguments)
-    wrong = lambda p, q, sample, toss: (sample(q), True)
-    for answer in (own, stub, wrong):
-        answer.__name__ = "one_token_6"
-    assert checked(own) is own and "WRITTEN" not in capsys.readouterr().out
-    assert checked(stub) is right.one_token_6 and "WRITTEN" in capsys.readouterr().out
-    with pytest.raises(AssertionError):
-        checked(wrong)
+
+def named(answer, name="one_token_6"):
+    answer.__name__ = name
+    return answer
+
+
+def stub(*arguments):
+    raise NotImplementedError
+
+
+def failing(*arguments):
+    return 1 / 0
+
+
+def test_checked_keeps_a_right_answer(capsys):
+    own = named(lambda *arguments: right.one_token_6(*arguments))
+    assert checked(own) is own
+    said = capsys.readouterr().out
+    assert said.startswith("one_token_6: right") and "keeps 0.70" in said
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [(stub, "STILL TO BE WRITTEN"), (compared, "0.3000"), (failing, "ZeroDivisionError")],
+)
+def test_checked_goes_on_with_the_solution(capsys, answer, said):
+    own = named(lambda *arguments: answer(*arguments))
+    assert checked(own) is right.one_token_6
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "guess, said",
+    [
+        (compared, ["right", "[0.5, 0.3, 0.2]", "0.30; the most that can be is 0.70"]),
+        (
+            replaced(right.one_token_6, residual_3=lambda p, q: p),
+            ["wrong, at a distance of 0.15", "[0.35, 0.39, 0.26]", "0.70; the most that can be"],
+        ),
+        (stub, ["STILL TO BE WRITTEN"]),
+        (failing, ["ZeroDivisionError"]),
+        (lambda p, q, sample, toss: (sample(p), True), ["said to be a draft"]),
+    ],
+)
+def test_a_guess_is_shown_beside_p(capsys, guess, said):
+    compare(guess, checks.P, checks.Q)
+    shown = capsys.readouterr().out
+    assert all(words in shown for words in said)
+
+
+# ---------------------------------------------------------------- find the bug
+
+
+@pytest.mark.parametrize("number, name", list(enumerate(bugs.BUGS, 1)))
+def test_a_bug_shows_in_its_texts_and_has_one_line(capsys, number, name):
+    bugs.main(number)
+    *code, _, symptom, _ = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"distance 0\.\d+; .*yours .*, right .*", symptom)
+    assert not symptom.startswith("distance 0.0000")
+    answers = [bugs.answered(name, line) for line in range(len(code) + 2)]
+    (yes,) = [answer for answer in answers if answer.startswith("Yes")]
+    assert yes.count("\n") == 2
+
+
+def test_all_bugs_are_listed():
+    done = python("-m", "exercises.bugs")
+    assert re.findall(r"(?m)^\d", done.stdout) == [str(n + 1) for n in range(len(bugs.BUGS))]
+
+
+# ---------------------------------------------------------------- commands
+
+
+@pytest.mark.parametrize(
+    "module", ["exercises.score", "exercises.bugs", "experiments.proving.gallery"]
+)
+def test_a_script_reads_its_arguments(module):
+    shown = python("-m", module, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "") and "usage" in shown.stdout
+    refused = python("-m", module, "--nope")
+    assert (refused.returncode, refused.stdout) == (2, "") and "--nope" in refused.stderr

@@ -11,7 +11,7 @@ from toys import NUMPY
 
 import utils
 from gpt2 import Config
-from sampling import Filter, autoregressive
+from sampling import Chance, Filter, autoregressive
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -70,8 +70,8 @@ def test_greedy_texts(config):
         ours, theirs = pair(config, np.float64, seed)
         prompt = random_ids(config, 3, seed)
         n = config.n_ctx - len(prompt)
-        rounds = autoregressive(ours, prompt, n, Filter(temperature=0), np.random.default_rng(0))
-        text = prompt + [token for r in rounds for token in r.tokens]
+        rounds = autoregressive(ours, prompt, n, Filter(temperature=0), Chance(0))
+        text = prompt + [token for round in rounds for token in round.tokens]
         given_ids = torch.tensor([prompt])
         mask = torch.ones_like(given_ids)
         with torch.no_grad():

@@ -76,6 +76,16 @@ def test_there_is_no_circle():
     TopologicalSorter(IMPORTS).prepare()  # raises CycleError, which names the circle
 
 
+def test_notes_are_printed_by_one_function():
+    """checkpoints.files.note, which escapes what a terminal would obey."""
+    found = [
+        name
+        for name, path in MODULES.items()
+        if re.search("[\"']note:", path.read_text(encoding="utf-8"))
+    ]
+    assert found == ["checkpoints.files"]
+
+
 FOLDERS = sorted({path.parent for path in MODULES.values()} - {ROOT})
 
 

@@ -11,15 +11,14 @@ import sampling
 from encoder import Encoder
 from gpt2 import Config
 from sampling import (
+    Chance,
     Filter,
     NeuralDrafter,
     NGramDrafter,
     autoregressive,
     residual,
-    sample,
     speculative,
     stop_condition,
-    toss,
     verify,
 )
 
@@ -29,17 +28,17 @@ TARGET, DRAFT = tiny_model(1), tiny_model(2)
 
 def run(n_tokens, K=4, filter=Filter(), ids=(1, 2, 3), drafter=None, seed=0, target=TARGET, **more):
     """The rounds of a speculative run after its prefill."""
-    rng = default_rng(seed)
-    drafter = drafter or NeuralDrafter(DRAFT, filter, rng)
-    return list(speculative(target, drafter, list(ids), n_tokens, K, filter, rng, **more))[1:]
+    chance = Chance(seed)
+    drafter = drafter or NeuralDrafter(DRAFT, filter, chance)
+    return list(speculative(target, drafter, list(ids), n_tokens, K, filter, chance, **more))[1:]
 
 
 def run_alone(n_tokens, filter=Filter(), ids=(1, 2, 3), seed=0, target=TARGET, **more):
-    return list(autoregressive(target, list(ids), n_tokens, filter, default_rng(seed), **more))[1:]
+    return list(autoregressive(target, list(ids), n_tokens, filter, Chance(seed), **more))[1:]
 
 
 def tokens(rounds):
-    return [token for one in rounds for token in one.tokens]
+    return [token for round in rounds for token in round.tokens]
 
 
 def scores_of(model, ids, n_last=1):
@@ -159,12 +158,11 @@ def test_filter_refuses_settings_without_a_meaning(name, bad):
 # ---------------------------------------------------------------- the primitives
 
 
-class Fixed:
-    def __init__(self, u):
-        self.u = u
+class Fixed(Chance):
+    """Every random number is u."""
 
-    def random(self):
-        return self.u
+    def __init__(self, u):
+        self.random = lambda: u
 
 
 LARGEST = 1 - 2.0**-53  # the largest number a generator returns
@@ -178,8 +176,9 @@ def test_sample_inverts_the_cumulative_distribution(weights):
     edges = np.concatenate([[0], p.cumsum()])
     for i in np.flatnonzero(p):
         low, high = edges[i], edges[i + 1]
-        assert sample(p, Fixed(low + 1e-9 * p[i])) == i == sample(p, Fixed(high - 1e-9 * p[i]))
-    assert p[sample(p, Fixed(0.0))] > 0 and p[sample(p, Fixed(LARGEST))] > 0
+        first, last = Fixed(low + 1e-9 * p[i]), Fixed(high - 1e-9 * p[i])
+        assert first.sample(p) == i == last.sample(p)
+    assert p[Fixed(0.0).sample(p)] > 0 and p[Fixed(LARGEST).sample(p)] > 0
 
 
 @given(st.integers(0, 2**32))
@@ -187,19 +186,29 @@ def test_sample_never_leaves_the_vocabulary_whatever_the_rounding(seed):
     p = default_rng(seed).random(1000) ** 8
     p /= p.sum() * (1 + 1e-9)  # a sum that is not quite 1
     p[-3:] = 0
-    assert p[sample(p, Fixed(LARGEST))] > 0
+    assert p[Fixed(LARGEST).sample(p)] > 0
 
 
 def test_a_sample_does_not_depend_on_the_scale_of_p():
     """A block's residual may be what is left of P p, with P below 1."""
     p = np.array([0.1, 0.2, 0.3, 0.4])
-    one, other = ([sample(scale * p, default_rng(i)) for i in range(99)] for scale in (1, 0.25))
-    assert one == other and {*one} == {0, 1, 2, 3}
+    whole, part = ([Chance(i).sample(scale * p) for i in range(99)] for scale in (1, 0.25))
+    assert whole == part and {*whole} == {0, 1, 2, 3}
 
 
 def test_toss_is_certain_at_the_ends():
-    assert not toss(0.0, Fixed(0.0)) and toss(1.0, Fixed(LARGEST)) and toss(7.0, Fixed(LARGEST))
-    assert toss(0.5, Fixed(0.4999)) and not toss(0.5, Fixed(0.5))
+    assert not Fixed(0.0).toss(0.0) and Fixed(LARGEST).toss(1.0) and Fixed(LARGEST).toss(7.0)
+    assert Fixed(0.4999).toss(0.5) and not Fixed(0.5).toss(0.5)
+
+
+def test_the_seed_decides_every_choice():
+    p = np.array([0.1, 0.2, 0.3, 0.4])
+
+    def choices(seed):
+        chance = Chance(seed)
+        return [(chance.sample(p), chance.toss(0.5)) for _ in range(50)]
+
+    assert choices(7) == choices(7) != choices(8)
 
 
 def test_residual_by_hand_and_when_rounding_leaves_none():
@@ -212,9 +221,9 @@ def test_residual_by_hand_and_when_rounding_leaves_none():
 def test_verify_draws_every_coin_anew():
     """Over many rounds the first and the second acceptance are independent."""
     p, q = np.full((3, 4), 0.25), np.tile([0.5, 0.5, 0, 0], (2, 1))
-    rng, counts = default_rng(0), np.zeros(3)
+    chance, counts = Chance(0), np.zeros(3)
     for _ in range(4000):
-        counts[verify([0, 1], q, p, rng)[0]] += 1
+        counts[verify([0, 1], q, p, chance)[0]] += 1
     # 1/2, 1/4, 1/4 expected; 5 standard deviations: odds below one in a million
     assert (abs(counts - [2000, 1000, 1000]) < [158, 137, 137]).all()
 
@@ -229,16 +238,17 @@ def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
     for drafter in (None, NGramDrafter(TINY.n_vocab)):
         rounds = run(n_tokens, K, filter, drafter=drafter)
         assert len(tokens(rounds)) == n_tokens
-        assert all(one.drafted <= K and len(one.tokens) == one.accepted + 1 for one in rounds)
-        assert all(one.accepted <= one.examined <= one.drafted for one in rounds)
+        for round in rounds:
+            assert len(round.draft) <= K and len(round.tokens) == round.accepted + 1
+            assert round.accepted <= round.examined <= len(round.draft)
 
 
 @pytest.mark.parametrize("K", [1, 3, 8])
 @pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(0.8, 20, 0.9)])
 def test_a_perfect_draft_is_always_accepted(K, filter):
     """Each round gives K + 1 tokens, which a stale draft cache would not reach."""
-    rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, default_rng(0)))
-    assert all(one.accepted == one.drafted for one in rounds)
+    rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, Chance(0)))
+    assert all(round.accepted == len(round.draft) for round in rounds)
     assert len(rounds) == -(-18 // (K + 1))
     assert rounds[0].sources == ["draft"] * K + ["bonus"]
 
@@ -257,11 +267,12 @@ def test_the_context_ends_the_text(decode):
 def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
     """Nothing after it is kept or counted; the draft accepts all, so it lies in a run."""
     ended = lambda generated: len(generated) == place + 1
-    rounds = run(8, 3, drafter=NeuralDrafter(TARGET, Filter(), default_rng(0)), ended=ended)
+    rounds = run(8, 3, drafter=NeuralDrafter(TARGET, Filter(), Chance(0)), ended=ended)
     greedy = tokens(run_alone(8))
     assert tokens(rounds) == greedy[: place + 1]
     last = rounds[-1]
-    assert last.accepted <= last.examined <= last.drafted and len(last.sources) == len(last.tokens)
+    assert last.accepted <= last.examined <= len(last.draft)
+    assert len(last.sources) == len(last.tokens)
     assert tokens(run_alone(8, ended=ended)) == greedy[: place + 1]
 
 
@@ -271,6 +282,31 @@ def test_token_zero_is_a_token_like_any_other():
     certain.params["wte"][:] = 0
     rounds = run(6, 3, target=certain)
     assert tokens(rounds) == [0] * 6 == tokens(run_alone(6, target=certain))
+
+
+@pytest.mark.parametrize("drafter", [None, NGramDrafter(TINY.n_vocab)], ids=["model", "ngram"])
+def test_a_round_holds_what_the_rule_was_given_and_said(drafter):
+    asked = []
+
+    def noted(draft, q, p, chance):
+        asked.append((draft, q, p, verify(draft, q, p, chance)))
+        return asked[-1][-1]
+
+    rounds, text = run(12, 3, Filter(1.0), drafter=drafter, rule=noted), [1, 2, 3]
+    for round, (draft, q, p, (n_accepted, token)) in zip(rounds, asked, strict=True):
+        assert round.draft is draft and round.q is q and round.p is p
+        assert (round.accepted, round.tokens) == (n_accepted, [*draft[:n_accepted], token])
+        rows = Filter(1.0)(scores_of(TARGET, text + draft, len(draft) + 1))
+        assert np.allclose(p, rows, atol=1e-12)
+        text += round.tokens
+
+
+def test_an_autoregressive_round_holds_its_distribution():
+    text = [1, 2, 3]
+    for round in run_alone(9, Filter(1.0)):
+        assert (round.draft, round.accepted, round.q) == ([], 0, None)
+        assert np.allclose(round.p, Filter(1.0)(scores_of(TARGET, text)), atol=1e-12)
+        text += round.tokens
 
 
 def test_stop_condition_at_end_of_text_or_string():
@@ -334,7 +370,7 @@ def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
     """Whatever the k before: a round of K = 0 moves the text on, and a rejected draft must not stay
     in the cache behind it. Also in a second text by the same drafter.
     """
-    rng, proposals = default_rng(seed), []
+    chance, proposals = Chance(seed), []
 
     class Noting(NeuralDrafter):
         def propose(self, ids, k):
@@ -342,9 +378,9 @@ def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
             return proposals[-1][1:]
 
     K = lambda last: ks[len(proposals) % len(ks)]
-    drafter = Noting(DRAFT, filter, rng)
+    drafter = Noting(DRAFT, filter, chance)
     for ids in ([1, 2, 3], [4, 3, 1]):
-        list(speculative(TARGET, drafter, ids, 20, K, filter, rng))
+        list(speculative(TARGET, drafter, ids, 20, K, filter, chance))
     for text, draft, q in proposals:
         if draft:
             fresh = filter(scores_of(DRAFT, text + draft[:-1], len(draft)))
@@ -355,7 +391,7 @@ def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
 def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
     """The draft can read all of it, and score one more token."""
     short, ids = tiny_model(2, Config(259, 8, 16, 2, 2)), list(range(1, n + 1))
-    drafter = NeuralDrafter(short, Filter(1.0), default_rng(0))
+    drafter = NeuralDrafter(short, Filter(1.0), Chance(0))
     drafter.prefill(ids)
     assert drafter.cache.length == (n if drafted else 0)
     draft, q = drafter.propose(ids, 4)
@@ -368,5 +404,5 @@ def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
 def test_a_draft_ends_below_the_confidence_and_not_at_it(filter):
     top = Filter(1.0)(scores_of(DRAFT, [1, 2, 3]))[0].max()
     for confidence, n in ((top - 1e-6, 1), (top + 1e-6, 0)):
-        drafter = NeuralDrafter(DRAFT, filter, default_rng(0), confidence)
+        drafter = NeuralDrafter(DRAFT, filter, Chance(0), confidence)
         assert len(drafter.propose([1, 2, 3], 1)[0]) == n

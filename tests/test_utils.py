@@ -1,17 +1,15 @@
 """Models and encoders from folders, on a backend."""
 
 import os
-import pickle
 
 import numpy as np
 import pytest
 from command_line import python
 from edits import SMALL, logits
-from toys import NUMPY, TINY, refusal, write_checkpoint
+from toys import NUMPY, refusal, write_checkpoint
 
 import utils
-from backends import memory, tiles
-from experiments.data.machine import kernels_of
+from backends import memory
 from gpt2 import Config
 
 # ---------------------------------------------------------------- what a loaded model is made of
@@ -89,22 +87,6 @@ def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
 def test_unknown_kernels(kernels):
     message = refusal(utils.get_backend, "numpy", kernels)
     assert repr(kernels) in message and "64x2" in message
-
-
-@pytest.mark.parametrize("width, by_column", [(tiles.ALL, False), (7, False), (7, True)])
-def test_a_model_survives_pickle(monkeypatch, width, by_column):
-    kernel = tiles.Kernel(width, (1, 1, 1), by_column=by_column)
-    monkeypatch.setattr(utils.autotune, "kernel_named", lambda name: kernel)
-    model = utils.random_model(TINY, utils.get_backend())
-    again = pickle.loads(pickle.dumps(model))
-    ids = [1, 2, 3, 4, 5]
-    expected = model.read(ids, model.new_cache(), 3)
-    assert np.array_equal(again.read(ids, again.new_cache(), 3), expected)
-    assert kernels_of(again) == kernels_of(model)
-    if isinstance(model.params["head"], tiles.Tiles):
-        assert again.params["wte"].weight is again.params["head"]
-        _, _, to_next_row, to_next_column = again.params["head"].tiles.strides
-        assert (to_next_row < to_next_column) == by_column
 
 
 def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path, monkeypatch):

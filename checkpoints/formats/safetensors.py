@@ -2,10 +2,9 @@
 models in several files. What does not match the format or the file raises InputError.
 """
 
-import json
 import re
 
-from checkpoints.files import InputError, read_json
+from checkpoints.files import InputError, read_json, strict_json
 from checkpoints.formats.tensor import Tensor, require_filled
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -35,7 +34,7 @@ def read_header(path):
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(length, HEADER_LIMIT)))
+            header = strict_json(file.read(min(length, HEADER_LIMIT)))
         return header, header.pop("__metadata__", None), 8 + length
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: is truncated or no safetensors file; fetch it again") from None

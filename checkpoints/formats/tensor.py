@@ -74,8 +74,8 @@ class Tensor:
             import google_crc32c
         except ImportError:
             return "unknown"
-        found = google_crc32c.value(self.stored().tobytes())
-        return "right" if found == self.crc32c else "wrong"
+        crc32c = google_crc32c.value(self.stored().tobytes())
+        return "right" if crc32c == self.crc32c else "wrong"
 
 
 def require_filled(path, tensors, begin=0):
@@ -88,6 +88,11 @@ def require_filled(path, tensors, begin=0):
         size = tensor.size  # that of a tensor which is never read is what the file says
         if tensor.dtype in DTYPES:
             size = math.prod(shape) * np.dtype(DTYPES[tensor.dtype]).itemsize
+        if tensor.offset > end:
+            raise InputError(
+                f"{path}: bytes {end} to {tensor.offset} are no tensor's, as if one were missing; "
+                "fetch it again"
+            )
         if size < 0 or (tensor.shape, tensor.offset, tensor.size) != (shape, end, size):
             raise InputError(
                 f"{path}: {tensor.name!r} of shape {list(shape)} cannot lie in {tensor.size} bytes "

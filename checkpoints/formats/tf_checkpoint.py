@@ -51,7 +51,7 @@ def varint(stream):
 
 def fields(raw):
     """[(number, value)] of a protobuf message; a value is an int, or bytes."""
-    stream, found = BytesIO(raw), []
+    stream, pairs = BytesIO(raw), []
     while stream.tell() < len(raw):
         number, kind = divmod(varint(stream), 8)
         if kind == 0:
@@ -62,8 +62,8 @@ def fields(raw):
             value = int.from_bytes(stream.read(4), "little")
         else:
             raise ValueError(f"a field of type {kind}")
-        found.append((number, value))
-    return found
+        pairs.append((number, value))
+    return pairs
 
 
 def unmask(crc):
@@ -78,14 +78,14 @@ def read_block(raw, offset, size):
     # at the end: where keys are stored whole, for a binary search, and how many such places
     n_restarts = int.from_bytes(block[-4:], "little")
     end = size - 4 * (n_restarts + 1)  # of the entries
-    stream, key, found = BytesIO(block), b"", []
+    stream, key, entries = BytesIO(block), b"", []
     while stream.tell() < end:
         shared, rest, length = varint(stream), varint(stream), varint(stream)
         if shared + rest > LONGEST_KEY:
             raise ValueError(f"a key of {shared + rest} bytes")
         key = key[:shared] + stream.read(rest)
-        found.append((key, stream.read(length)))
-    return found
+        entries.append((key, stream.read(length)))
+    return entries
 
 
 def read_entries(raw):
@@ -95,15 +95,15 @@ def read_entries(raw):
         raise ValueError("no table, or a truncated one")
     # the handle of the metadata, which nobody reads, and of the index
     _, _, offset, size = (varint(footer) for _ in range(4))
-    found, end = {}, 0
+    entries, end = {}, 0
     for _, value in read_block(raw, offset, size):
         handle = BytesIO(value)
         offset, size = varint(handle), varint(handle)
         if offset != end:  # many handles to one block would be as many blocks to read
             raise ValueError("blocks that are not side by side")
-        found |= read_block(raw, offset, size)
+        entries |= read_block(raw, offset, size)
         end = offset + size + TRAILER
-    return found
+    return entries
 
 
 def common_name(name):

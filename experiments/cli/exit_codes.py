@@ -1,21 +1,28 @@
 """How a program ends: its exit code, its one line on stderr, and signals.
 
-0: done. 2: something its user can put right, said in one line. 130: interrupted by Ctrl-C. 141:
-nobody reads its output any more. 143, 129: told to end (SIGTERM), or its terminal was closed
-(SIGHUP). 1: its output cannot be written, to a full disk for example.
+0: done. 2: something its user can put right, said in one line: bad input, a full disk, a file that
+is not theirs. 130: interrupted by Ctrl-C. 141: nobody reads its output any more. 143, 129: told to
+end (SIGTERM), or its terminal was closed (SIGHUP).
 """
 
+import errno
 import os
 import signal
 import sys
+from contextlib import suppress
 
 import numpy as np
 
-from checkpoints.files import printable
+from checkpoints.files import naming, printable
 from utils import InputError
 
 # raised for input, or a model, that cannot be used; the last where a model's numbers overflow
 UNUSABLE = (InputError, MemoryError, FloatingPointError)
+OUTPUT = "standard output"
+ADVICE = {  # for an OSError
+    errno.ENOSPC: "make room, then try again",
+    errno.EACCES: "use one that you may read and write",
+}
 
 
 def print_error(problem):
@@ -29,7 +36,8 @@ def exit_code(run):
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
             run()
-        sys.stdout.flush()
+        with naming(OUTPUT):
+            sys.stdout.flush()
         return 0
     except UNUSABLE as error:
         print_error(error)
@@ -40,12 +48,18 @@ def exit_code(run):
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        # leave nothing in the buffer that Python would flush again at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
+        broken_pipe = isinstance(error, BrokenPipeError)
+        with suppress(OSError):
+            sys.stdout.flush()  # it may be another file that cannot be written
+        if broken_pipe or error.filename in (None, OUTPUT):
+            # leave nothing in the buffer that Python would flush again at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if broken_pipe:
             return 141
-        print_error(error)
-        return 1
+        name = f"{error.filename}: " if error.filename else ""
+        advice = ADVICE.get(error.errno, "try another")
+        print_error(f"{name}{error.strerror or error}; {advice}")
+        return 2
 
 
 def end(number, frame):

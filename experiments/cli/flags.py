@@ -70,7 +70,7 @@ def flags_in(group):
 def groups_of(command):
     """({parameter: dataclass} of a command, whether it takes words without a flag)"""
     parameters = inspect.signature(command).parameters.values()
-    groups = {one.name: one.annotation for one in parameters if one.kind != one.VAR_POSITIONAL}
+    groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
     return groups, len(groups) < len(parameters)
 
 
@@ -80,18 +80,18 @@ def flags_of(command):
     return {flag.name: flag for group in groups.values() for flag in flags_in(group)}
 
 
-def unknown(what, word, names):
-    """What to tell a person whose word is none of these names."""
+def unknown(kind, word, names, expected=""):
+    """What to tell a person whose word is none of these names, or of what is expected."""
     close = difflib.get_close_matches(word, names, cutoff=0.75)
     hint = f", close to {' and '.join(close)}" if close else ""
-    return f"unknown {what} {word!r}{hint}: expected {', '.join(names)}"
+    return f"unknown {kind} {word!r}{hint}: expected {expected or ', '.join(names)}"
 
 
 def spelled(words, flags, takes_words):
     """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
     flag for a value. None where one of them asks for help.
     """
-    rest, plain, found = list(words), [], {}
+    rest, plain, texts = list(words), [], {}
     while rest:
         word, equals, text = rest.pop(0).partition("=")
         if word in ("--help", "-h"):
@@ -101,8 +101,11 @@ def spelled(words, flags, takes_words):
             continue
         name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or name not in flags:
-            what = "flag" if word.startswith("-") else "argument"
-            raise InputError(unknown(what, word, [f"--{name}" for name in flags]))
+            names = [f"--{name}" for name in flags]
+            if word.startswith("-"):
+                raise InputError(unknown("flag", word, names))
+            expected = "flags; a command comes before them, as in python main.py check 7M"
+            raise InputError(unknown("argument", word, names, expected))
         default = flags[name].default
         if not equals and isinstance(default, bool):
             text = "True"
@@ -110,8 +113,9 @@ def spelled(words, flags, takes_words):
             if not rest:
                 raise InputError(f"--{name}: expected a value after it")
             text = rest.pop(0)
-        found[name] = [*found.get(name, []), text] if isinstance(default, tuple) else text
-    texts = {name: json.dumps(text) if type(text) is list else text for name, text in found.items()}
+        if isinstance(default, tuple):  # all its values, as JSON
+            text = json.dumps([*json.loads(texts.get(name, "[]")), text])
+        texts[name] = text
     return plain + [f"--{name}={text}" for name, text in texts.items()]
 
 

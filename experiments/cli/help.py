@@ -2,10 +2,10 @@
 of docs/usage.md.
 """
 
+import ast
+import inspect
 import re
 import textwrap
-
-from experiments.proving.patching import docstring
 
 WIDTH = 88
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
@@ -13,12 +13,11 @@ HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine
 
 
 def by_heading(flags):
-    """[(heading, its flags)]: first those of the command alone, then in one order for all."""
-    found = {}
-    for flag in flags.values():
-        found.setdefault(flag.heading, []).append(flag)
-    own = [heading for heading in found if heading not in HEADINGS]
-    return [(heading, found[heading]) for heading in (*own, *HEADINGS) if heading in found]
+    """{heading: its flags}: first those of the command alone, then in one order for all."""
+    headings = [flag.heading for flag in flags.values()]
+    own = [heading for heading in headings if heading not in HEADINGS]
+    ordered = dict.fromkeys([*own, *(heading for heading in HEADINGS if heading in headings)])
+    return {name: [flag for flag in flags.values() if flag.heading == name] for name in ordered}
 
 
 def default_of(flag):
@@ -30,29 +29,36 @@ def default_of(flag):
 
 def described(flag):
     """The lines of a flag in --help."""
-    default, indent = default_of(flag), " " * 6
+    default = default_of(flag)
     value = f" (default {default})" if default else " ..."
     if isinstance(flag.default, bool):
         value = ""
-    wrapped = textwrap.wrap(flag.meaning, WIDTH - len(indent), break_on_hyphens=False)
-    return "\n".join([f"  --{flag.name}{value}", *(indent + line for line in wrapped)])
+    indent = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
+    meaning = textwrap.fill(flag.meaning, WIDTH, break_on_hyphens=False, **indent)
+    return f"  --{flag.name}{value}\n{meaning}"
+
+
+def docstring(command):
+    """The docstring in the source of a function: python -OO drops it elsewhere."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(command)))
+    return ast.get_docstring(tree.body[0])
 
 
 def usage(command, flags):
     """The help text of a command: its docstring, with its flags before "Examples:" and the like."""
     introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", docstring(command))
     blocks = [introduction.strip()]
-    for heading, some in by_heading(flags):
-        blocks.append("\n".join([f"{heading}:", *map(described, some)]))
+    for heading, below in by_heading(flags).items():
+        blocks.append("\n".join([f"{heading}:", *map(described, below)]))
     return "\n\n".join([*blocks, *(section.rstrip() for section in rest)])
 
 
 def markdown(flags):
     """The same flags as lists of Markdown: what --help=markdown prints."""
     blocks = []
-    for heading, some in by_heading(flags):
+    for heading, below in by_heading(flags).items():
         lines = [f"**{heading}**", ""]
-        for flag in some:
+        for flag in below:
             meaning = re.sub(r"--\w+( auto)?", r"`\g<0>`", flag.meaning)
             # a path of this machine is shown as it is in the project
             default = re.sub(r"^.*[/\\]models$", "models", default_of(flag))

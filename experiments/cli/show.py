@@ -1,81 +1,119 @@
 """What generate prints for people: a block for each decoder, and what the two have in common."""
 
 import json
-import sys
-from contextlib import contextmanager, nullcontext
 
 from tqdm import tqdm
 
-from experiments.cli.trace import Trace
-from experiments.data.lines import Failed, Lines
-from experiments.decoding.session import visible, wanted
-from experiments.page.report import report_data, write_page
+from checkpoints.files import note
+from experiments.data.files import write_whole
 
 
 def title(text):
     return f"{text}\n{'-' * len(text)}"
 
 
-def note_room(session, prompts):
+def note_room(settings, pair, prompts):
     """Say on stderr where the context ends a text early."""
-    n_tokens = session.settings.n_tokens_to_generate
+    n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
-        room = session.pair.target.config.n_ctx - len(prompt.ids)
+        room = pair.target.config.n_ctx - len(prompt.ids)
         if room < n_tokens:
-            print(f"note: the context ends after {room} of {n_tokens} tokens", file=sys.stderr)
+            note(f"the context ends after {room} of {n_tokens} tokens")
+
+
+# ---------------------------------------------------------------- watchers of a run
+#
+# Run.finish calls a watcher with each Round, its seconds and its coins; with None at the end.
+
+
+class Bar:
+    """A progress bar on stderr, when a text takes longer than a second."""
+
+    def __init__(self, n_tokens):
+        self.bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=None)
+
+    def __call__(self, round, *moment):
+        if round is None:
+            self.bar.close()
+        else:
+            self.bar.update(len(round.tokens))
 
 
 class Stream:
-    """A `show` of Run.finish that prints the text as it comes, after what it begins with."""
+    """Prints the text as it comes, after what it begins with."""
 
     def __init__(self, encoder, begin):
         self.encoder = encoder
         self.decode = encoder.incremental_decoder()
         print(begin, end="", flush=True)
 
-    def __call__(self, one):
-        if one is None:
+    def __call__(self, round, *moment):
+        if round is None:
             print(self.decode([], final=True), flush=True)
         else:
-            print(self.decode(visible(one.tokens, self.encoder)), end="", flush=True)
+            print(self.decode(self.encoder.without_end(round.tokens)), end="", flush=True)
 
 
-def live(run, decoder):
-    """Decode, with a block for the decoder on stdout: what the JSON object says of it."""
-    print(title(f"{decoder.capitalize()} Decode"))
-    settings, encoder, show = run.session.settings, run.pair.encoder, None
-    begin = f"Text = {encoder.decode(run.job.ids)}"
-    traced = settings.trace and run.watch
-    streamed = settings.stream and not traced
-    if traced:
-        show = Trace(run.watch, encoder)
-    elif streamed:
-        show = Stream(encoder, begin)
-    result = run.finish(show)
-    show_times(result)
-    print("" if streamed else f"{begin}{result['text']}\n")
-    return result
+class Screen:
+    """What one prompt shows: a block for each decoder, and below them what they have in common.
+
+    With --json nothing but the object at the end; with --report a page, too.
+    """
+
+    def __init__(self, settings, output, prompt, pair):
+        self.settings, self.output, self.encoder = settings, output, pair.encoder
+        self.begin = f"Text = {self.encoder.decode(prompt.ids)}"
+        self.report = None
+        note_room(settings, pair, [prompt])
+        if settings.report:
+            from experiments.page.report import Report
+
+            self.report = Report(settings, pair.encoder)
+
+    def watchers(self, run, decoder):
+        """Begin the block of a decoder. Returns who watches its run."""
+        speculates = run.pair.draft is not None
+        watchers = [self.report.watch(run)] if self.report and speculates else []
+        if self.output.json:
+            return [*watchers, Bar(run.n_tokens)]
+        print(title(f"{decoder.capitalize()} Decode"))
+        if self.settings.trace and speculates:
+            from experiments.cli.trace import Trace
+
+            return [*watchers, Trace(self.encoder)]
+        if self.settings.stream:
+            return [*watchers, Stream(self.encoder, self.begin)]
+        return [*watchers, Bar(run.n_tokens)]
+
+    def end(self, decoder, result):
+        """End the block of a decoder."""
+        if self.output.json:
+            return
+        times(result)
+        streamed = self.settings.stream and not (self.settings.trace and decoder == "speculative")
+        print("" if streamed else f"{self.begin}{result['text']}\n")
+
+    def compare(self, summary):
+        """What the two decoders have in common, as JSON or in words; and the report."""
+        if self.output.json:
+            print(json.dumps(summary))
+        else:
+            comparison(summary)
+        if self.report:
+            write_whole(self.settings.report, self.report.page(summary))
+            if not self.output.json:
+                print(f"Report: {self.settings.report}")
 
 
-def show_times(result):
-    times = "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill, "
-    print((times + "{tokens_per_second:.1f} tokens/s").format(**result))
+# ---------------------------------------------------------------- figures
 
 
-def comparison(summary, run, output):
-    """What the two decoders have in common: as JSON, or below their blocks; and the report."""
-    report = run.session.settings.report
-    if report:
-        write_page(report, report_data(run.job.ids, run.watch.notes, summary, run.pair.encoder))
-    if output.json:
-        print(json.dumps(summary))
-        return
-    show_comparison(summary)
-    if report:
-        print(f"Report: {report}")
+def times(result):
+    line = "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill, "
+    print((line + "{tokens_per_second:.1f} tokens/s").format(**result))
 
 
-def show_comparison(results):
+def comparison(results):
     one, difference = results["speculative"], results.get("difference")
     if one and one["examined"]:
         counts = "{accepted} of {examined} examined drafted tokens".format(**one)
@@ -104,68 +142,10 @@ def show_comparison(results):
 def show_own(results):
     far = "{}: total variation distance from the target = {:.4f}, exact, on a toy pair"
     print(far.format("Your rule", results["rule_distance"]))
+    keeps = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
+    keeps += "the most that any exact rule can keep is {most:.2f}"
+    print(keeps.format(**results["rule_keeps"]))
     loop = results["own_loop"]
     if loop:
         print(far.format("Your loop", loop["distance"]))
         print(f"Its first {len(loop['token_ids'])} tokens: {loop['text']!r}")
-
-
-# ---------------------------------------------------------------- several prompts
-
-
-def several(session, prompts, output):
-    """Several prompts: a line of JSON or a block each, or a file; and the speed of all together."""
-
-    def show(i, results):
-        if isinstance(results, Failed):
-            return  # which, will be said at the end
-        if output.json:
-            print(json.dumps(results), flush=True)
-        else:
-            show_one_of_many(session, prompts[i], results)
-
-    total = len(prompts)
-    shown = nullcontext((range(total), show))
-    with into_file(session, prompts, output) if output.out else shown as (todo, put):
-        found = session.run_together([prompts[i] for i in todo], output.batch_size)
-        done = {"initial": total - len(todo), "total": total, "unit": " prompts"}
-        bar = tqdm(found, **done, leave=False, disable=None if output.out else True)
-        for results, i in zip(bar, todo):
-            put(i, results)
-    if output.json:
-        return
-    n = min(output.batch_size, total)
-    for decoder, (n_tokens, seconds) in session.totals.items():
-        line = f"{decoder.capitalize()}, {n} prompt{'s' if n > 1 else ''} at a time: {n_tokens} "
-        print(f"{line}tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s")
-    if output.out:
-        print(f"Written: {output.out}")
-
-
-def show_one_of_many(session, prompt, results):
-    print(title(f"Prompt {prompt.number}"))
-    for decoder in session.settings.decoders:
-        print(title(f"{decoder.capitalize()} Decode"))
-        show_times(results[decoder])
-        print(f"Text = {session.encoder.decode(prompt.ids)}{results[decoder]['text']}\n")
-    show_comparison(results)
-    print()
-
-
-@contextmanager
-def into_file(session, prompts, output):
-    """(the places that are to do, a function that writes a result into its place)."""
-    settings = [session.settings.as_json(one.text, one.seed, one.ids) for one in prompts]
-    models = wanted(session.settings).fingerprints()
-
-    def put(i, results):
-        lines.put(i, results, settings=settings[i], fingerprints=models)
-
-    with Lines(output.out, [settings, models]) as lines:
-        try:
-            yield lines.todo(len(prompts)), put
-        finally:  # some prompts may have failed
-            if output.json:
-                for results in lines.done:
-                    print(json.dumps(results))
-        lines.close()

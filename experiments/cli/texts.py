@@ -7,12 +7,13 @@ from functools import cached_property
 from experiments.data.files import check_output
 from experiments.data.prompts import fitting, read_prompts
 from experiments.data.values import SettingError, check_numbers
-from experiments.decoding.batching import MOST_TEXTS
+from experiments.decoding.prompt import Prompt
 from experiments.decoding.settings import FORMS, Group, Json, Workers, check_apart, flag
 from utils import InputError
 
+MOST_TEXTS = 1000  # at a time: each has a thread
 DEFAULT = ("Once upon a time there lived a king",)
-ALONE = ("stream", "trace", "report", "mistake", "rule", "paths")  # with a single prompt only
+ALONE = ("stream", "trace", "report")  # show one text
 
 
 def parse_ids(text):
@@ -42,19 +43,19 @@ class Texts(Group):
             return [read_prompt(text) for text in self.prompt]
         return read_prompts(self.prompts)
 
-    def read(self, session):
-        """The Prompts of a Session. Those of a file that are too long are skipped, and named on
+    def read(self, settings, pair):
+        """The Prompts for a Pair. Those of a file that are too long are skipped, and named on
         stderr. Raises InputError.
         """
         if self.prompt_ids:
             for token in self.prompt_ids:
-                check_numbers(0, session.encoder.n_vocab - 1, prompt_ids=token)
-            return [session.prompt_of(self.prompt_ids)]
+                check_numbers(0, pair.encoder.n_vocab - 1, prompt_ids=token)
+            return [Prompt.of_ids(self.prompt_ids, settings, pair)]
         if not self.prompts:
-            return [session.prompt(text, number) for number, text in enumerate(self.given, 1)]
-        longest = session.pair.target.config.n_ctx - 1
-        fits, _ = fitting(self.prompts, self.given, session.encoder.encode, longest)
-        return [session.prompt_of(ids, self.given[number - 1], number) for number, ids in fits]
+            return [Prompt.of(text, settings, pair, n) for n, text in enumerate(self.given, 1)]
+        longest = pair.target.config.n_ctx - 1
+        fits, _ = fitting(self.prompts, self.given, pair.encoder.encode, longest)
+        return [Prompt.of_ids(ids, settings, pair, self.given[n - 1], n) for n, ids in fits]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,6 @@ class Output(Json, Workers):
         "write one JSON object per prompt to this file, a line each; an interrupted run continues "
         "where it stopped, if settings, prompts and models are the same",
     )
-    verbose: bool = flag(False, "print the chosen kernels on stderr; not with --cluster")
 
     def check(self):
         if self.out:
@@ -82,7 +82,9 @@ class Output(Json, Workers):
 
 
 def check_together(prompt, settings, output):
-    """Refuses, before models are loaded, flags that cannot go together and unreadable prompts."""
+    """Whether there are several prompts. Refuses, before models are loaded, flags that cannot go
+    together and unreadable prompts.
+    """
     check_apart(settings, output)
     several = prompt.prompts or output.out or len(prompt.prompt) > 1
     if output.cluster and not several:
@@ -95,6 +97,7 @@ def check_together(prompt, settings, output):
     if settings.report:
         check_output("report", settings.report, (".html",))
     prompt.given  # read before the models are: a file that cannot be used should cost no load
+    return bool(several)
 
 
 def read_prompt(prompt):

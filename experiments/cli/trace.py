@@ -17,13 +17,9 @@ INDENT = " " * 17  # the width of a round's number and counts
 
 
 class Trace:
-    """A `show` of Run.finish that prints each round of a watched run as it comes.
+    """A watcher of Run.finish that prints each round as it comes."""
 
-    watch: the Watch whose newest note belongs to the round that is shown
-    """
-
-    def __init__(self, watch, encoder):
-        self.watch = watch
+    def __init__(self, encoder):
         self.encoder = encoder
         # no-color.org
         self.coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -39,22 +35,21 @@ class Trace:
         _, before, after, colour = SOURCES[source]
         return self.paint(before + text + after, colour)
 
-    def __call__(self, one=None):
-        """Show the Round that has just been watched; None ends the text."""
-        if one is not None:
+    def __call__(self, round, *moment):
+        if round is not None:
             self.n_rounds += 1
-            print(self.line(one), flush=True)
+            print(self.line(round), flush=True)
             return
         # the bytes of a character that was never finished
         rest = printable(self.decode([], final=True))
         if rest:
             print(INDENT + rest)
 
-    def line(self, one):
-        line = f"{self.n_rounds:>5}  {f'{one.accepted}/{one.examined}':>8}  "
-        for token, source in zip(one.tokens, one.sources):
+    def line(self, round):
+        line = f"{self.n_rounds:>5}  {f'{round.accepted}/{round.examined}':>8}  "
+        for token, source in zip(round.tokens, round.sources):
             line += self.marked(printable(self.decode([token])), source)
-        for token in self.watch.notes[-1].draft[one.accepted : one.examined]:
+        for token in round.draft[round.accepted : round.examined]:
             rejected = printable(self.encoder.decode([token]))
             line += self.paint(f'  not "{rejected}"', ASIDE)
         return line

@@ -7,8 +7,8 @@ fails ends the run; on a cluster it is noted, and the others go on.
 
 from functools import partial
 
-from experiments.data.lines import require_all
-from experiments.decoding.session import Session, wanted
+from experiments.cluster.failed import require_all
+from experiments.decoding.batching import results_of
 
 
 class Here:
@@ -31,7 +31,7 @@ class Here:
 
 
 def place(cluster, models, download=False):
-    """The place that --cluster names, with the models Wanted; this process for ""."""
+    """The place that --cluster names, with the models of ModelNames; this process for ""."""
     if not cluster:
         return Here(models)
     from experiments.cluster.submit import Cluster  # here, as only a cluster needs Dask
@@ -44,23 +44,16 @@ def place(cluster, models, download=False):
 
 def texts(settings, batch_size, pairs, prompts):
     """The JSON object of each Prompt, as on one machine."""
-    session = Session(settings, pairs.pair(settings.draft_model_size))
-    yield from session.run_together(prompts, batch_size)
+    pair = pairs.pair(settings.draft_model_size)
+    # no totals: a speed of several machines together would mean little
+    yield from results_of(settings, pair, prompts, batch_size, totals={})
 
 
-class ClusterSession(Session):
-    """A Session whose models are on the workers that `cluster` names. Raises InputError."""
-
-    def __init__(self, settings, cluster, download=False):
-        self.cluster = place(cluster, wanted(settings), download)
-        super().__init__(settings, self.cluster.pairs.pair())
-
-    def run_together(self, prompts, batch_size):
-        """Yield the JSON object of each Prompt, in their order, Failed for one that failed."""
-        self.totals = {}  # a speed of several machines together would mean little
-        if prompts:
-            failed, function = {}, partial(texts, self.settings, batch_size)
-            name = lambda prompt: f"prompt {prompt.number}"
-            with self.cluster as workers:
-                yield from workers.run(function, prompts, failed, batch_size, name)
-            require_all(failed)
+def spread(cluster, settings, prompts, batch_size):
+    """Yield the JSON object of each Prompt, in their order, Failed for one that failed."""
+    if prompts:
+        failed, function = {}, partial(texts, settings, batch_size)
+        name = lambda prompt: f"prompt {prompt.number}"
+        with cluster as workers:
+            yield from workers.run(function, prompts, failed, batch_size, name)
+        require_all(failed)

@@ -1,38 +1,46 @@
 """Groups of prompts to the workers of a Dask cluster, and their results back in the order of the
 prompts.
-
-As many groups are on their way as there are workers: when one dies, Dask gives another try to all
-that it holds, and counts it against them.
 """
 
 import logging
-import os
 import pickle
 import re
 import signal
-import sys
 import time
 import uuid
 from collections import Counter, deque
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 
-from experiments.data.lines import Failed
+from checkpoints.files import note
+from experiments.cluster.failed import Failed
 from utils import InputError
 
 try:
     import cloudpickle
     import dask
-    from distributed import CancelledError, Client, KilledWorker, LocalCluster, TimeoutError, wait
+    from distributed import (
+        CancelledError,
+        Client,
+        KilledWorker,
+        LocalCluster,
+        TimeoutError,
+        as_completed,
+        get_worker,
+    )
 
     from experiments.cluster import worker
 except ModuleNotFoundError as missing:
     problem = f"--cluster: {missing.name} is not installed; use pip install distributed"
     raise InputError(problem) from None
 
-TIMEOUT = 10  # seconds, for a scheduler to answer
-PATIENCE = 60  # seconds, for its first worker to come
-TRIES = 3  # of a group whose worker dies; a scheduler that is already running has its own limit
+# in seconds
+TIMEOUT = 10  # for a scheduler to answer
+PATIENCE = 60  # for its first worker to come
+LIMIT = 6 * 3600  # for a group, after which its worker is restarted
+SILENCE = 60  # of a worker, after which it is restarted; a running scheduler has its own limit
+
+TRIES = 3  # of a group whose worker dies; a running scheduler has its own limit
 UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
@@ -77,8 +85,6 @@ class Cluster:
         """Let every worker load the models."""
         wanted = self.wanted, self.wanted.choices(), worker.fingerprints(self.wanted)
         cloudpickle.register_pickle_by_value(worker)
-        # a copy that can only be sent with its code: the scheduler has no module to find it in
-        self.work = pickle.loads(cloudpickle.dumps(worker.work))
         loader = worker.Loader(self.name, pickle.dumps(wanted))
         try:
             self.client.register_plugin(loader, name=self.name)
@@ -88,10 +94,12 @@ class Cluster:
                 raise InputError(
                     f"--cluster {self.address}: no worker can take part: {refusal}; {advice}"
                 ) from None
-            print(f"note: {refusal}, and is refused; {advice}", file=sys.stderr)
-        reports = self.client.run(worker.describe, self.name, workers=self.workers())
-        self.machines = dict(Counter(machine for machine, _ in reports.values()))
-        self.kernels = next(iter(reports.values()))[1]
+            note(f"left out: {refusal}; {advice}")
+        name = self.name
+        describe = lambda dask_worker: dask_worker.plugins[name].description
+        reports = [*self.client.run(describe, workers=self.workers()).values()]
+        self.machines = dict(Counter(machine for machine, _ in reports))
+        self.kernels = reports[0][1]
 
     def unload(self):
         with suppress(Exception):  # a scheduler that is gone has said so already
@@ -114,32 +122,32 @@ class Cluster:
                 failed[name(item)] = result.reason
             yield result
         if items and not failed:
+            n_prompts = f"{len(items)} prompt{'s' if len(items) > 1 else ''}"
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
-            print(f"note: {len(items)} prompts in {took}, workers: {where}", file=sys.stderr)
+            note(f"{n_prompts} in {took}, workers: {where}")
 
     def results(self, function, items, group):
-        """Yield the result of each item, in their order."""
-        waiting = deque(items[i : i + group] for i in range(0, len(items), group))
-        begun = deque()  # (items, Future of their results)
-        needs = {self.name: 1}
+        """Yield the result of each item, in their order.
+
+        As many groups are on their way as there are workers: when one dies, Dask gives another try
+        to all that it holds, and counts it against them.
+        """
+        groups = [items[i : i + group] for i in range(0, len(items), group)]
+        waiting = deque(range(len(groups)))
+        begun, done, futures = {}, {}, as_completed()  # {future: group}, {group: its results}
         try:
-            while waiting or begun:
-                running = [future for _, future in begun if not future.done()]
-                if waiting and len(running) < max(1, len(self.workers())):
-                    some = waiting.popleft()
-                    job = cloudpickle.dumps((function, some))
-                    task = self.work, self.name, job
-                    future = self.client.submit(*task, pure=False, resources=needs)
-                    begun.append((some, future))
-                elif begun[0][1].done():
-                    some, future = begun.popleft()
-                    try:
-                        yield from future.result()
-                    except KilledWorker:
-                        yield from [Failed("every worker that tried its group died")] * len(some)
-                else:
-                    wait(running, return_when="FIRST_COMPLETED")
+            for next_group in range(len(groups)):
+                while next_group not in done:
+                    while waiting and futures.count() < max(1, len(self.workers())):
+                        i = waiting.popleft()
+                        future = self.submit(function, groups[i])
+                        begun[future] = i
+                        futures.add(future)
+                    future = next(futures)
+                    i = begun.pop(future)
+                    done[i] = results_of(future, groups[i])
+                yield from done.pop(next_group)
         except UNREACHABLE:
             raise InputError(
                 f"--cluster {self.address}: the scheduler is gone; "
@@ -147,7 +155,25 @@ class Cluster:
             ) from None
         finally:
             with suppress(Exception):
-                self.client.cancel([future for _, future in begun])
+                self.client.cancel([*begun])
+
+    def submit(self, function, items):
+        """The Future of function(pairs, items)."""
+
+        # a function inside of another is sent with its code: the scheduler lacks this module
+        def work(name, job, limit):
+            return get_worker().plugins[name].work(job, limit)
+
+        task = work, self.name, cloudpickle.dumps((function, items)), LIMIT
+        return self.client.submit(*task, pure=False, resources={self.name: 1})
+
+
+def results_of(future, items):
+    """What a Future gives for these items, Failed for each of them where its workers died."""
+    try:
+        return future.result()
+    except KilledWorker:
+        return [Failed("every worker that tried its group died or took too long")] * len(items)
 
 
 def n_local(address):
@@ -164,22 +190,23 @@ def n_local(address):
 def started(n_workers):
     """The address of workers in processes of their own, one thread each, that end with the block.
 
-    A worker that dies is started again.
+    A worker that dies, or is silent for long, is started again.
     """
+    limits = {"allowed-failures": TRIES - 1, "worker-ttl": SILENCE}
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}):
-        with unheard():
+    with dask.config.set({f"distributed.scheduler.{name}": n for name, n in limits.items()}):
+        with ignoring_sigint():
             cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
         with cluster:
             yield cluster.scheduler_address
 
 
 @contextmanager
-def unheard():
-    """What begins in this block, and what that begins, never hears of Ctrl-C: a terminal sends it
-    to all processes.
+def ignoring_sigint():
+    """What begins in this block, and what that begins, ignores Ctrl-C: a terminal sends it to all
+    processes. On Windows, where no signal can be blocked, nothing is done.
     """
-    if os.name != "posix":
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     resource_tracker.ensure_running()  # if a worker began it, it would undo the mask

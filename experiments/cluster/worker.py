@@ -9,13 +9,16 @@ project, or none, can say so, and the scheduler needs neither the project nor Nu
 """
 
 import asyncio
+import faulthandler
+import os
 import pickle
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import backends.blas  # noqa: F401, isort: skip: before NumPy
 
-from distributed import Status, WorkerPlugin, get_worker
+from distributed import Status, WorkerPlugin
 
 SOURCES = ("*.py", "backends/**/*.py", "checkpoints/**/*.py", "experiments/**/*.py")
 
@@ -31,12 +34,12 @@ def fingerprints(wanted):
 
 
 class Loader(WorkerPlugin):
-    """Loads the models on every worker, also on those that come later.
+    """Loads the models on every worker, also on those that come later, and works with them.
 
     A worker that has them announces a resource of this name, which the groups of prompts ask for:
     Dask gives them to no other worker, and one at a time.
 
-    wanted: pickled (Wanted, its choices, the fingerprints that a worker must have).
+    wanted: pickled (ModelNames, its choices, the fingerprints that a worker must have).
     """
 
     def __init__(self, name, wanted):
@@ -55,38 +58,43 @@ class Loader(WorkerPlugin):
         worker.status = Status.running
 
     def load(self):
+        from experiments.data.machine import label
+
         wanted, choices, expected = pickle.loads(self.wanted)
         for what, found in fingerprints(wanted).items():
             if found != expected[what]:
                 raise RuntimeError(f"has other files of {what}")
         self.pairs = wanted.load(choices)
-        self.kernels = wanted.kernels_in(self.pairs)
+        self.description = label(), wanted.kernels_in(self.pairs)
+
+    def work(self, job, limit):
+        """The results of pickled (function, items), Failed for an item that cannot be had."""
+        import numpy as np
+
+        function, items = pickle.loads(job)
+        function = partial(function, self.pairs)
+        # a model that overflows is reported once, where its logits are used
+        with ends_after(limit), np.errstate(over="ignore", invalid="ignore"):
+            try:
+                return list(function(items))
+            except Exception:  # of one of them, or of all together
+                return [result_of(function, item) for item in items]
 
 
-def describe(name, dask_worker):
-    """The machine of a worker that has loaded the models, and their kernels."""
-    from experiments.data.machine import label
-
-    return label(), dask_worker.plugins[name].kernels
-
-
-def work(name, job):
-    """The results of pickled (function, items), Failed for an item that cannot be had."""
-    import numpy as np
-
-    function, items = pickle.loads(job)
-    function = partial(function, get_worker().plugins[name].pairs)
-    # a model that overflows is reported once, where its logits are used
-    with np.errstate(over="ignore", invalid="ignore"):
+@contextmanager
+def ends_after(seconds):
+    """End this process if the block takes longer, whatever it computes. Dask starts another."""
+    with open(os.devnull, "w") as nowhere:  # for the traceback
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
         try:
-            return list(function(items))
-        except Exception:  # of one of them, or of all together
-            return [result_of(function, item) for item in items]
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def result_of(function, item):
     """That of one item, alone; Failed, with the reason in one line."""
-    from experiments.data.lines import Failed
+    from experiments.cluster.failed import Failed
 
     try:
         (result,) = function([item])

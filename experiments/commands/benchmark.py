@@ -1,29 +1,32 @@
 """python main.py benchmark: which draft, which K, at which temperature: measured under the rules of
 experiments/measuring/referee.py.
 
-Results are {"machine", "settings", "rows"}, as JSON, and beside that as CSV and as a Markdown
-table. A row is a draft with a K; with --batch_size it says what batches do to both decoders
+Results are {"machine", "settings", "rows", "best_K"}, as JSON, and beside that the rows as CSV and
+all as Markdown tables. A row is a draft with a K; "best_K" compares the K that theory predicts for
+each draft with the fastest. With --batch_size a row says what batches do to both decoders
 (experiments/decoding/batching.py), with --programs what other programs do with the same weights.
 
 What has been measured is kept in FILE.json.partial, one line for each prompt, until the run is
-complete; --resume goes on from there.
+complete; --resume goes on from there. Batches and programs keep nothing.
 """
 
 import dataclasses
 import itertools
 import json
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-
-from tqdm import tqdm
+from typing import NamedTuple
 
 import utils
+from experiments.cli.texts import MOST_TEXTS
+from experiments.cluster.failed import Failed, require_all
 from experiments.cluster.place import place
-from experiments.data.corpus import bits_per_byte, openings
+from experiments.data.corpus import N_OPENING, openings
 from experiments.data.files import check_output
-from experiments.data.lines import Failed, Lines, require_all
+from experiments.data.lines import Lines
 from experiments.data.machine import machine
 from experiments.data.results import check_results_output, write_results
 from experiments.data.values import (
@@ -36,8 +39,9 @@ from experiments.data.values import (
     parse_list,
     parse_number,
 )
-from experiments.decoding.batching import MOST_TEXTS, require_room
-from experiments.decoding.job import RULES, Job
+from experiments.decoding.adaptive_k import costs_of_parts
+from experiments.decoding.batching import require_room
+from experiments.decoding.run import RULES, Run
 from experiments.decoding.settings import (
     Json,
     Machine,
@@ -49,10 +53,19 @@ from experiments.decoding.settings import (
     check_apart,
     flag,
 )
-from experiments.drafting.load import RANDOM, Wanted
+from experiments.drafting.load import RANDOM, ModelNames
 from experiments.measuring import peers
-from experiments.measuring.referee import row_of
-from experiments.measuring.runner import N_PROMPT, PLAIN, Contender, Race, Run, batch_rows
+from experiments.measuring.referee import best_K, row_of
+from experiments.measuring.runner import (
+    N_RANDOM,
+    PLAIN,
+    Contender,
+    Measured,
+    Race,
+    batch_rows,
+    note,
+    progress,
+)
 from experiments.measuring.tables import label, markdown
 from utils import InputError
 
@@ -86,26 +99,27 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     )
     corpus: str = flag(
         "",
-        "continue the first 32 tokens of held-out stories, those of *_valid.txt in this folder, "
-        "and say how many bits per byte the target needs for them all",
+        f"continue the first {N_OPENING} tokens of held-out stories, those of *_valid.txt in this "
+        "folder",
     )
-    skip_bits: bool = flag(False, "with --corpus: do not compute bits per byte")
     batch_size: str = flag(
         "",
         "measure tokens per second of both decoders with so many texts at once, such as 1,2,4,8: "
-        f"after prompts of {N_PROMPT} random tokens",
+        f"after prompts of {N_RANDOM} random tokens; not with --resume",
     )
     programs: str = flag(
         "",
         "compare with the same weights in these programs, such as transformers,llama_server: "
-        f"{', '.join(peers.PROGRAMS)}; greedy, with one draft and one K",
+        f"{', '.join(peers.PROGRAMS)}; greedy, with one draft and one K; not with "
+        "--resume",
     )
 
     def check(self):
         for n_texts in self.batch_sizes():
             check_numbers(1, MOST_TEXTS, batch_size=n_texts)
         # not in APART: generate takes prompts with its --batch_size
-        for name in filter(self.has, ("prompts", "corpus") if self.batch_size else ()):
+        others = ("prompts", "n_prompts", "corpus") if self.batch_size else ()
+        for name in filter(self.has, others):
             problem = "with --batch_size: expected one of the two, as its prompts are random"
             raise SettingError(name, problem)
         for rule in self.rules():
@@ -123,8 +137,8 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     def is_one_pair(self):
         """Whether there is one pair and one way to decode it, greedily."""
         greedy = [filter.greedy for filter in self.filters().values()]
-        one = len(self.targets()) == 1 and len(self.contenders()) == 2
-        return one and self.Ks() != [AUTO] and greedy == [True]
+        one_pair = len(self.targets()) == 1 and len(self.contenders()) == 2
+        return one_pair and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance(self):
         """Of each drafted token, by coin; None where the models decide."""
@@ -147,14 +161,11 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     def contenders(self):
         """The autoregressive loop, then every draft with every K and rule."""
         every = itertools.product(self.drafts(), self.Ks(), self.rules())
-        return [PLAIN, *(Contender(*one) for one in every)]
+        return [PLAIN, *itertools.starmap(Contender, every)]
 
     def chosen(self, pairs):
         if not self.corpus:
             return super().chosen(pairs)
-        if pairs.encoder.end_of_text is None and not (self.skip_bits or self.programs):
-            problem = "expected a vocabulary with <|endoftext|>, which a story is scored after"
-            raise SettingError("corpus", f"{self.corpus!r}: {problem}; or give --skip_bits")
         return openings(self.corpus, pairs.encoder, self.n_prompts, self.longest(pairs)), 0
 
     def wanted(self, target):
@@ -162,14 +173,16 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         drafts = self.drafts()
         if self.programs and self.weights == RANDOM:
             drafts = []  # a draft would agree with nothing
-        return Wanted.of(self, target, drafts)
+        return ModelNames.of(self, target, drafts)
 
-    def job(self, filter, ids=(), **more):
-        return Job([*ids], self.n_tokens_to_generate, filter=filter, **more)
+    def run(self, pairs, filter, ids=()):
+        """The Run of the target alone, after this prompt."""
+        return Run(pairs.pair(), [*ids], self.n_tokens_to_generate, filter=filter)
 
-    def race(self, pairs, job):
-        """All contenders, with this job."""
-        return Race(pairs.target, pairs.drafts, self.contenders(), job, self.acceptance())
+    def race(self, pairs, filter, ids=()):
+        """All contenders after this prompt."""
+        run = self.run(pairs, filter, ids)
+        return Race(run, pairs.drafts, self.contenders(), self.acceptance())
 
     def labels(self):
         """What each row says of how real it is."""
@@ -202,48 +215,86 @@ class BenchmarkOutput(Json, Workers):
 # ---------------------------------------------------------------- prompts, one at a time
 
 
+class Item(NamedTuple):
+    """A prompt on which all contenders are measured."""
+
+    target: str
+    temperature: float
+    number: int  # from 0
+    ids: tuple
+
+    def __str__(self):
+        return f"{self.target} at temperature {self.temperature:g}, prompt {self.number + 1}"
+
+
+class Way(NamedTuple):
+    """A way to decode whose rounds are timed one by one."""
+
+    target: str
+    temperature: float
+    draft: str
+    rule: str
+
+    def __str__(self):
+        return f"rounds of {self.draft} for {self.target} at temperature {self.temperature:g}"
+
+
 def measured(settings, pairs, items):
-    """The Runs of all contenders, as JSON, on each (target, temperature, prompt's number, *ids)."""
-    filters = settings.filters()
-    for n_before, (_, t, i, *ids) in enumerate(items):
-        race = settings.race(pairs, settings.job(filters[t], ids))
-        if n_before == 0:
+    """Of each Item the Runs of all contenders, as JSON; of each Way what its rounds cost."""
+    filters, warm = settings.filters(), False
+    for item in items:
+        filter = filters[item.temperature]
+        if isinstance(item, Way):
+            rule = RULES[item.rule]
+            yield costs_of_parts(pairs.target, pairs.drafts[item.draft], filter, rule)
+            continue
+        race = settings.race(pairs, filter, item.ids)
+        if not warm:
             race.warm_up()
-        yield [*map(dataclasses.asdict, race.measure([settings.seed, i], settings.repeats))]
-
-
-def name_of(item):
-    size, t, i, *_ = item
-    return f"{size} at temperature {t:g}, prompt {i + 1}"
+            warm = True
+        runs = race.measure([settings.seed, item.number], settings.repeats)
+        yield [*map(dataclasses.asdict, runs)]
 
 
 def rows_of_prompts(settings, where, target, lines, result):
     """The rows of one target. What is not among the `lines` yet is measured; the result is told how
-    many were, and {what: why} of those that could not be measured.
+    many were, the best K of each draft, and {what: why} of what could not be measured.
     """
     prompts, n_skipped = settings.chosen(where.pairs)
-    items = [(target, t, i, *ids) for t in settings.filters() for i, ids in enumerate(prompts)]
-    stored = {tuple(item): runs for item, runs in lines.done}
+    temperatures = [*settings.filters()]
+    items = [Item(target, t, i, (*ids,)) for t in temperatures for i, ids in enumerate(prompts)]
+    every = itertools.product(temperatures, settings.drafts(), settings.rules())
+    ways = [Way(target, *way) for way in every]
+    stored = {Item(*key, tuple(ids)): runs for (*key, ids), runs in lines.done}
     todo = [item for item in items if item not in stored]
     result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
-    results = where.run(partial(measured, settings), todo, result["failed"], name=name_of)
-    bar = {"desc": target, "unit": " prompts", "leave": False, "disable": None}
-    for runs, item in zip(tqdm(results, total=len(todo), **bar), todo):
-        if not isinstance(runs, Failed):
-            lines.add([item, runs])
-            stored[item] = runs
+    todo, costs = todo + ways, {}
+    results = where.run(partial(measured, settings), todo, result["failed"], name=str)
+    for outcome, item in zip(progress(results, len(todo), target, "measurements"), todo):
+        if isinstance(outcome, Failed):
+            continue
+        if isinstance(item, Way):
+            costs[item] = outcome
+        else:
+            lines.add([item, outcome])
+            stored[item] = outcome
 
     rows = []
-    for t in settings.filters():
-        by_prompt = [stored[item] for item in items if item[1] == t and item in stored]
+    for t in temperatures:
+        by_prompt = [stored[item] for item in items if item.temperature == t and item in stored]
         same = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
         same |= settings.labels()
         # no prompt is left where all failed
         runs = {
-            contender: [Run(**one) for one in of_contender]
+            contender: [Measured(**measured) for measured in of_contender]
             for contender, of_contender in zip(settings.contenders(), zip(*by_prompt))
         }
         rows += [row_of(contender, runs, **same) for contender in [*runs][1:]]
+    for way in ways:
+        key = way.temperature, way.draft, way.rule
+        names = "temperature", "draft", "verification"
+        if of_way := [row for row in rows if tuple(row[name] for name in names) == key]:
+            result["best_K"].append(best_K(of_way, costs.get(way)))
     return rows
 
 
@@ -253,14 +304,16 @@ def rows_of_prompts(settings, where, target, lines, result):
 def rows_of_batches(settings, pairs, target):
     """A row for each contender and batch size."""
     n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
-    check_length("n_tokens_to_generate", n_tokens, pairs.target.config.n_ctx - N_PROMPT)
+    check_length("n_tokens_to_generate", n_tokens, pairs.target.config.n_ctx - N_RANDOM)
     for draft in pairs.drafts:
-        require_room(pairs.pair(draft).models, max(sizes), N_PROMPT + n_tokens)
+        require_room(pairs.pair(draft).models, max(sizes), N_RANDOM + n_tokens)
     rows = []
     for t, filter in settings.filters().items():
-        race = settings.race(pairs, settings.job(filter))
+        race = settings.race(pairs, filter)
         same = {"target": target, "temperature": t, **settings.labels()}
-        rows += [same | row for row in batch_rows(race, sizes, settings.repeats)]
+        name = f"{target} at temperature {t:g}"
+        of_filter = batch_rows(race, sizes, settings.repeats, settings.seed, name)
+        rows += [same | row for row in of_filter]
     return rows
 
 
@@ -268,17 +321,21 @@ def rows_of_programs(settings, pairs, target, result):
     """A row for each program and decoder."""
     (draft,) = settings.drafts()
     pair, folders = pairs.pair(draft), None
-    job = settings.job(settings.sampling, K=settings.Ks()[0], rule=settings.verification)
+    run = dataclasses.replace(
+        settings.run(pairs, settings.sampling),
+        K=settings.Ks()[0],
+        rule=RULES[settings.verification],
+    )
     if settings.weights != RANDOM:
         folder = partial(utils.find_folder, models_dir=settings.models_dir)
         # what cannot write alone, other programs do not have
         folders = folder(target), folder(draft) if pair.draft.alone else None
     prompts, _ = settings.chosen(pairs)
-    programs, missing = peers.started(settings.others(), pair, folders, job)
-    versions = {one.name: one.version for one in programs}
+    programs, missing = peers.started(settings.others(), pair, folders, run)
+    versions = {program.name: program.version for program in programs}
     result["machine"] |= {"versions": versions, "missing": missing}
     result["prompts"] = len(prompts)
-    return peers.compare(programs, prompts, job, settings.repeats)
+    return peers.compare(programs, prompts, run, settings.repeats, settings.seed)
 
 
 # ---------------------------------------------------------------- the run
@@ -286,11 +343,12 @@ def rows_of_programs(settings, pairs, target, result):
 
 def run(settings, lines, cluster=""):
     """Measure what is not among the `lines`. Returns the results, which say what failed."""
-    about = machine() | {"prompts_measured_before_resuming": 0}
+    about = machine(settings.backend) | {"kernels": {}, "prompts_measured_before_resuming": 0}
     result = {"machine": about, "settings": settings.as_dict(), "rows": []}
-    rows, bits, failed = result["rows"], {}, {}
-    result |= {"bits_per_byte": bits, "failed": failed}
+    result |= {"best_K": [], "failed": {}}
+    rows = result["rows"]
     for target in settings.targets():
+        note(f"{target}: loading it and its drafts")
         with place(cluster, settings.wanted(target)) as where:
             about["kernels"] |= where.kernels
             if where.machines:
@@ -301,13 +359,16 @@ def run(settings, lines, cluster=""):
                 rows += rows_of_programs(settings, where.pairs, target, result)
             else:
                 rows += rows_of_prompts(settings, where, target, lines, result)
-                if settings.corpus and not settings.skip_bits:
-                    bits[target] = bits_per_byte(where, settings.corpus, failed)
     return {name: value for name, value in result.items() if value or name == "rows"}
 
 
-def run_and_store(settings, output):
-    """The results, from and to the files that --out names."""
+@contextmanager
+def kept_lines(settings, output):
+    """The Lines of --out, which an interrupted run leaves for --resume; else a list of them."""
+    if not output.out:
+        done = []
+        yield SimpleNamespace(done=done, add=done.append)
+        return
     # what must be the same for a run to go on
     prints = {target: settings.wanted(target).fingerprints() for target in settings.targets()}
     with Lines(output.out, header=settings.as_dict() | {"fingerprints": prints}) as lines:
@@ -318,11 +379,7 @@ def run_and_store(settings, output):
                 "give --resume, or delete it"
             )
         try:
-            result = run(settings, lines, output.cluster)
-            if "failed" not in result:
-                write_results(result, markdown(result), output.out)
-                lines.discard()
-            return result
+            yield lines
         finally:
             if lines.partial.exists() and len(lines.done) > n_before:
                 kept = f"kept {len(lines.done)} measured prompts in {lines.partial}"
@@ -347,17 +404,18 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
         raise SettingError("cluster", "with --batch_size: expected one of the two")
     if output.plot:  # before anything is measured, as matplotlib may be missing
         from experiments.measuring.plots import draw
-    if output.out:
-        result = run_and_store(settings, output)
-    else:
-        done = []
-        result = run(settings, SimpleNamespace(done=done, add=done.append), output.cluster)
-    failed = result.get("failed", {})
-    if output.plot and not failed:
-        draw(result, output.plot, label(result["settings"]))
-    if output.json:
-        print(json.dumps(result))
-    elif result["rows"]:
-        print(markdown(result), end="")
+    with kept_lines(settings, output) as lines:
+        result = run(settings, lines, output.cluster)
+        failed = result.get("failed", {})
+        # print first: a file that cannot be written must not cost what was measured
+        if output.json:
+            print(json.dumps(result), flush=True)
+        elif result["rows"]:
+            print(markdown(result), end="", flush=True)
+        if output.out and not failed:
+            write_results(result, markdown(result), output.out)
+            lines.discard()
+        if output.plot and not failed:
+            draw(result, output.plot, label(result["settings"]))
     again = "--resume tries these again" if output.out else "use --out to keep what was measured"
     require_all(failed, f"the figures are those of the others; {again}")

@@ -17,13 +17,12 @@ from experiments.cli.flags import flags_in
 from experiments.cli.show import Stream, note_room
 from experiments.cli.trace import Trace
 from experiments.data.values import SettingError
-from experiments.decoding.session import Prompt, Session, load_pair
+from experiments.decoding.prompt import Prompt
+from experiments.decoding.run import Run
 from experiments.decoding.settings import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
 from experiments.drafting.drafts import NGrams
-from experiments.drafting.load import Pair
+from experiments.drafting.load import Pair, load_pair
 from utils import InputError
-
-OFF_ON = ("off", "on")
 
 
 @dataclass(frozen=True)
@@ -32,28 +31,16 @@ class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
 
     seed: int = flag(123, "of the random numbers, for each text anew")
     trace: bool = flag(False, "print what speculates round by round, every token marked")
-    speculates = True
-
-    @property
-    def watched(self):
-        return self.trace or self.coupled
+    speculates, mistake, rule = True, "", ""
 
 
-@dataclass(frozen=True)
-class ConsoleSettings(ChatSettings):
-    """And its decoders, each on or off."""
-
-    speculative: bool = flag(True, "the draft model proposes, the target checks")
-    target: bool = flag(False, "the target alone, a token a pass")
-    draft: bool = flag(False, "the draft model alone")
-    ngram: bool = flag(False, "n-grams looked up in the text propose, the target checks")
-
-
-DECODERS = ("speculative", "target", "draft", "ngram")
-LOADED = {field.name for group in (Models, Machine) for field in fields(group)}
-NAMES = {"n_tokens_to_generate": "length"}  # where a command is not called as its flag
-FLAGS = sorted(flags_in(ConsoleSettings), key=lambda flag: flag.name not in DECODERS)
-SETTINGS = {NAMES.get(flag.name, flag.name): flag for flag in FLAGS if flag.name not in LOADED}
+# {command: what it means}
+DECODERS = {
+    "speculative": "the draft model proposes, the target checks",
+    "target": "the target alone, a token a pass",
+    "draft": "the draft model alone",
+    "ngram": "n-grams looked up in the text propose, the target checks",
+}
 ACTIONS = {
     "settings": "show all of the above",
     "reload": "read the models again, or others: /reload TARGET DRAFT",
@@ -61,14 +48,17 @@ ACTIONS = {
     "help": "this",
     "quit": "end; so does Ctrl-D",
 }
-COMMANDS = (*SETTINGS, *ACTIONS)
-HELP = {
-    "Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a text.\n\n"
-    "Decoders, each on or off; every prompt goes to all that are on:": DECODERS,
-    "\nSettings (in /stop, \\n is a line break, and nothing turns it off):": [
-        name for name in SETTINGS if name not in DECODERS
-    ],
-    "\nAnd:": ACTIONS,
+LOADED = {field.name for group in (Models, Machine) for field in fields(group)}
+NAMES = {"n_tokens_to_generate": "length"}  # where a command is not called as its flag
+FLAGS = {NAMES.get(one.name, one.name): one for one in flags_in(ChatSettings)}
+FLAGS = {name: one for name, one in FLAGS.items() if one.name not in LOADED}
+SETTINGS = DECODERS | {name: one.meaning for name, one in FLAGS.items()}
+COMMANDS = SETTINGS | ACTIONS
+HEADINGS = {  # {the first command below it: heading}
+    "speculative": "Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a "
+    "text.\n\nDecoders, each on or off; every prompt goes to all that are on:",
+    next(iter(FLAGS)): "\nSettings (in /stop, \\n is a line break, and nothing turns it off):",
+    "settings": "\nAnd:",
 }
 
 
@@ -85,82 +75,59 @@ def pairs_of(pair):
 class Console:
     """The settings that its commands change, the models, and what was generated so far.
 
-    answers: the file that its commands answer to.
+    on: the decoders that prompts go to. answers: the file that commands answer to.
     """
 
     def __init__(self, settings, answers):
-        self.answers, self.running = answers, True
+        self.answers, self.running, self.on = answers, True, {"speculative"}
         self.totals = {decoder: Counter() for decoder in DECODERS}
-        self.load(ConsoleSettings(**settings.as_dict()))
+        self.load(settings)
 
     def load(self, settings):
         """Read the models of these settings, and continue with them and whatever decoders they
         allow. Where it raises InputError, all is as it was.
         """
-        session = Session(settings, load_pair(settings))
-        pairs = pairs_of(session.pair)
-        prompt = Prompt(1, "", [session.encoder.end_of_text or 0], settings.seed)
+        pair = load_pair(settings)
+        pairs = pairs_of(pair)
+        prompt = Prompt(1, "", [pair.encoder.end_of_text or 0], settings.seed)
         for pair in pairs.values():
-            session.run(prompt, pair).warm_up()
-        on = {decoder: getattr(settings, decoder) and decoder in pairs for decoder in DECODERS}
-        if not any(on.values()):
-            on["speculative" if "speculative" in pairs else "ngram"] = True
-        self.session, self.pairs = session.changed(**on), pairs
+            Run.of(settings, pair, prompt).warm_up()
+        self.current, self.pairs = settings, pairs
+        self.on &= pairs.keys()
+        self.on = self.on or {"speculative" if "speculative" in pairs else "ngram"}
         target, draft = settings.target_model_size, settings.draft_model_size
         print(f"target {target}, draft {draft}", file=sys.stderr)
 
     def answer(self, line):
         """Obey one line of input, or say in one line why not."""
         try:
-            self.obey(line)
+            if line.startswith("/") and not line.startswith("//"):
+                word, _, rest = line[1:].partition(" ")
+                self.obey(word, rest)
+            elif line.strip():
+                self.prompt(line.removeprefix("/"))
         except SettingError as error:
             print_error(f"{NAMES.get(error.name, error.name)} {error.problem}")
         except UNUSABLE as error:
             print_error(error)
 
-    def obey(self, line):
-        """One line of input. Raises InputError for what cannot be done."""
-        if not line.strip():
-            return
-        if not line.startswith("/") or line.startswith("//"):
-            return self.prompt(line.removeprefix("/"))
-        word, _, rest = line[1:].partition(" ")
-        name = {name.lower(): name for name in COMMANDS}.get(word.lower())
-        if name in SETTINGS:
-            self.change(name, rest)
-        elif name == "reload":
-            self.reload(rest)
-        elif name:
-            getattr(self, name)()
-        else:
-            raise InputError(
-                f"unknown command {'/' + word!r}: try /help, or // to begin a prompt with a slash"
-            )
-
-    # ------------------------------------------------------------ prompts
-
     def prompt(self, text):
         """Continue a text with every decoder that is on."""
-        on = [decoder for decoder in DECODERS if self.value(decoder)]
-        if not on:
+        if not self.on:
             raise InputError("no decoder is on: try /target on")
-        for decoder in on:
-            if len(on) > 1:
+        for decoder in [decoder for decoder in DECODERS if decoder in self.on]:
+            if len(self.on) > 1:
                 print(f"[{decoder}]")
-            self.continue_with(decoder, text)
-
-    def continue_with(self, decoder, text):
-        session = Session(self.session.settings, self.pairs[decoder])
-        prompt = session.prompt(text)
-        note_room(session, [prompt])
-        run = session.run(prompt, session.pair)
-        begin = session.encoder.decode(prompt.ids)
-        traced = session.settings.trace and run.watch
-        show = Trace(run.watch, session.encoder) if traced else Stream(session.encoder, begin)
-        result = run.finish(show)
-        if traced:
-            print(begin + result["text"])
-        self.count(decoder, result)
+            pair = self.pairs[decoder]
+            prompt = Prompt.of(text, self.current, pair)
+            note_room(self.current, pair, [prompt])
+            begin = pair.encoder.decode(prompt.ids)
+            traced = self.current.trace and pair.draft
+            show = Trace(pair.encoder) if traced else Stream(pair.encoder, begin)
+            result = Run.of(self.current, pair, prompt).finish(show)
+            if traced:
+                print(begin + result["text"])
+            self.count(decoder, result)
 
     def count(self, decoder, result):
         """Add a text to the statistics, and say what it was."""
@@ -176,70 +143,89 @@ class Console:
 
     # ------------------------------------------------------------ commands
 
+    def obey(self, word, rest):
+        """One command. Raises InputError for what cannot be done."""
+        name = {name.lower(): name for name in COMMANDS}.get(word.lower())
+        if name is None:
+            problem = "try /help, or // to begin a prompt with a slash"
+            raise InputError(f"unknown command {'/' + word!r}: {problem}")
+        if name in ACTIONS:
+            getattr(self, name)(rest)
+        else:
+            self.change(name, rest)
+            self.show(name)
+
+    def value(self, name):
+        if name in DECODERS:
+            return name in self.on
+        return getattr(self.current, FLAGS[name].name)
+
+    def change(self, name, text):
+        """Change a setting. Raises InputError, and then all is as it was."""
+        value = parsed(name, text, self.value(name))
+        if name in FLAGS:
+            self.current = self.current.replace(**{FLAGS[name].name: value})
+        elif not value:
+            self.on.discard(name)
+        elif name in self.pairs:
+            self.on.add(name)
+        else:
+            advice = f"try /reload {self.current.target_model_size} and a draft's size"
+            raise InputError(f"{name}: there is no draft model; {advice}")
+
     def say(self, line):
         print(line, file=self.answers)
 
-    def value(self, name):
-        return getattr(self.session.settings, SETTINGS[name].name)
-
     def show(self, name):
         value = self.value(name)
-        self.say(f"{name} {OFF_ON[value] if isinstance(value, bool) else repr(value)}")
+        self.say(f"{name} {'on' if value is True else 'off' if value is False else repr(value)}")
 
-    def change(self, name, text):
-        """Change a setting, or show it. Raises InputError, and then all is as it was."""
-        value = parsed(name, text, self.value(name))
-        if name in DECODERS and value and name not in self.pairs:
-            target = self.session.settings.target_model_size
-            raise InputError(
-                f"{name}: there is no draft model; try /reload {target} and a draft's size"
-            )
-        self.session = self.session.changed(**{SETTINGS[name].name: value})
-        self.show(name)
-
-    def reload(self, words):
-        try:
-            sizes = dict(zip(("target_model_size", "draft_model_size"), shlex.split(words)))
-        except ValueError:
-            raise InputError(f"reload {words!r}: expected a second quotation mark") from None
-        self.load(self.session.settings.replace(**sizes))
-
-    def settings(self):
+    def settings(self, rest):
         for name in SETTINGS:
             self.show(name)
 
-    def stats(self):
-        head = "texts", "tokens", "tokens/s", "accepted", "per pass"
-        self.say("{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format("", *head))
-        for name, total in self.totals.items():
-            if total:
-                rate = f"{total['accepted'] / total['examined']:.3f}" if total["examined"] else "-"
-                speed = total["tokens"] / total["seconds"]
-                row = f"{name:<12}{total['texts']:>6}{total['tokens']:>8}{speed:>10.1f}{rate:>10}"
-                self.say(f"{row}{total['tokens'] / total['rounds']:>10.2f}")
+    def reload(self, rest):
+        try:
+            sizes = dict(zip(("target_model_size", "draft_model_size"), shlex.split(rest)))
+        except ValueError:
+            raise InputError(f"reload {rest!r}: expected a second quotation mark") from None
+        self.load(self.current.replace(**sizes))
 
-    def help(self):
-        meanings = {name: flag.meaning for name, flag in SETTINGS.items()} | ACTIONS
-        for heading, names in HELP.items():
-            self.say(heading)
-            for name in names:
-                line = f"  /{name:<17} {meanings[name]}"
-                self.say(textwrap.fill(line, 100, subsequent_indent=" " * 21))
+    def stats(self, rest):
+        row = "{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format
+        self.say(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
+        for decoder, n in self.totals.items():
+            if n:
+                rate = f"{n['accepted'] / n['examined']:.3f}" if n["examined"] else "-"
+                speed, per_pass = n["tokens"] / n["seconds"], n["tokens"] / n["rounds"]
+                figures = f"{speed:.1f}", rate, f"{per_pass:.2f}"
+                self.say(row(decoder, n["texts"], n["tokens"], *figures))
 
-    def quit(self):
+    def help(self, rest):
+        for name, meaning in COMMANDS.items():
+            if name in HEADINGS:
+                self.say(HEADINGS[name])
+            line = f"  /{name:<17} {meaning}"
+            self.say(textwrap.fill(line, 100, subsequent_indent=" " * 21))
+
+    def quit(self, rest):
         self.running = False
 
 
 def parsed(name, text, value):
-    """The new value of a setting; without a text, the other one of on and off."""
+    """The new value of a setting, read as its flag is; without a text, the value it has, or the
+    other one of on and off.
+    """
     if name == "stop":
         return text.replace(r"\n", "\n")
     word = text.strip()
-    if not isinstance(value, bool):
-        return SETTINGS[name].parse(word) if word else value
-    if word not in ("", *OFF_ON):
-        raise InputError(f"{name} {word!r}: expected on or off, or nothing, which turns it over")
-    return word == "on" if word else not value
+    if isinstance(value, bool):
+        try:
+            return {"on": True, "off": False, "": not value}[word]
+        except KeyError:
+            problem = "expected on or off, or nothing, which turns it over"
+            raise InputError(f"{name} {word!r}: {problem}") from None
+    return FLAGS[name].parse(word) if word else value
 
 
 def edit_lines():

@@ -26,11 +26,11 @@ def download(*sizes, settings: DownloadSettings):
     An interrupted download continues where it stopped; the environment variables
     GPT2_OPENAI_ENDPOINT and HF_ENDPOINT set a mirror.
     """
-    unknown = [size for size in sizes if not repository(size)]
+    unknown = [repr(size) for size in sizes if not repository(size)]
     if unknown or not sizes:
         raise InputError(
-            f"download {', '.join(map(repr, unknown))}: expected sizes, of "
-            f"{', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name"
+            f"{' '.join(['download', *unknown])}: expected sizes, of {', '.join(REPOSITORIES)}, "
+            "or Hugging Face repositories as owner/name"
         )
     models_dir, source = settings.models_dir, settings.source
     for size in sizes:

@@ -55,6 +55,6 @@ def export(*size_or_path, settings: ExportSettings):
                 write_openvino(folder, temporary)
     except ModuleNotFoundError as missing:
         name = missing.name.partition(".")[0]
-        how = "pip install --group engines, with pip 25.1 or newer"
-        raise InputError(f"{name} is not installed: {how}") from None
+        command = "pip install --group engines, with pip 25.1 or newer"
+        raise InputError(f"{name} is not installed: {command}") from None
     print(f"{size_or_path[0]}: {out}")

@@ -5,14 +5,21 @@ is.
 import json
 import textwrap
 from dataclasses import dataclass
+from functools import cache
 
 from tqdm import tqdm
 
-from experiments.decoding.session import Session, load_pair
+from experiments.decoding.prompt import Prompt
+from experiments.decoding.run import Run
 from experiments.decoding.settings import Json, Models, Settings, flag
-from experiments.proving.distance import compare, first_difference, toy_distributions
+from experiments.drafting.load import load_pair
+from experiments.proving.distance import compare, first_difference, text_of, toy_distributions
 from experiments.proving.gallery import diff_of
 from experiments.proving.mistakes import MISTAKES, find
+from experiments.proving.patching import made
+from sampling import Filter
+
+GREEDY = Filter(0.0)
 
 
 @dataclass(frozen=True)
@@ -22,14 +29,54 @@ class MuseumSettings(Json, Models):
     target_model_size: str = flag("7M", "a size in models_dir, or a folder")
     draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
 
-    def session(self):
-        """A Session that generates as main.py does by default."""
+    def of_texts(self):
+        """The settings of texts by this pair, as main.py writes them by default."""
         models = {name: value for name, value in self.as_dict().items() if name != "json"}
-        settings = Settings(**models, mode="speculative", kernels="plain")
-        return Session(settings, load_pair(settings))
+        return Settings(**models, mode="speculative", kernels="plain")
 
 
-def row_of(name, mistake, session):
+def rounds_of(settings, pair, setting, filter):
+    """The rounds of a speculative text in the setting of a mistake, but with another filter."""
+    settings = settings.replace(
+        temperature=filter.temperature,
+        top_k=filter.top_k or 0,
+        top_p=filter.top_p,
+        stop=setting.stop,
+        verification=setting.verification,
+    )
+    prompt = Prompt.of(setting.prompt, settings, pair)
+    if setting.full:
+        # repeat the prompt until the context has room for two tokens
+        n = pair.target.config.n_ctx - 2
+        prompt = Prompt.of_ids((prompt.ids * n)[-n:], settings, pair)
+    return Run.of(settings, pair, prompt).rounds()
+
+
+@cache
+def right_text(settings, pair, setting, filter):
+    return text_of(rounds_of(settings, pair, setting, filter))
+
+
+def wrong_from(settings, pair, mistake):
+    """The first token in which a text with the mistake leaves the text of the right code, seed and
+    all else equal; None if it does not.
+
+    At temperature 0 if it shows there, otherwise in the mistake's own setting. A mistake whose
+    distribution is right is asked at temperature 0 only: elsewhere its text may differ and not be
+    wrong.
+    """
+    setting = mistake.setting
+    for filter in [GREEDY] if mistake.cost else [GREEDY, setting.filter]:
+        right = right_text(settings, pair, setting, filter)
+        with made(mistake):
+            wrong = text_of(rounds_of(settings, pair, setting, filter))
+        place = first_difference(right, wrong)
+        if place is not None:
+            return place
+    return None
+
+
+def row_of(name, mistake, settings, pair):
     """What the JSON object says of a mistake."""
     far, errors = compare(*toy_distributions(mistake.setting, mistake))
     return {
@@ -37,7 +84,7 @@ def row_of(name, mistake, session):
         "seen_in": mistake.seen_in,
         "total_variation": far,
         "errors": errors,
-        "first_difference": first_difference(session, mistake),
+        "first_difference": wrong_from(settings, pair, mistake),
         "caught_by": mistake.caught_by,
     }
 
@@ -64,9 +111,10 @@ def mistakes(*names, settings: MuseumSettings):
     from 0, in which a text of 60 tokens by the pair of models leaves the right one.
     """
     chosen = {name: find(name) for name in names or MISTAKES}
-    session = settings.session()
+    of_texts = settings.of_texts()
+    pair = load_pair(of_texts)
     bar = tqdm(chosen.items(), desc="mistakes", leave=False, disable=None)
-    rows = [row_of(name, mistake, session) for name, mistake in bar]
+    rows = [row_of(name, mistake, of_texts, pair) for name, mistake in bar]
     if settings.json:
         print(json.dumps({"mistakes": rows}))
         return

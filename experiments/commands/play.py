@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments.data.files import check_output
+from experiments.data.files import check_output, write_whole
 from experiments.data.values import SettingError
-from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Machine, Models, Settings, flag
-from experiments.page.report import write_page
+from experiments.drafting.load import load_pair
+from experiments.page.report import page_of
 from experiments.page.runs import answers_of, finished_run
 from experiments.page.server import LiveServer
 
@@ -61,13 +61,13 @@ def play(settings: PlaySettings):
     it prints. Ctrl-C ends it.
     """
     of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Machine)}
-    of_session = Settings(**of_models)
-    session = Session(of_session, load_pair(of_session))
+    of_texts = Settings(**of_models)
+    pair = load_pair(of_texts)
     if settings.save:
-        write_page(settings.save, finished_run(session))
+        write_whole(settings.save, page_of(finished_run(of_texts, pair)))
         return
     try:
-        server = LiveServer(settings.port, answers_of(session))
+        server = LiveServer(settings.port, answers_of(of_texts, pair))
     except OSError as error:
         raise SettingError(
             "port", f"{settings.port}: {error.strerror}; give another, or 0"

@@ -4,16 +4,20 @@ on. The format is in experiments/data/recordings.py.
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from tqdm import tqdm
 
+from experiments.cluster.failed import require_all
 from experiments.cluster.place import place
 from experiments.data.files import check_output
-from experiments.data.lines import Lines, require_all
-from experiments.data.recordings import FORMAT
+from experiments.data.lines import Lines
+from experiments.data.recordings import FORMAT, name_of
+from experiments.decoding.run import Run
 from experiments.decoding.settings import Machine, PromptFile, Sampling, Target, Workers, flag
-from experiments.drafting.load import Wanted
+from experiments.drafting.load import ModelNames
 from experiments.measuring.replay import record_text
+from sampling import Chance
 
 GROUP = 4  # texts, that a worker of a cluster is given at a time
 
@@ -28,6 +32,15 @@ class RecordSettings(Machine, Sampling, PromptFile, Target):
         "their probabilities",
         least=1,
     )
+
+    def portable(self):
+        """The settings without where this machine keeps its files."""
+        settings = self.as_dict() | {
+            "target_model_size": name_of(self.target_model_size),
+            "prompts": Path(self.prompts).name,
+        }
+        del settings["models_dir"]
+        return settings
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ def record(settings: RecordSettings, output: LogFile):
     same command.
     """
     target, n_tokens = settings.target_model_size, settings.n_tokens_to_generate
-    wanted = Wanted.of(settings, target)
+    wanted = ModelNames.of(settings, target)
     where = place(output.cluster, wanted)
     encoder = where.pairs.encoder
     prompts, n_skipped = settings.chosen(where.pairs)
@@ -54,9 +67,9 @@ def record(settings: RecordSettings, output: LogFile):
         **FORMAT,
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
-        "target": target,
-        "settings": settings.as_dict(),
-        "fingerprints": wanted.fingerprints(),
+        "target": name_of(target),
+        "settings": settings.portable(),
+        "fingerprints": {name_of(target): wanted.fingerprints()[target]},
     }
     with Lines(output.out, [header, prompts]) as lines:
         todo = lines.todo(len(prompts))
@@ -76,5 +89,8 @@ def record(settings: RecordSettings, output: LogFile):
 def recorded(settings, pairs, items):
     """What the log keeps of each text; an item is the number of a prompt and its ids."""
     for i, ids in items:
-        how = settings.n_tokens_to_generate, settings.sampling, [settings.seed, i, 0]
-        yield record_text(pairs.target, ids, *how, settings.top)
+        chance = partial(Chance, [settings.seed, i, 0])
+        n_tokens, filter = settings.n_tokens_to_generate, settings.sampling
+        yield record_text(
+            Run(pairs.pair(), ids, n_tokens, filter=filter, chance=chance), settings.top
+        )

@@ -21,8 +21,7 @@ from experiments.decoding.settings import (
     flag,
 )
 from experiments.drafting.drafts import ModelDraft, NGrams
-from experiments.drafting.load import NGRAM, Wanted, is_size
-from experiments.drafting.stored import HEADS
+from experiments.drafting.load import HEADS, NGRAM, ModelNames, is_size
 from experiments.measuring.replay import Latency, certainty, replay_draft, stored_latencies
 from experiments.measuring.tables import table
 from utils import InputError, find_folder, load_encoder
@@ -83,8 +82,8 @@ class ReplaySettings(Machine, Verification, Folder):
     def Ks(self):
         return parse_Ks(self.K)
 
-    def cutter(self):
-        """The encoder that cuts a foreign log into tokens."""
+    def encoder(self):
+        """What encodes a foreign log."""
         models = *filter(is_size, self.drafts()), "17M"
         return load_encoder(find_folder(self.tokenizer or models[0], self.models_dir))
 
@@ -115,18 +114,18 @@ class ReplaySettings(Machine, Verification, Folder):
 
 def load_drafts(settings, log):
     """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
-    found, names = {NGRAM: NGrams()}, settings.drafts()
+    drafts, names = {NGRAM: NGrams()}, settings.drafts()
     sizes = [*filter(is_size, names)]
     if sizes:  # the first is loaded as a target is
         first, *others = sizes
-        pairs = Wanted.of(settings, first, others).load()
+        pairs = ModelNames.of(settings, first, others).load()
         if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
                 "they cannot pair"
             )
-        found |= {first: ModelDraft(pairs.target), **pairs.drafts}
-    return {name: found[name] for name in names}
+        drafts |= {first: ModelDraft(pairs.target), **pairs.drafts}
+    return {name: drafts[name] for name in names}
 
 
 def replay(settings: ReplaySettings, output: Json):
@@ -136,7 +135,10 @@ def replay(settings: ReplaySettings, output: Json):
     With --costs, or with --draft_cost and --verify_cost, it also projects the speedup.
     """
     Ks, seed, rule = settings.Ks(), settings.seed, settings.verification
-    log = read_log(settings.log, settings.cutter)
+    log = read_log(settings.log, settings.encoder)
+    if settings.tokenizer and not log.foreign:
+        problem = f"{settings.tokenizer}: expected the log of another program, as this one holds "
+        raise SettingError("tokenizer", f"{problem}token ids already; leave it out")
     latencies = settings.latencies(log.target)
     rows = []
     for name, draft in load_drafts(settings, log).items():

@@ -5,6 +5,7 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
+from checkpoints.files import naming
 from utils import InputError
 
 
@@ -45,7 +46,8 @@ def whole(path):
     """
     temporary = temporary_name(path)
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
     except BaseException:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
@@ -62,7 +64,14 @@ def replacing(path):
     """A temporary name beside `path`, which takes its place if the block ends well."""
     temporary = temporary_name(path)
     try:
-        yield temporary
-        temporary.replace(path)
+        with naming(path):
+            yield temporary
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_whole(path, text):
+    """Write a file, whole or not at all."""
+    with whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

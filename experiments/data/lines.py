@@ -1,19 +1,20 @@
 """Files of JSON lines that an interrupted run goes on with.
 
-FILE.partial begins with a line that says what the run is; then comes [place, line] for each line
-that is done, in any order. FILE appears, whole and in order, when all are there. While a run writes
-the partial file it holds a lock on it: one file, one writer. The lock ends with its process, also
-when that is killed.
+FILE.partial is only added to. It begins with a line that says what the run is; then comes [place,
+line] for each line that is done, in any order. Each has a checksum before it. FILE appears, whole
+and in order, when all are there. While a run writes the partial file it holds a lock on it: one
+file, one writer. The lock ends with its process, also when that is killed.
 """
 
 import gzip
 import json
+import zlib
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
+from checkpoints.files import naming
+from experiments.cluster.failed import Failed
 from experiments.data.files import whole
-from experiments.data.prompts import some
 from utils import InputError
 
 try:
@@ -34,27 +35,26 @@ def lock(file):
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
 
-@dataclass(frozen=True)
-class Failed:
-    """In place of a result that could not be had."""
-
-    reason: str
-
-
-def require_all(failed, rest="the others are done, give the same command to try these again"):
-    """Raises InputError if there is any {what: why it could not be had}."""
-    if failed:
-        n_prompts = f"{len(failed)} prompt{'s' if len(failed) > 1 else ''}"
-        named = some([f"{name}: {why}" for name, why in failed.items()])
-        raise InputError(f"{n_prompts} failed: {named}; {rest}")
-
-
 def encoded(value):
     return json.dumps(value).encode() + b"\n"
 
 
+def sealed(value):
+    """A line of the partial file: a checksum, and the value."""
+    data = encoded(value)
+    return b"%08x %s" % (zlib.crc32(data), data)
+
+
+def unsealed(line):
+    """The value of such a line. Raises ValueError if the line has changed."""
+    checksum, _, data = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(data):
+        raise ValueError("another checksum")
+    return json.loads(data)
+
+
 class Lines:
-    """The lines of FILE. found: {place: line} of an interrupted run, and what was put since.
+    """The lines of FILE. stored: {place: line} of an interrupted run, and what was put since.
 
     header: says what the run is, any JSON value; it is not part of FILE.
 
@@ -64,59 +64,62 @@ class Lines:
 
     def __init__(self, path, header):
         self.path, self.partial = Path(path), Path(f"{path}.partial")
-        self.header = encoded(header)
+        try:
+            self.file = self.partial.open("a+b")
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror}); delete it, or give another name"
+            raise InputError(f"{self.partial}: {problem}") from None
         with ExitStack() as closing:
+            closing.enter_context(self.file)
             try:
-                self.file = closing.enter_context(self.partial.open("a+b"))
                 lock(self.file)
             except OSError:
-                raise InputError(
-                    f"{self.partial}: is being written by another run, or not yours; "
-                    "wait for its end, or give another name"
-                ) from None
-            self.found, end = self.read()
+                problem = "is being written by another run; wait for its end, or give another name"
+                raise InputError(f"{self.partial}: {problem}") from None
+            self.stored = self.read(sealed(header))
             closing.pop_all()
-        self.file.truncate(end)  # the last line may be cut
-        self.file.seek(end)
 
-    def read(self):
-        """({place: line} of the whole lines after the header, where they end)."""
+    def read(self, header):
+        """{place: line} of the whole lines after the header. Cuts off a line that is not whole."""
         self.file.seek(0)
         data = self.file.read()
-        if not (data.startswith(self.header) or self.header.startswith(data)):
+        if not (data.startswith(header) or header.startswith(data)):
             raise InputError(
                 f"{self.partial}: is of a run with other settings or prompts, or other files of a "
                 "model; delete it, or give the same"
             )
         end = data.rfind(b"\n") + 1
         try:
-            return dict(map(json.loads, data[len(self.header) : end].splitlines())), end
-        except (ValueError, TypeError):
+            stored = dict(map(unsealed, data[len(header) : end].splitlines(keepends=True)))
+        except ValueError:
             raise InputError(f"{self.partial}: is damaged; delete it") from None
+        self.file.truncate(end)
+        if not end:
+            self.file.write(header)
+        return stored
 
     @property
     def done(self):
         """The lines that are there, in the order of their places."""
-        return [self.found[place] for place in sorted(self.found)]
+        return [self.stored[place] for place in sorted(self.stored)]
 
     def todo(self, n):
         """The places, of n, whose lines are not there yet."""
-        return [place for place in range(n) if place not in self.found]
+        return [place for place in range(n) if place not in self.stored]
 
     def put(self, place, value, **more):
         """Write the line of a place, with more fields before its own; not one that Failed."""
         if isinstance(value, Failed):
             return
         line = more | value if more else value
-        if not self.file.tell():
-            self.file.write(self.header)
-        self.file.write(encoded([place, line]))
-        self.file.flush()
-        self.found[place] = line  # now, as the disk may be full
+        with naming(self.partial):
+            self.file.write(sealed([place, line]))
+            self.file.flush()
+        self.stored[place] = line  # now, as the disk may be full
 
     def add(self, line):
         """Write one line more."""
-        self.put(len(self.found), line)
+        self.put(len(self.stored), line)
 
     def close(self, first=(), last=()):
         """Let FILE appear, with these lines around the others, compressed if its name ends in .gz.
@@ -138,6 +141,7 @@ class Lines:
         return self
 
     def __exit__(self, *error):
-        if not (self.found or self.file.closed):
-            self.discard()  # nothing to go on with
-        self.file.close()
+        with naming(self.partial):
+            if not (self.stored or self.file.closed):
+                self.discard()  # nothing to go on with
+            self.file.close()

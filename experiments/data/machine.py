@@ -26,9 +26,22 @@ def label():
     return f"{platform.node()} ({processor()}, {threads})"
 
 
-def machine():
-    """What the figures depend on beside the settings."""
+def gpu():
+    """The GPU that CuPy computes on, and what drives it."""
+    import cupy  # here: only --backend cupy needs it
+
+    runtime = cupy.cuda.runtime
     return {
+        "gpu": runtime.getDeviceProperties(0)["name"].decode(),
+        "cupy": cupy.__version__,
+        "cuda_driver": runtime.driverGetVersion(),
+        "cuda_runtime": runtime.runtimeGetVersion(),
+    }
+
+
+def machine(backend="numpy"):
+    """What the figures depend on beside the settings."""
+    about = {
         "cpu": processor(),
         "threads": N_THREADS,
         "system": platform.platform(),
@@ -37,8 +50,8 @@ def machine():
         "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE"),
         "load_average_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "kernels": {},
     }
+    return about | gpu() if backend == "cupy" else about
 
 
 def kernels_of(model):

@@ -17,25 +17,16 @@ the whole file is one, HellaSwag's form if all of two or more blocks have it. A 
 .jsonl must hold JSON. What was read is said on stderr.
 """
 
-import json
 import re
-import sys
 from pathlib import Path
 
+from checkpoints.files import note, some
 from experiments.data.reading import parse_json, read_lines
 from utils import InputError
 
 FIELDS = ("turns", "instruction", "prompt", "question", "text")
 STORIES = Path(__file__).with_name("stories.txt")
 BUILT_IN = "the built-in prompts"
-MOST_NAMED = 10  # prompts in a message
-
-
-def some(items):
-    """The first of these items, separated by commas; how many more there are."""
-    items = [*map(str, items)]
-    named = ", ".join(items[:MOST_NAMED])
-    return named + (f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else "")
 
 
 def text_of(record, where):
@@ -57,8 +48,8 @@ def text_of(record, where):
 def holds(kind, text):
     """Whether a text is JSON of that kind."""
     try:
-        return isinstance(json.loads(text), kind)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(text, ""), kind)
+    except InputError:
         return False
 
 
@@ -68,7 +59,8 @@ def contexts(lines):
         lines = lines[:-1]  # the last line break begins no line
     # one block alone could as well be six prompts, the second of them a number
     n_blocks, n_more = divmod(len(lines), 6)
-    if n_more or n_blocks < 2 or not all(re.fullmatch(r"\s*[0-3]\s*", one) for one in lines[1::6]):
+    numbered = all(re.fullmatch(r"\s*[0-3]\s*", line) for line in lines[1::6])
+    if n_more or n_blocks < 2 or not numbered:
         return []
     return [(i, lines[i - 1]) for i in range(1, len(lines), 6)]
 
@@ -98,17 +90,17 @@ def read_prompts(path):
     """The prompts of a file, as texts; how many, and in which form, is said on stderr. Raises
     InputError that names the line of a prompt that cannot be used.
     """
-    found, form = prompts_in(path)
-    for where, text in found:
+    prompts, form = prompts_in(path)
+    for where, text in prompts:
         if not text.strip():
             raise InputError(f"{where}: the prompt is empty; expected text")
-    if not found:
+    if not prompts:
         raise InputError(
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
-    plural = "s" if len(found) > 1 else ""
-    print(f"note: {path}: read {len(found)} prompt{plural}, {form}", file=sys.stderr)
-    return [text for _, text in found]
+    plural = "s" if len(prompts) > 1 else ""
+    note(f"{path}: read {len(prompts)} prompt{plural}, {form}")
+    return [text for _, text in prompts]
 
 
 def fitting(name, texts, encode, longest, enough=0):
@@ -118,27 +110,27 @@ def fitting(name, texts, encode, longest, enough=0):
     Texts are numbered from 1. enough: stop when so many fit; 0 is never. Raises InputError that
     begins with `name` for a text that the vocabulary has no tokens for, or where none fits.
     """
-    found, skipped = [], []
+    fits, skipped = [], []
     for number, text in enumerate(texts, 1):
-        if enough and len(found) == enough:
+        if enough and len(fits) == enough:
             break
         try:
             ids = encode(text)
         except ValueError as error:
             raise InputError(f"{name}, prompt {number}: {error}") from None
         if len(ids) <= longest:
-            found.append((number, ids))
+            fits.append((number, ids))
         else:
             skipped.append(number)
-    if not found:
+    if not fits:
         raise InputError(
             f"{name}: all {len(skipped)} prompts have more than {longest} tokens, all that "
             "the context leaves; shorten them, or --n_tokens_to_generate"
         )
     if skipped and name != BUILT_IN:
         which = f"{len(skipped)} prompts of more than {longest} tokens: number {some(skipped)}"
-        print(f"note: {name}: skipped {which}", file=sys.stderr)
-    return found, len(skipped)
+        note(f"{name}: skipped {which}")
+    return fits, len(skipped)
 
 
 def choose_prompts(prompts, n_prompts, encoder, longest):
@@ -148,5 +140,5 @@ def choose_prompts(prompts, n_prompts, encoder, longest):
     prompts is a file, or "" for the built-in stories; n_prompts 0 is all.
     """
     texts = read_prompts(prompts) if prompts else STORIES.read_text(encoding="utf-8").splitlines()
-    found, n_skipped = fitting(prompts or BUILT_IN, texts, encoder.encode, longest, n_prompts)
-    return [ids for _, ids in found], n_skipped
+    chosen, n_skipped = fitting(prompts or BUILT_IN, texts, encoder.encode, longest, n_prompts)
+    return [ids for _, ids in chosen], n_skipped

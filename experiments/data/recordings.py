@@ -19,16 +19,27 @@ A foreign log is JSON Lines of texts: {"prompt": "...", "output": "..."} (or com
 response), from any program.
 """
 
-import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from experiments.data.reading import parse_json, read_lines
+from experiments.data.reading import (
+    check_fields,
+    integer,
+    is_object,
+    is_text,
+    list_of,
+    number,
+    parse_json,
+    read_lines,
+)
+from experiments.data.values import MOST
 from sampling import Filter
 from utils import InputError
 
 FORMAT = {"format": "speculative decoding log", "version": 1}
+EXPECTED = "expected a log as record wrote it: copy it or record it again"
 OUTPUTS = ("output", "completion", "response")
 MOST_BYTES = 1 << 30  # of a log, unpacked
 
@@ -71,21 +82,26 @@ class Log:
         return Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
 
 
+def name_of(model):
+    """A model without where this machine keeps it: a log is passed on."""
+    return Path(model).name if Path(model).is_absolute() else model
+
+
 def digits(values):
     return [float(f"{value:.6g}") for value in values]
 
 
 def probabilities(p, tokens, top):  # [n, n_vocab], [n] -> {name: list of n}
     """What the log keeps of the target's distributions at the tokens it drew."""
-    found = {"p": [], "top_ids": [], "top_p": [], "rest": []}
+    kept = {"p": [], "top_ids": [], "top_p": [], "rest": []}
     for row, token in zip(p, tokens):
         ids = np.argsort(-row, kind="stable")[:top]
         ids = ids[row[ids] > 0]
-        found["p"] += digits([row[token]])
-        found["top_ids"].append(ids.tolist())
-        found["top_p"].append(digits(row[ids]))
-        found["rest"] += digits([max(0.0, 1 - row[ids].sum()) if len(ids) == top else 0.0])
-    return found
+        kept["p"] += digits([row[token]])
+        kept["top_ids"].append(ids.tolist())
+        kept["top_p"].append(digits(row[ids]))
+        kept["rest"] += digits([max(0.0, 1 - row[ids].sum()) if len(ids) == top else 0.0])
+    return kept
 
 
 # ---------------------------------------------------------------- reading
@@ -97,35 +113,74 @@ def read_log(path, encoder):
     lines = [(f"{path}, line {i}", line) for i, line in places if line.strip()]
     where, line = lines[0] if lines else (path, "")
     header = parse_json(line, where)
-    if isinstance(header, dict) and "format" in header:
-        return own_log(header, [line for _, line in lines[1:]], path)
-    cutter = encoder()
-    texts = [foreign_text(parse_json(line, where), where, cutter) for where, line in lines]
-    return Log(texts, cutter.fingerprint, cutter.n_vocab)
+    if is_object(header) and "format" in header:
+        return own_log(path, header, lines[1:])
+    tokenizer = encoder()
+    texts = [foreign_text(parse_json(line, where), where, tokenizer) for where, line in lines]
+    return Log(texts, tokenizer.fingerprint, tokenizer.n_vocab)
 
 
-def own_log(header, lines, path):
-    """The Log that begins with this header."""
-    try:
-        *texts, end = map(json.loads, lines)
-        if end != {"end": len(texts)} or not header.items() >= FORMAT.items():
-            raise ValueError("truncated, or of another version")
-        texts = [Text(**text) for text in texts]
-        about = [header[name] for name in ("tokenizer", "n_vocab", "target", "settings")]
-    except (ValueError, TypeError, KeyError):
-        raise InputError(
-            f"{path}: is damaged, truncated, more than one log, or of another version; "
-            "expected a log as record wrote it: copy it or record it again"
-        ) from None
-    return Log(texts, *about)
+# what the fields of a header and of its settings may be
+is_probability = number(0, 1)
+is_positive = lambda p: is_probability(p) and p > 0
+HEADER = {
+    "format": lambda name: name == FORMAT["format"],
+    "version": lambda version: version == FORMAT["version"],
+    "tokenizer": is_text,
+    "n_vocab": integer(1, MOST),
+    "target": is_text,
+    "settings": is_object,
+}
+SETTINGS = {"temperature": number(0, MOST), "top_k": integer(0, MOST), "top_p": is_positive}
+
+
+def own_log(path, header, lines):
+    """The Log of record, from its header and [(where, line)] of all that follows."""
+    check_fields(header, HEADER, path, EXPECTED)
+    check_fields(header["settings"], SETTINGS, path, EXPECTED)
+    log = Log([], *(header[name] for name in ("tokenizer", "n_vocab", "target", "settings")))
+    checks = checks_of_texts(log)
+    records = [(where, parse_json(line, where)) for where, line in lines]
+    *texts, (_, end) = records or [(path, None)]
+    if not texts or end != {"end": len(texts)}:
+        raise InputError(f"{path}: is truncated, or more than one log; {EXPECTED}")
+    for where, text in texts:
+        check_fields(text, checks, where, EXPECTED)
+        log.texts.append(Text(*(text[name] for name in checks)))
+        if not consistent(log.texts[-1]):
+            raise InputError(f"{where}: its lists do not fit together; {EXPECTED}")
+    return log
+
+
+def checks_of_texts(log):
+    """{field of a Text: what it may be}."""
+    is_token = integer(0, log.n_vocab - 1)
+    checks = {"prompt": list_of(is_token, least=1), "tokens": list_of(is_token, least=1)}
+    if log.filter.greedy:
+        return checks
+    return checks | {
+        "p": list_of(is_positive, least=1),
+        "top_ids": list_of(list_of(is_token)),
+        "top_p": list_of(list_of(is_probability)),
+        "rest": list_of(is_probability),
+    }
+
+
+def consistent(text):
+    """Whether the lists of a sampled Text have equal lengths, and its distributions sum to 1."""
+    if not text.p:
+        return True  # of a greedy log
+    lengths = {len(text.tokens), len(text.p), len(text.top_p), len(text.rest)}
+    aligned = len(lengths) == 1 and [*map(len, text.top_ids)] == [*map(len, text.top_p)]
+    return aligned and all(abs(sum(p) + rest - 1) < 1e-3 for p, rest in zip(text.top_p, text.rest))
 
 
 def foreign_text(record, where, encoder):
     """A text of another program, cut into tokens by the encoder."""
-    fields = record if isinstance(record, dict) else {}
+    fields = record if is_object(record) else {}
     outputs = [fields[name] for name in OUTPUTS if name in fields]
     texts = [fields.get("prompt"), *outputs[:1]]
-    if not outputs or not all(isinstance(text, str) for text in texts):
+    if not outputs or not all(map(is_text, texts)):
         raise InputError(f"{where}: expected texts under prompt and one of {', '.join(OUTPUTS)}")
     try:
         prompt, tokens = map(encoder.encode, texts)

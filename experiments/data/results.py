@@ -7,11 +7,36 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from experiments.data.files import check_output, whole
-from experiments.data.reading import parse_json, read_bytes
-from utils import InputError
+from experiments.data.reading import (
+    check_fields,
+    integer,
+    is_object,
+    is_text,
+    list_of,
+    number,
+    optional,
+    parse_json,
+    read_bytes,
+)
+from experiments.data.values import AUTO, MOST, MOST_COST
 
 # FILE.json, and the files beside it that hold the same results
 SUFFIXES = (".json", ".csv", ".md")
+
+# what other commands read of a file, and of a row
+FIELDS = {
+    "settings": optional(is_object),
+    "log": optional(is_object),
+    "rows": list_of(is_object),
+}
+is_K = integer(1, MOST)
+ROW_FIELDS = {
+    "draft": is_text,
+    "target": optional(is_text),  # a log of another program names none
+    "K": lambda K: K == AUTO or is_K(K),
+    "draft_cost": optional(number(0, MOST_COST)),
+    "verify_cost": optional(number(1 / MOST_COST, MOST_COST)),
+}
 
 
 def check_results_output(out):
@@ -43,16 +68,14 @@ def read_rows(path):
     """The rows of a results file of benchmark or replay, each with the rule and the sampling
     parameters that its file states for all; what it does not say is None. Raises InputError.
     """
-    result = parse_json(read_bytes(path), path)
-    try:
-        settings = result.get("settings") or {}
-        # the texts of a replay were sampled as its log says
-        sampling = result.get("log", {}).get("settings") or settings
-        same = {name: sampling.get(name) for name in ("top_k", "top_p")}
-        same["verification"] = settings.get("verification") or "token"
-        rows = [defaultdict(lambda: None, same | row) for row in result["rows"]]
-        if all(row.keys() >= {"draft", "target", "K"} for row in rows):
-            return rows
-    except (LookupError, TypeError, AttributeError):
-        pass
-    raise InputError(f"{path}: expected a results file of benchmark or replay")
+    result, expected = parse_json(read_bytes(path), path), "expected results of benchmark or replay"
+    check_fields(result, FIELDS, path, expected)
+    settings, log = result.get("settings") or {}, result.get("log") or {}
+    check_fields(log, {"settings": optional(is_object)}, path, expected)
+    for i, row in enumerate(result["rows"], 1):
+        check_fields(row, ROW_FIELDS, f"{path}, row {i}", expected)
+    # the texts of a replay were sampled as its log says
+    sampling = log.get("settings") or settings
+    shared = {name: sampling.get(name) for name in ("top_k", "top_p")}
+    shared["verification"] = settings.get("verification") or "token"
+    return [defaultdict(lambda: None, shared | row) for row in result["rows"]]

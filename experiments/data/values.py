@@ -2,20 +2,11 @@
 
 import re
 
-from utils import InputError
+from experiments.drafting.load import AUTO
+from utils import SettingError
 
 MOST = 10**9  # of anything that is counted
-AUTO = "auto"  # a K that is chosen anew each round
-
-
-class SettingError(InputError):
-    """A setting that cannot be used. The message names it as the flag it has on the command line;
-    `name` and `problem` are kept apart for callers that have no flags.
-    """
-
-    def __init__(self, name, problem):
-        super().__init__(f"--{name} {problem}")
-        self.name, self.problem = name, problem
+MOST_COST = 1e6  # of a token or a pass, in target passes over one row
 
 
 def parse_list(name, text, kind=str):
@@ -43,7 +34,7 @@ def parse_Ks(text, most=1000, why="", auto=False):
     """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
     where it may be. why: what sets that limit, if not the command itself.
     """
-    found, parts = [], parse_list("K", text)
+    Ks, parts = [], parse_list("K", text)
     for part in parts:
         if part == AUTO and auto:
             continue
@@ -54,10 +45,10 @@ def parse_Ks(text, most=1000, why="", auto=False):
             raise SettingError("K", f"{text!r}: expected {expected}")
         if last > most:
             raise SettingError("K", f"{text!r}: expected at most {most}{why and f', {why}'}")
-        found += range(first, last + 1)
-    if len({*found}) < len(found):
+        Ks += range(first, last + 1)
+    if len({*Ks}) < len(Ks):
         raise SettingError("K", f"{text!r}: expected each K once")
-    return found + [AUTO] * (AUTO in parts)
+    return Ks + [AUTO] * (AUTO in parts)
 
 
 def parse_number(name, text, least, most, expected=""):

@@ -10,24 +10,68 @@ Drafts are served before the target, so that the target's pass finds every text 
 ready.
 """
 
-import dataclasses
+import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
+from experiments.decoding.metrics import summary
+from experiments.decoding.run import Run
 from utils import require_memory
 
 THREAD = "text"  # how the names of threads begin
-MOST_TEXTS = 1000  # at a time: each has a thread
+
+
+def finish_together(runs):
+    """What `finish` of each Run returns, all decoded at the same time. They share a Pair."""
+
+    def finish(run, target, draft):  # models that take part in the passes of the batch
+        return replace(run, pair=replace(run.pair, target=target, draft=draft)).finish()
+
+    pair = runs[0].pair
+    tasks = [partial(finish, run) for run in runs]
+    return list(decode_together(tasks, pair.target, pair.draft, len(runs)))
+
+
+def results_of(settings, pair, prompts, batch_size, totals):
+    """Yield the JSON object of each Prompt, in their order. batch_size of them are decoded together
+    by one decoder, then by the other; then all of them are yielded.
+
+    Each is what it would be alone. Its seconds are those in which its neighbours were decoded as
+    well; the tokens and seconds of all together are added up in totals, {decoder: (tokens,
+    seconds)}.
+    """
+    if not prompts:
+        return
+    longest = max(len(prompt.ids) for prompt in prompts) + settings.n_tokens_to_generate
+    require_room(pair.models, min(batch_size, len(prompts)), longest)
+    n_texts = min(batch_size, len(prompts))
+    for decoder in settings.decoders:
+        Run.of(settings, pair, prompts[0], decoder, n_texts).warm_up()
+        totals[decoder] = 0, 0.0
+    for start in range(0, len(prompts), batch_size):
+        batch = prompts[start : start + batch_size]
+        results = []
+        for decoder in settings.decoders:
+            runs = [Run.of(settings, pair, prompt, decoder, len(batch)) for prompt in batch]
+            runs = [replace(run, K=runs[0].K) for run in runs]  # one that learns learns from all
+            begin = time.perf_counter()
+            results.append(finish_together(runs))
+            seconds = time.perf_counter() - begin
+            n_tokens = sum(len(result["token_ids"]) for result in results[-1])
+            totals[decoder] = totals[decoder][0] + n_tokens, totals[decoder][1] + seconds
+        # no clock runs now: texts can be compared, and results stored
+        for prompt, *of_decoders in zip(batch, *results):
+            yield summary(settings, pair, prompt, dict(zip(settings.decoders, of_decoders)))
 
 
 def require_room(models, n_texts, n_positions):
     """Raises InputError if there is no memory for n_texts texts of n_positions at a time."""
     configs = [
-        dataclasses.replace(model.config, n_ctx=min(n_positions, model.config.n_ctx))
-        for model in models
+        replace(model.config, n_ctx=min(n_positions, model.config.n_ctx)) for model in models
     ]
     require_memory(configs, models[0].backend, n_texts, loaded=True)
 
@@ -71,11 +115,11 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     xp = model.backend.xp
 
     def look_back(layer, q, k, v):
-        parts = [
-            cache.look_back(layer, q[:, one], k[:, one], v[:, one])
-            for cache, one in zip(caches, rows)
-        ]
-        return xp.concatenate(parts, axis=1)
+        n_head, n_new, d_head = q.shape
+        heads = xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
+        for cache, one in zip(caches, rows):
+            heads[:, one] = cache.look_back(layer, q[:, one], k[:, one], v[:, one])
+        return heads  # in memory as those of one text: the bits of what follows depend on it
 
     x = xp.concatenate([model.embed(*one) for one in zip(new, caches)])
     x = model.blocks(x, look_back)

@@ -3,35 +3,34 @@
 import statistics
 import time
 from collections import defaultdict
-from dataclasses import replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from experiments.drafting.drafts import SeenTarget
-from sampling import verify
+from sampling import Chance, verify
 
 PAST = 64  # tokens in the cache before single rounds that are timed
 SETTLING = 0.015  # seconds of rounds of a kind before those of it that are timed
 
 
-def clocked(rounds, each=None, clock=time.perf_counter):
-    """Consume a decoding loop: (its rounds, seconds of the prefill, seconds of all after it).
+@dataclass(frozen=True)
+class Seconds:
+    """What a round took: drafting, the target's passes, and the rest: the rule, filter and loop.
 
-    each is called with every Round, if given.
+    passes: of each pass of the draft; the look-up of n-grams has none
     """
-    done = []
-    begin = clock()
-    next(rounds)  # the prefill
-    prefilled = clock()
-    for one in rounds:
-        done.append(one)
-        if each:
-            each(one)
-    return done, prefilled - begin, clock() - prefilled
+
+    draft: float
+    target: float
+    rule: float
+    passes: list
+
+    @property
+    def total(self):
+        return self.draft + self.target + self.rule
 
 
 class Clock:
-    """A tap (see job.py) that times the parts of a run.
+    """Times the parts of a run: `on` gives the run to time, `rounds` its rounds and their Seconds.
 
     seconds: {part: seconds} of "draft", "verify" and "sampling", and with in_detail of "cache", the
         writing of keys and values; what a part takes inside another counts for the inner one only
@@ -43,22 +42,31 @@ class Clock:
         self.in_detail, self.inner, self.seconds = in_detail, [0.0], defaultdict(float)
         self.passes, self.draft_passes, self.proposals = [], [], []
 
-    def clear(self):
-        for found in (self.seconds, self.passes, self.draft_passes, self.proposals):
-            found.clear()
-
-    def __call__(self, parts):
-        draft = parts.draft
+    def on(self, run):
+        """The same run (decoding/run.py), its models, drafter and filter under this clock."""
+        target, draft = TimedModel(run.pair.target, self, "verify", self.passes), run.pair.draft
         if draft is not None:
             draft = draft.over(lambda model: TimedModel(model, self, "draft", self.draft_passes))
             draft = draft.wrapped(lambda drafter: TimedDrafter(drafter, self))
-        return replace(
-            parts,
-            target=TimedModel(parts.target, self, "verify", self.passes),
-            draft=draft,
-            p_filter=self.timed("sampling", parts.p_filter),
-            q_filter=self.timed("sampling", parts.q_filter),
-        )
+        pair = replace(run.pair, target=target, draft=draft)
+        return replace(run, pair=pair, filter=self.timed("sampling", run.filter))
+
+    def rounds(self, run, chance=None):
+        """Yield (Round, its Seconds). Between two rounds, no time is counted."""
+        rounds = self.on(run).rounds(chance)
+        while True:
+            lists = self.passes, self.draft_passes, self.proposals
+            counts = [len(found) for found in lists]
+            begin = time.perf_counter()
+            round = next(rounds, None)
+            elapsed = time.perf_counter() - begin
+            if round is None:
+                return
+            target, passes, proposals = (
+                [seconds for _, seconds in found[n:]] for found, n in zip(lists, counts)
+            )
+            drafting, verifying = sum(passes or proposals), sum(target)
+            yield round, Seconds(drafting, verifying, elapsed - drafting - verifying, passes)
 
     def timed(self, part, function, note=lambda result, elapsed: None):
         """The function, with the seconds of its calls added to the part and told to `note`."""
@@ -102,14 +110,15 @@ class RoundTimer:
     """Runs single rounds after a text that does not grow, and says what they take.
 
     most_K: the largest K that will be asked for, at most draft.longest(target)
+    tell: is called with the K of each round, the prefill's included, before it begins
     """
 
-    def __init__(self, target, draft, filter, most_K, rule):
-        self.filter, self.rule, self.draft = filter, rule, draft
-        self.rng = np.random.default_rng(0)
+    def __init__(self, target, draft, filter, most_K, rule, tell=lambda K: None):
+        self.filter, self.rule, self.draft, self.tell = filter, rule, draft, tell
+        self.chance = Chance(0)
         self.target = SeenTarget(target)
-        self.drafter = draft.drafter(self.target, filter, self.rng)
-        self.cache = self.target.new_cache()
+        self.drafter = draft.drafter(self.target, filter, self.chance)
+        self.cache = self.target.new_cache(PAST + most_K)
         room = min(target.config.n_ctx, draft.n_ctx) - most_K
         # a text that repeats itself, for the look-up
         self.ids = [0] * max(1, min(PAST, room))
@@ -117,11 +126,12 @@ class RoundTimer:
 
     def run(self, K):
         """Seconds of (drafting, all the rest of a round)."""
+        self.tell(K)
         begin = time.perf_counter()
         tokens, q = self.drafter.propose(self.ids, K)
         drafted = time.perf_counter()
         logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
-        self.rule(tokens, q, self.filter(logits), self.rng)
+        self.rule(tokens, q, self.filter(logits), self.chance)
         return drafted - begin, time.perf_counter() - drafted
 
     def timed(self, K, n_rounds):
@@ -138,7 +148,7 @@ class RoundTimer:
         return [self.run(K) for _ in range(n_rounds)]
 
 
-def measure_costs(target, draft, filter, Ks, n_rounds, turns, rule=verify):
+def measure_costs(target, draft, filter, Ks, n_rounds, turns, rule=verify, tell=lambda K: None):
     """What rounds of each K cost, measured once in each of the turns, which are any iterable:
     ([seconds of a round without drafts], {K: [(c, v)]}).
 
@@ -147,7 +157,7 @@ def measure_costs(target, draft, filter, Ks, n_rounds, turns, rule=verify):
     timed alone would find its weights in the cache, from which the target's passes displace them.
     A turn is short: a machine that gets faster or slower does so for all rounds of a turn.
     """
-    timer = RoundTimer(target, draft, filter, max(Ks), rule)
+    timer = RoundTimer(target, draft, filter, max(Ks), rule, tell)
     plain, costs = [], {K: [] for K in Ks}
     for _ in turns:
         # time rounds without drafts before and after the others

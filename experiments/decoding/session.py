@@ -92,32 +92,40 @@ class Session:
         """What a decoder runs with: the autoregressive one with the target alone."""
         return self.pair if decoder == "speculative" else replace(self.pair, draft=None)
 
-    def job(self, prompt, pair):
+    def K_of(self, pair, n_texts=1):
+        """The K with which a pair decodes so many texts together."""
+        settings, rule = self.settings, RULES[self.settings.verification]
+        return new_K(settings.K, pair.target, pair.draft, settings.sampling, rule, n_texts)
+
+    def job(self, prompt, pair, K):
         """What is to be decoded after a prompt, with this pair."""
-        settings, rule = self.settings, self.settings.verification
+        settings = self.settings
         return Job(
             ids=prompt.ids,
             n_tokens=settings.n_tokens_to_generate,
-            K=new_K(settings.K, pair.target, pair.draft, settings.sampling, RULES[rule]),
+            K=K,
             filter=settings.sampling,
             seed=prompt.seed,
             ended=self.ended,
             coupled=settings.coupled,
             confidence=settings.draft_confidence,
-            rule=rule,
+            rule=settings.verification,
         )
 
-    def run(self, prompt, pair):
-        """The Run of a pair after a prompt, watched if the settings ask for that."""
-        job = self.job(prompt, pair)
+    def run(self, prompt, pair, K=None):
+        """The Run of a pair after a prompt, watched if the settings ask for that.
+
+        K: that of several texts together; by default one of its own
+        """
+        job = self.job(prompt, pair, self.K_of(pair) if K is None else K)
         watch = Watch(job) if self.settings.watched and pair.draft else None
         return Run(self, pair, job, watch)
 
-    def warm_run(self, prompt, decoder):
+    def warm_run(self, prompt, decoder, n_texts=1):
         """The Run of a decoder, after two tokens on trial: new memory is slow the first time."""
         pair = self.pair_of(decoder)
-        self.run(prompt, pair).warm_up()
-        return self.run(prompt, pair)
+        self.run(prompt, pair, self.K_of(pair, n_texts)).warm_up()
+        return self.run(prompt, pair, self.K_of(pair, n_texts))
 
     def summary(self, prompt, runs):
         """The JSON object of a prompt, from {decoder: result}; nulls where one of them is missing.
@@ -159,7 +167,7 @@ class Session:
         longest = max(len(prompt.ids) for prompt in prompts) + self.settings.n_tokens_to_generate
         require_room(self.pair.models, min(batch_size, len(prompts)), longest)
         for decoder in self.settings.decoders:
-            self.warm_run(prompts[0], decoder)
+            self.warm_run(prompts[0], decoder, min(batch_size, len(prompts)))
             self.totals[decoder] = 0, 0.0
         for begin in range(0, len(prompts), batch_size):
             batch = prompts[begin : begin + batch_size]
@@ -171,7 +179,8 @@ class Session:
     def decode_batch(self, decoder, prompts):
         """The results of one decoder for these prompts; adds to `totals`."""
         pair = self.pair_of(decoder)
-        runs = [self.run(prompt, pair) for prompt in prompts]
+        K = self.K_of(pair, len(prompts))
+        runs = [self.run(prompt, pair, K) for prompt in prompts]
 
         def finish(run, target, draft):  # models that take part in the passes of the batch
             batched = replace(pair, target=target, draft=draft)

@@ -25,7 +25,6 @@ from experiments.data.values import (
 from experiments.drafting.load import CHECKPOINT, RANDOM
 from sampling import Filter
 
-MOST_PATHS = 16  # each is a text of its own in the target's pass
 SEEDS = {"least": 0, "most": math.inf}  # that NumPy takes
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
@@ -33,25 +32,22 @@ FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a
 APART = {
     "prompts": "prompt",
     "prompt_ids": "prompt prompts",
-    # the noise hides what the draft knows, and n-grams give no probabilities
-    "draft_confidence": "coupled draft_model_size=ngram",
-    # shared noise decides in place of a rule
-    "coupled": "verification=block",
+    "draft_confidence": "draft_model_size=ngram",  # n-grams give no probabilities
+    "coupled": "verification=block rule",  # shared noise decides in place of a rule
+    # what is about speculation needs some
     "trace": "mode=autoregressive json",
+    "stream": "json",
     "report": "mode=autoregressive",
-    # a trace, a report and shared noise watch right code
-    "mistake": "mode=autoregressive trace report coupled",
-    "rule": "mode=autoregressive trace report coupled mistake",
-    # several paths need a draft model, and drafts of one length that nothing else changes
-    "paths": "mode=autoregressive trace report coupled mistake rule K=auto draft_confidence "
-    "draft_model_size=ngram draft_model_size=eagle draft_model_size=medusa",
-    "verbose": "cluster",  # whose workers choose their kernels
+    "mistake": "mode=autoregressive",
+    "rule": "mode=autoregressive",
+    # workers have no mistakes, and none of this machine's files
+    "cluster": "mistake rule",
     # benchmark: what measures something else, or has no figures for an output
     "corpus": "prompts weights=random",
     "programs": "batch_size synthetic_acceptance cluster dtype",
     "plot": "batch_size programs K=auto",  # the picture has one point for each K
+    "resume": "batch_size programs",  # which keep nothing when they are interrupted
     "costs": "draft_cost",
-    "compare_kernels": "backend dtype kernels exact texts",  # it tries all kernels
 }
 
 
@@ -204,6 +200,10 @@ class Verification(Group):
         choices=("token", "block"),
     )
 
+    @property
+    def rule_name(self):
+        return self.verification
+
 
 @dataclass(frozen=True)
 class Drafting(Verification, Models):
@@ -220,7 +220,7 @@ class Drafting(Verification, Models):
     draft_confidence: float = flag(
         0.0,
         "stop drafting where the draft model gives no token this much probability; not with "
-        "n-grams or --coupled",
+        "n-grams",
         least=0,
         most=1,
     )
@@ -233,14 +233,6 @@ class Drafting(Verification, Models):
 
 @dataclass(frozen=True)
 class Speculation(Drafting):
-    paths: int = flag(
-        1,
-        "how many whole drafts to sample per round, of which the best is verified; for a draft "
-        "model and one prompt at a temperature above 0, without --K auto, --draft_confidence, "
-        "--coupled, --mistake, --rule, --trace or --report",
-        least=1,
-        most=MOST_PATHS,
-    )
     mistake: str = flag(
         "",
         "make a known mistake on purpose; python main.py mistakes lists them. A mistake in one "
@@ -251,6 +243,15 @@ class Speculation(Drafting):
         "an accept/reject rule of your own (docs/exercises.md): exercises.mine, another module or "
         "a .py file. The distance of its distribution from the target's is printed as well",
     )
+
+    @property
+    def rule_name(self):
+        """The accept/reject rule: that of --verification, or the one a mistake is made in."""
+        if not self.mistake:
+            return self.verification
+        from experiments.proving.mistakes import rule_of
+
+        return rule_of(self.mistake) or self.verification
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,7 @@ class Tracing(Group):
 
 @dataclass(frozen=True)
 class Showing(Tracing):
-    stream: bool = flag(False, "print the text while it is written")
+    stream: bool = flag(False, "print the text while it is written; not with --json")
     report: str = flag(
         "",
         "write a page to this .html file, with the numbers of every decision of the speculative "
@@ -352,9 +353,15 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
     heading = "Text"
 
     def check(self):
-        if self.paths > 1 and (self.sampling.greedy or self.top_k == 1):
-            problem = "with greedy decoding: expected a temperature above 0 and no --top_k 1"
-            raise SettingError("paths", f"{problem}, as all paths would be the same")
+        if not self.mistake:
+            return
+        from experiments.proving.mistakes import require_made
+
+        other = self.coupled or self.rule  # decides in place of the two rules
+        require_made(self.mistake, "other" if other else self.rule_name, self.draft_model_size)
+        if (self.rule_name, self.verification) == ("token", "block"):
+            problem = f"{self.mistake} with --verification block: it is made in the token rule"
+            raise SettingError("mistake", f"{problem}; expected no --verification")
 
     @property
     def decoders(self):
@@ -365,16 +372,15 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
     def speculates(self):
         return "speculative" in self.decoders
 
-    @property
-    def watched(self):
-        """Whether the numbers of every round are kept: to be shown, or to compare two rules."""
-        return bool(self.trace or self.report or self.coupled)
-
     def as_json(self, prompt, seed, ids=()):
         """The "settings" of a JSON object: those that give one prompt's text alone."""
         # newer settings are named where they are not the default
-        unnamed = {name for name in ("verification", "paths", "rule") if not self.has(name)}
         settings = {"prompt": prompt} | self.as_dict() | {"seed": seed}
+        settings["verification"] = self.rule_name
+        unnamed = {name for name in ("verification", "rule") if settings[name] == DEFAULTS[name]}
         if prompt is None:
             settings["prompt_ids"] = list(ids)
         return {name: value for name, value in settings.items() if name not in unnamed}
+
+
+DEFAULTS = Settings().as_dict()

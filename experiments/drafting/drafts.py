@@ -19,7 +19,7 @@ class Draft:
     alone = None  # the Model that could write texts by itself
     looks_up = False  # drafts only where it finds something
 
-    def drafter(self, target, filter, rng, confidence=0.0):
+    def drafter(self, target, filter, chance, confidence=0.0):
         """A drafter for one text. target remembers the cache of the text (SeenTarget)."""
         raise NotImplementedError
 
@@ -46,8 +46,8 @@ class Wrapped:
     def __getattr__(self, name):
         return getattr(self.draft, name)
 
-    def drafter(self, target, filter, rng, confidence=0.0):
-        return self.wrap(self.draft.drafter(target, filter, rng, confidence))
+    def drafter(self, target, filter, chance, confidence=0.0):
+        return self.wrap(self.draft.drafter(target, filter, chance, confidence))
 
     def over(self, wrap):
         return Wrapped(self.draft.over(wrap), self.wrap)
@@ -61,7 +61,7 @@ class NGrams(Draft):
 
     looks_up = True
 
-    def drafter(self, target, filter, rng, confidence=0.0):
+    def drafter(self, target, filter, chance, confidence=0.0):
         return NGramDrafter(target.config.n_vocab)
 
     def longest(self, target):
@@ -75,15 +75,15 @@ class ModelDraft(Draft):
         self.model, self.models, self.n_ctx = model, (model,), model.config.n_ctx
         self.alone = model
 
-    def drafter(self, target, filter, rng, confidence=0.0):
-        return NeuralDrafter(self.model, filter, rng, confidence)
+    def drafter(self, target, filter, chance, confidence=0.0):
+        return NeuralDrafter(self.model, filter, chance, confidence)
 
     def over(self, wrap):
         return type(self)(wrap(self.model))
 
 
 class HeadDraft(ModelDraft):
-    """A head that has grown on the target, EAGLE's or Medusa's: it reads the target's last hidden
+    """A head that was trained on the target, EAGLE's or Medusa's: it reads the target's last hidden
     states, and cannot write alone.
     """
 
@@ -91,8 +91,8 @@ class HeadDraft(ModelDraft):
         super().__init__(head)
         self.alone, self.most = None, head.config.n_places
 
-    def drafter(self, target, filter, rng, confidence=0.0):
-        return HeadDrafter(self.model, target, filter, rng, confidence)
+    def drafter(self, target, filter, chance, confidence=0.0):
+        return HeadDrafter(self.model, target, filter, chance, confidence)
 
 
 class SeenTarget:
@@ -117,13 +117,14 @@ class HeadDrafter(NeuralDrafter):
     When it is asked, the target has read the text but for its last token.
     """
 
-    def __init__(self, head, target, filter, rng, confidence=0.0):
-        super().__init__(head, filter, rng, confidence)
+    def __init__(self, head, target, filter, chance, confidence=0.0):
+        super().__init__(head, filter, chance, confidence)
         self.target = target
 
     def prefill(self, ids):
         if not ids:  # a text of one token, of which the target has read nothing
             return
+        self.cache.length = 0  # `look` must not keep what it knows of another text
         self.cache.look(self.target.cache.hidden, len(ids))
         super().prefill(ids)
 

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 import utils
-from backends import autotune
 from checkpoints.files import sha256_of
 from checkpoints.folder import PARTS
 from experiments.data.machine import kernels_of
 from experiments.drafting.drafts import Draft, HeadDraft, ModelDraft, NGrams
-from experiments.drafting.stored import HEADS, load_head
-from gpt2 import Model
+from gpt2 import Config, Model
 from utils import MODELS_DIR, InputError
 
 NGRAM = "ngram"  # what --draft_model_size calls the look-up of n-grams
+HEADS = ("eagle", "medusa")  # and trained heads of the target
+AUTO = "auto"  # what --K calls a K that is chosen anew each round
 CHECKPOINT, RANDOM = "checkpoint", "random"  # where weights come from
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pair:
     """What decodes: a target, its draft (None where nothing speculates), and their encoder."""
 
@@ -59,7 +59,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
     if heads and weights == RANDOM:
         raise InputError(
             f"--draft_model_size {heads[0]} with --weights random: expected a size, a folder or "
-            f"{NGRAM}, as a head grows on a trained target"
+            f"{NGRAM}, as a head fits the weights it was trained on"
         )
     sizes = [name for name in drafts if is_size(name)]
     (model, *smaller), encoder = utils.load_models(
@@ -67,13 +67,22 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
     )
     found = {NGRAM: NGrams()} | {name: ModelDraft(one) for name, one in zip(sizes, smaller)}
     for name in heads:
+        from experiments.drafting.stored import load_head
+
         folder = utils.find_folder(target, models_dir)
         found[name] = HeadDraft(load_head(name, folder, model))
     return Pairs(model, {name: found[name] for name in drafts}, encoder)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Shape:
+    """Stands in for a model whose weights are in other processes."""
+
+    config: Config
+
+
+@dataclass(frozen=True)
+class ModelNames:
     """A target and its drafts by name, and how they are multiplied: what a process has to load."""
 
     target: str
@@ -86,11 +95,16 @@ class Wanted:
     dtype: str = "float32"
 
     @classmethod
-    def of(cls, settings, target, drafts=()):
-        """As the flags of a command say, those that it has."""
+    def of(cls, settings, target=None, drafts=None):
+        """As the flags of a command say, those that it has. Without names, the target and the draft
+        of generate.
+        """
+        if target is None:
+            target = settings.target_model_size
+            drafts = [settings.draft_model_size] if settings.speculates else []
         names = ("models_dir", "weights", "backend", "kernels", "exact", "dtype")
         flags = {name: getattr(settings, name) for name in names if hasattr(settings, name)}
-        return cls(target, tuple(drafts), **flags)
+        return cls(target, tuple(drafts or ()), **flags)
 
     def __getstate__(self):  # for pickle: another machine has its own place for models
         return {name: value for name, value in vars(self).items() if value != MODELS_DIR}
@@ -104,6 +118,7 @@ class Wanted:
         """The Pairs, their weights held as {Config: kernels} says."""
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
+            from backends import autotune
 
             def plan(config, dtype):
                 return autotune.layout(config, dtype, choices[config], self.exact)
@@ -118,14 +133,16 @@ class Wanted:
         return configs, encoder
 
     def outline(self, download=False):
-        """Pairs to prepare prompts with: no drafts, and a target without weights."""
+        """Pairs to prepare prompts with: the target's Shape, and no drafts."""
         configs, encoder = self.shapes(download)
-        return Pairs(Model(configs[0], {}, None), {}, encoder)
+        return Pairs(Shape(configs[0]), {}, encoder)
 
     def choices(self):
         """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
+        from backends import autotune
+
         configs, _ = self.shapes()
         return {one: autotune.choose(one, np.float32, exact=self.exact) for one in configs}
 
@@ -150,3 +167,8 @@ class Wanted:
         models = {name: draft.alone for name, draft in pairs.drafts.items() if draft.alone}
         models = {self.target: pairs.target} | models
         return {name: kernels_of(model) for name, model in models.items()}
+
+
+def load_pair(settings, download=False):
+    """The Pair of the settings of generate. Raises InputError."""
+    return ModelNames.of(settings).load(download=download).pair(settings.draft_model_size)

@@ -15,8 +15,6 @@ from experiments.drafting.medusa import Medusa, MedusaConfig
 from gpt2 import nested
 from utils import InputError
 
-HEADS = ("eagle", "medusa")  # what --draft_model_size calls them
-
 
 def fingerprint(folder):
     """The SHA-256 of a model's weights. Raises InputError for a folder without any."""

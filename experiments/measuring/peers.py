@@ -21,8 +21,7 @@ from backends.blas import N_THREADS
 from encoder import END_OF_TEXT
 from experiments.data.engines import write_gguf, write_openvino
 from experiments.decoding.clock import PAST
-from experiments.decoding.job import decode
-from experiments.measuring.passes import medians, passes
+from experiments.measuring.passes import median_seconds, passes
 from experiments.measuring.runner import in_turns
 from experiments.measuring.statistics import spread
 
@@ -49,18 +48,21 @@ def versions(*packages):
 # ---------------------------------------------------------------- programs
 
 
-def ours(pair, job):
+def ours(pair, run):
     """This project."""
     target = pair.target
 
     def write(draft, ids, n):
-        rounds = list(decode(target, draft, replace(job, ids=ids, n_tokens=n)))
-        return [int(token) for one in rounds for token in one.tokens], len(rounds) - 1
+        text, n_passes = [], -1  # the prefill writes nothing
+        for round in replace(run, pair=replace(pair, draft=draft), ids=ids, n_tokens=n).rounds():
+            text += map(int, round.tokens)
+            n_passes += 1
+        return text, n_passes
 
     ways = {"plain": partial(write, None)}
     if pair.draft:
         ways["speculative"] = partial(write, pair.draft)
-    return Program("this project", versions("numpy"), ways, passes(target, (1, job.K + 1)))
+    return Program("this project", versions("numpy"), ways, passes(target, (1, run.K + 1)))
 
 
 # Each of the others is started with (target folder, draft folder or None, K), and raises
@@ -91,8 +93,8 @@ def start_transformers(target, draft, K):
     def write(assistant, ids, n):
         calls.clear()
         prompt = torch.tensor([ids])
-        found = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
-        return found[0, len(ids) :].tolist(), len(calls)
+        text = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
+        return text[0, len(ids) :].tolist(), len(calls)
 
     past = min(PAST, model.config.n_positions - K - 1)
     with torch.no_grad():  # as generate does
@@ -128,9 +130,9 @@ def start_openvino(target, draft, K):
         return list(ask(alone, ids, n).tokens[0]), n
 
     def speculative(ids, n):
-        found = ask(together, ids, n, K)
-        metrics = found.extended_perf_metrics.main_model_metrics
-        return list(found.tokens[0]), len(metrics.raw_metrics.m_durations)
+        answer = ask(together, ids, n, K)
+        metrics = answer.extended_perf_metrics.main_model_metrics
+        return list(answer.tokens[0]), len(metrics.raw_metrics.m_durations)
 
     ways = {"plain": plain}
     with tempfile.TemporaryDirectory() as folder:
@@ -167,8 +169,8 @@ def start_llama_server(target, draft, K):
         request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
         request |= {"return_tokens": True, "cache_prompt": False}
         address = f"{server.listening_address}/completion"
-        found = requests.post(address, json=request, timeout=600).json()
-        return found["tokens"], n - found["timings"].get("draft_n_accepted", 0)
+        answer = requests.post(address, json=request, timeout=600).json()
+        return answer["tokens"], n - answer["timings"].get("draft_n_accepted", 0)
 
     with tempfile.TemporaryDirectory() as folder:
         target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"
@@ -211,19 +213,19 @@ def write_random(config, folder):
     (folder / "merges.txt").write_text("#version: 0.2\n")
 
 
-def started(names, pair, folders, job):
+def started(names, pair, folders, run):
     """(the programs, {name: what is not installed}): ours, and those of these names.
 
     folders: of the target's checkpoint, and of the draft's or None; for random weights None
     """
-    programs, missing = [ours(pair, job)], {}
+    programs, missing = [ours(pair, run)], {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
             try:
                 if not folders:
                     write_random(pair.target.config, Path(temporary))
                     folders = Path(temporary), None
-                programs.append(PROGRAMS[name](*folders, job.K))
+                programs.append(PROGRAMS[name](*folders, run.K))
             except ImportError as error:
                 missing[name] = error.name
     return programs, missing
@@ -239,24 +241,32 @@ def timed(write, prompts, n_tokens):
     return time.perf_counter() - begin, texts, sum(n_passes)
 
 
-def compare(programs, prompts, job, repeats):
+def cost_of_rows(program, repeats):
+    """The time of a pass over the most rows over that of a pass over one row; None if unknown.
+
+    A block for each program: after another's pass the caches, and its threads, would count.
+    """
+    seconds = median_seconds(program.passes, repeats)
+    return seconds[max(seconds)] / seconds[min(seconds)] if seconds else None
+
+
+def compare(programs, prompts, run, repeats, seed):
     """A row for each program and decoder; no speeds where texts have other lengths."""
     ways = {
-        (one.name, way): partial(timed, write, prompts, job.n_tokens)
-        for one in programs
-        for way, write in one.ways.items()
+        (program.name, way): partial(timed, write, prompts, run.n_tokens)
+        for program in programs
+        for way, write in program.ways.items()
     }
-    results = {name: [*zip(*turns)] for name, turns in in_turns(ways, repeats).items()}
-    reads = {(one.name, n): read for one in programs for n, read in one.passes.items()}
-    reads = {name: 1e3 * one for name, one in medians(reads, 4 * repeats).items()}
+    turns = in_turns(ways, repeats, seed, "programs")
+    results = {way: [*zip(*of_way)] for way, of_way in turns.items()}
+    costs = {program.name: cost_of_rows(program, 4 * repeats) for program in programs}
     our_seconds, (our_texts, *_), _ = next(iter(results.values()))
-    rows, n = [], job.n_tokens * len(prompts)
+    rows, n = [], run.n_tokens * len(prompts)
     for (program, way), (seconds, (texts, *_), (n_passes, *_)) in results.items():
         speed = against = None
-        if all(len(ids) == job.n_tokens for ids in texts):
+        if all(len(ids) == run.n_tokens for ids in texts):
             speed = spread([n / t for t in seconds])
             against = spread([a / b for a, b in zip(our_seconds, seconds)])
-        one, many = (reads.get((program, n_rows)) for n_rows in (1, job.K + 1))
         rows.append(
             {
                 "program": program,
@@ -265,9 +275,7 @@ def compare(programs, prompts, job, repeats):
                 "against_ours": against,
                 "tokens_per_target_pass": n / n_passes,
                 "same_texts": sum(a == b for a, b in zip(texts, our_texts)),
-                "milliseconds_of_1_row": one,
-                "milliseconds_of_all_rows": many,
-                "cost_of_all_rows": one and many / one,
+                "cost_of_all_rows": costs[program],
             }
         )
     return rows

@@ -43,13 +43,13 @@ def lines_of(rows):
 
 def points(rows):
     """[(K, speedup, low, high, opacity)] of the rows that have an interval."""
-    found = []
+    shown = []
     for row in rows:
         if row["intervals"]["speedup_time"]:
             speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
             opacity = PALE if row["speedup_time"] is None else 1.0
-            found.append((row["K"], speedup, *row["intervals"]["speedup_time"], opacity))
-    return found
+            shown.append((row["K"], speedup, *row["intervals"]["speedup_time"], opacity))
+    return shown
 
 
 def draw(result, path, title=""):
@@ -63,11 +63,11 @@ def draw(result, path, title=""):
         for (name, rows), color, marker in zip(lines.items(), cycle(COLOURS), cycle("os^D")):
             look = {"color": color, "marker": marker}
             axes.plot([], [], label=name, **look)  # the legend's entry
-            if found := points(rows):
-                Ks, speedups, lows, highs, _ = zip(*found)
+            if shown := points(rows):
+                Ks, speedups, lows, highs, _ = zip(*shown)
                 axes.plot(Ks, speedups, color=color, alpha=PALE)
                 axes.fill_between(Ks, lows, highs, color=color, alpha=0.12, linewidth=0)
-            for K, speedup, *_, opacity in found:
+            for K, speedup, *_, opacity in shown:
                 axes.plot(K, speedup, linestyle="", alpha=opacity, **look)
         axes.axhline(1, color=GREY, linewidth=1)
         axes.set(xlabel="K, tokens drafted per round", ylabel="speedup", title=title)

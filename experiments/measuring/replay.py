@@ -21,35 +21,29 @@ sample: no coin in it, but known only within bounds where the log keeps a rest.
 
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 from tqdm import tqdm
 
-from experiments.data.recordings import probabilities
+from experiments.data.recordings import name_of, probabilities
 from experiments.data.results import read_rows
 from experiments.data.values import AUTO
-from experiments.decoding.job import Job, decode
 from experiments.drafting.load import NGRAM
 from experiments.measuring.statistics import Figure, acceptance, as_columns, counts
-from sampling import Filter, one_hot, speculative
+from sampling import Chance, Filter, one_hot, speculative
 
 
-def record_text(target, ids, n_tokens, filter, seed, top):
+def record_text(run, top):
     """What the log keeps of a text: its tokens and, where they are sampled, probabilities."""
-    kept = []
-
-    def keeping(logits):  # [1, n_vocab] -> [1, n_vocab]
-        """The filter, which keeps the distributions it makes."""
-        p = filter(logits)
-        kept.append(p[0])
-        return p
-
-    rounds = decode(target, None, Job(ids, n_tokens, filter=keeping, seed=seed))
-    tokens = [int(token) for one in rounds for token in one.tokens]
-    text = {"prompt": ids, "tokens": tokens}
-    return text if filter.greedy else text | probabilities(kept, tokens, top)
+    tokens, rows = [], []
+    for round in run.rounds():
+        for token in round.tokens:
+            tokens.append(int(token))
+            rows.append(round.p[0])
+    text = {"prompt": run.ids, "tokens": tokens}
+    return text if run.filter.greedy else text | probabilities(rows, tokens, top)
 
 
 # ---------------------------------------------------------------- stand-ins for the models
@@ -100,16 +94,16 @@ class CoinDrafter:
 def agreement(draft, text, filter):  # -> [n, 3]
     """For each token within the draft's context: q(x) / p(x), and bounds of sum(min(p, q))."""
     ids, n_prompt = text.ids[: draft.config.n_ctx + 1], len(text.prompt)
-    n, found = len(ids) - n_prompt, []
+    n, agreements = len(ids) - n_prompt, []
     if n > 0:
         Q = filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))
-        kept = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
-        for q, token, p, top_ids, top_p, rest in kept:
+        places = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
+        for q, token, p, top_ids, top_p, rest in places:
             common = np.minimum(q[top_ids], top_p).sum()
             # what the log does not keep may overlap as far as both have mass left
             most = common + min(rest, max(0, 1 - q[top_ids].sum()))
-            found.append((q[token] / p, common, most))
-    return np.reshape(found, (-1, 3))
+            agreements.append((q[token] / p, common, most))
+    return np.reshape(agreements, (-1, 3))
 
 
 class Drafting:
@@ -120,20 +114,20 @@ class Drafting:
 
     def __init__(self, draft, log, seed, rule="token"):
         self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
-        self.found = self.expected_acceptance = None
+        self.agreements = self.expected_acceptance = None
         if draft.alone and not log.filter.greedy:
             texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
-            self.found = [agreement(draft.alone, text, log.filter) for text in texts]
-            every = np.concatenate(self.found)
+            self.agreements = [agreement(draft.alone, text, log.filter) for text in texts]
+            every = np.concatenate(self.agreements)
             if len(every):
                 self.expected_acceptance = every[:, 1:].mean(axis=0).tolist()
 
     def drafter_of(self, i):
         """The drafter for text i."""
         text, n_vocab = self.log.texts[i], self.log.n_vocab
-        if self.found is None:
+        if self.agreements is None:
             return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, None)
-        ratios = np.concatenate([np.zeros(len(text.prompt)), self.found[i][:, 0]])
+        ratios = np.concatenate([np.zeros(len(text.prompt)), self.agreements[i][:, 0]])
         coins = np.random.default_rng([self.seed, i]).random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
@@ -145,10 +139,10 @@ class Drafting:
 
 def replay_text(text, drafter, K):
     """The rounds in which this drafter and K would have written the Text."""
-    target, rng = RecordedTarget(text.ids, drafter.n_vocab), np.random.default_rng(0)
-    rounds = speculative(target, drafter, text.prompt, len(text.tokens), K, Filter(0.0), rng)
+    target, chance = RecordedTarget(text.ids, drafter.n_vocab), Chance(0)
+    rounds = speculative(target, drafter, text.prompt, len(text.tokens), K, Filter(0.0), chance)
     next(rounds)  # the prefill
-    return list(rounds)
+    return [replace(round, q=None, p=None) for round in rounds]  # which take megabytes
 
 
 # ---------------------------------------------------------------- what a round would cost
@@ -186,24 +180,24 @@ class Latency:
 
 def stored_latencies(path, drafts, target, rule):
     """{draft: Latency} from a results file of benchmark, of which rows of this verification rule
-    are taken, medians over those of the same K. target: None if the log does not tell; then the
-    file's only one will do.
+    are taken, medians over those of the same K. target: its name; None if the log does not tell,
+    then the file's only one will do.
     """
     rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
-    targets = {row["target"] for row in rows}
-    if target is None and len(targets) == 1:
-        (target,) = targets
-    found = {}
+    targets = {row["target"] for row in rows if target in (None, name_of(row["target"] or ""))}
+    if len(targets) != 1:
+        rows = []  # of none, or of several that cannot be told apart
+    latencies = {}
     for draft in drafts:
         costs = defaultdict(list)
         for row in rows:
             cost = row["draft_cost"], row["verify_cost"]
-            if (row["draft"], row["target"]) == (draft, target) and None not in cost:
+            if row["draft"] == draft and row["target"] in targets and None not in cost:
                 costs[row["K"]].append(cost)
         points = {K: tuple(map(statistics.median, zip(*costs[K]))) for K in sorted(costs)}
         pair = f"draft {draft} up to this K for {target or 'the target'}"
-        found[draft] = Latency(points, f"{path} has no costs of {pair} with the {rule} rule")
-    return found
+        latencies[draft] = Latency(points, f"{path} has no costs of {pair} with the {rule} rule")
+    return latencies
 
 
 # ---------------------------------------------------------------- rows
@@ -212,7 +206,7 @@ def stored_latencies(path, drafts, target, rule):
 def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
     """The rows of one draft, for every K."""
     drafting = Drafting(draft, log, seed, rule)
-    what = {
+    about = {
         "draft": name,
         "target": log.target,
         "temperature": None if log.foreign else log.settings["temperature"],
@@ -220,16 +214,17 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "expected_acceptance": drafting.expected_acceptance,
     }
     progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [what | figures(drafting.rounds(K), K, latency) for K in progress]
+    return [about | figures(drafting.rounds(K), K, latency) for K in progress]
 
 
 def figures(runs, K, latency):
     """What a row says of the rounds of each text."""
-    rounds = [[(one.drafted, one.examined, one.accepted) for one in run] for run in runs]
-    tokens = [sum(len(one.tokens) for one in run) for run in runs]
-    unknown = latency.missing(K)
-    costs = [0 if unknown else sum(latency.of_round(one.drafted, K) for one in run) for run in runs]
-    found = {
+    rounds = [[(len(round.draft), round.examined, round.accepted) for round in run] for run in runs]
+    tokens = [sum(len(round.tokens) for round in run) for run in runs]
+    unknown, costs = latency.missing(K), [0] * len(runs)
+    if not unknown:
+        costs = [sum(latency.of_round(drafted, K) for drafted, *_ in run) for run in rounds]
+    ratios = {
         "acceptance_rate": acceptance(rounds),
         "tokens_per_target_pass": Figure(tokens, [len(run) for run in runs]),
         "projected_speedup": Figure(tokens, costs, withheld=unknown),
@@ -238,7 +233,7 @@ def figures(runs, K, latency):
         "K": K,
         "prompts": len(runs),
         "tokens": sum(tokens),
-        **as_columns(found),
+        **as_columns(ratios),
         "draft_cost": None if unknown else latency.draft_cost(K),
         "verify_cost": None if unknown else latency.verify_cost(K),
         **counts(rounds, K),

@@ -7,24 +7,27 @@ each time.
 
 import dataclasses
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from experiments.data.machine import label
+from experiments.data.values import AUTO
 from experiments.decoding.adaptive_k import new_K
 from experiments.decoding.batching import decode_together
-from experiments.decoding.clock import Clock, clocked
-from experiments.decoding.job import RULES, Job, decode
+from experiments.decoding.clock import Clock
 from experiments.decoding.metrics import explain_difference
+from experiments.decoding.run import RULES, Run
+from sampling import Chance
 
-PARTS = "draft", "verify", "cache", "sampling"
+TIMED_PARTS = "draft", "verify", "cache", "sampling"
 WARM_UP = 6  # tokens
-N_PROMPT = 13  # tokens of a random prompt
+N_RANDOM = 13  # tokens of a random prompt
+PERIOD = 10  # seconds between two notes of progress, at least
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,39 @@ class Contender:
 PLAIN = Contender()
 
 
-def in_turns(ways, repeats):
-    """{name: what it returned in each turn}: turns in random order, after a warm-up."""
-    found, rng = {name: [] for name in ways}, np.random.default_rng(0)
-    names = list(ways)
-    for _ in tqdm(range(repeats + 1), unit=" turns", leave=False, disable=None):
-        for i in rng.permutation(len(names)):
-            found[names[i]].append(ways[names[i]]())
-    return {name: results[1:] for name, results in found.items()}
+def note(text):
+    """Say on stderr what is being done, where no bar says it."""
+    if not sys.stderr.isatty():
+        print(f"note: {text}", file=sys.stderr, flush=True)
+
+
+def progress(items, total, name, unit):
+    """Yield the items, with a bar on a terminal; elsewhere with a note now and then."""
+    bar = {"desc": name, "unit": f" {unit}", "leave": False, "disable": None}
+    note(f"{name}: 0 of {total} {unit}")
+    noted = time.monotonic()
+    for n, item in enumerate(tqdm(items, total=total, **bar), 1):
+        yield item
+        if time.monotonic() - noted >= PERIOD:
+            note(f"{name}: {n} of {total} {unit}")
+            noted = time.monotonic()
+
+
+def in_turns(ways, repeats, seed, name):
+    """{way: what it returned in each turn}: turns in random order, after a warm-up.
+
+    name: of what is measured, for whoever waits
+    """
+    results, rng = {way: [] for way in ways}, np.random.default_rng(seed)
+    for _ in progress(range(repeats + 1), repeats + 1, name, "turns"):
+        for i in rng.permutation(len(ways)):
+            way = [*ways][i]
+            results[way].append(ways[way]())
+    return {way: of_way[1:] for way, of_way in results.items()}
 
 
 @dataclass
-class Run:
+class Measured:
     """What was measured of a contender on one prompt, all of it JSON.
 
     machine: which one measured it
@@ -66,7 +90,7 @@ class Run:
 
     machine: str
     looks_up: bool
-    parts: dict = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    parts: dict = field(default_factory=lambda: dict.fromkeys(TIMED_PARTS, 0.0))
     texts: list = field(default_factory=list)
     seconds: list = field(default_factory=list)
     prefill_seconds: list = field(default_factory=list)
@@ -80,21 +104,36 @@ class Run:
         """How many were written in each repeat."""
         return [len(text) for text in self.texts]
 
-    def add(self, rounds, clock):
-        """Run one repeat under this Clock, and count it."""
-        begin = time.perf_counter()
-        next(rounds)  # the prefill
-        prefilled = time.perf_counter()
+    def add(self, run, clock):
+        """Decode one repeat under this Clock, and count it."""
+        rounds = clock.rounds(run)
+        _, prefill = next(rounds)
         clock.seconds.clear()
-        done = list(rounds)
-        seconds = time.perf_counter() - prefilled
+        text, seconds = [], 0.0
+        for round, took in rounds:
+            seconds += took.total
+            text += map(int, round.tokens)
+            self.rounds.append([len(round.draft), round.examined, round.accepted])
         self.seconds.append(seconds)
-        self.prefill_seconds.append(prefilled - begin)
-        self.texts.append([int(token) for one in done for token in one.tokens])
-        self.rounds += [[one.drafted, one.examined, one.accepted] for one in done]
-        parts = {part: clock.seconds[part] for part in PARTS[:-1]}
+        self.prefill_seconds.append(prefill.total)
+        self.texts.append(text)
+        parts = {part: clock.seconds[part] for part in TIMED_PARTS[:-1]}
         parts["sampling"] = seconds - sum(parts.values())
         self.parts = {part: self.parts[part] + more for part, more in parts.items()}
+
+
+def by_coin(rule, acceptance, seed):
+    """The rule, but each draft is accepted with this probability. All passes are run and the rule
+    is asked, so the time is real; only the verdict is not.
+    """
+    coins = Chance(seed)
+
+    def decide(draft, q, p, chance):
+        _, next_token = rule(draft, q, p, chance)
+        accepted = [coins.toss(acceptance) for _ in draft]
+        return [*accepted, False].index(False), next_token
+
+    return decide
 
 
 # ---------------------------------------------------------------- all contenders
@@ -104,36 +143,25 @@ class Run:
 class Race:
     """Contenders on one prompt: the first is PLAIN.
 
-    job: what each has to write. acceptance: decides by coin, where it is given.
+    run: what each has to write, by the target alone
+    acceptance: of each draft by coin, where it is given
     """
 
-    target: Any
+    run: Run
     drafts: dict
     contenders: list
-    job: Job
     acceptance: float | None = None
 
-    def job_of(self, contender, seed, **changes):
-        """What a contender has to write."""
-        draft, rule = self.drafts.get(contender.draft), contender.verification
-        K = new_K(contender.K, self.target, draft, self.job.filter, RULES[rule])
-        return dataclasses.replace(self.job, K=K, seed=seed, rule=rule, **changes)
-
-    def rounds(self, target, draft, job, clock=None):
-        """The rounds of a job with these models, under a Clock if one is given."""
-
-        def tap(parts):
-            if self.acceptance is not None and parts.draft:
-                coins = np.random.default_rng([*job.seed, 1])
-                parts = parts.accepting(self.acceptance, coins)
-            return clock(parts) if clock else parts
-
-        return decode(target, draft, job, tap)
-
-    def run(self, contender, seed, clock=None, **changes):
-        """The rounds of a contender."""
-        job = self.job_of(contender, seed, **changes)
-        return self.rounds(self.target, self.drafts.get(contender.draft), job, clock)
+    def run_of(self, contender, seed, n_texts=1, **changes):
+        """The Run of a contender, as one of n_texts at a time."""
+        pair = dataclasses.replace(self.run.pair, draft=self.drafts.get(contender.draft))
+        rule, K = RULES[contender.verification], contender.K
+        if K == AUTO:
+            K = new_K(pair.target, pair.draft, self.run.filter, rule, n_texts)
+        if self.acceptance is not None:
+            rule = by_coin(rule, self.acceptance, [*seed, 1])
+        chance = partial(Chance, seed)
+        return dataclasses.replace(self.run, pair=pair, K=K, chance=chance, rule=rule, **changes)
 
     def looks_up(self, contender):
         return contender.draft is not None and self.drafts[contender.draft].looks_up
@@ -141,60 +169,69 @@ class Race:
     def warm_up(self):
         """A few rounds of every contender: the first would pay for new memory."""
         for contender in self.contenders:
-            list(self.run(contender, [0], n_tokens=WARM_UP))
+            for _ in self.run_of(contender, [0], n_tokens=WARM_UP).rounds():
+                pass
 
     def measure(self, seed, repeats):
-        """The Runs of all contenders."""
-        runs = [Run(label(), self.looks_up(one)) for one in self.contenders]
-        clocks = [Clock(in_detail=True) for _ in runs]
+        """What was Measured of all contenders."""
+        found = [Measured(label(), self.looks_up(contender)) for contender in self.contenders]
+        clocks = [Clock(in_detail=True) for _ in found]
         for repeat in range(repeats):
-            for i in np.random.default_rng([*seed, repeat]).permutation(len(runs)):
-                rounds = self.run(self.contenders[i], [*seed, repeat], clocks[i])
-                runs[i].add(rounds, clocks[i])
-        comparable = self.job.filter.greedy and self.acceptance is None
-        for one, run, clock in zip(self.contenders, runs, clocks):
-            passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == one.K]
+            for i in np.random.default_rng([*seed, repeat]).permutation(len(found)):
+                run = self.run_of(self.contenders[i], [*seed, repeat])
+                found[i].add(run, clocks[i])
+        target = self.run.pair.target
+        comparable = self.run.filter.greedy and self.acceptance is None
+        for contender, measured, clock in zip(self.contenders, found, clocks):
+            passes = [elapsed for rows, elapsed in clock.passes if rows - 1 == contender.K]
             tokens = [elapsed / n for n, elapsed in clock.proposals if n]
-            run.pass_seconds = statistics.median(passes) if passes else None
-            run.draft_seconds = statistics.median(tokens) if tokens else None
-            plain, text = runs[0].texts[-1], run.texts[-1]
+            measured.pass_seconds = statistics.median(passes) if passes else None
+            measured.draft_seconds = statistics.median(tokens) if tokens else None
+            plain, text = found[0].texts[-1], measured.texts[-1]
             if comparable and text != plain:
-                run.difference = explain_difference(self.target, self.job.ids, plain, text)
-        return runs
+                measured.difference = explain_difference(target, self.run.ids, plain, text)
+        return found
 
 
 # ---------------------------------------------------------------- several texts at once
 
 
-def batch_speed(race, contender, prompts):
+def batch_speed(race, contender, prompts, seed):
     """Tokens per second of all prompts decoded together, prefill apart."""
-    jobs = [race.job_of(contender, [i], ids=ids) for i, ids in enumerate(prompts)]
+    n = len(prompts)
+    runs = [race.run_of(contender, [seed, i], n, ids=ids) for i, ids in enumerate(prompts)]
+    runs = [dataclasses.replace(run, K=runs[0].K) for run in runs]  # they share one
 
-    def task(job):
-        # the batch hands in models that take part in its passes
-        return lambda target, draft: clocked(race.rounds(target, draft, job))
+    def task(run):
+        def seconds(target, draft):  # models that take part in the passes of the batch
+            pair = dataclasses.replace(run.pair, target=target, draft=draft)
+            rounds = Clock().rounds(dataclasses.replace(run, pair=pair))
+            next(rounds)  # the prefill
+            return sum(took.total for _, took in rounds)
 
-    draft = race.drafts.get(contender.draft)
-    runs = decode_together(map(task, jobs), race.target, draft, len(jobs))
-    slowest = max(seconds for _, _, seconds in runs)
-    return len(prompts) * race.job.n_tokens / slowest
+        return seconds
+
+    pair = runs[0].pair
+    slowest = max(decode_together(map(task, runs), pair.target, pair.draft, n))
+    return n * race.run.n_tokens / slowest
 
 
-def batch_rows(race, batch_sizes, repeats):
+def batch_rows(race, batch_sizes, repeats, seed, name):
     """A row for each contender and batch size, after random prompts."""
-    rng, n_vocab = np.random.default_rng(0), race.target.config.n_vocab
-    prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_PROMPT)).tolist()
+    rng, n_vocab = np.random.default_rng(seed), race.run.pair.target.config.n_vocab
+    prompts = rng.integers(0, n_vocab - 1, (max(batch_sizes), N_RANDOM)).tolist()
     ways = {
-        (n, one): partial(batch_speed, race, one, prompts[:n])
+        (n, contender): partial(batch_speed, race, contender, prompts[:n], seed)
         for n in batch_sizes
-        for one in race.contenders
+        for contender in race.contenders
     }
-    speeds = {key: statistics.median(found) for key, found in in_turns(ways, repeats).items()}
+    turns = in_turns(ways, repeats, seed, name)
+    speeds = {way: statistics.median(of_way) for way, of_way in turns.items()}
     alone, rows = speeds.get((1, PLAIN)), []
-    for one in race.contenders[1:]:
+    for contender in race.contenders[1:]:
         for n in batch_sizes:
-            plain, fast = speeds[n, PLAIN], speeds[n, one]
+            plain, fast = speeds[n, PLAIN], speeds[n, contender]
             figures = {"batch_size": n, "autoregressive": plain, "speculative": fast}
             figures |= {"of_one": alone and plain / alone, "speedup": fast / plain}
-            rows.append(dataclasses.asdict(one) | figures)
+            rows.append(dataclasses.asdict(contender) | figures)
     return rows

@@ -2,6 +2,8 @@
 
 import math
 import statistics
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -15,9 +17,9 @@ def ratio(numerators, denominators):
     return sum(numerators) / total if total else None
 
 
-def interval(numerators, denominators, most=math.inf):
-    """The 95 % interval over prompts of sum(numerators) / sum(denominators), a ratio of up to
-    `most`; None where it cannot be had: of too few prompts, or where one prompt has all there is.
+def interval(numerators, denominators):
+    """The 95 % interval over prompts of sum(numerators) / sum(denominators), positive numbers; None
+    where it cannot be had: of too few prompts, or where one prompt has all there is.
 
     The jackknife (Tukey 1958; Efron and Tibshirani 1993, chapter 11): leave out each prompt in
     turn; how far the ratio moves tells its standard error. Student's t makes up for an error that
@@ -33,7 +35,46 @@ def interval(numerators, denominators, most=math.inf):
     standard_error = math.sqrt(n - 1) * np.log(above / below).std()
     factor = math.exp(student_t(n - 1) * standard_error)
     value = ratio(numerators, denominators)
-    return [value / factor, min(most, value * factor)]
+    return [value / factor, value * factor]
+
+
+def share_interval(successes, trials, repeats=1):
+    """The 95 % interval over prompts of sum(successes) / sum(trials), a share from 0 to 1; None
+    where fewer than LEAST_PROMPTS had a trial.
+
+    Prompts differ, so trials of one prompt tell less than independent ones. The interval is the one
+    of so many independent trials as would be as uncertain (Korn and Graubard 1998): a score
+    interval with continuity correction (Newcombe 1998, method 4), or the rule of three where all or
+    none succeeded. It covers the true acceptance rate in 94 % of cases or more; see
+    tests/measuring/test_statistics.py.
+
+    repeats: how often each trial was made; the same decision again is no news
+    """
+    n_prompts = np.count_nonzero(trials)
+    if n_prompts < LEAST_PROMPTS:
+        return None
+    share, n = ratio(successes, trials), sum(trials) / repeats
+    if share in (0, 1):
+        reach = min(1.0, 3 / n)
+        return [0.0, reach] if share == 0 else [1 - reach, 1.0]
+    # the variance of the share over prompts, and that of independent trials
+    errors = np.subtract(successes, share * np.asarray(trials)) / sum(trials)
+    variance = n_prompts / (n_prompts - 1) * (errors @ errors)
+    too_few = (student_t(n_prompts - 1) / student_t(math.inf)) ** 2
+    independent = share * (1 - share)
+    n = independent / max(independent / n, too_few * variance)
+    return [score_bound(share, n, side) for side in (-1, 1)]
+
+
+def score_bound(share, n, side):
+    """The lower (side -1) or upper (1) bound of the share in n independent trials: where the normal
+    approximation would put the share, or half a trial beyond it, on the edge of what is likely.
+    """
+    share = min(1, max(0, share + side / (2 * n)))
+    z = student_t(math.inf)
+    middle = share + z**2 / (2 * n)
+    reach = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return float(min(1, max(0, (middle + side * reach) / (1 + z**2 / n))))
 
 
 def student_t(freedom):
@@ -56,9 +97,9 @@ class Figure:
     withheld: why it must not be published, if so
     """
 
-    def __init__(self, numerators, denominators, most=math.inf, withheld=None):
+    def __init__(self, numerators, denominators, withheld=None, interval=interval):
         self.value = ratio(numerators, denominators)
-        self.interval = interval(numerators, denominators, most)
+        self.interval = interval(numerators, denominators)
         self.withheld = withheld
 
     @property
@@ -68,8 +109,9 @@ class Figure:
 
 def as_columns(figures):
     """What a row says of {name: Figure}."""
-    published = {name: one.published for name, one in figures.items()}
-    return published | {"intervals": {name: one.interval for name, one in figures.items()}}
+    published = {name: figure.published for name, figure in figures.items()}
+    intervals = {name: figure.interval for name, figure in figures.items()}
+    return published | {"intervals": intervals}
 
 
 # ---------------------------------------------------------------- rounds
@@ -77,18 +119,18 @@ def as_columns(figures):
 # The rounds of a prompt are [(drafted, examined, accepted)].
 
 
-def acceptance(by_prompt):
-    """The Figure of all rounds: accepted over examined."""
+def acceptance(by_prompt, repeats=1):
+    """The Figure of all rounds, of so many repeats: accepted over examined."""
     examined = [sum(e for _, e, _ in rounds) for rounds in by_prompt]
     accepted = [sum(a for _, _, a in rounds) for rounds in by_prompt]
-    return Figure(accepted, examined, most=1)
+    return Figure(accepted, examined, interval=partial(share_interval, repeats=repeats))
 
 
 def counts(by_prompt, K):
     """What a row says of the rounds of each prompt. By position in the draft: how many were
     examined, and the share of them that was accepted (None of none).
     """
-    rounds = [one for of_prompt in by_prompt for one in of_prompt]
+    rounds = [*chain(*by_prompt)]
     drafted, _, accepted = map(sum, zip(*rounds))
     positions = range(1, K + 1)
     examined_at = [sum(e >= i for _, e, _ in rounds) for i in positions]

@@ -7,27 +7,30 @@ HEADINGS = {
     "autoregressive_tokens_per_second": "plain tok/s",
     "tokens_per_second": "tok/s",
     "speedup_time": "speedup in time",
-    "speedup_target_passes": "in target passes",
     "acceptance_rate": "acceptance",
     "draft_cost": "c",
     "verify_cost": "v",
     "predicted_speedup": "predicted",
     "measured_over_predicted": "measured / predicted",
     "tokens_per_target_pass": "tokens per pass",
+    "predicted_K": "predicted K",
+    "fastest_K": "fastest K",
     "milliseconds": "ms",
     "gb_per_s": "GB/s",
 }
-WHAT = ["draft", "target", "temperature", "K", "verification"]
+CONTENDER_COLUMNS = ["draft", "target", "temperature", "K", "verification"]
 COLUMNS = """
-    autoregressive_tokens_per_second tokens_per_second speedup_time speedup_target_passes
+    autoregressive_tokens_per_second tokens_per_second speedup_time tokens_per_target_pass
     acceptance_rate draft_cost verify_cost predicted_speedup measured_over_predicted notes
 """.split()
-# of the fastest K of each draft
-COLUMNS_OF_BEST = "acceptance_by_position draft_cost tokens_per_target_pass speedup_time".split()
+COLUMNS_OF_BEST = """
+    draft target temperature verification acceptance_rate draft_cost verify_cost predicted_K
+    predicted_speedup fastest_K acceptance_by_position tokens_per_target_pass speedup_time
+""".split()
 COLUMNS_OF_BATCHES = "batch_size autoregressive of_one speculative speedup".split()
 COLUMNS_OF_PROGRAMS = """
     program decoder tokens_per_second against_ours tokens_per_target_pass same_texts
-    milliseconds_of_1_row milliseconds_of_all_rows cost_of_all_rows
+    cost_of_all_rows
 """.split()
 WITH_INTERVAL = "speedup_time", "speedup_over_token"
 
@@ -99,23 +102,13 @@ def remarks_on(row):
     return remarks + row["flags"]
 
 
-def best_rows(rows):
-    """The row with the fastest K of each draft, target, temperature and rule, of several K."""
-    groups = {}
-    for row in rows:
-        key = row["draft"], row["target"], row["temperature"], row["verification"]
-        groups.setdefault(key, []).append(row)
-    fastest = [max(group, key=lambda row: row["tokens_per_second"]) for group in groups.values()]
-    return fastest if len(fastest) < len(rows) else []
-
-
 def noted(rows):
     """(the rows with the numbers of their remarks, the remarks as a numbered list)."""
-    numbers, found = {}, []  # {remark: its number}
+    numbers, with_notes = {}, []  # {remark: its number}
     for row in rows:
         of_row = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
-        found.append(row | {"notes": ", ".join(map(str, sorted(of_row)))})
-    return found, "\n".join(f"{number}. {remark}" for remark, number in numbers.items())
+        with_notes.append(row | {"notes": ", ".join(map(str, sorted(of_row)))})
+    return with_notes, "\n".join(f"{number}. {remark}" for remark, number in numbers.items())
 
 
 def paragraphs(result):
@@ -124,7 +117,7 @@ def paragraphs(result):
     if label(settings):
         yield f"**{label(settings)}**"
     if settings["batch_size"]:
-        yield table(rows, WHAT + COLUMNS_OF_BATCHES)
+        yield table(rows, CONTENDER_COLUMNS + COLUMNS_OF_BATCHES)
         yield "Tokens per second of all texts together, prefill apart."
     elif settings["programs"]:
         yield table(rows, COLUMNS_OF_PROGRAMS)
@@ -138,10 +131,11 @@ def paragraphs(result):
             yield f"{name}: not run, {why} is not installed."
     else:
         with_notes, remarks = noted(rows)
-        yield table(with_notes, WHAT + COLUMNS)
+        yield table(with_notes, CONTENDER_COLUMNS + COLUMNS)
         yield remarks
-        if best := best_rows(rows):
-            yield table(best, WHAT + COLUMNS_OF_BEST)
+        if rows:
+            yield "The best K, predicted and measured. Here c and v are of single rounds with it:"
+            yield table(result["best_K"], COLUMNS_OF_BEST)
         counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
         for target, (n, n_skipped) in counts.items():
             yield f"{target}: {n} prompts ({n_skipped} skipped: too long), with 95 % intervals."
@@ -151,8 +145,6 @@ def paragraphs(result):
         cpu = "Workers: " + ", ".join(f"{n} x {name}" for name, n in workers)
     length = f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}"
     yield f"{length}. {cpu}, {settings['backend']}, {where['date']}."
-    for target, bits in result.get("bits_per_byte", {}).items():
-        yield f"{target}: {as_text(bits)} bits per held-out byte."
     for name, why in result.get("failed", {}).items():
         yield f"Not measured: {name} ({why})."
 

@@ -29,32 +29,11 @@ def speedup(a, K, c, v=1, h=1):
 
 
 def best(a, costs, h=1):
-    """(K, speedup) of the fastest K in costs = {K: cost of a whole round}; of equals the smallest.
+    """(K, speedup) of the fastest K in costs = {K: (c, v)}; of equals the smallest.
 
-    >>> best(0.8, {1: 1.4, 2: 1.8, 3: 2.2})[0], best(0.8, {1: 1.05, 2: 1.1, 3: 1.15})[0]
-    (2, 3)
+    >>> best(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
+    2
     """
-    speedups = {K: speedup(a, K, 0, costs[K], h) for K in sorted(costs)}
+    speedups = {K: speedup(a, K, *costs[K], h) for K in sorted(costs)}
     K = max(speedups, key=speedups.get)
     return K, speedups[K]
-
-
-def needed(value, costs):
-    """The least acceptance with which the fastest K has this speedup, for a draft that drafts in
-    every round; None where not even 1 does. costs as for `best`.
-
-    Where it has a speedup of 1 it breaks even, and does so whatever h.
-
-    >>> round(needed(1.5, {1: 1}), 9), needed(2.5, {1: 1}), round(needed(1, {1: 1.5}), 9)
-    (0.5, None, 0.5)
-    """
-    low, high = 0.0, 1.0
-    if best(high, costs)[1] < value:
-        return None
-    for _ in range(60):
-        middle = (low + high) / 2
-        if best(middle, costs)[1] >= value:
-            high = middle
-        else:
-            low = middle
-    return high

@@ -16,12 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.data.files import whole
-from experiments.decoding.settings import Settings
+from experiments.page.notes import Notes
 
 WEB = Path(__file__).with_name("web")
-SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "quiz.js", "live.js")
-AS_ALWAYS = Settings().as_dict()
+SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.js")
 
 
 def without_places(settings):
@@ -34,14 +32,14 @@ def without_places(settings):
     return shown
 
 
-def command(settings, ids=()):
+def command(settings, ids, defaults):
     """The command line that gives the same run; a prompt without a text is given by its ids."""
     words = ["python", "main.py"]
     if settings["prompt"] in (None, "-"):  # "-" would read standard input
         words += ["--prompt_ids", ",".join(map(str, ids))]
     else:
         words += ["--prompt", settings["prompt"]]
-    for name, default in AS_ALWAYS.items():
+    for name, default in defaults.items():
         value = settings.get(name, default)
         if value != default:
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
@@ -68,7 +66,7 @@ def pieces(encoder, ids, tokens):
     return begin, shown
 
 
-NOTED = "draft passes p q overlap coins numbers support likely residual".split()
+NOTED = "draft passes p q overlap matching coins numbers support likely residual".split()
 
 
 def round_data(note, shown):
@@ -96,13 +94,14 @@ def plain_data(result, shown, notes):
     return {"tokens": tokens, "shown": shown, "seconds": short(seconds), "timed": bool(notes)}
 
 
-def report_data(ids, notes, results, encoder, plain_notes=None):
+def report_data(settings, notes, results, encoder, plain_notes=None):
     """Everything that the page shows of a run, as one JSON object.
 
-    results: the JSON object of main.py
+    settings: of the run; results: the JSON object of main.py
     notes, plain_notes: of the speculative run, and of the autoregressive one where it was watched
     """
     plain, fast = results["autoregressive"], results["speculative"]
+    ids = results["prompt_token_ids"]
     begin, shown = pieces(encoder, ids, fast["token_ids"])
     shown = iter(shown)
     rounds = [round_data(note, shown) for note in notes]
@@ -118,7 +117,7 @@ def report_data(ids, notes, results, encoder, plain_notes=None):
     kept = without_places(results["settings"])
     return {
         "settings": kept,
-        "command": command(kept, ids),
+        "command": command(kept, ids, defaults=type(settings)().as_dict()),
         "coupled": kept["coupled"],
         "prompt": begin,
         "rounds": rounds,
@@ -139,27 +138,47 @@ def allowed(text):
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def page_of(data):
-    """The page with these data. Its content security policy allows this style and this script and
-    nothing else; a served page may ask its own server.
+def style():
+    return (WEB / "page.css").read_text(encoding="utf-8")
+
+
+def script():
+    return "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
+
+
+def policy():
+    """The page's content security policy. It allows this style and this script and nothing else; a
+    served page may ask its own server.
     """
-    style = (WEB / "page.css").read_text(encoding="utf-8")
-    script = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    policy = (
-        f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
+    return (
+        f"default-src 'none'; style-src {allowed(style())}; script-src {allowed(script())}; "
         "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
+
+
+def page_of(data):
+    """The page with these data."""
     # no text can end the script element
     written = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
     page = (WEB / "page.html").read_text(encoding="utf-8")
-    parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "DATA": written}
+    parts = {"POLICY": policy(), "STYLE": style(), "SCRIPT": script(), "DATA": written}
     for name, text in parts.items():
         before, after = page.split("{{" + name + "}}")
         page = before + text + after
     return page
 
 
-def write_page(path, data):
-    """Write the page with these data, whole or not at all."""
-    with whole(path) as temporary:
-        temporary.write_text(page_of(data), encoding="utf-8")
+class Report:
+    """The page of a run, as --report asks for it."""
+
+    def __init__(self, settings, encoder):
+        self.settings, self.encoder = settings, encoder
+
+    def watch(self, run):
+        """The watcher of the run that the page shows."""
+        self.notes = Notes(run, self.settings.rule_name == "block")
+        return self.notes
+
+    def page(self, summary):
+        """The page, once the JSON object of the run is there."""
+        return page_of(report_data(self.settings, self.notes.notes, summary, self.encoder))

@@ -8,19 +8,20 @@ that two rules meet the same draft and the same coins for as long as their texts
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Callable
 
-import numpy as np
-
-from experiments.decoding import job
+from experiments.decoding.coupled import match
+from experiments.decoding.prompt import Prompt
+from experiments.decoding.run import RULES as RULES_OF
+from experiments.decoding.run import Run
 from experiments.page.report import pieces
 from experiments.proving import inexact
-from experiments.proving.distance import compare, parting, toy_distributions
+from experiments.proving.distance import compare, first_difference, toy_distributions
 from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
 from experiments.proving.own import described
-from experiments.proving.patching import docstring, made
-from sampling import verify, verify_block
+from experiments.proving.patching import made
+from sampling import Chance, verify, verify_block
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,33 @@ class Rule:
     mistake: Mistake | None = None
 
 
+WHAT = {  # each rule does
+    "token rule": "keep a drafted token with probability min(1, p/q); replace the first rejected "
+    "one by a sample from norm(max(0, p - q))",
+    "match rule": "sample a token from p; keep the drafted token if it is the same",
+    "block verification": "decide on the draft as a whole: on average this keeps at least as many "
+    "tokens as the token rule",
+    "typical acceptance": "keep a token if p is above a threshold, which is lower where the target "
+    "is less certain (Medusa)",
+    "judge with a threshold": "keep a token if p is at least 5 % of the likeliest token's",
+    "speculative cascade": "the token rule, but for q in place of p where the draft is certain",
+    "shared noise": "draft and target choose under the same noise; keep a drafted token if both "
+    "choose the same",
+}
+
+
 def all_rules():
     """Yield every Rule, the token rule first."""
-    for name, decide in inexact.RULES.items():
-        kind = "right" if decide in (verify, verify_block) else "inexact"
-        first_paragraph, _, _ = docstring(decide).partition("\n\n")
-        yield Rule(name, kind, " ".join(first_paragraph.split()), decide)
-    yield Rule("shared noise", "noise", NOISE, verify)
+    decisions = {"token rule": verify, "match rule": match} | inexact.RULES
+    for name, decide in decisions.items():
+        kind = "right" if decide in (verify, match, verify_block) else "inexact"
+        yield Rule(name, kind, WHAT[name], decide)
+    yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
-        decide = job.RULES[mistake.setting.verification]
+        decide = RULES_OF[mistake.setting.verification]
         yield Rule(name, "mistake", mistake.what, decide, mistake)
 
 
-NOISE = "Draft and target choose under the same noise; a draft stays where both choose the same."
 RULES = {rule.name: rule for rule in all_rules()}
 LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 
@@ -58,42 +73,36 @@ LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 # ---------------------------------------------------------------- the text of a rule
 
 
-class PlacedDrafter:
-    """A drafter that begins the numbers anew at the place of the text where its round begins."""
+class Placed(Chance):
+    """A Chance that begins its numbers anew with each round, at its place in the text."""
 
-    def __init__(self, drafter, seed, *generators):
-        self.drafter, self.seed, self.generators = drafter, seed, generators
-        self.n_vocab, self.prefill = drafter.n_vocab, drafter.prefill
+    def __init__(self, seed, place):
+        self.seed, self.place = seed, place
 
-    def propose(self, ids, k):
-        for purpose, generator in enumerate(self.generators):
-            fresh = np.random.default_rng([purpose, len(ids), self.seed])
-            generator.bit_generator.state = fresh.bit_generator.state
-        return self.drafter.propose(ids, k)
+    def begin(self, K, last):
+        """K of the round that begins, after the Round `last`."""
+        self.place += len(last.tokens)
+        super().__init__([self.place, self.seed])
+        return K
 
 
-def rounds_of(rule, session, prompt):
+def rounds_of(rule, settings, pair, prompt):
     """The rounds of the speculative loop under a rule."""
-    rng, coins = np.random.default_rng(), np.random.default_rng()
-
-    def placed(drafter):
-        return PlacedDrafter(inexact.prepared(drafter, rule.decide), prompt.seed, rng, coins)
-
-    def tap(parts):
-        draft = parts.draft.wrapped(placed)
-        return replace(parts, draft=draft, rng=rng, coins=coins, rule=rule.decide)
-
-    pair = session.pair
-    wanted = replace(session.job(prompt, pair), coupled=rule.kind == "noise")
-    return job.decode(pair.target, pair.draft, wanted, tap)
+    run = Run.of(settings.replace(coupled=rule.kind == "noise"), pair, prompt)
+    if run.coupled:
+        return run.rounds()
+    draft = pair.draft.wrapped(lambda drafter: inexact.prepared(drafter, rule.decide))
+    chance = Placed(prompt.seed, len(prompt.ids))
+    K = partial(chance.begin, run.K)
+    return replace(run, pair=replace(pair, draft=draft), K=K, rule=rule.decide).rounds(chance)
 
 
-def text_row(rule, session, prompt, tell):
+def text_row(rule, settings, pair, prompt, tell):
     """The text that a rule writes, and how it came about; `error` where the program fails."""
     tokens, sources, n_rounds, error = [], [], 0, None
     with made(rule.mistake) if rule.mistake else nullcontext():
         try:
-            rounds = rounds_of(rule, session, prompt)
+            rounds = rounds_of(rule, settings, pair, prompt)
             next(rounds)  # the prefill
             for one in rounds:
                 tell()
@@ -102,7 +111,7 @@ def text_row(rule, session, prompt, tell):
                 sources += one.sources[: len(one.tokens)]
         except ERRORS as failure:
             error = described(failure)
-    _, shown = pieces(session.encoder, prompt.ids, tokens)
+    _, shown = pieces(pair.encoder, prompt.ids, tokens)
     return {
         "tokens": tokens,
         "sources": sources,
@@ -117,14 +126,14 @@ def text_row(rule, session, prompt, tell):
 
 @cache
 def distribution_row(name):
-    """The exact distribution of texts under a rule on the toy pair, against the target's own."""
+    """The exact distribution of texts under a rule on the toy pair, against the target's own. There
+    is none for shared noise, which is continuous: its branches cannot be enumerated.
+    """
     rule = RULES[name]
+    if rule.kind == "noise":
+        return {"distribution": None}
     setting = rule.mistake.setting if rule.mistake else Setting()
     found, right = toy_distributions(setting, rule.mistake, rule.decide)
-    if rule.kind == "noise":
-        # no enumeration of a continuous noise: it is the target's by the Gumbel-max theorem, which
-        # the tests of experiments/decoding/coupled.py hold the loop to
-        found = right
     texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     far, errors = compare(found, right)
 
@@ -139,19 +148,19 @@ def distribution_row(name):
 # ---------------------------------------------------------------- all that the page shows
 
 
-def rule_rows(session, request, tell):
+def rule_rows(settings, pair, request, tell):
     """Yield what the page shows of each rule; the first is the one the others part from.
 
     tell() is called after every round.
     """
-    session = session.changed(mode="speculative", **request.settings)
-    prompt = session.prompt(request.prompt)
+    settings = settings.replace(mode="speculative", **request.settings)
+    prompt = Prompt.of(request.prompt, settings, pair)
     first = None
     for rule in RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
-        row |= text_row(rule, session, prompt, tell) | distribution_row(rule.name)
+        row |= text_row(rule, settings, pair, prompt, tell) | distribution_row(rule.name)
         first = first or row["tokens"]
-        row["parts"] = parting(first, row["tokens"])
+        row["parts"] = first_difference(first, row["tokens"])
         if rule.mistake:
             row["seen_in"] = rule.mistake.seen_in
             row["cost"] = rule.mistake.cost

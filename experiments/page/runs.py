@@ -11,12 +11,16 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from experiments.data.values import check_numbers
+from experiments.data.values import MOST
 from experiments.decoding.clock import measure_costs
-from experiments.decoding.watch import Watch
+from experiments.decoding.metrics import summary
+from experiments.decoding.prompt import Prompt
+from experiments.decoding.run import Coins, Run
+from experiments.page.notes import Notes
 from experiments.page.report import report_data
 from experiments.page.rules import RULES, rule_rows
 from sampling import Filter
+from utils import InputError
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 MOST_K = 8  # of the rounds whose costs are measured
@@ -36,8 +40,20 @@ FIELDS = {
     "top_p": {"label": "Top-p", "value": 1.0, "least": 0.000001, "most": 1, "step": "any"},
     "seed": {"label": "Seed", "value": 123, "least": 0, "most": 2**53},
 }
-PROMPT = "Once upon a time"
+PROMPT = {"label": "Prompt", "value": "Once upon a time", "most": 2000}
 FORM = {"prompt": PROMPT, "fields": FIELDS}
+EDITS = {  # of the microscope
+    "coins": {"value": [], "most": 1000},
+    "index": {"value": 0, "least": 0, "most": MOST},
+    "u": {"value": 0.0, "least": 0, "most": 1},
+    "changes": {"value": [], "most": 1000},
+    "round": {"value": 0, "least": 0, "most": MOST},
+}
+LIMITS = {"prompt": PROMPT} | FIELDS | EDITS  # of everything in a request
+
+
+class FieldError(InputError):
+    """A value that the page does not send."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +62,10 @@ class Request:
 
     settings: {name: value} of the FIELDS
     coins: {index: u}, random numbers to use in place of the seed's
-    changes: {round: {"K", "temperature"}}, from that round on, rounds counted from 0
+    changes: {round: {"round", "K", "temperature"}}, from that round on, rounds counted from 0
     """
 
-    prompt: str = PROMPT
+    prompt: str = PROMPT["value"]
     settings: dict = field(
         default_factory=lambda: {name: one["value"] for name, one in FIELDS.items()}
     )
@@ -57,23 +73,43 @@ class Request:
     changes: dict = field(default_factory=dict)
 
 
+def checked(name, value):
+    """The value, as the type that its limits have. Raises FieldError for one outside them."""
+    limits = LIMITS[name]
+    kind, least, most = type(limits["value"]), limits.get("least"), limits["most"]
+    if kind in (str, list):
+        right = isinstance(value, kind) and len(value) <= most
+        expected = f"at most {most} characters" if kind is str else f"a list of at most {most}"
+    else:
+        right = type(value) in (int, float) and least <= value <= most and kind(value) == value
+        expected = f"a {'whole ' * (kind is int)}number from {least} to {most}"
+    if not right:
+        raise FieldError(f"{name}: {json.dumps(value):.40}: expected {expected}")
+    return kind(value)
+
+
 def read(values, *names):
-    """These settings of a JSON object. Raises SettingError for one outside its limits."""
-    for name in names:
-        check_numbers(FIELDS[name]["least"], FIELDS[name]["most"], **{name: values[name]})
-    return {name: type(FIELDS[name]["value"])(values[name]) for name in names}
+    """These values of an object of JSON, checked."""
+    if not isinstance(values, dict):
+        raise FieldError(f"{json.dumps(values):.40}: expected an object with {', '.join(names)}")
+    return {name: checked(name, values.get(name)) for name in names}
 
 
 def parse(body):
     """The Request of bytes of JSON."""
-    values = json.loads(body)
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        raise FieldError("the body: expected JSON") from None
+    prompt, settings = read(values, "prompt"), read(values, *FIELDS)
+    edits = read({"coins": [], "changes": []} | values, "coins", "changes")
+    coins = [read(coin, "index", "u") for coin in edits["coins"]]
+    changes = [read(change, "round", "K", "temperature") for change in edits["changes"]]
     return Request(
-        prompt=str(values["prompt"]),
-        settings=read(values, *FIELDS),
-        coins={int(index): float(u) for index, u in values.get("coins", [])},
-        changes={
-            int(one["round"]): read(one, "K", "temperature") for one in values.get("changes", [])
-        },
+        prompt["prompt"],
+        settings,
+        coins={coin["index"]: coin["u"] for coin in coins},
+        changes={change["round"]: change for change in changes},
     )
 
 
@@ -101,12 +137,12 @@ class Schedule:
 
 
 def progress(tell, total):
-    """A `show` of Run.finish that tells now and then how many of the total are written."""
+    """A watcher of Run.finish that tells now and then how many of the total are written."""
     done, told = 0, time.monotonic()
 
-    def show(one):
+    def watch(round, *moment):
         nonlocal done, told
-        done += len(one.tokens) if one else 0
+        done += len(round.tokens) if round else 0
         now = time.monotonic()
         if now - told < SAY_EVERY:
             tell()
@@ -114,32 +150,33 @@ def progress(tell, total):
             told = now
             tell(done=done, total=total)
 
-    return show
+    return watch
 
 
-def written(session, request, tell, mode):
+def written(settings, pair, request, tell, mode):
     """report_data of a request's text by these decoders, with its coins and changes."""
-    session = session.changed(mode=mode, **request.settings)
-    settings, prompt = session.settings, session.prompt(request.prompt)
-    show = progress(tell, len(settings.decoders) * settings.n_tokens_to_generate)
+    settings = settings.replace(mode=mode, **request.settings)
+    prompt = Prompt.of(request.prompt, settings, pair)
+    bar = progress(tell, len(settings.decoders) * settings.n_tokens_to_generate)
     results, notes = {}, {}
     for decoder in settings.decoders:
-        run = session.warm_run(prompt, decoder)
+        run = Run.of(settings, pair, prompt, decoder)
+        run.warm_up()
         schedule = Schedule(settings, request.changes)
-        job = replace(run.job, K=schedule.next_K, filter=schedule.filter)
-        watch = Watch(job, request.coins)
-        results[decoder] = replace(run, job=job, watch=watch).finish(show)
-        notes[decoder] = watch.notes
-    summary = session.summary(prompt, results)
+        chance = partial(Coins, prompt.seed, request.coins)
+        run = replace(run, K=schedule.next_K, filter=schedule.filter, chance=chance)
+        notes[decoder] = Notes(run, settings.rule_name == "block")
+        results[decoder] = run.finish(notes[decoder], bar)
     plain, fast = notes.get("autoregressive"), notes["speculative"]
-    return report_data(prompt.ids, fast, summary, session.encoder, plain)
+    results = summary(settings, pair, prompt, results)
+    return report_data(settings, fast.notes, results, pair.encoder, plain and plain.notes)
 
 
-def costs(session, request, tell):
+def costs(settings, pair, request, tell):
     """{"c": cost of drafting a token, "v": [cost of the rest of a round of 0, 1, ... drafts]}, both
     in rounds of the target alone, and the seconds of such a round.
     """
-    target, draft = session.pair.target, session.pair.draft
+    target, draft = pair.target, pair.draft
     Ks = range(1, min(MOST_K, draft.longest(target)) + 1)
     turns = (tell() for _ in range(TURNS))
     plain, found = measure_costs(target, draft, GREEDY, Ks, ROUNDS, turns)
@@ -150,9 +187,9 @@ def costs(session, request, tell):
     }
 
 
-def rules(session, request, tell):
+def rules(settings, pair, request, tell):
     """Tells each row of experiments.page.rules."""
-    for done, row in enumerate(rule_rows(session, request, tell), 1):
+    for done, row in enumerate(rule_rows(settings, pair, request, tell), 1):
         tell(row=row, done=done, total=len(RULES))
     return {}
 
@@ -165,19 +202,19 @@ ANSWERS = {
 }
 
 
-def answers_of(session):
+def answers_of(settings, pair):
     """{name: function(request, tell)}, for experiments.page.server."""
-    return {name: partial(answer, session) for name, answer in ANSWERS.items()}
+    return {name: partial(answer, settings, pair) for name, answer in ANSWERS.items()}
 
 
-def finished_run(session):
+def finished_run(settings, pair):
     """The data of a page with everything that the page could ask about a run."""
 
     def tell(**line):
         pass
 
     request = Request()
-    data = ANSWERS["race"](session, request, tell)
-    data["costs"] = costs(session, request, tell)
-    data["rules"] = list(rule_rows(session, request, tell))
+    data = ANSWERS["race"](settings, pair, request, tell)
+    data["costs"] = costs(settings, pair, request, tell)
+    data["rules"] = list(rule_rows(settings, pair, request, tell))
     return data

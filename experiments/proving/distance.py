@@ -6,22 +6,20 @@ tokens, against the chain rule of the target alone.
 """
 
 from contextlib import nullcontext
-from functools import cache
 from itertools import zip_longest
 
 import gpt2
 import sampling
-from experiments.decoding.job import RULES
-from experiments.proving.enumeration import chain_rule, distribution_of, total_variation
+from experiments.proving.enumeration import chain_rule, every_branch, total_variation
 from experiments.proving.inexact import prepared
 from experiments.proving.mistakes import ERRORS
 from experiments.proving.patching import made
-from sampling import Filter
+from sampling import verify, verify_block
 from utils import InputError, get_backend, random_model
 
 TOY_PROMPT = [1, 0]
 TOY_END = 2
-GREEDY = Filter(0.0)
+RULES = {"token": verify, "block": verify_block}
 
 
 # ---------------------------------------------------------------- on a toy pair
@@ -68,13 +66,13 @@ def toy_distributions(setting, mistake=None, rule=None):
     rule = rule or RULES[setting.verification]
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
 
-    def run():
-        drafter = prepared(sampling.NeuralDrafter(draft, filter, None), rule)
-        how = (n_tokens, k, filter, None, ended, rule)
-        return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *how))
+    def run(chance):
+        drafter = prepared(sampling.NeuralDrafter(draft, filter, chance), rule)
+        settings = n_tokens, k, filter, chance, ended, rule
+        return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *settings))
 
     with made(mistake) if mistake else nullcontext():
-        return distribution_of(run), right
+        return every_branch(run), right
 
 
 def compare(distribution, right):
@@ -92,51 +90,7 @@ def distance(setting, mistake=None):
     return far
 
 
-# ---------------------------------------------------------------- in the texts of a Session
-
-
-def rounds_of(session, setting, filter):
-    """The rounds of a speculative text in this setting, but with another filter."""
-    session = session.changed(
-        temperature=filter.temperature,
-        top_k=filter.top_k or 0,
-        top_p=filter.top_p,
-        stop=setting.stop,
-        verification=setting.verification,
-    )
-    prompt = session.prompt(setting.prompt)
-    if setting.full:
-        # repeat the prompt until the context has room for two tokens
-        n = session.pair.target.config.n_ctx - 2
-        prompt = session.prompt_of((prompt.ids * n)[-n:])
-    return session.run(prompt, session.pair).rounds()
-
-
-def parting(first, second):
+def first_difference(first, second):
     """The place of the first token in which two texts differ; None for equal texts."""
     both = enumerate(zip_longest(first, second))
     return next((place for place, (one, other) in both if one != other), None)
-
-
-@cache
-def right_text(session, setting, filter):
-    return text_of(rounds_of(session, setting, filter))
-
-
-def first_difference(session, mistake):
-    """The first token in which a text with the mistake leaves the text of the right code, seed and
-    all else equal; None if it does not.
-
-    At temperature 0 if it shows there, otherwise in the mistake's own setting. A mistake whose
-    distribution is right is asked at temperature 0 only: elsewhere its text may differ and not be
-    wrong.
-    """
-    setting = mistake.setting
-    for filter in [GREEDY] if mistake.cost else [GREEDY, setting.filter]:
-        right = right_text(session, setting, filter)
-        with made(mistake):
-            wrong = text_of(rounds_of(session, setting, filter))
-        place = parting(right, wrong)
-        if place is not None:
-            return place
-    return None

@@ -1,15 +1,14 @@
 """The exact distribution of a decoding loop: every text it can end in, with its probability,
 computed without sampling.
 
-Every random choice in the code is a call of sampling.sample or sampling.toss. A chooser in their
-place takes each branch in turn and multiplies its probability, so the real loop runs through every
+Every random choice in the code is made by one object, a sampling.Chance. Another one in its place
+takes each branch in turn and multiplies its probability, so the real loop runs through every
 possible history. The result is compared with the target's own distribution, computed by the chain
 rule: no statistics, an error of 1e-12 at most. It is feasible for a vocabulary of three tokens and
 a text of four. The proofs (tests/test_exact.py) and the museum of mistakes share it.
 """
 
 from collections import defaultdict
-from unittest.mock import patch
 
 import numpy as np
 
@@ -17,8 +16,8 @@ import sampling
 
 
 class Branches:
-    """One run through a tree of choices: takes those of a script, then the first possible one each
-    time.
+    """A Chance that runs through a tree of choices: takes those of a script, then the first
+    possible one each time.
 
     trail: (which option was taken, how many there were) for each choice
     probability: that of all the choices together
@@ -38,13 +37,11 @@ class Branches:
         self.probability *= p[options[taken]]
         return options[taken]
 
-    def sample(self, p, rng=None):
-        """Stands in for sampling.sample."""
+    def sample(self, p):
         return self.choose(p)
 
-    def toss(self, probability, rng=None):
-        """Stands in for sampling.toss."""
-        heads = min(probability, 1)
+    def toss(self, ratio):
+        heads = min(ratio, 1)
         return self.choose([1 - heads, heads]) == 1
 
 
@@ -59,7 +56,7 @@ def next_script(trail):
 
 
 def every_branch(run):
-    """{outcome: probability} of run(branches) -> outcome, over every sequence of choices."""
+    """{outcome: probability} of run(chance) -> outcome, over every sequence of choices."""
     outcomes, script = defaultdict(float), []
     while script is not None:
         branches = Branches(script)
@@ -67,30 +64,6 @@ def every_branch(run):
         outcomes[outcome] += branches.probability
         script = next_script(branches.trail)
     return dict(outcomes)
-
-
-def distribution_of(run):
-    """{outcome: probability} of run() -> outcome, over every sample and toss that is given None for
-    a generator.
-
-    Code that brings a generator of its own makes its own choice, here as well.
-    """
-    real_sample, real_toss = sampling.sample, sampling.toss
-    branches = None  # the run that is under way
-
-    def sample(p, rng):
-        return branches.sample(p) if rng is None else real_sample(p, rng)
-
-    def toss(probability, rng):
-        return branches.toss(probability) if rng is None else real_toss(probability, rng)
-
-    def one_branch(run_under_way):
-        nonlocal branches
-        branches = run_under_way
-        return run()
-
-    with patch.multiple(sampling, sample=sample, toss=toss):
-        return every_branch(one_branch)
 
 
 def chain_rule(target, ids, n_tokens, filter, ended=sampling.never):

@@ -4,6 +4,7 @@ come out are from right, and where it was seen.
     python -m experiments.proving.gallery
 """
 
+import argparse
 import re
 
 from experiments.proving.distance import compare, toy_distributions
@@ -52,4 +53,5 @@ def gallery():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description="Print the gallery of docs/mistakes.md.").parse_args()
     print("\n".join(gallery()), end="")

@@ -6,33 +6,32 @@ offered for decoding.
 
 import numpy as np
 
-import sampling
 from sampling import verify, verify_block
 
 
-def typical_acceptance(draft, q, p, rng, epsilon=0.09, delta=0.3):
-    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept what is likely enough for the
-    target, where it is sure more than where it is not.
+def typical_acceptance(draft, q, p, chance, epsilon=0.09, delta=0.3):
+    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a token if p is above a
+    threshold, which is lower where the target is less certain.
     """
     for i, token in enumerate(draft):
         entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()
         if p[i, token] < min(epsilon, delta * np.exp(-entropy)):
-            return i, sampling.sample(p[i], rng)
-    return len(draft), sampling.sample(p[len(draft)], rng)
+            return i, chance.sample(p[i])
+    return len(draft), chance.sample(p[len(draft)])
 
 
-def judge(draft, q, p, rng, share=0.05):
+def judge(draft, q, p, chance, share=0.05):
     """In the manner of judge decoding (Bachmann et al. 2025, arXiv 2501.19309): accept every token
     that a judge finds good enough, whatever its probability. Here the judge is content with a token
     that has this share of the best one's probability; in the paper it is a trained classifier.
     """
     for i, token in enumerate(draft):
         if p[i, token] < share * p[i].max():
-            return i, sampling.sample(p[i], rng)
-    return len(draft), sampling.sample(p[len(draft)], rng)
+            return i, chance.sample(p[i])
+    return len(draft), chance.sample(p[len(draft)])
 
 
-def cascade(draft, q, p, rng, alpha=0.35):
+def cascade(draft, q, p, chance, alpha=0.35):
     """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for another
     target, which is q wherever the draft is sure (its best token has 1 - alpha or more), else p.
 
@@ -41,7 +40,7 @@ def cascade(draft, q, p, rng, alpha=0.35):
     n = len(q)  # where the draft says nothing, it is not sure
     sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha
     mixed = np.where(sure, q, p[:n])
-    return verify(draft, q, np.concatenate([mixed, p[n:]]), rng)
+    return verify(draft, q, np.concatenate([mixed, p[n:]]), chance)
 
 
 class OneFurther:

@@ -63,7 +63,7 @@ loop = sampling.speculative
 # a cache with room for what is appended and never forgotten
 ROOM = {sampling.prefill: {"target.new_cache(length)": "target.new_cache()"}}
 NOTHING_FORGOTTEN = {"cache.length = min(": "n_known = min("}
-BONUS = "len(draft), sample(p[len(draft)], rng)"
+BONUS = "len(draft), chance.sample(p[len(draft)])"
 
 MISTAKES = {
     "greedy-ratio": Mistake(
@@ -72,10 +72,10 @@ MISTAKES = {
         seen_in="jaymody/speculative-sampling#3, romsto/Speculative-Decoding",
         changes={
             Filter.__call__: {"one_hot(tokens, logits.shape[-1])": "Filter(1.0)(logits)"},
-            propose: {"sample(q[-1][0], self.rng)": "int(q[-1].argmax())"},
+            propose: {"self.chance.sample(q[-1][0])": "int(q[-1].argmax())"},
             verify: {
-                "sample(residual(p[i], q[i]), rng)": "int(residual(p[i], q[i]).argmax())",
-                "sample(p[len(draft)], rng)": "int(p[len(draft)].argmax())",
+                "chance.sample(residual(p[i], q[i]))": "int(residual(p[i], q[i]).argmax())",
+                "chance.sample(p[len(draft)])": "int(p[len(draft)].argmax())",
             },
         },
         setting=Setting(Filter(0.0)),
@@ -84,13 +84,13 @@ MISTAKES = {
         what="the draft model proposes its likeliest token, and hands over its softmax as q, "
         "from which nothing was drawn",
         seen_in="huggingface/transformers#32867",
-        changes={propose: {"sample(q[-1][0], self.rng)": "int(q[-1].argmax())"}},
+        changes={propose: {"self.chance.sample(q[-1][0])": "int(q[-1].argmax())"}},
         not_by=("ngram",),
     ),
     "resample-from-p": Mistake(
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
         seen_in="romsto/Speculative-Decoding, n-gram path",
-        changes={verify: {"sample(residual(p[i], q[i]), rng)": "sample(p[i], rng)"}},
+        changes={verify: {"chance.sample(residual(p[i], q[i]))": "chance.sample(p[i])"}},
     ),
     "filter-on-draft-only": Mistake(
         what="temperature, top-k and top-p reach the draft model, and never the target",
@@ -115,7 +115,7 @@ MISTAKES = {
         changes={
             propose: {
                 "self.filter(logits)": "Filter(1.0)(logits)",
-                "sample(q[-1][0], self.rng)": "sample(self.filter(logits)[0], self.rng)",
+                "self.chance.sample(q[-1][0])": "self.chance.sample(self.filter(logits)[0])",
             }
         },
         setting=Setting(Filter(0.7)),
@@ -137,7 +137,7 @@ MISTAKES = {
         what="the generator is seeded again before every coin: each is the same",
         seen_in="feifeibear/LLMSpeculativeSampling, before every sample",
         caught_by="tests/test_sampling.py::test_verify_draws_every_coin_anew",
-        changes={verify: {"q[i, token], rng)": "q[i, token], np.random.default_rng(123))"}},
+        changes={verify: {"chance.toss(p[i, token]": "Chance(123).toss(p[i, token]"}},
     ),
     "token-0-is-padding": Mistake(
         what="token 0 is taken for padding and dropped; it is the exclamation mark",
@@ -204,19 +204,19 @@ MISTAKES = {
         seen_in="ohdearquant/lattice#509",
         caught_by=PERFECT,
         changes={
-            verify: {BONUS: "(len(draft) - 1, draft[-1]) if draft else (0, sample(p[0], rng))"}
+            verify: {BONUS: "(len(draft) - 1, draft[-1]) if draft else (0, chance.sample(p[0]))"}
         },
         cost="the distribution is right, but a full accept gives K tokens instead of K + 1",
     ),
     "bonus-from-wrong-row": Mistake(
         what="after a full accept the bonus token comes from the row of the last drafted token",
         seen_in="not seen; easy to make",
-        changes={verify: {"sample(p[len(draft)], rng)": "sample(p[len(draft) - 1], rng)"}},
+        changes={verify: {"chance.sample(p[len(draft)])": "chance.sample(p[len(draft) - 1])"}},
     ),
     "first-draft-unverified": Mistake(
         what="verification begins with the second drafted token",
         seen_in="ohdearquant/lattice#243",
-        changes={verify: {"if not toss": "if i > 0 and not toss"}},
+        changes={verify: {"if not chance": "if i > 0 and not chance"}},
     ),
     "end-ignored": Mistake(
         what="the end of the text is looked for in the last token of a "
@@ -259,7 +259,7 @@ MISTAKES = {
     "block-coin-is-p": Mistake(
         what="a shorter block is accepted with P[t], as the whole one is",
         seen_in="a reading of Sun et al. 2024 that takes P for the coin",
-        changes={verify_block: {"toss(S / (S + 1 - P[t]), rng)": "toss(P[t], rng)"}},
+        changes={verify_block: {"toss(S / (S + 1 - P[t]))": "toss(P[t])"}},
         setting=Setting(verification="block"),
     ),
     "block-unclipped": Mistake(
@@ -290,40 +290,58 @@ def find(name):
     return MISTAKES[name]
 
 
-def in_its_rule(settings):
-    """The settings with the rule that their mistake is made in. Raises InputError."""
-    name = settings.mistake
+def rule_of(name):
+    """The accept/reject rule, "token" or "block", that a mistake is made in; None where it is made
+    elsewhere.
+    """
     mistake = find(name)
-    if settings.draft_model_size in mistake.not_by:
-        raise InputError(
-            f"--mistake {name}: --draft_model_size {settings.draft_model_size} cannot make it; "
-            "expected a draft model"
+    in_a_rule = mistake.changes.keys() & {verify, verify_block}
+    return mistake.setting.verification if in_a_rule else None
+
+
+def require_made(name, rule, draft_name):
+    """Raises InputError where the rule or the draft in use cannot make the mistake.
+
+    rule: "token" or "block", or another one, which has none of these parts
+    """
+    mistake, problem = find(name), None
+    used = {"token": {verify, sampling.residual}, "block": {verify_block, sampling.residual}}
+    parts = set().union(*used.values())
+    if draft_name in mistake.not_by:
+        problem = f"--draft_model_size {draft_name} cannot make it; expected a draft model"
+    elif mistake.changes.keys() & (parts - used.get(rule, set())):
+        problem = (
+            "the rule in use cannot make it; expected no --rule or --coupled, and --verification "
+            f"{mistake.setting.verification}"
         )
-    if mistake.changes.keys() & {verify, verify_block}:
-        settings = settings.replace(verification=mistake.setting.verification)
-    return settings
+    if problem:
+        raise InputError(f"--mistake {name}: {problem}")
 
 
-def committing(name, decode):
-    """`decode` (experiments/decoding/job.py) with the mistake of that name in its speculative
-    rounds.
+def mistaken(name):
+    """sampling.speculative with the mistake of that name made in each of its rounds, and nowhere
+    else: what happens between two rounds is none of its business.
 
-    Its autoregressive rounds stay right, so that there is something to compare with. Raises
-    InputError for an unknown name, and where the mistake makes the program fail.
+    Raises InputError for an unknown name, and where the mistake makes the program fail.
     """
     mistake = find(name)
 
-    def wrong_rounds(target, draft, job, tap=None):
-        if draft is None:
-            yield from decode(target, draft, job, tap)
-            return
-        try:
-            with made(mistake):
-                yield from decode(target, draft, job, tap)
-        except ERRORS as error:
-            raise InputError(
-                f"--mistake {name}: it makes the program fail "
-                f"({type(error).__name__}: {error}); try another"
-            ) from None
+    def loop(*arguments):
+        with made(mistake):
+            rounds = sampling.speculative(*arguments)
+        while True:
+            try:
+                with made(mistake):
+                    round = next(rounds, None)
+            except InputError:  # of a reader's own rule, which says what is wrong
+                raise
+            except ERRORS as error:
+                raise InputError(
+                    f"--mistake {name}: it makes the program fail "
+                    f"({type(error).__name__}: {error}); try another"
+                ) from None
+            if round is None:
+                return
+            yield round
 
-    return wrong_rounds
+    return loop

@@ -4,28 +4,28 @@ exchanged, and gets its own code back afterwards.
 Everybody who holds the function makes the mistake meanwhile. No loop is copied.
 """
 
-import ast
 import inspect
 import textwrap
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 
 
-def docstring(documented):
-    """The docstring in the source of a function or class: python -OO drops it elsewhere."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
-    return ast.get_docstring(tree.body[0])
-
-
 def changed(function, pieces):
-    """(right source, wrong source, code of the wrong one) for pieces = {right: wrong}.
+    """What `exchanged` says of pieces = {right: wrong}."""
+    return exchanged(function, tuple(pieces.items()))
+
+
+@cache
+def exchanged(function, pieces):
+    """(right source, wrong source, code of the wrong one) for pieces of (right, wrong).
 
     Raises LookupError for a piece that is not in the function's source exactly once.
     """
     lines, first_line = inspect.getsourcelines(function)
     right = wrong = textwrap.dedent("".join(lines))
-    for old, new in pieces.items():
+    for old, new in pieces:
         if right.count(old) != 1:
             raise LookupError(
                 f"{function.__qualname__} has {old!r} {right.count(old)} times: expected once"

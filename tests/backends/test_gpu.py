@@ -1,16 +1,25 @@
-"""The CuPy backend without a GPU: NumPy stands in for CuPy. Strict arrays: test_gpt2.py."""
+"""The CuPy backend. Where there is no GPU, NumPy stands in for CuPy, and strict arrays for its
+arrays (see also test_gpt2.py); the tests marked gpu run where CuPy finds a device.
+"""
 
 import sys
 import types
+from functools import partial
 
 import numpy as np
 import pytest
+import strict
 from toys import NUMPY, refusal
 
 import backends
 import utils
-from experiments.data.machine import kernels_of
+from experiments.data.machine import gpu, kernels_of
+from experiments.decoding.coupled import Shared, agree
+from experiments.decoding.run import Run
+from experiments.drafting.load import load
 from gpt2 import Config
+from sampling import Filter
+from utils import MODELS_DIR, InputError
 
 CONFIG = Config(300, 32, 64, 4, 2)
 NAMES = "asarray float16 float32 dtype empty full triu exp tanh concatenate".split()
@@ -90,3 +99,45 @@ def test_cupy_that_is_not_installed(cupy, monkeypatch):
 ])  # fmt: skip
 def test_what_a_backend_cannot_do(cupy, arguments, message):
     assert message in refusal(utils.get_backend, *arguments)
+
+
+# ---------------------------------------------------------------- texts and figures
+
+
+def real_gpu():
+    """The backend of a GPU that CuPy finds; without one the test is skipped."""
+    try:
+        return utils.get_backend("cupy")
+    except InputError as refusal:
+        pytest.skip(str(refusal))
+
+
+@pytest.fixture(params=["strict", pytest.param("cupy", marks=pytest.mark.gpu)])
+def device(request, pair):
+    """(a backend, a folder of models): strict arrays with the tiny pair, or CuPy with the included
+    one.
+    """
+    if request.param == "strict":
+        return strict.backend(np.float32), pair
+    return real_gpu(), MODELS_DIR
+
+
+def test_texts_and_figures_are_those_of_numpy(device):
+    """Logits to within float32's rounding; the same tokens in the same rounds."""
+    backend, folder = device
+    names = "17M", "0.7M-17M"
+    pairs = [load(names[0], names[1:], folder, one).pair(names[1]) for one in (NUMPY, backend)]
+    ids = pairs[0].encoder.encode("Once upon a time")
+    host, found = (pair.target.read(ids, pair.target.new_cache(), len(ids)) for pair in pairs)
+    assert np.abs(found - host).max() < 1e-3
+    n_tokens = pairs[0].target.config.n_ctx // 2
+    shared = {"filter": Filter(0.8), "chance": partial(Shared, 123, len(ids)), "rule": agree}
+    for options in ({}, shared):
+        host, found = (list(Run(pair, ids, n_tokens, **options).rounds()) for pair in pairs)
+        assert found == host and sum(len(round.draft) for round in host) > 0
+
+
+@pytest.mark.gpu
+def test_the_gpu_has_a_name():
+    real_gpu()
+    assert gpu()["gpu"]

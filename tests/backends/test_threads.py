@@ -59,8 +59,8 @@ def test_threads_have_equal_ranges_but_for_the_first_which_is_ahead(n_threads, n
     assert sum(equal) == n - ahead and max(equal) - min(equal) <= 1
 
 
-def test_who_watches_a_bell_leaves_once_it_rings(monkeypatch):
-    monkeypatch.setattr(threads, "WATCH", 10**11)  # looks: half a minute
+def test_who_spins_on_a_bell_leaves_once_it_rings(monkeypatch):
+    monkeypatch.setattr(threads, "SPINS", 10**11)  # looks: half a minute
     bell, inbox, begin = threads.Bell(), SimpleQueue(), time.monotonic()
 
     def work():
@@ -75,9 +75,9 @@ def test_who_watches_a_bell_leaves_once_it_rings(monkeypatch):
 
 
 @pytest.mark.parametrize("patient", [True, False])
-def test_nobody_watches_where_work_is_there_already_or_cores_are_wanted(patient):
+def test_nobody_spins_where_work_is_there_already_or_cores_are_wanted(patient):
     bell, inbox = threads.Bell(), SimpleQueue()
-    bell.patient, bell.watch = patient, lambda: pytest.fail("watched")
+    bell.patient, bell.spin = patient, lambda: pytest.fail("spun")
     work = threading.Timer(0.1, inbox.put, ["work"])
     work.start()
     if patient:
@@ -86,7 +86,7 @@ def test_nobody_watches_where_work_is_there_already_or_cores_are_wanted(patient)
 
 
 def test_a_bell_rung_for_a_thread_that_slept_does_not_ring_on():
-    """It is woken before the bell rings. Left rung, the bell would never be watched again."""
+    """It is woken before the bell rings. Left rung, the bell would never be waited for again."""
     bell, inbox, got = threads.Bell(), SimpleQueue(), []
     thread = threading.Thread(target=lambda: got.append(bell.get(inbox)))
     thread.start()
@@ -118,7 +118,7 @@ def test_several_callers_at_once():
 
 @pytest.mark.parametrize("n", range(1, 9))
 def test_the_bells_ring_of_those_who_get_work(n):
-    """And they get it even if they watch in vain: a bell is a hint, nothing depends on it."""
+    """And they get it even if they spin in vain: a bell is a hint, nothing depends on it."""
     pool, rung = threads.Threads(4), []
     pool.begin()
     for number, (_, bell, _) in enumerate(pool.others):
@@ -128,7 +128,7 @@ def test_the_bells_ring_of_those_who_get_work(n):
 
 
 def test_callers_that_are_preempted_again_and_again_make_threads_impatient(monkeypatch):
-    """Another program wants the cores; a thread that watches would take one from one that works."""
+    """Another program wants the cores; a thread that spins would take one from one that works."""
     monkeypatch.setattr(threads, "WITHIN", 1000)
     pool = threads.Threads(2)
 

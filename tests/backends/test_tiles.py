@@ -107,7 +107,7 @@ def test_threads_that_share_one_row_can_run_at_once(monkeypatch, n_in, n_out, to
     monkeypatch.setattr(np, "matmul", counted)
     monkeypatch.setattr(tiles, "THREADS", threads.Threads(2))
     np.ones((1, n_in), np.float32) @ cut
-    assert len(results) == 2 and all(one.size > tiles.HELD for one in results)
+    assert len(results) == 2 and all(one.size > tiles.GIL_RELEASE_SIZE for one in results)
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_credentials_are_used_and_never_kept(sources, run, models, monkeypatch):
     done = run("download", "124M")
     assert done.code == 0 and sources.requests[1][1] == 3  # still the same address
     shown = run("check", "124M")
-    assert f"from {sources.url}/openai/124M\n" in shown.out
+    assert f"vocab.bpe: size as {sources.url}/openai/124M stated\n" in shown.out
     record = (models / "124M" / transfer.RECORD).read_text()
     for word in ("user", "sec@", "ret@"):
         assert word not in record + done.out + done.err + shown.out + shown.err
@@ -140,8 +140,8 @@ def test_credentials_are_not_in_errors(sources, run, monkeypatch, host):
 
 
 @pytest.mark.parametrize("words, said", [
-    ([], "expected sizes"),
-    (["3B"], "'3B'"),
+    ([], "error: download: expected sizes"),
+    (["3B"], "error: download '3B': expected sizes"),
     (["124M", "x/../y"], "'x/../y'"),
     (["../gpt2"], "'../gpt2'"),
     (["124M", "--source=mars"], "'mars'"),
@@ -273,15 +273,15 @@ def test_two_processes_fetch_a_file_once(sources, models):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no signals on this system")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_download_is_resumed(sources, models, how):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_download_is_resumed(sources, models, number):
     sources.behave = behave("data", {"cut": 3000, "stall": 30}, first_only=True)
     process, part = start(models), models / "124M" / (DATA + ".part")
     for _ in range(600):
         if part.is_file() and part.stat().st_size >= 2000:
             break
         time.sleep(0.05) if process.poll() is None else pytest.fail(process.communicate()[1])
-    process.send_signal(how)
+    process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode != 0 and part.is_file()
     sources.requests.clear()

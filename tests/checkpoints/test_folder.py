@@ -1,12 +1,24 @@
 """A checkpoint folder: its files, shape and tensors, and what is said where one is wrong."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from edits import DTYPES, EXPECTED, HUGGING_FACE, OPENAI, SMALL, TENSORS, edit_json, logits, without
+from edits import (
+    DTYPES,
+    EXPECTED,
+    HUGGING_FACE,
+    OPENAI,
+    SMALL,
+    TENSORS,
+    edit_header,
+    edit_json,
+    logits,
+    without,
+)
 from make_tf_fixture import FOLDER as TF
 from make_tf_fixture import SHAPE
 from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_shards
@@ -84,10 +96,13 @@ def test_a_config_number_that_is_none(folder, name):
     path, least = folder / "config.json", 2 if name in ("n_vocab", "n_embd") else 1
     config = json.loads(path.read_text())
     # 10^9: a billion layers are not counted first
-    for value in (None, least - 1, -1, 2.0, float("nan"), "2", False, [2], 10**9):
+    for value in (None, least - 1, -1, 2.0, "2", False, [2], 10**9):
         path.write_text(json.dumps(config | {name: value}))
         message = refusal(utils.load_model, folder, NUMPY)
         assert str(path) in message and f"{name} is {value!r}" in message
+    path.write_text(json.dumps(config | {name: float("nan")}))
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert str(path) in message and "NaN is no number of JSON" in message
 
 
 @pytest.mark.parametrize("name, value", [
@@ -139,6 +154,21 @@ def test_the_head_must_hold_the_same_numbers_however_it_is_stored(tmp_path, wte,
     tensors["lm_head.weight"] = DTYPES[head](last)
     folder = write_checkpoint(tmp_path / "other", SMALL, tensors)
     assert "lm_head.weight differs" in refusal(utils.load_model, folder, NUMPY)
+
+
+@pytest.mark.parametrize("missing", ["wte.weight", "h.0.ln_1.bias", "h.1.mlp.c_fc.weight"])
+def test_a_tensor_that_is_missing_from_the_header_is_not_blamed_on_the_next(folder, missing):
+    """Its bytes are still there."""
+    edit_header(folder / "model.safetensors", without(missing))
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert re.search(r"model\.safetensors: bytes \d+ to \d+ are no tensor's", message)
+    assert not any(name in message for name in TENSORS)
+
+
+def test_a_folder_without_weights_is_told_of_those_that_can_be_used(folder):
+    (folder / "model.safetensors").unlink()
+    message = refusal(utils.load_model, folder, NUMPY)
+    assert "has no model.safetensors or " in message and "pytorch" not in message
 
 
 # ---------------------------------------------------------------- every damage, in both formats

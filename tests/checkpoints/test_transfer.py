@@ -105,8 +105,8 @@ REFUSED = {  # what always goes wrong: what is said, the number of requests
 
 @pytest.mark.parametrize("fault", REFUSED)
 def test_a_fault_that_stays(get, server, fault):
-    how, said, n_requests = REFUSED[fault]
-    server.behave = lambda path, first: how
+    behaviour, said, n_requests = REFUSED[fault]
+    server.behave = lambda path, first: behaviour
     with pytest.raises(transfer.Refused, match=said):
         get()
     assert not get.path.exists() and len(server.requests) <= n_requests

@@ -23,14 +23,22 @@ def store(folder, vocabulary, merges, **side_files):
     return folder
 
 
-WRONG = [b"#version: 0.2\nt h\nq u\n", b"zz a\n", b"t h e\n", b"the\n", b"\xff\n"]
+WRONG = {  # a merges file: what is said of it
+    b"#version: 0.2\nt h\nq u\n": ": the vocabulary lacks 'qu'",
+    b"zz a\n": ": the vocabulary lacks 'zz'",
+    b"#version: 0.2\nt h\n\nt h e\n": ", line 4: 't h e': expected two tokens",
+    b"the\n": ", line 1: 'the': expected two tokens",
+    b"t \n": ", line 1: 't ': expected two tokens",
+    b"t h\r\n  h\r\n": ", line 2: '  h': expected two tokens",
+    b"\xff\n": ": is not UTF-8",
+}
 RIGHT = [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
 
 
 @pytest.mark.parametrize("raw", WRONG)
 def test_merges_that_do_not_fit(folder, raw):
     (folder / "merges.txt").write_bytes(raw)
-    assert str(folder / "merges.txt") in refusal(load_encoder, folder)
+    assert f"{folder / 'merges.txt'}{WRONG[raw]}" in refusal(load_encoder, folder)
 
 
 @pytest.mark.parametrize("raw", RIGHT)

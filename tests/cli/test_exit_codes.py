@@ -1,5 +1,7 @@
 """How a program ends: exit codes, and one line on stderr that no terminal obeys."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from command_line import ENVIRONMENT, ROOT
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from checkpoints.files import naming
 from experiments.cli.exit_codes import exit_code
 from utils import InputError
 
@@ -29,6 +32,17 @@ def test_what_its_user_can_put_right_is_one_line(capsys, error):
     assert ending_with(error) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number, advice", [(errno.ENOSPC, "make room"), (errno.EACCES, "use")])
+def test_a_file_that_cannot_be_used_is_named(capsys, number, advice):
+    def run():
+        with naming("a file"):
+            raise OSError(number, os.strerror(number))
+
+    assert exit_code(run) == 2
+    line = f"error: a file: {os.strerror(number)}; {advice}"
+    assert capsys.readouterr().err.startswith(line)
 
 
 def test_a_bug_keeps_its_traceback():

@@ -58,6 +58,11 @@ def test_an_unknown_command_is_told_the_commands(program, word, close):
     assert ("close to" in done.err) == bool(close) and close in done.err
 
 
+def test_a_command_that_does_not_come_first(program):
+    done = program("--kernels", "plain", "check", "7M")
+    assert_refused(done, "unknown argument 'check': ", "a command comes before them")
+
+
 def test_version(cli, program):
     assert program("--version").out == main.VERSION + "\n"
     assert_refused(cli("--version"), "'--version'")

@@ -1,14 +1,18 @@
 """What generate refuses: with exit code 2 and one line that names the flag and its value."""
 
+import errno
 import io
 import sys
 
 import pytest
 from command_line import assert_refused
 
+from experiments.drafting.load import ModelNames
+
 LONG = "x" * 300
 TWO = "--prompt=a --prompt=b"
-PATHS = "--paths=2 --temperature=1"
+ABOUT = ["--trace", "--report=x.html", "--mistake=stale-cache", "--rule=exercises.mine"]
+ALONE = ["--stream", "--trace", "--report=x.html"]  # what shows one text
 VALUES = {  # flag: values that make no sense
     "K": ["0", "1.5", "4\n5", "\udcff", "automatic"],
     "temperature": ["-1", "nan", "inf", "0,1"],
@@ -19,7 +23,6 @@ VALUES = {  # flag: values that make no sense
     "seed": ["-1"],
     "mode": ["both "],
     "verification": ["tree"],
-    "paths": ["two", "0", "17"],
     "prompt_ids": ["1,,2", "1.5", "[1]"],
     "batch_size": ["0", str(10**22)],
     "json": ["maybe"],
@@ -38,37 +41,42 @@ WORDS = {  # what is given: how the refusal begins
     f"--out={LONG}.jsonl": "--out 'xxx",
     # flags that cannot go together
     "--trace --json": "--trace with --json",
-    "--trace --mode=autoregressive": "--trace with --mode autoregressive",
+    "--stream --json": "--stream with --json",
     "--prompt_ids=1 --prompt=a": "--prompt_ids with --prompt:",
     "--prompt_ids=1 --prompts=a": "--prompt_ids with --prompts:",
     "--prompts=x --prompt=b": "--prompts with --prompt:",
-    "--draft_confidence=0.5 --coupled": "--draft_confidence with --coupled",
+    "--draft_confidence=0.5 --draft_model_size=ngram": "--draft_confidence with --draft_model_size",
     "--coupled --verification=block": "--coupled with --verification block",
-    "--rule=exercises.mine --mistake=reseed": "--rule with --mistake",
-    "--mistake=greedy-draft --draft_model_size=ngram": "",
-    "--paths=2": "--paths with greedy decoding",
-    f"{PATHS} --top_k=1": "--paths with greedy decoding",
-    f"{PATHS} --K=auto": "--paths with --K auto",
-    f"{PATHS} --draft_model_size=eagle": "--paths with --draft_model_size eagle",
-    f"{PATHS} --out=x.jsonl": "--paths with several prompts",
+    "--coupled --rule=exercises.mine": "--coupled with --rule",
+    **{f"{flag} --mode=autoregressive": f"{flag.partition('=')[0]} with --mode" for flag in ABOUT},
+    "--rule=exercises.mine --mistake=reseed": "--mistake reseed",
+    "--rule=exercises.mine --mistake=residual-nan": "--mistake residual-nan",
+    "--coupled --mistake=reseed": "--mistake reseed",
+    "--coupled --mistake=block-unclipped": "--mistake block-unclipped",
+    "--mistake=reseed --verification=block": "--mistake reseed with --verification block",
+    "--mistake=greedy-draft --draft_model_size=ngram": "--mistake greedy-draft",
+    "--mistake=no_such --mode=speculative": "mistake 'no_such': expected one of greedy-ratio",
     "--cluster=local:2": "--cluster local:2: expected several prompts",
-    f"{TWO} --cluster=local:2 --verbose": "--verbose with --cluster",
-    f"{TWO} --stream": "--stream with several prompts",
-    f"{TWO} --mistake=stale-cache": "--mistake with several prompts",
-    f"{TWO} --rule=exercises.solutions": "--rule with several prompts",
+    f"{TWO} --cluster=local:2 --mistake=reseed": "--cluster with --mistake",
+    f"{TWO} --cluster=local:2 --rule=exercises.mine": "--cluster with --rule",
+    **{f"{TWO} {flag}": f"{flag.partition('=')[0]} with several prompts" for flag in ALONE},
+    "--trace --out=x.jsonl": "--trace with several prompts",
+    f"{TWO} --mistake=reseed --coupled --out=x.jsonl": "--mistake reseed",
 }
 
 
 @pytest.fixture
 def no_work(monkeypatch, tmp_path):
     """Loading a model is work that must not have begun, and no file must be there in the end."""
-    monkeypatch.setattr("experiments.cli.start.load_pair", lambda *a: pytest.fail("it has begun"))
+    monkeypatch.setattr(ModelNames, "load", lambda *a, **named: pytest.fail("it has begun"))
     monkeypatch.chdir(tmp_path)
     yield
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name, value", [(name, one) for name in VALUES for one in VALUES[name]])
+@pytest.mark.parametrize(
+    "name, value", [(name, value) for name in VALUES for value in VALUES[name]]
+)
 def test_a_value_that_makes_no_sense(cli, no_work, name, value):
     assert_refused(cli(f"--{name}={value}"), f"--{name} ", ascii(value)[1:-1])
 
@@ -112,6 +120,22 @@ ONE_TOO_MANY = "64 tokens: expected at most 63"
 )
 def test_a_model_or_a_text_that_cannot_be_used(cli, words, fragments):
     assert_refused(cli(*words), *fragments)
+
+
+FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_model_that_may_not_be_read(cli, pair, monkeypatch, name):
+    path, open_file = pair / "17M" / name, io.open
+
+    def refuse(file, *mode, **options):
+        if str(file) == str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return open_file(file, *mode, **options)
+
+    monkeypatch.setattr("io.open", refuse)
+    assert_refused(cli("--prompt=a"), f"error: {path}: Permission denied; use one that you may")
 
 
 def test_standard_input_that_is_not_utf8(cli, monkeypatch):

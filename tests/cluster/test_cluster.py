@@ -14,11 +14,19 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, ROOT, assert_refused, process, timeless
+from command_line import (
+    COMMAND,
+    ENVIRONMENT,
+    ROOT,
+    assert_refused,
+    partial_lines,
+    process,
+    timeless,
+)
 from toys import write_checkpoint
 
 from backends import autotune
-from experiments.data.lines import Failed
+from experiments.cluster.failed import Failed
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
@@ -28,7 +36,7 @@ psutil = pytest.importorskip("psutil", reason="comes with distributed")
 from experiments.cluster import place, submit, worker  # noqa: E402
 from experiments.cluster.submit import Cluster  # noqa: E402
 from experiments.commands import benchmark as benchmarking  # noqa: E402
-from experiments.drafting.load import Wanted  # noqa: E402
+from experiments.drafting.load import ModelNames  # noqa: E402
 
 # what a test sends to a worker, which has no tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -105,7 +113,7 @@ def test_a_log(cli, file, tmp_path, address):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
-    wanted = Wanted("17M", ("0.7M-17M",), str(pair), exact=exact)
+    wanted = ModelNames("17M", ("0.7M-17M",), str(pair), exact=exact)
     choices = wanted.choices()
     together = {kernel.together for found in choices.values() for kernel in found.values()}
     assert (together == {(1, 1, 1)}) == exact
@@ -118,10 +126,13 @@ def divided(pairs, items):
     return [1 / item for item in items]
 
 
-def test_results_come_in_order(pair, address):
-    with Cluster(address, Wanted("17M", (), str(pair), kernels="plain")) as cluster:
+def test_results_come_in_order(pair, address, capsys):
+    with Cluster(address, ModelNames("17M", (), str(pair), kernels="plain")) as cluster:
         assert [*cluster.run(divided, range(1, 50), {}, 3)] == [1 / i for i in range(1, 50)]
+        assert "note: 49 prompts in " in capsys.readouterr().err
         assert [*cluster.run(divided, [], {}, 3)] == []
+        assert [*cluster.run(divided, [1], {}, 3)] == [1]
+        assert "note: 1 prompt in " in capsys.readouterr().err
         zero, failed = "ZeroDivisionError: division by zero", {}
         assert [*cluster.run(divided, [1, 0, 2], failed, 2)] == [1, Failed(zero), 0.5]
         assert failed == {"0": zero}
@@ -152,6 +163,15 @@ def greedy():
         time.sleep(0.01)
 
 
+def endless():
+    while True:
+        pass
+
+
+def stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def failing():
     raise ZeroDivisionError("of this one")
 
@@ -178,6 +198,18 @@ def test_a_worker_is_lost(write, expected, address, tmp_path, monkeypatch, ruin)
     assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
+@pytest.mark.parametrize("ruin", [endless, stopped])
+def test_the_only_worker_hangs(write, expected, tmp_path, monkeypatch, ruin):
+    """It computes for ever, or does nothing at all: it is killed, and another one started."""
+    monkeypatch.setattr(submit, "LIMIT", 1 if ruin is endless else 600)
+    monkeypatch.setattr(submit, "SILENCE", 1)  # a little more, as Dask says it
+    let(monkeypatch, ruin, tmp_path / "lost")
+    with dask.config.set({METHOD: "forkserver"}):
+        done, found = write("there", "--cluster=local:1", "--kernels=plain")
+    assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
+
+
 def hoarding(settings, batch_size, pairs, prompts):
     """Writes the texts with so much memory in use that Dask would pause the worker."""
     held = b"x" * int(0.88 * MEMORY - psutil.Process().memory_info().rss)
@@ -198,18 +230,20 @@ def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
     [
         (failing, [5], "1 prompt failed: prompt 6: ZeroDivisionError: of this one"),
         (killed, [4, 5, 6, 7], "4 prompts failed: prompt 5: every worker that tried its"),
+        (endless, [4, 5, 6, 7], "4 prompts failed: prompt 5: every worker that tried its"),
     ],
 )
 def test_what_fails_is_named_and_the_rest_kept(
     write, expected, address, tmp_path, monkeypatch, ruin, failed, why
 ):
-    """A prompt that raises, or the group of one that kills its worker."""
+    """A prompt that raises, or the group of one that kills its worker or never ends."""
+    monkeypatch.setattr(submit, "LIMIT", 4 if ruin is endless else 600)
     let(monkeypatch, ruin, "")
     done, found = write("there", f"--cluster={address}")
     assert_refused(done, why)
     assert not found
-    _, *kept = (tmp_path / "there.jsonl.partial").read_text().splitlines()
-    kept = {place: timeless(line) for place, line in map(json.loads, kept)}
+    _, *kept = partial_lines(tmp_path / "there.jsonl.partial")
+    kept = {place: timeless(line) for place, line in kept}
     assert kept == {i: line for i, line in enumerate(expected) if i not in failed}
 
 
@@ -339,10 +373,10 @@ MEASURED = benchmarking.measured
 
 
 def refusing(settings, pairs, items):
-    for target, temperature, i, *ids in items:
-        if i == 1:
+    for item in items:
+        if str(item).endswith("prompt 2"):
             raise ZeroDivisionError("of prompt 2")
-        yield from MEASURED(settings, pairs, [(target, temperature, i, *ids)])
+        yield from MEASURED(settings, pairs, [item])
 
 
 def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, monkeypatch):
@@ -381,7 +415,7 @@ def has_models_in(folder):
     """Let this process find the project's own models in a folder."""
     import utils
 
-    Wanted.models_dir = folder or utils.MODELS_DIR
+    ModelNames.models_dir = folder or utils.MODELS_DIR
 
 
 def test_one_of_two_workers_is_refused(write, pair, address, tmp_path, monkeypatch):
@@ -392,7 +426,9 @@ def test_one_of_two_workers_is_refused(write, pair, address, tmp_path, monkeypat
     with told_apart(address, has_models_in, str(pair), str(other)):
         done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and len(found) == len(PROMPTS)
-    assert "has other files of 17M, and is refused" in done.err and "1 x " in done.err
+    assert (
+        "left out: " in done.err and "has other files of 17M; " in done.err and "1 x " in done.err
+    )
 
 
 # ---------------------------------------------------------------- bad input

@@ -12,10 +12,11 @@ from experiments.decoding import adaptive_k, job
 from experiments.measuring import runner
 from experiments.measuring.runner import Race
 from experiments.measuring.tables import markdown
+from experiments.measuring.theory import speedup
+from utils import InputError
 
-SHORT = """
-    --n_prompts=6 --n_tokens_to_generate=10 --repeats=1 --K=1,3 --draft_model_size=0.7M-17M
-""".split()
+SHORT = "--n_tokens_to_generate=10 --repeats=1 --K=1,3 --draft_model_size=0.7M-17M".split()
+SIX = "--n_prompts=6"
 
 
 @pytest.fixture
@@ -34,8 +35,9 @@ def benchmark(cli, prompts, monkeypatch):
 
     def call(*arguments):
         given = " ".join(map(str, arguments))
-        own = "--corpus" in given or "--batch_size" in given
-        source = [] if own else [f"--prompts={prompts}"]
+        source = [f"--prompts={prompts}", SIX]
+        if "--corpus" in given or "--batch_size" in given:
+            source = []
         return cli(*source, *SHORT, *arguments, command=["benchmark"])
 
     return call
@@ -65,7 +67,7 @@ def nothing_is_measured(monkeypatch):
 def test_rows_and_files(result_of, tmp_path):
     out = tmp_path / "r.json"
     result = result_of("--out", out, "--draft_model_size=0.7M-17M,ngram")
-    assert result.keys() == {"machine", "settings", "rows"}
+    assert result.keys() == {"machine", "settings", "rows", "best_K"}
     assert result == json.loads(out.read_text())
     keys = [(row["draft"], row["target"], row["K"], row["temperature"]) for row in result["rows"]]
     drafts = "0.7M-17M", "ngram"
@@ -85,6 +87,14 @@ def test_rows_and_files(result_of, tmp_path):
     assert out.with_suffix(".md").read_text() == markdown(result)
     # below the eight rows, the best K of each draft and temperature
     assert markdown(result).count("\n| ") == 9 + 6
+    assert [(one["draft"], one["temperature"]) for one in result["best_K"]] == [
+        (draft, t) for t in (0, 1) for draft in drafts
+    ]
+    for one in result["best_K"]:
+        assert one["fastest_K"] in (1, 3) and 1 <= one["predicted_K"] <= 8
+        a, K, h = one["acceptance_rate"], one["predicted_K"], one["drafting_share"]
+        expected = speedup(a, K, one["draft_cost"], one["verify_cost"], h)
+        assert one["predicted_speedup"] == pytest.approx(expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.json", "r.md"]
 
 
@@ -170,24 +180,45 @@ def test_nothing_is_overwritten(benchmark, tmp_path, nothing_is_measured, name):
     assert (tmp_path / name).read_text() == "mine" and len([*tmp_path.iterdir()]) == 1
 
 
-def test_held_out_stories_are_continued_and_weighed(result_of, benchmark, tmp_path, monkeypatch):
+@pytest.mark.parametrize("flag, name", [("--out", "write_results"), ("--plot", "draw")])
+def test_what_was_measured_is_printed_before_it_is_written(
+    benchmark, tmp_path, monkeypatch, flag, name
+):
+    """A file that cannot be written costs that file and nothing else."""
+
+    def fail(*arguments):
+        raise InputError("no room: use another disk")
+
+    module = "commands.benchmark" if name == "write_results" else "measuring.plots"
+    monkeypatch.setattr(f"experiments.{module}.{name}", fail)
+    path = tmp_path / ("r.json" if flag == "--out" else "r.svg")
+    done = benchmark("--json", "--temperature=0", flag, path)
+    assert done.code == 2 and len(json.loads(done.out)["rows"]) == 2
+    assert ("kept 6 measured prompts" in done.err) == (flag == "--out") and not path.exists()
+
+
+def test_progress_is_noted_where_stderr_is_no_terminal(benchmark, monkeypatch):
+    """Before the models are loaded, before the first prompt, and then now and then."""
+    monkeypatch.setattr(runner, "PERIOD", 0)
+    loading, *lines = benchmark("--temperature=0").err.splitlines()
+    assert loading == "note: 17M: loading it and its drafts"
+    _, _, *lines = lines  # of the file of prompts
+    assert lines == [f"note: 17M: {n} of 7 measurements" for n in range(8)]
+    lines = benchmark(*BATCHES).err.splitlines()
+    assert lines[1:] == [f"note: 17M at temperature 0: {n} of 2 turns" for n in range(3)]
+
+
+def test_held_out_stories_are_continued(result_of, benchmark, tmp_path):
     story = "the old king then thanked the other thing " * 3
     text = f"{story}\n<|endoftext|>\n{story[4:]}\n<|endoftext|>\ntoo short\n"
     (tmp_path / "a_valid.txt").write_text(text)
     where = ["--corpus", tmp_path, "--temperature=0", "--K=3"]
     result = result_of(*where)
     assert [row["prompts"] for row in result["rows"]] == [2]
-    assert 0 < result["bits_per_byte"]["17M"] < 20
-    assert "bits_per_byte" not in result_of(*where, "--skip_bits")
-    assert "bits per held-out byte" in benchmark(*where).out
     assert_refused(benchmark(*where, "--n_tokens_to_generate=33"), "--n_tokens_to_generate")
     assert_refused(benchmark(*where, "--weights=random"), "--corpus")
     (tmp_path / "b_valid.txt").mkdir()
     assert_refused(benchmark(*where), "b_valid.txt")
-    (tmp_path / "b_valid.txt").rmdir()
-    monkeypatch.setattr("encoder.END_OF_TEXT", "<|nowhere|>")
-    assert_refused(benchmark(*where), "<|endoftext|>", "--skip_bits")
-    assert benchmark(*where, "--skip_bits").code == 0
 
 
 # ---------------------------------------------------------------- batches
@@ -206,6 +237,15 @@ def test_both_decoders_with_several_texts_at_once(result_of, benchmark):
     assert table.startswith("**synthetic acceptance 0.8**\n") and table.count("\n|") == 4
 
 
+def test_the_seed_decides_the_prompts_of_a_batch(benchmark, monkeypatch):
+    asked = set()
+    noted = lambda race, contender, prompts, seed: asked.add((seed, *prompts[0])) or 1.0
+    monkeypatch.setattr(runner, "batch_speed", noted)
+    for seed in (1, 2, 2):
+        assert benchmark(*BATCHES, f"--seed={seed}").code == 0
+    assert len(asked) == 2 and len({tuple(ids) for _, *ids in asked}) == 2
+
+
 def test_texts_for_which_there_is_no_memory(benchmark, monkeypatch, nothing_is_measured):
     monkeypatch.setattr("backends.memory.available", lambda: 1_000_000)
     assert_refused(benchmark(*BATCHES, "--batch_size=1000"), "memory", "--batch_size")
@@ -217,7 +257,7 @@ def test_programs_that_are_not_installed_are_listed(cli, monkeypatch, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(shape))
     for name in ("torch", "openvino", "xllamacpp", "safetensors.numpy"):
         monkeypatch.setitem(sys.modules, name, None)
-    asked = [*SHORT, "--target_model_size", tmp_path, "--weights=random", "--temperature=0"]
+    asked = [*SHORT, SIX, "--target_model_size", tmp_path, "--weights=random", "--temperature=0"]
     asked += ["--K=2", "--draft_model_size=ngram", "--programs=transformers,llama_server"]
     done = cli(*asked, command=["benchmark"])
     assert done.code == 0 and "this project" in done.out
@@ -225,6 +265,7 @@ def test_programs_that_are_not_installed_are_listed(cli, monkeypatch, tmp_path):
     (row,) = json.loads(cli(*asked, "--json", command=["benchmark"]).out)["rows"]
     assert (row["program"], row["decoder"], row["same_texts"]) == ("this project", "plain", 6)
     assert row["tokens_per_second"]["value"] > 0 and row["cost_of_all_rows"] > 0
+    assert not any("milliseconds" in name for name in row)
 
 
 BAD = """
@@ -243,6 +284,9 @@ TOGETHER = [
     ([*BATCHES, "--programs=openvino"], "--programs with --batch_size"),
     ([*BATCHES, "--prompts=missing.txt"], "--prompts with --batch_size"),
     ([*BATCHES, "--corpus=x"], "--corpus with --batch_size"),
+    ([*BATCHES, "--n_prompts=3"], "--n_prompts with --batch_size"),
+    ([*BATCHES, "--out=r.json", "--resume"], "--resume with --batch_size"),
+    (["--programs=openvino", "--K=2", "--temperature=0", "--out=r.json", "--resume"], "--resume"),
     (["--programs=openvino", "--K=2", "--temperature=1"], "--temperature"),
 ]
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import COMMAND, ENVIRONMENT, PROMPT
 
 from experiments.commands import chat as console
-from experiments.decoding.session import Run
+from experiments.decoding.run import Run
 
 pytestmark = pytest.mark.filterwarnings("error")
 FLAGS = ["--kernels=plain", "--n_tokens_to_generate=12"]
@@ -163,7 +163,9 @@ def test_without_a_draft_model_there_is_nothing_to_draft(chat, text):
     assert err.index("speculative on\n") < err.index("ngram off\n")
 
 
-@pytest.mark.parametrize("arguments", ["--K=0", "--paths=2", "word", "--target_model_size=9B"])
+@pytest.mark.parametrize(
+    "arguments", ["--K=0", "--mistake=reseed", "word", "--target_model_size=9B"]
+)
 def test_flags_that_make_no_sense_end_it(chat, arguments):
     code, out, err = chat([PROMPT], *arguments.split())
     assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith("error: ")
@@ -183,14 +185,14 @@ def test_help_knows_every_command(chat):
 def test_interrupting_a_text_does_not_end_the_session(chat, text, monkeypatch):
     rounds, begun, lines = Run.rounds, [], iter([PROMPT, PROMPT, "/stats", "/quit"])
 
-    def interrupted(run):
-        found = rounds(run)
-        yield next(found)
-        if run.job.n_tokens > 2:  # no warm-up
+    def interrupted(run, chance=None):
+        of_run = rounds(run, chance)
+        yield next(of_run)
+        if run.n_tokens > 2:  # no warm-up
             begun.append(run)
             if len(begun) == 1:
                 raise KeyboardInterrupt
-        yield from found
+        yield from of_run
 
     whole = text().removeprefix(PROMPT)
     monkeypatch.setattr(Run, "rounds", interrupted)

@@ -30,8 +30,8 @@ def test_the_table_and_its_json(program):
         line = next(line for line in shown.splitlines() if line.startswith(row["name"]))
         assert tuple(line.split()[1:4]) == expected
         assert row["seen_in"] in line and f"caught by {row['caught_by']}" in shown
-    assert "    - return i, sample(residual(p[i], q[i]), rng)" in shown
-    assert "    + return i, sample(p[i], rng)" in shown
+    assert "    - return i, chance.sample(residual(p[i], q[i]))" in shown
+    assert "    + return i, chance.sample(p[i])" in shown
 
 
 @embedded
@@ -39,8 +39,8 @@ def test_generation_with_a_mistake(program):
     """The autoregressive text stays right, so the program itself shows where the mistake begins."""
     name = "stale-cache"
     pair = "--target_model_size=7M", "--draft_model_size=0.7M"  # as the command has it
-    how = *pair, "--prompt", MISTAKES[name].setting.prompt, "--kernels=plain", "--json"
-    right, wrong = (json.loads(program(*how, *more).out) for more in ((), ("--mistake", name)))
+    flags = *pair, "--prompt", MISTAKES[name].setting.prompt, "--kernels=plain", "--json"
+    right, wrong = (json.loads(program(*flags, *more).out) for more in ((), ("--mistake", name)))
     (row,) = json.loads(program("mistakes", name, "--json").out)["mistakes"]
     assert wrong["settings"]["mistake"] == name
     assert wrong["autoregressive"]["token_ids"] == right["autoregressive"]["token_ids"]

@@ -9,8 +9,9 @@ from toys import NUMPY
 
 import utils
 from experiments.data.lines import Lines
-from experiments.decoding.job import Job, decode
-from experiments.decoding.metrics import speculation
+from experiments.decoding.clock import Seconds
+from experiments.decoding.metrics import Tally
+from experiments.decoding.run import Run
 from experiments.drafting.load import load
 
 PROMPTS = "hello there\nthe the the the\nonce upon\n"
@@ -51,11 +52,12 @@ def test_replay_is_the_live_run(recorded, replayed, pair):
     keys = [(row["draft"], row["K"]) for row in result["rows"]]
     assert keys == [(name, K) for name in names for K in (1, 2, 3)]
     for row in result["rows"]:
-        rounds = []
+        tally = Tally()
         for prompt in PROMPTS.splitlines():
-            job = Job(pairs.encoder.encode(prompt), 20, row["K"])
-            rounds += [*decode(pairs.target, pairs.drafts[row["draft"]], job)][1:]
-        live = speculation(rounds)
+            run = Run(pairs.pair(row["draft"]), pairs.encoder.encode(prompt), 20, row["K"])
+            for round in [*run.rounds()][1:]:
+                tally.add(round, Seconds(0, 0, 0, []))
+        live = tally.speculation()
         for name in ("acceptance_rate", "tokens_per_target_pass", "drafted"):
             assert row[name] == live[name]
         assert sum(row["accepted_histogram"]) == live["rounds"]
@@ -119,6 +121,29 @@ def test_the_format(recorded, pair, flags):
             assert p == sorted(p, reverse=True) and len(p) <= (3 if "--top=3" in flags else 50)
             token = text["tokens"][i]
             assert text["p"][i] == dict(zip(ids, p)).get(token, text["p"][i]) > 0
+
+
+def test_a_recording_names_no_place_of_this_machine(record, pair, tmp_path, replayed, cli):
+    """Its target is known by its name, also to results that were measured with the whole path."""
+    log, target = tmp_path / "log.jsonl", pair / "17M"
+    assert record(log, f"--target_model_size={target}").code == 0
+    (tmp_path / "prompts.txt").unlink()  # it is not needed any more
+    text = log.read_text()
+    assert str(pair) not in text and str(tmp_path) not in text
+    header = json.loads(text.splitlines()[0])
+    assert header["target"] == "17M" == header["settings"]["target_model_size"]
+    assert [*header["fingerprints"]] == ["17M"] and header["settings"]["n_tokens_to_generate"] == 20
+    costs = {"draft": "ngram", "K": 4, "draft_cost": 0.0, "verify_cost": 1.5}
+    rows = [costs | {"target": str(target)}, costs | {"target": "7M", "verify_cost": 9}]
+    (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
+    flags = [f"--costs={tmp_path / 'r.json'}", "--draft_model_size=ngram", "--K=4"]
+    (row,) = replayed(log, *flags)["rows"]
+    assert row["verify_cost"] == 1.5
+
+
+def test_a_log_of_record_needs_no_tokenizer(cli, recorded):
+    done = cli("--log", recorded(), "--tokenizer=17M", command=["replay"])
+    assert_refused(done, "--tokenizer 17M", "leave it out")
 
 
 def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, interrupted):

@@ -44,6 +44,14 @@ def test_a_file_is_written_whole_or_not_at_all(folder):
     assert {*folder.iterdir()} == before and (folder / "a.json").read_text() == "newer"
 
 
+@pytest.mark.parametrize("writing", [whole, replacing])
+def test_a_disk_that_is_full_is_named_by_its_file(tmp_path, full_disk, writing):
+    with pytest.raises(OSError, match="File too large: '.*/a.json'"), full_disk(9):
+        with writing(tmp_path / "a.json") as temporary:
+            temporary.write_text("0123456789")
+    assert [*tmp_path.iterdir()] == []
+
+
 @pytest.mark.parametrize("content", [None, "mine"])
 def test_a_folder_that_appears_meanwhile_is_kept_and_so_is_the_result(tmp_path, content):
     path = tmp_path / "model"

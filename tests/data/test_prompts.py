@@ -8,7 +8,7 @@ import pytest
 from toys import TINY, refusal, write_checkpoint
 
 import utils
-from experiments.data.prompts import choose_prompts, read_prompts
+from experiments.data.prompts import choose_prompts, fitting, read_prompts
 from experiments.data.reading import read_bytes
 
 HELLASWAG = (
@@ -60,6 +60,15 @@ def test_forms(tmp_path, capsys, name, content, prompts, form, ending):
     assert capsys.readouterr().err == f"note: {path}: read {len(prompts)} prompt{plural}, {form}\n"
 
 
+def test_no_note_brings_the_characters_of_a_name_to_a_terminal(tmp_path, capsys):
+    path = tmp_path / "a\x1b[2J\r\x9b31m.txt"
+    path.write_text("one\n")
+    fitting(str(path), read_prompts(path) + ["longer"], list, 5)
+    read, skipped = capsys.readouterr().err.splitlines()
+    for line in (read, skipped):
+        assert line.startswith("note: ") and line.isprintable() and r"a\x1b[2J\r\x9b31m" in line
+
+
 @pytest.mark.parametrize("ending", PACK)
 def test_a_file_may_be_as_long_as_the_limit(tmp_path, ending):
     path = tmp_path / f"a{ending}"
@@ -81,6 +90,9 @@ def test_a_file_may_be_as_long_as_the_limit(tmp_path, ending):
         ("a.json", '["one",\n"two"', "line 2"),
         ("a.json", "[]", "no prompts"),
         ("a.json", "[" * 100000, "JSON"),
+        ("a.json", '["one", NaN]', "NaN is no number"),
+        ("a.jsonl", '{"text": "one", "score": -Infinity}', "line 1"),
+        ("a.jsonl", '{"text": "one", "score": 1e999}', "1e999 is no number"),
         ("a.txt", "\n \n", "no prompts"),
         ("a.txt", b"one\ntw\xff\n", "line 2"),
         ("a.txt.gz", b"not packed", "damaged"),

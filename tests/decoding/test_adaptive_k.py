@@ -11,11 +11,15 @@ from toys import TINY, tiny_model
 
 from experiments.decoding import adaptive_k, clock
 from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
-from experiments.decoding.job import Job
+from experiments.decoding.batching import results_of
+from experiments.decoding.prompt import Prompt
+from experiments.decoding.run import Run
+from experiments.decoding.settings import Settings
 from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
+from experiments.drafting.load import Pair, load_pair
 from experiments.measuring.theory import tokens_per_round
-from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of
-from sampling import Filter, NeuralDrafter, Round, speculative, verify
+from experiments.proving.enumeration import chain_rule, every_branch, tokens_of
+from sampling import Filter, NeuralDrafter, Round, speculative, verify, verify_block
 
 # ---------------------------------------------------------------- the distribution
 
@@ -25,20 +29,23 @@ def varied(last):
     return (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
 
 
+TABLES = Pair(TableModel(1), ModelDraft(TableModel(2)), None)
+
+
 @pytest.mark.parametrize(
-    "job",
+    "run",
     [
-        Job([0], 4, varied, FILTERS["T=1"], ended=at_eos),
-        Job([0], 4, varied, FILTERS["greedy"]),
-        Job([0], 4, varied, FILTERS["all"]),
-        Job([0], 4, AdaptiveK([1, 1.2, 1.4, 1.6]), Filter(1.0), ended=at_eos),
-        Job([0], 4, AdaptiveK([1, 2.1, 3.2]), Filter(1.0), ended=at_eos),
-        Job([0], 4, AdaptiveK([1.0, 1.0, 1.0]), Filter(1.0), ended=at_eos),
-        *(Job([0], 3, 3, Filter(1.0), confidence=one) for one in (0.4, 0.55, 0.9, 1.0)),
+        Run(TABLES, [0], 4, varied, FILTERS["T=1"], ended=at_eos),
+        Run(TABLES, [0], 4, varied, FILTERS["greedy"]),
+        Run(TABLES, [0], 4, varied, FILTERS["all"]),
+        Run(TABLES, [0], 4, AdaptiveK([1, 1.2, 1.4, 1.6]), Filter(1.0), ended=at_eos),
+        Run(TABLES, [0], 4, AdaptiveK([1, 2.1, 3.2]), Filter(1.0), ended=at_eos),
+        Run(TABLES, [0], 4, AdaptiveK([1.0, 1.0, 1.0]), Filter(1.0), ended=at_eos),
+        *(Run(TABLES, [0], 3, 3, Filter(1.0), confidence=least) for least in (0.4, 0.55, 0.9, 1.0)),
     ],
 )
-def test_distribution_where_k_depends_on_the_past_and_drafts_are_cut_short(job):
-    assert_exact(TableModel(1), ModelDraft(TableModel(2)), job)
+def test_distribution_where_k_depends_on_the_past_and_drafts_are_cut_short(run):
+    assert_exact(run)
 
 
 def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
@@ -51,8 +58,12 @@ def test_a_token_dropped_for_what_it_is_would_bend_the_distribution():
             return draft[:n], q[:n]
 
     target, draft, filter = TableModel(1), TableModel(2), Filter(1.0)
-    rounds = lambda: speculative(target, Choosy(draft, filter, None), [0], 2, 1, filter, None)
-    found = distribution_of(lambda: tokens_of(rounds()))
+
+    def run(chance):
+        drafter = Choosy(draft, filter, chance)
+        return tokens_of(speculative(target, drafter, [0], 2, 1, filter, chance))
+
+    found = every_branch(run)
     expected = chain_rule(target, [0], 2, filter)
     assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
 
@@ -77,7 +88,7 @@ def simulate(a, c, v, n_rounds, seed=0, share=1.0):
         ks.append(K(last))
         n = ks[-1] if share == 1 or rng.random() < share else 0
         accepted = (rng.random(n) < a).tolist() + [False]
-        last = Round([0] * (accepted.index(False) + 1), n, accepted.index(False))
+        last = Round([0] * (accepted.index(False) + 1), [0] * n, accepted.index(False))
         cost, n_tokens = cost + n * c + v[n], n_tokens + len(last.tokens)
     return ks, n_tokens / cost
 
@@ -106,7 +117,7 @@ def test_a_draft_that_becomes_useful_is_used_again():
     K, last = AdaptiveK(costs_of(0.05, VERIFY)), Round([])
     for i in range(400):
         k = K(last)
-        last = Round([0] * (k + 1), k, k) if i > 40 else Round([0], k, 0)
+        last = Round([0] * (k + 1), [0] * k, k) if i > 40 else Round([0], [0] * k, 0)
     assert k > 4
 
 
@@ -117,7 +128,10 @@ def test_costs_are_those_of_rounds(monkeypatch, draft, each):
     """A row of the target takes 1 second, one of the draft 0.1, and a round 10 in any case."""
     time = Time(each=5)  # asked three times in each round
     monkeypatch.setattr(clock.time, "perf_counter", time)
-    target, draft = Slow(tiny_model(0), 1.0, time), draft.over(lambda one: Slow(one, each, time))
+    target, draft = (
+        Slow(tiny_model(0), 1.0, time),
+        draft.over(lambda model: Slow(model, each, time)),
+    )
     costs = round_costs(target, draft, Filter(1.0), verify)
     assert costs == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
 
@@ -149,7 +163,88 @@ def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, m
 def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
     monkeypatch.setattr(adaptive_k, "BUDGET", 0.0)
     target, draft = tiny_model(0), ModelDraft(tiny_model(1))
-    costs = lambda filter: new_K("auto", target, draft, filter, verify).costs
-    assert costs(Filter()) is costs(Filter()) is not costs(Filter(1.0))
-    assert new_K(3, target, draft, Filter(), verify) == 3
-    assert new_K("auto", target, None, Filter(), verify) == "auto"  # nothing drafts
+    costs = lambda filter, rule: new_K(target, draft, filter, rule).costs
+    first = costs(Filter(), verify)
+    assert first is costs(Filter(), verify)
+    assert first is not costs(Filter(1.0), verify) and first is not costs(Filter(), verify_block)
+
+
+# ---------------------------------------------------------------- a batch
+
+
+class Crowded(Slow):
+    """A pass takes a second for up to 8 rows, and more as rows are more: the memory's speed, then
+    the processor's.
+    """
+
+    def read(self, ids, cache, n_last=1):
+        (logits,) = self.read_together([ids], [cache], [n_last])
+        return logits
+
+    def read_together(self, texts, caches, n_lasts):
+        self.time.now += self.seconds * max(1, sum(n_lasts) / 8)
+        return [self.model.read(*one) for one in zip(texts, caches, n_lasts)]
+
+
+@pytest.mark.parametrize("n_texts", [1, 3, 16])
+def test_costs_are_those_of_a_batch(monkeypatch, n_texts):
+    """With 16 texts, a pass over two rows of each takes twice as long as one over one row."""
+    monkeypatch.setattr(clock.time, "perf_counter", time := Time())
+    monkeypatch.setattr(adaptive_k, "TRIED", (1, 2))
+    monkeypatch.setattr(adaptive_k, "MAX_K", 2)
+    target = Crowded(tiny_model(0), 1.0, time)
+    draft = ModelDraft(tiny_model(1)).over(lambda model: Crowded(model, 0.125, time))
+    seconds = lambda rows: max(1, n_texts * rows / 8)
+    plain, each = seconds(1), 0.125 * seconds(1)
+    found = round_costs(target, draft, Filter(1.0), verify, n_texts)
+    assert found == pytest.approx([1, *((K * each + seconds(K + 1)) / plain for K in (1, 2))])
+
+
+@pytest.mark.parametrize("failing", ["target", "draft"])
+def test_a_batch_that_cannot_be_measured_ends(failing):
+    """What one of the texts raises is raised here; no thread is left waiting."""
+
+    class Broken(Crowded):
+        def read_together(self, *arguments):
+            raise MemoryError(failing)
+
+    kinds = {"target": Crowded, "draft": Crowded, failing: Broken}
+    models = {role: kind(tiny_model(0), 0.0, Time()) for role, kind in kinds.items()}
+    with pytest.raises(MemoryError, match=failing):
+        round_costs(models["target"], ModelDraft(models["draft"]), Filter(1.0), verify, 4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_a_batch_uses_the_costs_of_as_many_texts(pair, monkeypatch, batch_size):
+    monkeypatch.setattr(
+        adaptive_k, "round_costs", lambda *options: asked.append(options[-1]) or [1.0, 2.0]
+    )
+    settings = Settings(models_dir=str(pair), K="auto", kernels="plain", n_tokens_to_generate=4)
+    pair, asked = load_pair(settings), []
+    prompts = [Prompt.of(text, settings, pair, number) for number, text in enumerate("abc", 1)]
+    assert len([*results_of(settings, pair, prompts, batch_size, {})]) == 3
+    assert {*asked} == {batch_size, 3 % batch_size or batch_size}
+
+
+@pytest.mark.parametrize("a", [0.1, 0.5, 0.6, 0.7, 0.8, 0.95])
+def test_a_batch_is_not_slower_than_plain_decoding(a):
+    """16 texts of 60 tokens take as long as the slowest; plain decoding takes 60.
+
+    Half of a round's time is that of each text, and half is the same for any number of texts: a
+    text that drafts alone keeps all others waiting.
+    """
+    speeds, costs, n_texts = [], [1, 1.6, 2.2, 2.8, 3.4], 16
+    for seed in range(20):
+        rng, K = np.random.default_rng(seed), AdaptiveK(costs, n_texts)
+        lasts, lengths, elapsed = [Round([])] * n_texts, [0] * n_texts, 0.0
+        while min(lengths) < 60:
+            active = [i for i in range(n_texts) if lengths[i] < 60]
+            ks = [K(lasts[i]) for i in active]
+            for i, n in zip(active, ks):
+                accepted = [*(rng.random(n) < a), False].index(False)
+                lasts[i] = Round([0] * (accepted + 1), [0] * n, accepted)
+                lengths[i] += accepted + 1
+            each = sum(costs[n] for n in ks) / n_texts
+            elapsed += each / 2 + max(costs[n] for n in ks) / 2
+        speeds.append(60 / elapsed)
+    assert np.mean(speeds) > 0.96

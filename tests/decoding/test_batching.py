@@ -5,19 +5,31 @@ import itertools
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from command_line import timeless
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from toys import TINY, tiny_model
+from toys import TINY, tiny_model, tiny_vocabulary
 
+import utils
 from backends import memory
+from encoder import Encoder
 from experiments.decoding import batching
-from experiments.decoding.batching import decode_together, read_together, require_room
-from experiments.decoding.job import Job, decode
+from experiments.decoding.batching import (
+    decode_together,
+    finish_together,
+    read_together,
+    require_room,
+)
+from experiments.decoding.coupled import Shared, agree
+from experiments.decoding.run import Coins, Run
 from experiments.drafting.drafts import ModelDraft, NGrams
-from sampling import Filter
+from experiments.drafting.load import Pair
+from sampling import Filter, verify_block
 from utils import InputError
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
@@ -27,7 +39,8 @@ def text_of(target, draft, ids, n_tokens, kind, filter, seed, end):
     """The Rounds of one text, as a list; `kind` says what drafts it."""
     draft = {"speculative": draft, "ngram": NGrams(), "autoregressive": None}[kind]
     ended = lambda generated: generated[-1] % 7 == end
-    return list(decode(target, draft, Job(ids, n_tokens, seed % 5 + 1, filter, seed, ended)))
+    chance, K = partial(Coins, seed), seed % 5 + 1
+    return list(Run(Pair(target, draft, None), ids, n_tokens, K, filter, chance, ended).rounds())
 
 
 some_text = st.tuples(
@@ -49,6 +62,34 @@ def test_every_text_is_what_it_is_alone(texts, batch_size):
     assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
 
 
+@pytest.mark.parametrize("n_head", [1, 5, 60])
+def test_exact_logits_do_not_depend_on_the_neighbours(n_head):
+    """Whatever the width of a head, down to one number: memory is to lie in the same order."""
+    exact = utils.get_backend("numpy", kernels="plain", exact=True)
+    config = replace(TINY, n_embd=60, n_head=n_head)
+    model = utils.random_model(config, exact, seed=1, scale=0.3)
+    for texts in ([[1], [5, 6, 7], [9] * 8], [[1], [2]], [[i] for i in range(9)]):
+        caches = [model.new_cache() for _ in texts]
+        together = read_together(model, texts, caches, [1] * len(texts))
+        for text, logits in zip(texts, together):
+            assert np.array_equal(logits, model.read(text, model.new_cache()))
+
+
+def test_runs_are_finished_together_as_alone():
+    """Whatever their filters, rules and noise, and however long they are."""
+    pair = Pair(TARGET, DRAFT, Encoder(*tiny_vocabulary()))
+    runs = [
+        Run(pair, [1, 2, 3], 9),
+        Run(pair, [4], 15, 2, Filter(1.0), partial(Coins, 5), rule=verify_block),
+        Run(pair, [5, 6], 3, 3, Filter(0.8), partial(Shared, 6, 2), rule=agree),
+        Run(pair, [7] * 5, 12, lambda last: len(last.tokens), Filter(1.0, 9), partial(Coins, 7)),
+    ]
+    without_draft = [replace(run, pair=replace(pair, draft=None)) for run in runs]
+    for together in (runs, without_draft, runs[:1]):
+        for run, result in zip(together, finish_together(together), strict=True):
+            assert timeless(result) == timeless(run.finish())
+
+
 class Counted:
     """A model that notes how many texts and rows share each of its passes."""
 
@@ -62,25 +103,25 @@ class Counted:
 
 
 def greedy(n_tokens, kind="speculative"):
-    how = n_tokens, kind, Filter(), 3, 9
-    return lambda target, draft: text_of(target, draft, [1, 2, 3], *how)
+    rest = n_tokens, kind, Filter(), 3, 9
+    return lambda target, draft: text_of(target, draft, [1, 2, 3], *rest)
 
 
 def test_passes_are_shared():
     """Four equal texts take the passes of one."""
-    found = []
+    n_passes = []
     for n in (1, 4):
         target, draft = Counted(TARGET), Counted(DRAFT.model)
         list(decode_together([greedy(12)] * n, target, ModelDraft(draft), n))
         assert {*target.passes, *draft.passes} == {n}
-        found.append((len(target.passes), len(draft.passes)))
-    assert found[0] == found[1]
+        n_passes.append((len(target.passes), len(draft.passes)))
+    assert n_passes[0] == n_passes[1]
 
 
 def test_a_text_that_ends_leaves_its_room_to_the_next():
     target, lengths = Counted(TARGET), [2, 15, 2, 2, 2, 2]
     results = list(decode_together([greedy(n) for n in lengths], target, DRAFT, 2))
-    assert [sum(len(one.tokens) for one in rounds) for rounds in results] == lengths
+    assert [sum(len(round.tokens) for round in rounds) for rounds in results] == lengths
     assert max(target.passes) == 2
     # the short ones ran beside the long one, not after it
     assert len(target.passes) <= len(greedy(15)(TARGET, DRAFT)) + 6
@@ -113,7 +154,7 @@ def assert_leaves_nothing(run, caches):
     finally:
         pool.shutdown(wait=False)
     # those that share products stay
-    assert not any(one.name.startswith(batching.THREAD) for one in threading.enumerate())
+    assert not any(thread.name.startswith(batching.THREAD) for thread in threading.enumerate())
     gc.collect()
     assert [cache() for cache in caches] == [None] * len(caches)
 

@@ -10,6 +10,7 @@ rule's (every possible noise of a two-token vocabulary, enumerated).
 import itertools
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,21 +20,31 @@ from hypothesis import strategies as st
 from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, distributions
 
 from experiments.decoding import coupled as coupling
-from experiments.decoding.coupled import Noisy, noise
-from experiments.decoding.job import Job, decode
-from experiments.decoding.metrics import explain_difference
+from experiments.decoding.coupled import Shared, agree, noise
+from experiments.decoding.metrics import explain_difference, noisy_logits
+from experiments.decoding.run import Run
 from experiments.drafting.drafts import ModelDraft, NGrams
+from experiments.drafting.load import Pair
 from experiments.proving.enumeration import chain_rule, tokens_of
 from sampling import Filter, never
 
-GREEDY = Filter()
+
+def coupled_run(target, draft, ids, n_tokens, K, filter, seed, ended=never, confidence=0.0):
+    """A Run under shared noise; draft None looks n-grams up."""
+    pair = Pair(target, ModelDraft(draft) if draft else NGrams(), None)
+    chance = partial(Shared, seed, len(ids))
+    return Run(pair, ids, n_tokens, K, filter, chance, ended, confidence, agree)
 
 
-def both_texts(target, draft, job):
-    """The tokens of the two loops under shared noise; draft None looks n-grams up."""
-    job = replace(job, coupled=True)
-    draft = ModelDraft(draft) if draft else NGrams()
-    return [tokens_of(decode(target, one, job)) for one in (None, draft)]
+def alone(run):
+    """The autoregressive decoding of the same text."""
+    return replace(run, pair=replace(run.pair, draft=None))
+
+
+def both_texts(*parts):
+    """The texts of the two loops under shared noise."""
+    run = coupled_run(*parts)
+    return [tokens_of(loop.rounds()) for loop in (alone(run), run)]
 
 
 # ---------------------------------------------------------------- the text is not the draft's
@@ -49,12 +60,20 @@ def both_texts(target, draft, job):
     filter=st.sampled_from(list(FILTERS.values())),
     seed=st.integers(0, 2**70),
     ended=st.sampled_from([never, at_eos]),
+    confidence=st.sampled_from([0.0, 0.5]),
 )
-def test_the_two_texts_are_equal(tables, zeros, n_ctx, K, n_tokens, filter, seed, ended):
+def test_the_two_texts_are_equal(tables, zeros, n_ctx, filter, seed, **more):
     target = TableModel(tables[0], zeros=zeros, n_ctx=n_ctx)
     draft = None if tables[1] is None else TableModel(tables[1], zeros=zeros)
-    one, two = both_texts(target, draft, Job([0, 1, 0], n_tokens, K, filter, seed, ended))
-    assert one == two and one
+    run = coupled_run(target, draft, [0, 1, 0], filter=filter, seed=seed, **more)
+    plain, speculative = tokens_of(alone(run).rounds()), tokens_of(run.rounds())
+    assert plain == speculative and plain
+    # each token is the best under the noise of its position
+    for i, token in enumerate(plain):
+        text = [0, 1, 0, *plain[:i]]
+        (p,) = filter(target.read(text, target.new_cache()))
+        with np.errstate(divide="ignore"):
+            assert token == (np.log(p) + noise(seed, len(text), 3)).argmax()
 
 
 @settings(max_examples=100, deadline=None)
@@ -69,9 +88,28 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
     with pytest.MonkeyPatch.context() as patch:
         repeated = lambda seed, position, n_vocab: np.array(rows[3 * position : 3 * position + 3])
         patch.setattr(coupling, "noise", repeated)
-        job = Job([0], 8, K, FILTERS["T=1"], ended=at_eos)
-        one, two = both_texts(TableModel(1, zeros=True), TableModel(draft), job)
-    assert one == two
+        target, draft = TableModel(1, zeros=True), TableModel(draft)
+        plain, speculative = both_texts(target, draft, [0], 8, K, FILTERS["T=1"], 0, at_eos)
+    assert plain == speculative
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    drafts=st.lists(st.lists(st.integers(0, 2), max_size=4), min_size=1, max_size=5),
+    seed=st.integers(0, 2**70),
+    look=st.integers(0, 3),
+)
+def test_any_draft_is_accepted_as_far_as_it_is_the_text(drafts, seed, look):
+    """Round after round, whatever a drafter has sampled before with the same noise."""
+    p, chance, begin = np.full((5, 3), 1 / 3), Shared(seed, 7), 7
+    text = [int(noise(seed, position, 3).argmax()) for position in range(7, 7 + 5 * 5)]
+    for draft in drafts:
+        assert [chance.sample(p[0]) for _ in range(look)] == text[begin - 7 :][:look]
+        n_accepted, token = agree(draft, None, p[: len(draft) + 1], chance)
+        right = text[begin - 7 :]
+        assert [*draft[:n_accepted], token] == right[: n_accepted + 1]
+        assert n_accepted == len(draft) or draft[n_accepted] != right[n_accepted]
+        begin += n_accepted + 1
 
 
 def test_the_noise_depends_on_seed_and_position_only():
@@ -82,37 +120,16 @@ def test_the_noise_depends_on_seed_and_position_only():
     assert not np.isin(noise(1, 2, 50), noise(2, 1, 50)).any()
 
 
-@pytest.mark.parametrize("draft", [None, ModelDraft(TableModel(2)), NGrams()])
-def test_shared_noise_lies_under_what_a_tap_returns(draft):
-    """The filters of the tap make the distributions, the noise is put on them."""
-    target, tap = TableModel(1), lambda parts: replace(parts, p_filter=FILTERS["T=2"])
-    job = Job([0, 1], 20, K=3, filter=FILTERS["T=0.7"], seed=4, coupled=True)
-    expected = decode(Noisy(target, FILTERS["T=2"], 4), None, Job([0, 1], 20))
-    assert tokens_of(decode(target, draft, job, tap)) == tokens_of(expected)
-
-
 # ---------------------------------------------------------------- its distribution is the target's
 
 distribution = distributions(4, 9)
-
-
-class OneRow(TableModel):
-    """The same probabilities after every text."""
-
-    def __init__(self, p):
-        super().__init__(0, n_vocab=len(p))
-        self.p = p
-
-    def probabilities(self, prefix):
-        return self.p
 
 
 def winner(p, g):
     """The token that the code chooses where the noise is g."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coupling, "noise", lambda seed, position, n_vocab: g)
-        model = Noisy(OneRow(p), Filter(1.0), seed=0)
-        return int(GREEDY(model.read([0], model.new_cache())).argmax())
+        return Shared(0, 1).sample(p)
 
 
 @settings(max_examples=100, deadline=None)
@@ -191,9 +208,9 @@ def test_the_distribution_of_the_text_is_the_chain_rule(filter, n_tokens, K, end
         for chosen in itertools.product(*places):
             table = [np.array([g, 0.0]) for _, g in chosen]
             patch.setattr(coupling, "noise", lambda seed, position, n_vocab: table[position - 1])
-            one, two = both_texts(target, draft, Job([0], n_tokens, K, filter, 0, ended))
-            assert one == two
-            found[two] += np.prod([length for length, _ in chosen])
+            plain, speculative = both_texts(target, draft, [0], n_tokens, K, filter, 0, ended)
+            assert plain == speculative
+            found[speculative] += np.prod([length for length, _ in chosen])
     assert_same_distribution(dict(found), chain_rule(target, [0], n_tokens, filter, ended))
 
 
@@ -213,9 +230,8 @@ def test_what_is_said_of_the_two_acceptance_rates(p, q):
 
 def test_draft_and_target_share_the_noise():
     """A draft that is the target chooses what it chooses."""
-    job = Job([0], 40, 3, Filter(1.0), seed=5, coupled=True)
-    rounds = decode(TableModel(1), ModelDraft(TableModel(1)), job)
-    assert all(one.accepted == one.examined for one in rounds)
+    run = coupled_run(TableModel(1), TableModel(1), [0], 40, 3, Filter(1.0), 5)
+    assert all(round.accepted == len(round.draft) for round in run.rounds())
 
 
 @pytest.mark.parametrize("draft", ["0.7M-17M", "ngram", "bytes"])
@@ -225,17 +241,19 @@ def test_coupled_texts_are_identical_and_both_acceptance_rates_shown(cli, as_jso
     result, done = as_json(*arguments), cli(*arguments)
     assert result["identical"] is True and result["settings"]["coupled"] is True
     assert (done.code, done.err) == (0, "") and "The two texts are identical." in done.out
-    one = result["speculative"]
+    speculative = result["speculative"]
+    examined = speculative["examined"] > 0
     for rate in ("acceptance_rate", "usual_acceptance_rate"):
-        assert one[rate] is None if one["examined"] == 0 else f"{one[rate]:.3f}" in done.out
-    assert ("The token rule would accept" in done.out) == (one["examined"] > 0)
+        shown = speculative[rate]
+        assert f"{shown:.3f}" in done.out if examined else shown is None
+    assert ("The token rule would accept" in done.out) == examined
 
 
 def test_coupled_texts_that_differ_are_explained():
     """Also where a filter leaves a token no probability: its score is minus infinity."""
-    target = Noisy(TableModel(1, zeros=True), FILTERS["all"], 3)
-    first = list(tokens_of(decode(target, None, Job([0], 5))))
+    target, filter = TableModel(1, zeros=True), FILTERS["all"]
+    (first, _) = map(list, both_texts(target, None, [0], 5, 3, filter, 3))
     wrong = [first[0], 1 - min(first[1], 1), *first[2:]]
-    found = explain_difference(target, [0], first, wrong)
-    assert (found["position"], found["verdict"]) == (1, "bug")
-    assert np.isfinite([found["gap"], found["float_error"]]).all()
+    difference = explain_difference(target, [0], first, wrong, partial(noisy_logits, filter, 3))
+    assert (difference["position"], difference["verdict"]) == (1, "bug")
+    assert np.isfinite([difference["gap"], difference["float_error"]]).all()

@@ -1,14 +1,34 @@
-"""What rounds add up to, and why two greedy texts differ."""
+"""What rounds add up to, what is said of two texts, and why two that should be equal differ."""
 
+import numpy as np
+import pytest
+from table_models import TableModel
 from toys import tiny_model
 
-from experiments.decoding.metrics import explain_difference, speculation
-from sampling import Round
+from experiments.decoding.clock import Seconds
+from experiments.decoding.coupled import noise
+from experiments.decoding.metrics import Tally, explain_difference, summary
+from experiments.decoding.prompt import Prompt
+from experiments.decoding.settings import Settings
+from experiments.drafting.load import Pair
+from sampling import Filter, Round
+
+SECONDS = Seconds(0.5, 0.25, 1.0, [])
+TARGET = TableModel(1, zeros=True)
+
+
+def tally_of(rounds, shared=False):
+    tally = Tally(shared)
+    for round in rounds:
+        tally.add(round, SECONDS)
+    return tally
 
 
 def test_drafts_after_the_first_rejection_are_not_examined():
-    rounds = [Round([1, 2, 3], drafted=4, accepted=2), Round([4], drafted=0), Round([5], 3, 0)]
-    assert speculation(rounds) == {
+    rounds = [Round([1, 2, 3], draft=[1, 2, 8, 9], accepted=2), Round([4]), Round([5], [6] * 3, 0)]
+    tally = tally_of(rounds)
+    assert (tally.ids, tally.seconds) == ([1, 2, 3, 4, 5], 3 * 1.75)
+    assert tally.speculation() == {
         "rounds": 3,
         "drafted": 7,
         "examined": 4,
@@ -16,7 +36,57 @@ def test_drafts_after_the_first_rejection_are_not_examined():
         "acceptance_rate": 0.5,
         "tokens_per_target_pass": 5 / 3,
     }
-    assert speculation([Round([1])])["acceptance_rate"] is None
+    assert tally_of([Round([1])]).speculation()["acceptance_rate"] is None
+
+
+def test_under_shared_noise_what_the_token_rule_would_accept_is_added_up():
+    """Sum of min(p, q) at each examined draft, which is the first of this round alone."""
+    p = np.array([[0.5, 0.5, 0], [0.2, 0.2, 0.6], [1, 0, 0]])
+    q = np.array([[0.1, 0.3, 0.6], [0.3, 0.3, 0.4]])
+    rejected, accepted = Round([1], [2, 0], 0, q, p), Round([2, 0, 0], [2, 0], 2, q, p)
+    plain = Round([0], p=p[:1])
+    usual = lambda *rounds: tally_of(rounds, shared=True).speculation()["usual_acceptance_rate"]
+    assert usual(rejected, plain) == pytest.approx(0.4)
+    assert usual(rejected, accepted) == pytest.approx((0.4 + 0.4 + 0.8) / 3)
+    assert usual(plain) is None
+    assert "usual_acceptance_rate" not in tally_of([rejected]).speculation()
+
+
+# ---------------------------------------------------------------- two texts
+
+
+def summary_of(first, second, **settings):
+    """The summary of two texts after token 0 by a table."""
+    pair, prompt = Pair(TARGET, None, None), Prompt(1, None, [0], 3)
+    results = {
+        decoder: {"token_ids": ids, "tokens_per_second": speed}
+        for decoder, ids, speed in (("autoregressive", first, 2.0), ("speculative", second, 3.0))
+        if ids is not None
+    }
+    return summary(Settings(**settings), pair, prompt, results)
+
+
+def test_a_summary_compares_two_texts_and_explains_those_that_should_be_equal():
+    same = summary_of([1, 2], [1, 2])
+    assert (same["identical"], same["speedup"]) == (True, 1.5) and "difference" not in same
+    sampled = summary_of([1, 2], [1, 0], temperature=1.0)
+    assert sampled["identical"] is False and "difference" not in sampled
+    for settings in ({}, {"temperature": 1.3, "top_k": 2, "coupled": True}):
+        different = summary_of([1, 2], [1, 0], **settings)
+        assert different["identical"] is False and different["difference"]["position"] == 1
+    alone = summary_of([1, 2], None)
+    assert (alone["speculative"], alone["identical"], alone["speedup"]) == (None,) * 3
+
+
+def test_a_difference_is_explained_by_what_the_text_was_chosen_by():
+    """The gap is that of the logits, or of the scores under the noise of the position."""
+    (logits,) = TARGET.read([0, 1], TARGET.new_cache())
+    with np.errstate(divide="ignore"):
+        noisy = np.log(Filter(1.3)(logits[None])[0]) + noise(3, 2, 3)
+    for settings, row in (({}, logits), ({"temperature": 1.3, "coupled": True}, noisy)):
+        second, best = np.sort(row)[-2:]
+        difference = summary_of([1, 2], [1, 0], **settings)["difference"]
+        assert difference["gap"] == pytest.approx(best - second)
 
 
 def test_a_text_that_ends_early_differs_there():

@@ -13,9 +13,10 @@ from table_models import TableModel
 
 import main
 import sampling
-from experiments.decoding.metrics import speculation
+from experiments.decoding.clock import Seconds
+from experiments.decoding.metrics import Tally
 from experiments.measuring.theory import speedup, tokens_per_round
-from experiments.proving.enumeration import distribution_of
+from experiments.proving.enumeration import every_branch
 from experiments.proving.gallery import gallery
 from experiments.proving.mistakes import MISTAKES
 from experiments.proving.patching import made
@@ -136,12 +137,12 @@ def test_a_figure_is_what_its_formula_gives(name, figure):
 def one_token(p, q):
     """{token: probability} of a token drafted from q and verified."""
 
-    def run():
-        token = sampling.sample(q, None)
-        n, last = verify([token], q[None], np.stack([p, p]), None)
+    def run(chance):
+        token = chance.sample(q)
+        n, last = verify([token], q[None], np.stack([p, p]), chance)
         return token if n else last
 
-    return distribution_of(run)
+    return every_branch(run)
 
 
 def test_the_example_and_its_mistake():
@@ -149,7 +150,7 @@ def test_the_example_and_its_mistake():
     assert one_token(P, Q) == pytest.approx(dict(enumerate(P)))
     with made(MISTAKES["resample-from-p"]):
         assert one_token(P, Q) == pytest.approx({0: 0.16, 1: 0.32, 2: 0.52})
-        # shared noise does not show it: under the noise p and q are one-hot
+        # greedy decoding does not show it: p and q are one-hot
         for x, y in ((0, 1), (1, 2), (2, 0)):
             assert one_token(*np.eye(3)[[x, y]]) == {x: 1}
 
@@ -159,15 +160,14 @@ def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
     p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
 
     def accepted(rule, draft):
-        return distribution_of(lambda: rule(draft, q, p, None)[0])
+        return every_branch(lambda chance: rule(draft, q, p, chance)[0])
 
     assert accepted(verify, [0, 1]) == pytest.approx({0: 0.5, 2: 0.5})
     assert accepted(verify_block, [0, 1]) == pytest.approx({2: 1})
     for rule, mean in ((verify, 10 / 9), (verify_block, 11 / 9)):
         assert accepted(rule, [1, 0]) == pytest.approx({1: 0.5, 2: 0.5})
-        drawn = distribution_of(
-            lambda: rule([sampling.sample(row, None) for row in q], q, p, None)[0]
-        )
+        sampled = lambda chance: [chance.sample(row) for row in q]
+        drawn = every_branch(lambda chance: rule(sampled(chance), q, p, chance)[0])
         assert sum(n * mass for n, mass in drawn.items()) == pytest.approx(mean)
 
 
@@ -183,13 +183,14 @@ def test_expected_tokens_of_a_round(K):
     p, q = np.array([0.3, 0.7]), np.array([0.6, 0.4])
     a, filter = np.minimum(p, q).sum(), Filter(1.0)
 
-    def first_round():
-        drafter = NeuralDrafter(constant(q), filter, None)
-        rounds = speculative(constant(p), drafter, [0], K + 1, K, filter, None)
+    def first_round(chance):
+        drafter, tally = NeuralDrafter(constant(q), filter, chance), Tally()
+        rounds = speculative(constant(p), drafter, [0], K + 1, K, filter, chance)
         next(rounds)  # the prefill
-        return speculation([next(rounds)])["tokens_per_target_pass"]
+        tally.add(next(rounds), Seconds(0, 0, 0, []))
+        return tally.speculation()["tokens_per_target_pass"]
 
-    mean = sum(n * mass for n, mass in distribution_of(first_round).items())
+    mean = sum(n * mass for n, mass in every_branch(first_round).items())
     assert mean == pytest.approx(tokens_per_round(a, K))
 
 

@@ -18,8 +18,8 @@ import requests
 from command_line import ENVIRONMENT, ROOT
 
 import utils
-from experiments.decoding.job import Job, decode
 from experiments.decoding.metrics import explain_difference
+from experiments.decoding.run import Run
 from experiments.drafting.load import load
 from sampling import stop_condition
 
@@ -60,8 +60,8 @@ def environment():
 
 def run(commands, folder):
     """What the commands print at the end, as JSON."""
-    how = {"cwd": folder, "env": environment(), "capture_output": True, "text": True}
-    done = subprocess.run(["bash", "-e", "-c", commands], timeout=900, **how)
+    options = {"cwd": folder, "env": environment(), "capture_output": True, "text": True}
+    done = subprocess.run(["bash", "-e", "-c", commands], timeout=900, **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -74,15 +74,14 @@ def pair():
 
 def rounds(pair, ids, n):
     """Our speculative decoding, the prefill apart; a text ends at <|endoftext|>."""
-    job = Job(ids, n, K, ended=stop_condition(pair.encoder))
-    return list(decode(pair.target, pair.draft, job))[1:]
+    return list(Run(pair, ids, n, K, ended=stop_condition(pair.encoder)).rounds())[1:]
 
 
 def check_text(pair, answer):
     """Token for token ours, and as many; the referee finds a tie where that is not so."""
     encoder = pair.encoder
     ids = encoder.encode(PROMPT)
-    tokens = [token for one in rounds(pair, ids, N) for token in one.tokens]
+    tokens = [token for round in rounds(pair, ids, N) for token in round.tokens]
     assert len(answer["tokens"]) == len(tokens) == N
     if answer["tokens"] != tokens:
         assert explain_difference(pair.target, ids, tokens, answer["tokens"])["verdict"] == "tie"
@@ -119,7 +118,10 @@ def test_openvino(pair, desk):
     (commands,) = blocks("OpenVINO GenAI")
     answer = run(commands, desk)
     check_text(pair, answer)
-    assert answer["written"] == [1, *(len(one.tokens) for one in rounds_after_one(pair, answer))]
+    assert answer["written"] == [
+        1,
+        *(len(round.tokens) for round in rounds_after_one(pair, answer)),
+    ]
     theirs = genai.Tokenizer(desk / "17M-openvino")
     encode = lambda text: theirs.encode(text).input_ids.data[0].tolist()
     check_tokenizer(pair, encode, theirs.decode)
@@ -166,8 +168,8 @@ def test_llama_cpp(pair, desk, llama):
     answer = run(ask, desk)
     check_text(pair, answer)
     ours = rounds_after_one(pair, answer)
-    assert answer["timings"]["draft_n"] == sum(one.drafted for one in ours)
-    assert answer["timings"]["draft_n_accepted"] == sum(one.accepted for one in ours)
+    assert answer["timings"]["draft_n"] == sum(len(round.draft) for round in ours)
+    assert answer["timings"]["draft_n_accepted"] == sum(round.accepted for round in ours)
     post = lambda path, **body: requests.post(f"{address}/{path}", json=body, timeout=60).json()
     encode = lambda text: post("tokenize", content=text)["tokens"]
     check_tokenizer(pair, encode, lambda ids: post("detokenize", tokens=ids)["content"])

@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,13 +37,13 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
     encode, decode = one_file.load_tokenizer(folder)
     target = one_file.load_model(folder, 0.0)
     draft = one_file.load_model(ROOT / "models" / "0.7M-17M", 0.0)
-    ids, rng = encode(prompt), np.random.default_rng(0)
+    ids, sample, toss = encode(prompt), lambda p: int(p.argmax()), lambda ratio: ratio >= 1
     assert ids == load_encoder(folder).encode(prompt) and decode(ids) == prompt
 
-    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, Filter(0.0), rng)
+    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, Filter(0.0), None)
     expected = ids + [token for one in rounds for token in one.tokens]
-    plain, n_plain = one_file.decode_plainly(target, ids, n_tokens, rng)
-    fast, n_fast = one_file.decode_speculatively(target, draft, ids, n_tokens, 4, rng)
+    plain, n_plain = one_file.decode_plainly(target, ids, n_tokens, sample)
+    fast, n_fast = one_file.decode_speculatively(target, draft, ids, n_tokens, 4, sample, toss)
     assert plain == fast == expected
     assert n_plain == n_tokens > n_fast
 
@@ -52,38 +51,18 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
 # ---------------------------------------------------------------- the distribution
 
 
-class Coin:
-    """What rng.random() returns in an enumeration: `coin < p` takes both branches in turn."""
-
-    def __init__(self, branches):
-        self.branches = branches
-
-    def __lt__(self, probability):
-        return self.branches.toss(probability)
-
-
-def distribution_of(run):
-    """{outcome: probability} of run(rng) -> outcome, over every choice that it asks of rng."""
-
-    def one_branch(branches):
-        choice = lambda n, p: branches.sample(p)
-        return run(SimpleNamespace(choice=choice, random=lambda: Coin(branches)))
-
-    return every_branch(one_branch)
-
-
 def test_the_rule_has_exactly_the_distribution_of_p():
     """The tokens of one round, completed by samples from the rows that it did not reach."""
     rng = np.random.default_rng(0)
     for p, q in zip(rng.dirichlet(np.ones(4), (20, 3)), rng.dirichlet(np.ones(4), (20, 2))):
 
-        def one_round(rng):
-            draft = [one_file.sample(row, rng) for row in q]
-            tokens = one_file.verify(draft, q, p, rng)
-            return tuple(tokens + [one_file.sample(row, rng) for row in p[len(tokens) :]])
+        def one_round(branches):
+            draft = [branches.sample(row) for row in q]
+            n, token = one_file.verify(draft, q, p, branches.sample, branches.toss)
+            return (*draft[:n], token, *[branches.sample(row) for row in p[n + 1 :]])
 
         expected = dict(np.ndenumerate(np.einsum("i,j,k->ijk", *p)))
-        assert total_variation(distribution_of(one_round), expected) < 1e-12
+        assert total_variation(every_branch(one_round), expected) < 1e-12
 
 
 @pytest.mark.parametrize("K", [1, 2, 3, 5])
@@ -93,14 +72,34 @@ def test_both_loops_have_exactly_the_distribution_of_the_target(K):
     def model(table):  # a function from n tokens to n distributions
         return lambda ids: filter(table.read(ids, table.new_cache(), len(ids)))
 
-    def texts_of(decode, models, *how):
-        return distribution_of(lambda rng: tuple(decode(*models, [0], n_tokens, *how, rng)[0][1:]))
+    def texts_of(decode, models, *how, tosses=True):
+        def one_text(branches):
+            chance = (branches.sample, branches.toss)[: 1 + tosses]
+            return tuple(decode(*models, [0], n_tokens, *how, *chance)[0][1:])
+
+        return every_branch(one_text)
 
     target, draft = map(model, tables)
     expected = chain_rule(tables[0], [0], n_tokens, filter)
-    assert_same_distribution(texts_of(one_file.decode_plainly, [target]), expected)
+    plain = texts_of(one_file.decode_plainly, [target], tosses=False)
+    assert_same_distribution(plain, expected)
     fast = texts_of(one_file.decode_speculatively, [target, draft], K)
     assert_same_distribution(fast, expected)
+
+
+@pytest.mark.parametrize("temperature", ["-1", "nan", "inf"])
+def test_a_temperature_that_is_none_is_refused(temperature):
+    command = [sys.executable, "docs/one_file.py", "Once", temperature]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert f"temperature {float(temperature)}: expected a number of 0 or more" in str(done.stderr)
+
+
+def test_it_reads_top_down():
+    """Decoding and the rule come before the model, and the model before the tokenizer."""
+    names = re.findall(r"(?m)^def (\w+)", SOURCE)
+    assert names[:3] == ["decode_plainly", "decode_speculatively", "verify"]
+    assert names[-2:] == ["load_model", "load_tokenizer"]
 
 
 # ---------------------------------------------------------------- use from Python

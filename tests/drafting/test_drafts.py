@@ -5,7 +5,7 @@ from heads import EAGLE, MEDUSA, toy_head
 from toys import TINY, tiny_model
 
 from experiments.drafting.drafts import HeadDraft, HeadDrafter, ModelDraft, NGrams, SeenTarget
-from sampling import Filter, NeuralDrafter, NGramDrafter
+from sampling import Chance, Filter, NeuralDrafter, NGramDrafter
 
 TARGET = tiny_model(0)
 DRAFTS = {
@@ -20,7 +20,7 @@ each = pytest.mark.parametrize("draft, kind", DRAFTS.values(), ids=DRAFTS)
 def drafter_of(draft):
     target = SeenTarget(TARGET)
     target.read([1, 2], target.new_cache(), n_last=0)
-    return draft.drafter(target, Filter(), None)
+    return draft.drafter(target, Filter(), Chance(0))
 
 
 @each
@@ -41,7 +41,7 @@ def test_drafters_may_be_wrapped_and_another_model_stand_in(draft, kind):
     assert wrapped.longest(TARGET) == draft.longest(TARGET)
     outer, (inner, drafter) = drafter_of(wrapped.wrapped(lambda drafter: ("twice", drafter)))
     assert (outer, inner, type(drafter)) == ("twice", "wrapped", kind)
-    for one in (draft.over(SeenTarget), wrapped.over(SeenTarget)):
-        assert [stand_in.model for stand_in in one.models] == [*draft.models]
+    for other in (draft.over(SeenTarget), wrapped.over(SeenTarget)):
+        assert [stand_in.model for stand_in in other.models] == [*draft.models]
     assert type(drafter_of(draft.over(SeenTarget))) is kind
     assert drafter_of(wrapped.over(SeenTarget))[0] == "wrapped"

@@ -8,7 +8,7 @@ from toys import NUMPY, refusal, tiny_vocabulary, write_checkpoint
 import utils
 from backends import memory
 from encoder import Encoder
-from experiments.drafting.load import Pair, load
+from experiments.drafting.load import load
 from gpt2 import Config
 
 LITTLE = Config(259, 4, 4, 1, 1)
@@ -28,7 +28,8 @@ def test_several_drafts_of_one_target(folder):
     assert list(pairs.drafts) == ["ngram", little, "large"]
     assert [len(pairs.pair(name).models) for name in pairs.drafts] == [1, 2, 2]
     assert pairs.pair("ngram").draft.looks_up
-    assert pairs.pair() == Pair(pairs.target, None, pairs.encoder)
+    alone = pairs.pair()
+    assert (alone.target, alone.draft, alone.encoder) == (pairs.target, None, pairs.encoder)
     target, draft = pairs.pair(little).models
     assert (target.config, draft.config) == (SMALL, LITTLE)
     assert pairs.encoder == Encoder(*tiny_vocabulary())
@@ -46,7 +47,7 @@ def test_a_pair_is_weighed_together(folder, monkeypatch):
 def test_random_weights_need_a_shape_only(folder):
     (folder / "little" / "model.safetensors").unlink()
     pair = load("large", ["little"], folder, NUMPY, weights="random").pair("little")
-    assert [one.config for one in pair.models] == [SMALL, LITTLE]
+    assert [model.config for model in pair.models] == [SMALL, LITTLE]
     assert not np.allclose(logits(pair.target), EXPECTED)
     assert max(pair.encoder.encode("once upon a time")) < 259
 

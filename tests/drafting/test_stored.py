@@ -1,5 +1,7 @@
 """Heads on disk: read as they were written, and refused for a target they were not trained on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from edits import edit_header
@@ -7,9 +9,9 @@ from heads import EAGLE, head_config, head_tensors
 from toys import NUMPY, TINY, refusal, write_checkpoint, write_safetensors
 
 import utils
-from experiments.decoding.job import Job, decode
-from experiments.drafting.load import load
-from experiments.drafting.stored import HEADS, fingerprint, load_head
+from experiments.decoding.run import Run
+from experiments.drafting.load import HEADS, load
+from experiments.drafting.stored import fingerprint, load_head
 from experiments.proving.enumeration import tokens_of
 
 TENSORS = {kind: head_tensors(head_config(kind, TINY), scale=0.1) for kind in HEADS}
@@ -74,8 +76,7 @@ def test_a_head_that_is_damaged_not_there_or_of_another_target(folder, kind, dam
 def test_the_included_heads_agree_with_their_target(kind, size):
     """Greedy drafts after the same text: a head of another shape or target would agree nowhere."""
     pair = load(size, [kind], utils.MODELS_DIR, NUMPY).pair(kind)
-    job = Job(pair.encoder.encode("Once upon a time there was a"), 60, K=2)
-    rounds = list(decode(pair.target, pair.draft, job))
-    accepted = sum(one.accepted for one in rounds)
-    assert accepted > 10
-    assert tokens_of(rounds) == tokens_of(decode(pair.target, None, job))
+    run = Run(pair, pair.encoder.encode("Once upon a time there was a"), 60, K=2)
+    rounds, alone = list(run.rounds()), replace(run, pair=replace(pair, draft=None))
+    assert sum(round.accepted for round in rounds) > 10
+    assert tokens_of(rounds) == tokens_of(alone.rounds())

@@ -5,19 +5,20 @@ import pytest
 from toys import TINY, tiny_model
 
 import utils
-from experiments.decoding.job import Job
+from experiments.decoding.run import Run
 from experiments.drafting.drafts import ModelDraft
 from experiments.drafting.load import Pair
 from experiments.measuring import peers
 
 MODEL = tiny_model(1)
-JOB = Job([], 6, K=2)
+PAIR = Pair(MODEL, ModelDraft(MODEL), None)
+RUN = Run(PAIR, [], 6, K=2)
 SHORT = peers.Program("short", "1", {"plain": lambda ids, n: ([0] * (n - 1), n)})
 
 
 def test_speeds_of_texts_of_another_length_are_withheld():
-    ours = peers.ours(Pair(MODEL, ModelDraft(MODEL), None), JOB)
-    plain, fast, short = peers.compare([ours, SHORT], [[5, 6], [7]], JOB, repeats=3)
+    ours = peers.ours(PAIR, RUN)
+    plain, fast, short = peers.compare([ours, SHORT], [[5, 6], [7]], RUN, repeats=3, seed=0)
     assert [row["decoder"] for row in (plain, fast, short)] == ["plain", "speculative", "plain"]
     assert [row["same_texts"] for row in (plain, fast, short)] == [2, 2, 0]
     assert plain["against_ours"] == {"value": 1, "low": 1, "high": 1}

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import defaultdict
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,9 @@ from toys import NUMPY
 import utils
 from experiments.data import recordings
 from experiments.data.recordings import Text, probabilities
-from experiments.decoding.job import Job, decode
+from experiments.decoding.run import Coins, Run
 from experiments.drafting.drafts import ModelDraft, NGrams
+from experiments.drafting.load import Pair
 from experiments.measuring.replay import (
     CoinDrafter,
     Drafting,
@@ -25,8 +27,8 @@ from experiments.measuring.replay import (
     replay_text,
     stored_latencies,
 )
-from experiments.proving.enumeration import chain_rule, distribution_of
-from sampling import Filter, NeuralDrafter, speculative
+from experiments.proving.enumeration import chain_rule, every_branch
+from sampling import Chance, Filter, NeuralDrafter, speculative
 
 
 @pytest.fixture
@@ -45,8 +47,8 @@ def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
     target, smaller = models
     drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
-        text = Text(**record_text(target, ids, 20, Filter(), [0, 1], 50))
-        rounds = list(decode(target, drafts[which], Job(ids, 20, K)))[1:]
+        text = Text(**record_text(Run(Pair(target, None, None), ids, 20), 50))
+        rounds = list(Run(Pair(target, drafts[which], None), ids, 20, K).rounds())[1:]
         drafter = Drafting(drafts[which], log_of(text, Filter()), 0).drafter_of(0)
         assert replay_text(text, drafter, K) == rounds
         assert sum((one.tokens for one in rounds), []) == text.tokens
@@ -55,14 +57,15 @@ def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
 @pytest.mark.parametrize("temperature", [0.7, 1.5])
 def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(models, temperature):
     ids, filter = [5, 6, 5, 6, 5], Filter(temperature, top_k=3)
-    rounds = list(decode(models[0], NGrams(), Job(ids, 40, 3, filter, seed=1)))[1:]
+    run = Run(Pair(models[0], NGrams(), None), ids, 40, 3, filter, partial(Coins, 1))
+    rounds = list(run.rounds())[1:]
     text = Text(ids, sum((one.tokens for one in rounds), []))
     drafter = Drafting(NGrams(), log_of(text, filter), 0).drafter_of(0)
     assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
 
 
 def structure(rounds):
-    return tuple((tuple(one.tokens), one.drafted, one.accepted) for one in rounds)
+    return tuple((tuple(round.tokens), len(round.draft), round.accepted) for round in rounds)
 
 
 @pytest.mark.parametrize("filter", [Filter(1.0), Filter(0.7, top_k=2), Filter(1.0, top_p=0.8)])
@@ -72,9 +75,9 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
     monkeypatch.setattr(recordings, "digits", list)
     target, draft, ids, n = TableModel(1), TableModel(2), [0, 1], 3
 
-    def rounds():
-        drafter = NeuralDrafter(draft, filter, None)
-        return structure(speculative(target, drafter, ids, n, K, filter, None))
+    def rounds(chance):
+        drafter = NeuralDrafter(draft, filter, chance)
+        return structure(speculative(target, drafter, ids, n, K, filter, chance))
 
     found = defaultdict(float)
     for tokens, probability in chain_rule(target, ids, n, filter, lambda generated: False).items():
@@ -88,7 +91,7 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
             drafter = CoinDrafter(whole, ratios, np.append([0, 0], coins), "token", 3)
             share = np.prod(np.where(coins, 1 - odds, odds))
             found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
-    expected = distribution_of(rounds)
+    expected = every_branch(rounds)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
     assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
 
@@ -113,7 +116,7 @@ def test_the_end_of_the_drafts_context():
     text = Text(ids, tokens, **certain)
     assert len(agreement(draft, text, Filter(1.0))) == 4
     drafter = Drafting(ModelDraft(draft), log_of(text, Filter(1.0), 3), 0).drafter_of(0)
-    live = NeuralDrafter(draft, Filter(1.0), np.random.default_rng(0))
+    live = NeuralDrafter(draft, Filter(1.0), Chance(0))
     for end in range(2, 8):
         begin = (ids + tokens)[:end]
         assert len(drafter.propose(begin, 3)[0]) == len(live.propose(begin, 3)[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.measuring import plots
-from experiments.measuring.tables import best_rows, remarks_on, table
+from experiments.measuring.tables import remarks_on, table
 
 
 def row(draft="eagle", K=2, speed=15.0, verification="token", **more):
@@ -22,12 +22,6 @@ def row(draft="eagle", K=2, speed=15.0, verification="token", **more):
         "withheld": {},
         "flags": [],
     } | more
-
-
-def test_the_fastest_K_of_each_draft_and_rule():
-    rows = [row(), row(K=4, speed=18.0), row(verification="block"), row("ngram", speed=3.0)]
-    assert best_rows(rows) == rows[1:]
-    assert best_rows(rows[1:]) == []  # one K of each: there is nothing to choose
 
 
 def test_cells():

@@ -8,21 +8,29 @@ import numpy as np
 import pytest
 from browsers import assert_readable, wait_for
 from heads import MEDUSA, toy_head
-from live import PROMPT, RUNS, session_of, unheard
+from live import PROMPT, RUNS, loaded, unheard
 
-from experiments.decoding.session import Session
+from experiments.data.files import write_whole
 from experiments.drafting.drafts import HeadDraft
 from experiments.measuring.statistics import drafting_share
 from experiments.measuring.theory import speedup
 from experiments.page import rules, runs
-from experiments.page.report import write_page
+from experiments.page.report import page_of
 from experiments.page.runs import ANSWERS, Request, answers_of, finished_run
 
 pytestmark = pytest.mark.browser
 
 VIEWS = ("race", "microscope", "rules", "pays")
 QUICK = "too-many-tokens"  # a mistake whose distribution is small
-FEW = ("token rule", "shared noise", QUICK, "end-ignored", "context-unchecked", "missing-bonus")
+FEW = (
+    "token rule",
+    "match rule",
+    "shared noise",
+    QUICK,
+    "end-ignored",
+    "context-unchecked",
+    "missing-bonus",
+)
 READY = "Boolean(state.base && !asking && state.costs)"
 
 
@@ -40,8 +48,8 @@ def live(new_page, serve, pair, monkeypatch):
 
     monkeypatch.setattr("experiments.decoding.clock.SETTLING", 0.0)
 
-    def call(view="race", session=None, **options):
-        served = serve(answers_of(session or session_of(pair)))
+    def call(view="race", models=None, **options):
+        served = serve(answers_of(*(models or loaded(pair))))
         options = {"reduced_motion": "reduce"} | options
         page = new_page(f"{served.server.address}#{view}", **options)
         wait_for(page, READY + (" && Boolean(state.rulesDone)" if view == "rules" else ""))
@@ -64,7 +72,7 @@ def saved(new_page, written):
 def what_if(page, folder, **changed):
     """The tokens of each round by the models in a folder if that is changed in a page's run."""
     request = Request(page.evaluate("state.base.settings.prompt"), **changed)
-    data = ANSWERS["what_if"](session_of(folder), request, unheard)
+    data = ANSWERS["what_if"](*loaded(folder), request, unheard)
     return [one["tokens"] for one in data["rounds"]]
 
 
@@ -123,6 +131,25 @@ def test_the_race_is_stepped_rewound_slowed_and_played(live):
     assert shown() == page.evaluate("state.base.figures.token_ids.length")
     page.locator("#slow").press("Home")
     assert page.locator("#slow-now").inner_text() == "1 ×"
+
+
+def test_a_saved_race_opens_where_its_first_lane_has_finished(saved):
+    page, _ = saved(*RUNS["sampled"])
+    page.locator("#tab-race").click()
+    for plain, fast in ((3, 1), (1, 3)):  # seconds of a pass: either can win
+        page.evaluate(f"""state.base.plain.seconds.fill({plain} * 1e-2);
+            for (const round of state.base.rounds) round.seconds = [0, {fast} * 5e-2, 0];
+            showRace(state.base)""")
+        n_tokens = page.evaluate("race.lanes.map(lane => lane.tokens.length)")
+        lanes = page.locator(".lane")
+        shown = [lanes.nth(i).locator(".token:not(.to-come)").count() for i in (0, 1)]
+        first = page.evaluate("Number(race.lanes[1].end < race.lanes[0].end)")
+        assert shown[first] == n_tokens[first] and 0 < shown[1 - first] < n_tokens[1 - first]
+        page.locator("#finish").click()  # the passes of both stay in sight
+        for i in (0, 1):
+            strip, last = (lanes.nth(i).locator(part) for part in (".strip", ".strip i >> nth=-1"))
+            box, passed = strip.bounding_box(), last.bounding_box()
+            assert box["x"] < passed["x"] + passed["width"] < box["x"] + box["width"]
 
 
 # ---------------------------------------------------------------- the microscope
@@ -211,6 +238,8 @@ def test_every_decision_of_every_run_opens(saved, name):
     assert page.evaluate("scrollY") == 0  # its address names a view
     assert_in_words(page)
     page.locator("#tab-race").click()
+    if name != "alone":
+        page.locator("#finish").click()
     texts = page.locator(".lane .written").all_inner_texts()
     decoders = () if name == "alone" else ("autoregressive", "speculative")
     found = [result[decoder]["text"].replace("\n", "⏎\n") for decoder in decoders]
@@ -232,6 +261,11 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         assert page.locator(".verdict").inner_text() == verdict
         assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
         assert page.locator("#residual").count() == (verdict == "rejected draft")
+        rules = ((min(1, p / q), row["overlap"][i]), (p, row["matching"][i]))
+        kept = page.locator("#keeping td.number").all_inner_texts()
+        assert kept == [shown(x) for both in rules for x in both]
+    about = page.locator(".round").nth(r).locator(".about").inner_text()
+    assert f"{row['accepted']} of {row['examined']} examined" in about
     chips.last.click()  # the correction: the same residual, and the token that came out of it
     assert page.locator(".verdict").inner_text() == "correction"
     *_, mass = page.locator("#likely .chosen td.number").all_inner_texts()
@@ -258,16 +292,15 @@ def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
     picture = page.locator("#more svg.areas")
     assert picture.locator("title").text_content() == "p and q over the same tokens"
     assert "residual" in picture.locator("desc").text_content()
+    assert "rejected: q’s excess" in page.locator("#more .legend").inner_text()
 
 
-# ---------------------------------------------------------------- rules, costs, questions
+# ---------------------------------------------------------------- rules, costs
 
 
 def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     page, _ = live("rules")
     page.locator(".rule", has_text="too many tokens").click()
-    assert page.locator("#distance").count() == 0  # not before the question
-    page.locator("#show-distributions").click()
     row = rules.distribution_row(QUICK)
     assert page.locator("#distance").inner_text() == f"{row['distance']:.4f}"
     assert page.locator("#errors").count() == (row["errors"] > 0)
@@ -275,12 +308,32 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     assert page.locator("#distance").inner_text() == "0"
     page.locator(".rule").first.press("ArrowDown")
     assert page.evaluate("chosenRule === state.rules[1]")
+    assert page.locator("#distance").inner_text() == "0"  # of the match rule
+
+
+def test_shared_noise_shows_no_distance_that_was_not_computed(live, few_rules):
+    page, _ = live("rules")
+    page.locator(".rule", has_text="Shared noise").click()
+    assert page.locator("#distance").count() == 0
+    assert "cannot be enumerated" in page.locator("#distribution").inner_text()
+    assert page.locator('[aria-checked="true"] .badge').inner_text() == "not enumerated"
+
+
+def test_a_rule_says_in_one_line_what_it_does_and_where_its_text_differs(live, few_rules):
+    page, _ = live("rules")
+    rows = page.evaluate("state.rules")
+    for row, shown in zip(rows, page.locator(".rule").all_inner_texts()):
+        what = row["what"][0].upper() + row["what"][1:]
+        assert f"\n{what}.\n" in shown
+        place = None if row["parts"] is None else f"differs from token {row['parts'] + 1} on"
+        assert (place or "the same text") in shown or row is rows[0]
+    assert any(row["parts"] is not None for row in rows)
 
 
 @pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
 def test_the_expected_speedup_is_that_of_the_theory(live, pair, draft):
     """Look-up drafts in a share of the rounds."""
-    page, _ = live("pays", session_of(pair, draft_model_size=draft))
+    page, _ = live("pays", loaded(pair, draft_model_size=draft))
     costs, a = page.evaluate("[state.costs, acceptance(state.base)]")
     lengths = page.evaluate("state.base.rounds.map(round => round.draft.length)")
     h = drafting_share(draft != "ngram", 4, sum(lengths), len(lengths))
@@ -297,12 +350,10 @@ def test_the_expected_speedup_is_that_of_the_theory(live, pair, draft):
 
 
 def test_no_more_drafts_are_expected_than_there_are_heads(live, pair):
-    session = session_of(pair)
-    target = session.pair.target
-    draft = HeadDraft(toy_head(MEDUSA, target, np.float32))  # two heads
-    page, _ = live("pays", Session(session.settings, replace(session.pair, draft=draft)))
+    settings, models = loaded(pair)
+    draft = HeadDraft(toy_head(MEDUSA, models.target, np.float32))  # two heads
+    page, _ = live("pays", (settings, replace(models, draft=draft)))
     assert page.evaluate("[standing(state.base).K, standing(state.base).by.length]") == [2, 2]
-    assert page.evaluate("bestKQuestion(state.base).options") == ["K = 1", "K = 2"]
     page.evaluate("state.costs = null; showPays(state.base)")  # those of the run's own passes
     assert page.locator("#pays-stage").is_visible()
 
@@ -316,18 +367,6 @@ def test_costs_of_a_run_alone_never_fall_with_K_and_need_one_K(saved):
     page.evaluate("state.base.settings.draft_confidence = .3; showAll(state.base)")
     assert page.evaluate("costsOf(state.base)") is None
     assert "draft confidence 0.3" in page.locator("#summary").inner_text()
-
-
-def test_five_questions_are_answered_by_the_run(live, few_rules):
-    page, _ = live("rules")
-    for n, view in enumerate(("race", "race", "microscope", "microscope", "rules"), 1):
-        page.locator(f"#tab-{view}").click()
-        form = page.locator("form.question").filter(has_text=f"{n} of 5")
-        form.locator("input").first.check()
-        form.locator("button").click()
-        assert form.locator(".answer").count() == 1
-        assert form.locator(".because").inner_text().startswith(("Right.", "Not quite:"))
-    assert page.locator(".badge.hidden").count() == 0
 
 
 # ---------------------------------------------------------------- runs
@@ -375,7 +414,7 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
     paths = [tmp_path / "run.html", tmp_path / "play.html"]
     download.value.save_as(paths[0])
     assert served.token not in paths[0].read_text(encoding="utf-8")
-    write_page(paths[1], finished_run(session_of(pair)))
+    write_whole(paths[1], page_of(finished_run(*loaded(pair))))
     kept = "[state.base.figures.token_ids, state.rules.map(row => row.tokens)]"
     for path in paths:
         assert path.stat().st_size < 400_000
@@ -392,10 +431,16 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
 @pytest.mark.parametrize("width, scheme", [(1400, "light"), (800, "dark"), (360, "light")])
 def test_everybody_can_read_every_view(live, few_rules, width, scheme):
     page, _ = live("rules", color_scheme=scheme, viewport={"width": width, "height": 800})
-    page.evaluate("revealDistributions(); chooseRule(state.rules.at(-1))")
+    page.evaluate("chooseRule(state.rules.at(-1))")
     for view in VIEWS:
-        page.locator(f"#tab-{view}").click()
+        tab = page.locator(f"#tab-{view}")
+        assert tab.bounding_box()["x"] + tab.bounding_box()["width"] <= width
+        tab.click()
         assert_readable(page, scheme)
+    page.locator("#tab-rules").click()
+    page.locator(".rule").first.click()  # what a choice changes is in sight
+    assert page.locator("#distance").bounding_box()["y"] < 800
+    page.locator("#tab-pays").click()
     page.locator("#knob-a").press("Home")
     assert_readable(page, scheme)
     page.locator("#tab-microscope").click()

@@ -1,23 +1,14 @@
 """--report: the data in the page, and how the file is written."""
 
-import json
 import re
 import shlex
 
 import pytest
-from command_line import ROOT, assert_refused
-from live import RUNS
+from command_line import ROOT, assert_refused, process
+from live import RUNS, data_of
 
 from experiments.page import report
 from utils import load_encoder
-
-
-def data_of(path):
-    """The JSON in a page."""
-    begin = '<script type="application/json" id="data">'
-    _, _, rest = path.read_text(encoding="utf-8").partition(begin)
-    return json.loads(rest.partition("</script>")[0], parse_constant=pytest.fail)
-
 
 # ---------------------------------------------------------------- the data
 
@@ -25,13 +16,13 @@ def data_of(path):
 @pytest.mark.parametrize("arguments", RUNS.values(), ids=RUNS)
 def test_the_data_are_those_of_the_run(written, pair, arguments):
     path, result = written(*arguments)
-    data, one = data_of(path), result["speculative"]
-    assert [token for row in data["rounds"] for token in row["tokens"]] == one["token_ids"]
-    assert sum(row["accepted"] for row in data["rounds"]) == one["accepted"]
+    data, figures = data_of(path), result["speculative"]
+    assert [token for row in data["rounds"] for token in row["tokens"]] == figures["token_ids"]
+    assert sum(row["accepted"] for row in data["rounds"]) == figures["accepted"]
     assert data["prompt"] == load_encoder(pair / "17M").decode(result["prompt_token_ids"])
     text = "".join(shown for row in data["rounds"] for shown in row["shown"])
-    assert text.removesuffix("<|endoftext|>") == one["text"]
-    assert data["figures"] == one and data["speedup"] == result["speedup"]
+    assert text.removesuffix("<|endoftext|>") == figures["text"]
+    assert data["figures"] == figures and data["speedup"] == result["speedup"]
     for row in data["rounds"]:
         tokens = {x for likely in row["likely"] for x, _, _ in likely} | {*row["draft"]}
         assert {str(token) for token in tokens} <= data["words"].keys()
@@ -74,6 +65,20 @@ def test_a_report_is_named_nothing_else_is_left_and_it_is_not_overwritten(cli, t
     before = path.read_text()
     assert_refused(cli("--report", path), "--report", path.name)
     assert [*tmp_path.iterdir()] == [path] and path.read_text() == before
+
+
+def test_a_run_is_printed_also_where_its_report_does_not_fit_on_the_disk(pair, tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "x.html"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    flags = [f"--report={path}", "--kernels=plain", "--n_tokens_to_generate=5"]
+    for more in ([], ["--json"]):
+        environment = {"PYTHONDONTWRITEBYTECODE": "1"}
+        done = process(pair, *flags, *more, environment=environment, preexec_fn=limit)
+        assert done.returncode == 1 and str(path).encode() in done.stderr
+        assert done.stderr.count(b"\n") == 1 and [*tmp_path.iterdir()] == []
+        words = b'"speedup"' if more else b"Speedup = "
+        assert words in done.stdout and b"Report" not in done.stdout
 
 
 def test_the_saved_page_in_the_docs_has_todays_scripts():

@@ -3,14 +3,17 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
-from live import PROMPT, SETTINGS, session_of, unheard
+from live import PROMPT, SETTINGS, loaded, unheard
 
+from experiments.decoding.prompt import Prompt
 from experiments.page import rules
-from experiments.page.rules import RULES, distribution_row, parting, rule_rows
+from experiments.page.rules import RULES, distribution_row, rule_rows
 from experiments.page.runs import Request
 from experiments.proving import inexact
-from experiments.proving.distance import distance, toy_distributions
+from experiments.proving.distance import distance, first_difference, toy_distributions
+from experiments.proving.enumeration import every_branch
 from experiments.proving.mistakes import MISTAKES
 
 
@@ -18,23 +21,23 @@ def rows_of(pair, **settings):
     request = Request(PROMPT, SETTINGS | settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rules, "distribution_row", lambda name: {})  # seconds, for all of them
-        return {row["name"]: row for row in rule_rows(session_of(pair), request, unheard)}
+        return {row["name"]: row for row in rule_rows(*loaded(pair), request, unheard)}
 
 
 @pytest.fixture(scope="module")
 def sampled(pair):
-    return rows_of(pair)
+    return rows_of(pair, seed=126)  # with which the mistakes below show
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
     rows = sampled if temperature else rows_of(pair, temperature=0.0)
-    assert rows.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise"}
+    assert rows.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise", "match rule"}
     token = rows["token rule"]
     assert token["parts"] is None and token["error"] is None
     assert len(token["tokens"]) == SETTINGS["n_tokens_to_generate"] == len(token["shown"])
     for row in rows.values():
-        assert row["parts"] == parting(token["tokens"], row["tokens"])
+        assert row["parts"] == first_difference(token["tokens"], row["tokens"])
         json.dumps(row, allow_nan=False)
     parted = {name for name, row in rows.items() if row["parts"] is not None}
     if temperature:
@@ -49,25 +52,26 @@ def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
 
 @pytest.mark.parametrize("draft", ["ngram", "0.7M-17M"])
 def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
-    session = session_of(pair, draft_model_size=draft, temperature=1.0, n_tokens_to_generate=20)
-    row = rules.text_row(RULES["shared noise"], session, session.prompt(PROMPT), unheard)
+    models = loaded(pair, draft_model_size=draft, temperature=1.0, n_tokens_to_generate=20)
+    prompt = Prompt.of(PROMPT, *models)
+    row = rules.text_row(RULES["shared noise"], *models, prompt, unheard)
     flags = ("--temperature", 1.0, "--coupled", "--draft_model_size", draft)
-    found = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20, *flags)
-    assert row["tokens"] == found["speculative"]["token_ids"]
+    result = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20, *flags)
+    assert row["tokens"] == result["speculative"]["token_ids"]
 
 
 def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeypatch):
     """In a text and in the exact distribution: without that, the bonus token is the target's."""
     cascade, rows = inexact.cascade, []
 
-    def watched(draft, q, p, rng):
+    def watched(draft, q, p, chance):
         rows.append(len(q) - len(draft))
-        return cascade(draft, q, p, rng)
+        return cascade(draft, q, p, chance)
 
     monkeypatch.setattr(inexact, "cascade", watched)
     rule = dataclasses.replace(RULES["speculative cascade"], decide=watched)
-    session = session_of(pair, n_tokens_to_generate=12)
-    list(rules.rounds_of(rule, session, session.prompt(PROMPT)))
+    models = loaded(pair, n_tokens_to_generate=12)
+    list(rules.rounds_of(rule, *models, Prompt.of(PROMPT, *models)))
     monkeypatch.setitem(RULES, rule.name, rule)
     distribution_row.__wrapped__(rule.name)
     assert {*rows} == {1}
@@ -78,9 +82,8 @@ def test_two_rules_meet_the_same_draft_and_coins(sampled):
     token = sampled["token rule"]
     for name, source in (("bonus-from-wrong-row", "bonus"), ("resample-from-p", "correction")):
         row = sampled[name]
-        if row["parts"] is not None:
-            assert row["sources"][row["parts"]] == source == token["sources"][row["parts"]]
-    assert sampled["resample-from-p"]["parts"] is not None
+        assert row["parts"] is not None
+        assert row["sources"][row["parts"]] == source == token["sources"][row["parts"]]
 
 
 @pytest.mark.parametrize("name", ["too-many-tokens", "top-p-argsort"])
@@ -88,13 +91,32 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(
     row, mistake = distribution_row(name), MISTAKES[name]
     assert row["distance"] == distance(mistake.setting, mistake) > 0.1
     for column in (1, 2):
-        assert sum(one[column] for one in row["distribution"]) == pytest.approx(1)
+        assert sum(text[column] for text in row["distribution"]) == pytest.approx(1)
     wrong, _ = toy_distributions(mistake.setting, mistake)
     is_error = lambda text: any(isinstance(token, str) for token in text)
     assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
 
 
-@pytest.mark.parametrize("name", ["token rule", "block verification", "shared noise"])
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_described_in_one_plain_line(name):
+    what = RULES[name].what
+    assert what and not set("`\n") & set(what) and len(what) < 140
+    assert not what.endswith(".") and "arXiv" not in what
+
+
+def test_the_match_rule_keeps_a_drafted_token_with_probability_p():
+    p, q = np.array([[0.5, 0.3, 0.2], [1, 0, 0]]), np.array([[0.2, 0.7, 0.1]])
+    for token in range(3):
+        found = every_branch(lambda chance: rules.match([token], q, p, chance))
+        replaced = {(0, y): p[0, y] for y in range(3) if y != token}
+        assert found == pytest.approx({(1, 0): p[0, token]} | replaced)
+
+
+def test_shared_noise_has_no_enumerated_distribution():
+    assert distribution_row("shared noise") == {"distribution": None}
+
+
+@pytest.mark.parametrize("name", ["token rule", "match rule", "block verification"])
 def test_a_right_rule_has_the_distribution_of_the_target(name):
     row = distribution_row(name)
     assert row["distance"] < 1e-12 and row["errors"] == 0 and len(row["distribution"]) == 27

@@ -1,6 +1,8 @@
 """The server, over HTTP: who gets in, what it answers, and that one run computes at a time."""
 
 import json
+import os
+import re
 import socket
 import threading
 import time
@@ -9,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 from live import ASKED, PROMPT, SETTINGS
 
+from experiments.page import server
 from experiments.page.runs import Request, parse
 from experiments.page.server import ADDRESS, LiveServer
 from utils import InputError
@@ -43,7 +46,7 @@ def test_the_printed_address_is_the_page(served):
 
 
 PAGE, QUESTION = "GET /?token={token}", "POST /api/echo"
-PATHS = ("/", "/?token=", "/?token=%C3%A9", "/..%2fetc/passwd?token={token}", "http://[/", "*")
+PATHS = ("/", "/?token=", "/?token=%C3%A9", "/?token={token}&", "/?x&token={token}")
 HOSTS = (None, "", "example.org:{port}", "127.0.0.1:1")
 ORIGINS = (None, "", "null", "http://example.org:{port}", "https://127.0.0.1:{port}")
 FOREIGN = [
@@ -62,6 +65,129 @@ def test_nobody_else_gets_in(served, line, headers):
     headers = {name: value and value.format(**known) for name, value in headers.items()}
     code, _, text = served.request(method, path, BODY if method == "POST" else None, **headers)
     assert code == 403 and served.token not in text
+    assert json.loads(text)["error"].endswith("open the address that was printed")
+
+
+NOWHERE = ("/favicon.ico", "/..%2fetc/passwd", "http://[/", "*", "/api/", "/api/nothing")
+NOWHERE = [f"{method} {path}" for method in ("GET", "POST") for path in NOWHERE]
+
+
+@pytest.mark.parametrize("line", [*NOWHERE, "GET /api/echo", "POST /"])
+def test_nothing_else_is_there(served, line):
+    method, path = line.split(" ")
+    for query in ("", f"?token={served.token}"):
+        code, _, text = served.request(method, path + query, BODY)
+        assert code == 404 and json.loads(text)["error"].startswith("not found: ")
+
+
+DOORS = (
+    "GET /?token={token}",
+    "POST /api/echo",
+    "GET /",
+    "GET /x",
+    "POST /x",
+    "PUT /",
+    "A" * 70_000,
+)
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[:20])
+def test_every_answer_has_the_policy_of_the_page_and_no_version(served, door):
+    method, _, path = door.format(token=served.token).partition(" ")
+    _, headers, _ = served.request(method, path, BODY)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', served.server.page.decode())
+    assert headers["Content-Security-Policy"] == policy[1]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Server"] == "play"
+
+
+HALVES = ("", "POST", "POST /api/echo HTTP/1.1\r\nHost: x\r\n", "{head}", "{head}" + "x" * 20)
+
+
+@pytest.mark.parametrize("half", HALVES, ids=["nothing", "word", "head", "no body", "half a body"])
+def test_a_hundred_halves_of_requests_leave_the_page_to_others_and_go(serve, monkeypatch, half):
+    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    served = serve({"echo": echo})
+    head = "".join(f"{name}: {value}\r\n" for name, value in served.own.items())
+    head = f"POST /api/echo HTTP/1.1\r\n{head}Content-Length: 99\r\n\r\n"
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(100):
+            client = socket.create_connection(served.server.server_address, timeout=10)
+            clients.append(stack.enter_context(client))
+            client.sendall(half.format(head=head).encode())
+        assert served.ask("echo")[-1] == {"result": {"prompt": PROMPT}}
+        assert [client.recv(1) for client in clients] == [b""] * 100
+
+
+def test_a_request_that_comes_by_the_byte_does_not_stay(serve, monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    with socket.create_connection(serve({}).server.server_address) as client:
+        client.settimeout(0.02)
+        for _ in range(200):
+            try:
+                client.sendall(b"x")
+                assert client.recv(1) == b""
+                return
+            except TimeoutError:
+                pass
+            except ConnectionError:
+                return
+        pytest.fail("still connected")
+
+
+def test_an_answer_that_nobody_takes_ends(serve, monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    ended = threading.Event()
+
+    def long(request, tell):
+        try:
+            while request.prompt != "quick":
+                tell(row="x" * 100_000)
+        finally:
+            ended.set()
+
+    served = serve({"long": long})
+    head = "".join(f"{name}: {value}\r\n" for name, value in served.own.items())
+    head = f"POST /api/long HTTP/1.1\r\n{head}Content-Length: {len(BODY)}\r\n\r\n"
+    with socket.create_connection(served.server.server_address) as client:
+        client.sendall(head.encode() + BODY)
+        assert ended.wait(10)
+        assert served.ask("long", prompt="quick") == [{"result": None}]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no limit of descriptors to raise")
+def test_descriptors_above_1024_are_as_good(served):
+    """select.select takes none of them."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] < 1300:
+        pytest.skip("no more than 1,300 descriptors can be had")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1300), limits[1]))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert served.ask("echo")[-1] == {"result": {"prompt": PROMPT}}
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+LENGTHS = [
+    ({"Content-Length": None}, 411),
+    ({"Content-Length": ""}, 411),
+    ({"Content-Length": None, "Transfer-Encoding": "chunked"}, 411),
+    ({"Transfer-Encoding": "chunked"}, 411),
+    *[({"Content-Length": text}, 400) for text in ("-1", "ten", "1e3", "0x10", "²", "1, 1")],
+    *[({"Content-Length": text}, 413) for text in ("100001", str(10**30), "9" * 5000)],
+]
+
+
+@pytest.mark.parametrize("headers, status", LENGTHS)
+def test_a_length_that_is_none_is_refused(served, headers, status):
+    code, _, text = served.request("POST", "/api/echo", None, **headers)
+    assert code == status and "Content-Length" in json.loads(text)["error"]
 
 
 def test_a_burst_of_connections_gets_in():
@@ -76,27 +202,47 @@ def test_a_burst_of_connections_gets_in():
 
 
 def test_a_request_is_read():
-    change = {"K": 1, "temperature": 0.5}
-    changed = {"coins": [[7, 0.5], [9, 0]], "changes": [{"round": 2} | change]}
-    found = parse(json.dumps(ASKED | changed | {"models_dir": "/etc"}).encode())
+    change = {"round": 2, "K": 1, "temperature": 0.5}
+    coins = [{"index": 7, "u": 0.5}, {"index": 9, "u": 0}]
+    changed = {"coins": coins, "changes": [change], "models_dir": "/etc"}
+    found = parse(json.dumps(ASKED | changed).encode())
     assert found == Request(PROMPT, SETTINGS, {7: 0.5, 9: 0.0}, {2: change})
+    assert type(found.coins[9]) is float
 
 
+NAN, INFINITY = float("nan"), float("inf")
 BAD = {
-    "n_tokens_to_generate": (0, 201, 10**30, None),
-    "K": (0, 13, "auto"),
-    "temperature": (-0.1, 10.1, "1", float("inf"), float("nan")),
-    "top_p": (0, 1.1),
-    "seed": (-1, 2**60),
-    "coins": ({"x": 1}, [[1]], [["a", 0.5]]),
-    "changes": ([{}], [3], [{"round": 1, "K": 99, "temperature": 1}]),
+    "prompt": (None, 3, ["a"], "x" * 2001),
+    "n_tokens_to_generate": (0, 201, 10**30, None, True, [1]),
+    "K": (0, 13, 2.7, "auto", "4", None, NAN, {}),
+    "temperature": (-0.1, 10.1, "1", INFINITY, NAN),
+    "top_k": (-1, 0.5, 10**6 + 1),
+    "top_p": (0, 1.1, NAN),
+    "seed": (-1, 2**60, 1.5),
+    "coins": ({"x": 1}, 7, [0] * 1001),
+    "index": ([{"index": -1, "u": 0.5}], [{"index": 1.5, "u": 0.5}], [{}], [[1, 0.5]], ["a"]),
+    "u": ([{"index": 1, "u": 1.5}], [{"index": 1, "u": NAN}], [{"index": 1}]),
+    "changes": ({}, "x", None),
+    "round": ([{}], [3], [None], [{"round": -1, "K": 1, "temperature": 1}]),
+    "change K": ([{"round": 1, "K": 99, "temperature": 1}],),
 }
+WITHIN = {"index": "coins", "u": "coins", "round": "changes", "change K": "changes"}
 
 
 @pytest.mark.parametrize("name, value", [(name, value) for name in BAD for value in BAD[name]])
-def test_a_value_outside_the_limits_of_the_form_is_refused(name, value):
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        parse(json.dumps(ASKED | {name: value}).encode())
+def test_a_value_outside_the_limits_of_the_form_is_refused_by_name(served, name, value):
+    body = json.dumps(ASKED | {WITHIN.get(name, name): value}).encode()
+    code, _, text = served.request("POST", "/api/echo", body)
+    assert code == 400 and text.count("\n") == 1
+    error = json.loads(text)["error"]
+    assert name.removeprefix("change ") in error and "expected" in error and len(error) < 120
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_value_that_is_missing_is_refused_by_name(served, name):
+    body = json.dumps({other: ASKED[other] for other in ASKED if other != name}).encode()
+    code, _, text = served.request("POST", "/api/echo", body)
+    assert code == 400 and json.loads(text)["error"].startswith(f"{name}: null: expected")
 
 
 def test_a_question_is_answered_in_lines(served):
@@ -107,7 +253,7 @@ def test_a_question_is_answered_in_lines(served):
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b"[" * 9999, BODY[:-1]])
 def test_a_request_that_the_page_does_not_make_gets_one_line(served, body):
     code, _, text = served.request("POST", "/api/echo", body)
-    assert code == 200 and text.count("\n") == 1 and set(json.loads(text)) == {"error"}
+    assert code == 400 and text.count("\n") == 1 and set(json.loads(text)) == {"error"}
 
 
 @pytest.mark.parametrize("error", [InputError("a reason"), ZeroDivisionError("a reason")])

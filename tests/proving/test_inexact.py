@@ -8,7 +8,7 @@ import pytest
 from command_line import ROOT
 
 from experiments.proving.distance import TOY_PROMPT, toy_pair
-from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
+from experiments.proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
 from experiments.proving.inexact import RULES, OneFurther, cascade, prepared
 from sampling import Filter, NeuralDrafter, never, speculative
 
@@ -20,13 +20,13 @@ def cost_of(rule, filter=Filter(1.0)):
     """(distance of the texts' distribution from the target's, mean accepted drafts of a round)."""
     target, _ = toy_pair()
 
-    def rounds():
-        drafter = prepared(NeuralDrafter(target, WARM, None), rule)
-        return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
+    def rounds(chance):
+        drafter = prepared(NeuralDrafter(target, WARM, chance), rule)
+        return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, chance, never, rule)
 
     right = chain_rule(target, TOY_PROMPT, N_TOKENS, filter, never)
-    distance = total_variation(distribution_of(lambda: tokens_of(rounds())), right)
-    first = distribution_of(lambda: [*rounds()][1].accepted)
+    distance = total_variation(every_branch(lambda chance: tokens_of(rounds(chance))), right)
+    first = every_branch(lambda chance: [*rounds(chance)][1].accepted)
     return distance, sum(n * mass for n, mass in first.items())
 
 
@@ -69,11 +69,10 @@ def test_a_cascade_has_the_distribution_of_the_mixture(alpha):
     target, _ = toy_pair()
     rule, filter = partial(cascade, alpha=alpha), Filter(1.0)
 
-    def text():
-        drafter = OneFurther(NeuralDrafter(target, WARM, None))
-        return tokens_of(
-            speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, None, never, rule)
-        )
+    def text(chance):
+        drafter = OneFurther(NeuralDrafter(target, WARM, chance))
+        settings = N_TOKENS, K, filter, chance, never, rule
+        return tokens_of(speculative(target, drafter, TOY_PROMPT, *settings))
 
     mixture = chain_rule(Mixture(target, alpha), TOY_PROMPT, N_TOKENS, filter)
-    assert total_variation(distribution_of(text), mixture) < 1e-12
+    assert total_variation(every_branch(text), mixture) < 1e-12

@@ -1,14 +1,28 @@
 """The museum of mistakes: each is a small change of the right code, and a test catches it."""
 
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from types import SimpleNamespace
+
 import pytest
 from command_line import ROOT
+from table_models import TableModel
+from toys import refusal
 
 import sampling
+from experiments.decoding.coupled import agree
+from experiments.decoding.prompt import Prompt
+from experiments.decoding.run import RULES, Run
 from experiments.decoding.settings import Settings
+from experiments.drafting.drafts import ModelDraft
+from experiments.drafting.load import Pair
 from experiments.proving.distance import compare, distance, text_of
-from experiments.proving.mistakes import MISTAKES, Mistake, in_its_rule
+from experiments.proving.enumeration import tokens_of
+from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, mistaken, require_made
 from experiments.proving.patching import changed, made
-from sampling import NeuralDrafter
+from sampling import NeuralDrafter, verify, verify_block
+from utils import InputError
 
 EXACT = 1e-12
 each = pytest.mark.parametrize("name", MISTAKES)
@@ -19,9 +33,9 @@ def test_is_caught_by_the_test_it_names(name):
     """On the right code the suite runs that test; here it runs with the mistake made."""
     with made(MISTAKES[name]):
         # in this process, where the mistake is made
-        how = ["-x", "-n0", "-p", "no:cacheprovider"]
-        found = pytest.main([str(ROOT / MISTAKES[name].caught_by), *how])
-    assert found == pytest.ExitCode.TESTS_FAILED
+        flags = ["-x", "-n0", "-p", "no:cacheprovider"]
+        code = pytest.main([str(ROOT / MISTAKES[name].caught_by), *flags])
+    assert code == pytest.ExitCode.TESTS_FAILED
 
 
 @each
@@ -40,12 +54,111 @@ def test_is_a_small_difference_of_code_that_is_given_back(name):
     assert all(function.__code__ is code for function, code in before.items())
 
 
+# ---------------------------------------------------------------- in a run
+
+ENCODER = SimpleNamespace(encode=list, decode=str, without_end=list, end_of_text=None, n_vocab=3)
+PAIR = Pair(TableModel(1), ModelDraft(TableModel(2)), ENCODER)
+PROMPT = Prompt(1, None, [0, 1], 5)
+
+
+def run_with(mistake, **settings):
+    """The Run of PAIR with a mistake, as the settings ask for it."""
+    settings = {"temperature": 1.0, "n_tokens_to_generate": 30} | settings
+    return Run.of(Settings(mistake=mistake, **settings), PAIR, PROMPT)
+
+
 @pytest.mark.parametrize("asked", ["token", "block"])
 def test_a_mistake_is_made_in_the_rule_that_it_changes(asked):
-    rules = {"resample-from-p": "token", "block-coin-is-p": "block", "stale-cache": asked}
+    rules = {"block-coin-is-p": "block", "stale-cache": asked, "residual-nan": asked}
+    rules |= {"resample-from-p": "token"} if asked == "token" else {}
     for name, rule in rules.items():
         settings = Settings(mistake=name, verification=asked)
-        assert in_its_rule(settings) == settings.replace(verification=rule)
+        assert settings.rule_name == rule
+        assert settings.as_json("", 0).get("verification", "token") == rule
+        assert run_with(name, verification=asked).rule is RULES[rule]
+    if asked == "block":  # on purpose
+        made_there = lambda: Settings(mistake="resample-from-p", verification="block")
+        assert "made in the token rule" in refusal(made_there)
+
+
+@pytest.mark.parametrize("name", ["stale-cache", "block-coin-is-p", "resample-from-p"])
+def test_a_mistake_is_made_in_the_rounds_and_not_between_them(name, monkeypatch):
+    """Also beside a right text, in turns; and after a text that nobody reads to its end."""
+    functions = [*MISTAKES[name].changes]
+    right_code = [function.__code__ for function in functions]
+    is_right = lambda: [function.__code__ is code for function, code in zip(functions, right_code)]
+    during, run = [], run_with(name)
+    filter = lambda logits: during.append(is_right()) or run.filter(logits)
+    n_rounds = 0
+    for round in replace(run, filter=filter).rounds():
+        assert all(is_right()) and (round.tokens or not n_rounds)
+        n_rounds += 1
+    assert n_rounds > 5 and during and not any(map(any, during))
+    rounds = run.rounds()
+    assert len([next(rounds) for _ in range(3)]) == 3
+    rounds.close()
+    assert all(is_right())
+
+
+def test_texts_with_a_mistake_and_without_it_in_turns():
+    wrong, right = run_with("first-draft-unverified"), run_with("")
+    alone = tokens_of(wrong.rounds()), tokens_of(right.rounds())
+    assert alone[0] != alone[1]
+    turns = [*zip_longest(wrong.rounds(), right.rounds(), fillvalue=sampling.Round([]))]
+    assert tuple(map(tokens_of, zip(*turns))) == alone
+
+
+@pytest.mark.parametrize("error", [*ERRORS, InputError, KeyboardInterrupt])
+def test_an_error_of_a_watcher_is_its_own(error):
+    def watch(round, *moment):
+        raise error("of the watcher")
+
+    text, changes = tokens_of(run_with("").rounds()), MISTAKES["stale-cache"].changes
+    before = {function: function.__code__ for function in changes}
+    with pytest.raises(error) as raised:
+        run_with("stale-cache").finish(watch)
+    assert raised.type is error and "of the watcher" in str(raised.value)
+    assert all(function.__code__ is code for function, code in before.items())
+    assert tokens_of(run_with("").rounds()) == text
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_in_its_rounds_is_one_line_that_names_the_mistake(error):
+    def filter(logits):
+        raise error("because")
+
+    rounds = replace(run_with("stale-cache"), filter=filter).rounds()
+    message = refusal(lambda: list(rounds))
+    assert message.startswith("--mistake stale-cache: it makes the program fail (")
+    assert f"{error.__name__}: " in message and "because" in message
+
+
+def test_what_a_rule_of_the_reader_says_is_not_blamed_on_the_mistake():
+    def rule(draft, q, p, chance):
+        raise InputError("--rule mine.py: verify_7 fails; try another")
+
+    loop = mistaken("stale-cache")
+    rounds = replace(run_with(""), rule=rule, loop=loop).rounds()
+    assert refusal(lambda: list(rounds)).startswith("--rule mine.py: ")
+
+
+@each
+@pytest.mark.parametrize("rule", [verify, verify_block, agree, print])
+def test_what_can_make_a_mistake_makes_it(name, rule):
+    """A function that a mistake changes and a run never calls is a reason to refuse it."""
+    called = {verify, sampling.residual} if rule is verify else set()
+    called |= {verify_block, sampling.residual} if rule is verify_block else set()
+    in_rules = {verify, verify_block, sampling.residual}
+    ask = partial(require_made, name, rule)
+    if MISTAKES[name].changes.keys() & (in_rules - called):
+        assert "the rule in use cannot make it" in refusal(ask, "0.7M-17M")
+    else:
+        assert ask("0.7M-17M") is None
+        for draft in MISTAKES[name].not_by:
+            assert f"--draft_model_size {draft} cannot make it" in refusal(ask, draft)
+
+
+# ---------------------------------------------------------------- the code it changes
 
 
 def test_code_that_moved_is_noticed():

@@ -2,12 +2,21 @@
 
 import pytest
 from command_line import PROMPT, assert_refused
+from live import data_of
 
 from experiments.proving.distance import distance
 from experiments.proving.mistakes import MISTAKES
-from experiments.proving.own import Own
+from experiments.proving.own import RULES, Own
 
 SOLUTIONS = "exercises.solutions"
+COMPARE = """
+def verify_7(draft, q, p, sample, toss):
+    for i, x in enumerate(draft):
+        y = sample(p[i])
+        if y != x:
+            return i, y
+    return len(draft), sample(p[len(draft)])
+"""
 FROM_P = """
 def verify_7(draft, q, p, sample, toss):
     for i, x in enumerate(draft):
@@ -45,7 +54,7 @@ def test_a_right_rule_may_toss_where_nothing_is_drafted(module):
     head += "import exercises.solutions\n@dataclass\nclass Sure:\n    heads: float = 1.0\n"
     rule = "def block_11(draft, q, p, sample, toss):\n    assert toss(Sure().heads)\n"
     rule += "    return exercises.solutions.block_11(draft, q, p, sample, toss)\n"
-    assert Own(module(head + rule)).rule_distance("block") < 1e-12
+    assert Own(module(head + rule)).figures("block")["rule_distance"] < 1e-12
 
 
 def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
@@ -69,12 +78,49 @@ def test_a_wrong_loop_has_its_distance(module):
     assert 0 < Own(path).loop_distance() <= 1
 
 
+def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
+    """Sampling from p and comparing is exact, and keeps fewer drafts."""
+    right = as_json("--n_tokens_to_generate=2", f"--rule={SOLUTIONS}")
+    block = as_json("--n_tokens_to_generate=2", f"--rule={SOLUTIONS}", "--verification=block")
+    path = module(COMPARE)
+    compared = as_json("--n_tokens_to_generate=2", "--rule", path)
+    assert compared["rule_distance"] < 1e-12
+    keeps = [one["rule_keeps"] for one in (compared, right, block)]
+    assert keeps[1]["kept"] == pytest.approx(keeps[1]["by_verify"], abs=1e-12)
+    assert keeps[2]["kept"] == pytest.approx(keeps[2]["most"], abs=1e-12)
+    assert 0 < keeps[0]["kept"] < keeps[1]["kept"] < keeps[2]["kept"] < keeps[2]["drafted"]
+    shown = cli("--n_tokens_to_generate=2", "--rule", path).out
+    assert all(f"{keeps[0][name]:.2f}" in shown for name in ("kept", "by_verify", "most"))
+
+
+@pytest.mark.parametrize(
+    "answer, verification",
+    [("third_unverified", "token"), ("previous_ratio_only", "block")],
+)
+def test_a_rule_that_is_wrong_from_the_third_draft_on_is_wrong(module, answer, verification):
+    name = RULES[verification]
+    own = Own(module(f"from wrong_answers import {answer} as {name}"))
+    assert own.figures(verification)["rule_distance"] > 1e-3
+
+
+def test_what_a_rule_prints_is_no_part_of_the_json_object(as_json, module):
+    loud = "print('loaded')\n" + FROM_P.replace("    for", "    print('called')\n    for")
+    own = as_json("--n_tokens_to_generate=2", "--rule", module(loud), note="called")
+    assert own["rule_distance"] > 0
+
+
 @pytest.mark.parametrize(
     "source, shown",
     [
         ("", "verify_7"),
         ("def verify_7(*arguments): return 1 / 0", "ZeroDivisionError"),
         ("def verify_7(draft, *rest): return len(draft) + 1, 0", "verify_7"),
+        ("def verify_7(*arguments): return 0.5, 0", "0.5"),
+        ("def verify_7(*arguments): return 0", "two whole numbers"),
+        ("import sys\ndef verify_7(*arguments): sys.exit(3)", "SystemExit: 3"),
+        ("import sys\nsys.exit()", "SystemExit"),
+        (FROM_P + "def speculative_9(*arguments): return [0.5]", "speculative_9"),
+        (FROM_P.replace("sample(p[i])", "sample(p[i] - q[i])"), "sum to 1"),
         (FROM_P + "def speculative_9(*arguments): return None", "speculative_9"),
         (FROM_P + "def speculative_9(*arguments): return [0, 3]", "speculative_9"),
         ("def verify_7(:", "SyntaxError"),
@@ -85,6 +131,31 @@ def test_what_fails_in_a_module_is_one_line(cli, module, source, shown):
     assert_refused(cli("--rule", path), "--rule", path, shown)
 
 
+def test_a_module_without_a_rule_has_none_to_write(cli):
+    done = cli("--rule=os")
+    assert_refused(done, "os: it has no verify_7")
+    assert "still to be written" not in done.err
+
+
 @pytest.mark.parametrize("rule", ["exercises.nine", "nowhere.py", "..", "exercises/mine"])
 def test_a_module_that_is_not_there_is_one_line(cli, rule):
     assert_refused(cli("--rule", rule), "--rule", rule)
+
+
+@pytest.mark.parametrize("verification", ["token", "block"])
+def test_the_trace_and_the_page_of_the_solutions_are_those_of_the_project(
+    cli, tmp_path, verification
+):
+    flags = ["--prompt", PROMPT, "--n_tokens_to_generate=20", "--temperature=0.8", "--trace"]
+    flags += [f"--verification={verification}", "--mode=speculative"]
+    pages, traces = [], []
+    for i, more in enumerate(([], [f"--rule={SOLUTIONS}"])):
+        path = tmp_path / f"{i}.html"
+        done = cli(*flags, *more, "--report", path)
+        assert (done.code, done.err) == (0, "")
+        traces.append(done.out.partition("Time = ")[0])
+        pages.append(data_of(path)["rounds"])
+    assert traces[0] == traces[1] and len(pages[0]) == len(pages[1]) > 3
+    for rounds in zip(*pages):
+        right, own = (round | {"seconds": 0, "passes": 0} for round in rounds)
+        assert own == right

@@ -89,13 +89,19 @@ CONTRAST = """() => {
 
 
 def assert_readable(page, scheme):
-    """Contrast, colour scheme, headings, names, language, no sideways scrolling."""
+    """Contrast, colours, colour scheme, headings, names, language, no sideways scrolling."""
     assert page.evaluate(CONTRAST) == []
     channels = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)"
     assert page.evaluate(f"{channels}.every(x => x < 100)") == (scheme == "dark")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.documentElement.lang") == "en" and page.title()
     assert page.locator("h1").count() == 1 and page.locator("main").count() == 1
+    colourless = """[...document.querySelectorAll(
+        ".swatch:not(.here), .bar, .stack i, .strip-inner i")].filter(e => {
+            const {backgroundColor, backgroundImage} = getComputedStyle(e);
+            return backgroundColor === "rgba(0, 0, 0, 0)" && backgroundImage === "none";
+        }).map(e => e.className)"""
+    assert page.evaluate(colourless) == []
     unnamed = """[...document.querySelectorAll("button, input, textarea")].filter(e =>
         !e.ariaLabel && !e.closest("label") && !e.textContent.trim()).map(e => e.outerHTML)"""
     assert page.evaluate(unnamed) == []

@@ -7,6 +7,7 @@ import re
 import string
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -125,7 +126,7 @@ def interrupted(monkeypatch):
 
         def stops(lines, *line, **more):
             put(lines, *line, **more)
-            if len(lines.found) == n_lines:
+            if len(lines.stored) == n_lines:
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
@@ -135,6 +136,28 @@ def interrupted(monkeypatch):
         return done
 
     return call
+
+
+@pytest.fixture
+def full_disk():
+    """A context in which no file grows beyond some bytes."""
+    resource = pytest.importorskip("resource", reason="no limits of files on this system")
+
+    @contextmanager
+    def full_disk(n_bytes):
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    return full_disk
+
+
+def partial_lines(path):
+    """The values in a partial file: what the run is, and [place, line] of each line."""
+    return [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
 
 
 def python(*words, environment=ENVIRONMENT):

@@ -29,24 +29,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server, path = self.server, self.path
         first = int(re.sub(r"\D", "", self.headers.get("Range", "0")))
         server.requests.append((path, first))
-        how = server.behave(path, first)
-        status, body = how.get("status", 200), how.get("content", server.files.get(path))
+        fault = server.behave(path, first)
+        status, body = fault.get("status", 200), fault.get("content", server.files.get(path))
         if body is None:
             status, body = 404, b"no\n"
-        tag = how.get("tag", f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+        tag = fault.get("tag", f'"{hashlib.sha256(body).hexdigest()[:16]}"')
         headers = {"ETag": tag}
-        unchanged = self.headers.get("If-Range") == tag or how.get("ignores_if_range")
-        if status == 200 and first and unchanged and not how.get("ignores_range"):
+        unchanged = self.headers.get("If-Range") == tag or fault.get("ignores_if_range")
+        if status == 200 and first and unchanged and not fault.get("ignores_range"):
             headers["Content-Range"] = f"bytes */{len(body)}"
             status, n_bytes = 416, len(body)
             if first < n_bytes:
-                first += how.get("shifted", 0)
+                first += fault.get("shifted", 0)
                 status, body = 206, body[first:]
                 headers["Content-Range"] = f"bytes {first}-{n_bytes - 1}/{n_bytes}"
-        headers["Content-Length"] = str(max(0, len(body) + how.get("length", 0)))
+        headers["Content-Length"] = str(max(0, len(body) + fault.get("length", 0)))
         # said, so that a redirected client does not come back on it
         headers["Connection"] = "close"
-        headers |= how.get("headers", {})
+        headers |= fault.get("headers", {})
         self.send_response(status)
         for name, value in headers.items():
             if value is not None:
@@ -55,8 +55,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if headers.get("Transfer-Encoding") == "chunked":
             body = b"%x\r\n%s\r\n" % (len(body), body) + b"0\r\n\r\n"
         try:
-            self.wfile.write(body[: how.get("cut")])
-            server.stop.wait(how.get("stall", 0))
+            self.wfile.write(body[: fault.get("cut")])
+            server.stop.wait(fault.get("stall", 0))
         except OSError:
             pass  # the client hung up
         self.close_connection = True

@@ -2,18 +2,16 @@
 
 import json
 import threading
-from dataclasses import replace
 from http.client import HTTPConnection
 
-import numpy as np
 import pytest
 
-from experiments.decoding.job import Job, decode
-from experiments.decoding.session import Session, load_pair
 from experiments.decoding.settings import Settings
+from experiments.drafting.drafts import SeenTarget
+from experiments.drafting.load import load_pair
 from experiments.page.server import LiveServer
 from experiments.proving.enumeration import tokens_of
-from sampling import stop_condition
+from sampling import Chance, speculative, stop_condition
 
 PROMPT = "hello there"
 SETTINGS = {
@@ -44,28 +42,30 @@ def unheard(**line):
     """A tell that nobody listens to."""
 
 
-def session_of(folder, **settings):
+def loaded(folder, **settings):
+    """(the Settings, their Pair)"""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
-    return Session(settings, load_pair(settings))
+    return settings, load_pair(settings)
 
 
-class Replaced:
-    """NumPy's numbers, but for the one of this index."""
+class Replaced(Chance):
+    """The Chance of a seed, but for the coin of this index."""
 
     def __init__(self, seed, index, value):
-        self.rng, self.index, self.value, self.n = np.random.default_rng(seed), index, value, 0
+        super().__init__(seed)
+        self.index, self.value, self.n_tossed = index, value, 0
 
-    def random(self):
-        real, self.n = self.rng.random(), self.n + 1
-        return self.value if self.n - 1 == self.index else real
+    def toss(self, ratio):
+        u, self.n_tossed = self.random(), self.n_tossed + 1
+        return (self.value if self.n_tossed - 1 == self.index else u) < ratio
 
 
-def by_hand(session, rng, K, filter, n_tokens, prompt=PROMPT):
-    """The text of the loop with this generator."""
-    ended = stop_condition(session.encoder)
-    job = Job(session.prompt(prompt).ids, n_tokens, K, filter, ended=ended)
-    with_rng = lambda parts: replace(parts, rng=rng, coins=rng)
-    return list(tokens_of(decode(session.pair.target, session.pair.draft, job, with_rng)))
+def by_hand(pair, chance, K, filter, n_tokens, prompt=PROMPT):
+    """The text of the loop with this Chance."""
+    ids, ended = pair.encoder.encode(prompt), stop_condition(pair.encoder)
+    target = SeenTarget(pair.target)
+    drafter = pair.draft.drafter(target, filter, chance)
+    return list(tokens_of(speculative(target, drafter, ids, n_tokens, K, filter, chance, ended)))
 
 
 class Served:
@@ -114,6 +114,13 @@ def serve():
     yield call
     for served in running:
         served.stop()
+
+
+def data_of(path):
+    """The JSON in a page."""
+    begin = '<script type="application/json" id="data">'
+    _, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    return json.loads(rest.partition("</script>")[0], parse_constant=pytest.fail)
 
 
 @pytest.fixture

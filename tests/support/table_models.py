@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from experiments.decoding.job import RULES, decode
-from experiments.proving.enumeration import chain_rule, distribution_of, tokens_of, total_variation
+from experiments.decoding.run import RULES
+from experiments.proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
 from sampling import Filter, verify, verify_block
 
 EXACT = 1e-12
@@ -77,13 +77,11 @@ def assert_same_distribution(found, expected):
     assert abs(sum(found.values()) - 1) < EXACT
 
 
-def assert_exact(target, draft, job, tap=lambda parts: parts):
-    """The texts of a Job have the target's own distribution, under both rules."""
-    expected = chain_rule(target, job.ids, job.n_tokens, job.filter, job.ended)
-    # the choices of the enumeration in place of a generator's
-    enumerated = lambda parts: tap(replace(parts, rng=None, coins=None))
-    for rule in RULES:
+def assert_exact(run):
+    """The texts of a Run have the target's own distribution, under both rules."""
+    expected = chain_rule(run.pair.target, run.ids, run.n_tokens, run.filter, run.ended)
+    for rule in RULES.values():
         # a K that learns begins anew with each text
-        anew = lambda: replace(job, rule=rule, K=deepcopy(job.K))
-        rounds = lambda: decode(target, draft, anew(), enumerated)
-        assert_same_distribution(distribution_of(lambda: tokens_of(rounds())), expected)
+        anew = lambda: replace(run, rule=rule, K=deepcopy(run.K))
+        found = every_branch(lambda chance: tokens_of(anew().rounds(chance)))
+        assert_same_distribution(found, expected)

@@ -15,7 +15,6 @@ async function ask(name, body, doing, row) {
   try {
     const response = await fetch("/api/" + name, {method: "POST", signal: mine.signal,
       body: JSON.stringify(body), headers: {"X-Token": live.token}});
-    if (!response.ok) throw new Error("This page is of an earlier start: open the new address.");
     let result = null;
     for await (const line of linesOf(response)) {
       if (line.error) throw new Error(line.error);
@@ -67,7 +66,7 @@ async function askRace() {
 }
 
 async function askWhatIf(edits, place) {
-  const coins = edits.coins.map(([index, u]) => [index, u]);
+  const coins = edits.coins.map(([index, u]) => ({index, u}));
   const body = {...state.base.settings, coins, changes: edits.changes};
   complain("");
   const run = await ask("what_if", body, "Writing on: token");
@@ -89,7 +88,6 @@ async function askMissing(all) {
     state.costs = await ask("costs", body, "Measuring this machine");
     if (!state.costs) return;
     showPays(state.base);
-    showQuestions();
   }
   if (!state.rulesDone && (all || state.view === "rules")) {
     const rows = [];
@@ -98,7 +96,6 @@ async function askMissing(all) {
       state.rules = rows;
       showRules();
     });
-    if (state.rulesDone) showQuestions();
   }
 }
 
@@ -133,10 +130,8 @@ function showAll(run) {
   state.rules = run.rules || [];
   state.rulesDone = state.rules.length > 0;
   state.costs = run.costs || state.costs;
-  guessed = false;
   Object.assign(words, run.words);
   for (const show of [showHead, showRace, showMicroscope, showRules, showPays]) show(run);
-  showQuestions(true);
   $("views").hidden = false;
   $("save").hidden = !live;
 }
@@ -145,7 +140,8 @@ if (live) {
   const form = $("controls");
   $("mode").textContent = "live";
   form.hidden = $("writes-on").hidden = false;
-  form.prompt.value = live.form.prompt;
+  form.prompt.value = live.form.prompt.value;
+  form.prompt.maxLength = live.form.prompt.most;
   $("run").before(...Object.entries(live.form.fields).map(([name, {value}]) => field(name, value)));
   form.addEventListener("submit", event => { event.preventDefault(); askRace(); });
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });

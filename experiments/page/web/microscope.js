@@ -68,21 +68,23 @@ const ruleOf = run => run.coupled ? "coupled" : run.settings.verification || "to
 const meter = ({u, P, ratio}) => (u ?? P ?? null) !== null && make("span.meter",
   make("i", {style: width(P ?? ratio)}), u !== null && make("b", {style: at(u)}));
 
+const examinedOf = round => `${round.accepted} of ${round.examined} examined`;
 const timesOf = round => PARTS.map((part, i) => `${part} ${ms(round.seconds[i])}`).join(", ");
 
 function showRounds(run) {
-  $("how").textContent = "Each row is one pass of the target. " + HOW[ruleOf(run)];
+  $("how").textContent = "Each row is one pass of the target. “2 of 3 examined” means that it "
+    + "examined three drafted tokens and accepted two. " + HOW[ruleOf(run)];
   const longest = Math.max(...run.rounds.map(round => sum(round.seconds)));
   put("rounds", run.rounds.map((round, r) => {
     const chips = items.filter(item => item.r === r).map(item =>
       itemButton(item, "chip", word(item.id), item.drafted && meter(item)));
     return make("div.round", {role: "group", "aria-label": `round ${r + 1}`},
       make("span.soft", r + 1),
-      make("span", {title: "accepted of examined"}, `${round.accepted}/${round.examined}`),
       make("div.row", chips),
-      make("span.times", {title: timesOf(round)},
+      make("div.about", {title: timesOf(round)},
+        make("span", round.draft.length ? examinedOf(round) : "nothing drafted"),
         stack("span.stack", round.seconds.map(seconds => seconds / longest)),
-        ms(sum(round.seconds))));
+        make("span", ms(sum(round.seconds)))));
   }));
 }
 
@@ -102,8 +104,7 @@ function showCounts({rounds}) {
 }
 
 function showLedger(run) {
-  const what = ["drafting: passes of the draft, or the look-up", "the target’s passes",
-    "the rule, the filter and the loop"];
+  const what = ["drafting", "target", "the rest"];
   const totals = PARTS.map((_, i) => sum(run.rounds.map(round => round.seconds[i])));
   const shares = totals.map(total => total / sum(totals));
   const says = PARTS.map((part, i) => `${part} ${percent(shares[i])}`).join(", ");
@@ -119,8 +120,8 @@ function showLedger(run) {
 
 function explain({kind, round, i, p, q, ratio, P}) {
   if (kind === "unexamined") {
-    return "Never looked at: " + (round.tokens.length > round.accepted
-      ? "a draft before it was rejected, and it continues a text that is no more."
+    return "Never examined: " + (round.tokens.length > round.accepted
+      ? "a draft before it was rejected, so it was conditioned on a token that is no longer there."
       : "the text had ended.");
   }
   const instead = round.accepted < round.draft.length && quoted(round.draft[round.accepted]);
@@ -167,10 +168,23 @@ function decision(item) {
   ];
 }
 
+// What the first idea of most people would do here: sample from p, and compare.
+function keeping({round, i, id, p, ratio, kind}) {
+  if (kind === "unexamined") return null;
+  const overlap = round.overlap[i], matching = round.matching[i];
+  const less = overlap - matching > 1e-9 ? "but keeps less" : "and here it keeps as much";
+  const row = (name, token, any) => barRow(name, [bar(any)], [number(token), number(any)]);
+  return [make("h3", "The probability of keeping a drafted token"),
+    tableOf({id: "keeping"}, null, ["", "", quoted(id), "any token"],
+      [row("token rule", Math.min(1, ratio), overlap), row("match rule", p, matching)]),
+    make("p.soft", "The match rule samples a token from p and keeps the drafted one if it is the "
+      + `same. It is exact too, ${less}.`)];
+}
+
 // ---------------------------------------------------------------- p and q
 
-// The likeliest tokens at a place of a round, from what q has most too much to what p has beyond q:
-// [{id, p, q, over}]; over is what p has beyond q. Where nothing was drafted, q and over are null.
+// The likeliest tokens at a place of a round, from q’s greatest excess to p’s greatest:
+// [{id, p, q, over}]; over is p’s excess over q. Where nothing was drafted, q and over are null.
 // The block rule holds P p against q, P being the chance that the drafts before are kept.
 function rowsAt(round, i) {
   const P = round.support && i > 0 ? round.support[i - 1] : 1;
@@ -188,7 +202,7 @@ function residualAt(round, i) {
 }
 
 // The picture of the rule: p and q as two areas over the same tokens, a row each. What they share
-// is accepted, what q has too much is rejected, what p has beyond q is filled from the residual.
+// is accepted, q’s excess is rejected, and p’s excess is filled from the residual.
 function areas(rows, drafted) {
   const n = rows.length, most = Math.max(...rows.flatMap(({p, q}) => [p, q]));
   const area = (kind, i, from, to) => to > from && make("svg:rect." + kind, {x: share(from / most),
@@ -199,8 +213,8 @@ function areas(rows, drafted) {
     rows.filter(row => row[one] > row[other]).map(({id}) => quoted(id)).join(", ") || "no token";
   const title = drafted ? "p and q over the same tokens" : "p over its likeliest tokens";
   const says = !drafted ? "Nothing was drafted here."
-    : `q has too much of ${more("q", "p")}, which may be rejected. `
-      + `p has more of ${more("p", "q")}, which the residual fills.`;
+    : `q’s excess: ${more("q", "p")}, which may be rejected. `
+      + `p’s excess: ${more("p", "q")}, which the residual fills.`;
   const hatch = {id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse"};
   return make("svg:svg.areas",
     {role: "img", "aria-labelledby": "areas-title", "aria-describedby": "areas-desc"},
@@ -231,8 +245,8 @@ function distributions({round, i, id, kind}) {
     tableOf({id: "likely"}, null, heads, body),
     drafted && legend(
       [swatch("accepted"), `accepted: min(${p}, q)` + (P ? "" : `, in all ${number(overlap)}`)],
-      [swatch("rejected"), "rejected: what q has too much"],
-      [swatch("residual"), `residual: what ${p} has beyond q`]),
+      [swatch("rejected"), "rejected: q’s excess"],
+      [swatch("residual"), `residual: ${p}’s excess`]),
     drafted && coupled && make("p.soft", "This is how the token rule decides; here the noise does."),
   ];
 }
@@ -308,7 +322,8 @@ function select(item) {
     for (const element of all) element.setAttribute("aria-pressed", String(element.item === item));
   }
   $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
-  put("detail", decision(item), item.drafted && item.u !== null && coinSlider(item));
+  put("detail", decision(item), item.drafted && item.u !== null && coinSlider(item),
+    item.drafted && keeping(item));
   put("more", item.kind !== "unexamined" && distributions(item),
     make("p.soft", `This round: ${timesOf(item.round)}.`),
     live && item.r + 1 < state.run.rounds.length && restForm(item.r + 1));
@@ -338,7 +353,8 @@ function changeCoin({round, r, i, id}, u) {
 }
 
 function changeRest(round, K, temperature) {
-  const known = state.run.rounds.slice(0, round).flatMap(one => one.numbers);
+  const known = state.run.rounds.slice(0, round).flatMap(one => one.numbers)
+    .filter(number => number !== null);
   const coins = state.edits.coins.filter(([index]) => index <= Math.max(-1, ...known));
   const changes = state.edits.changes.filter(change => change.round < round);
   askWhatIf({coins, changes: [...changes, {round, K, temperature}]}, {r: round, i: 0});

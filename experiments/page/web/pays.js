@@ -32,8 +32,6 @@ function costsOf(run) {
   return {c: c / K, v: range(MAP_K + 1).map(k => 1 + Math.max(0, v - 1) * k / K), rough: true};
 }
 
-const mostK = costs => Math.min(MAP_K, costs.v.length - 1);
-
 function verifyCost(costs, K, here) {
   if (knobs.v !== null) return 1 + (knobs.v - 1) * K / here;
   const last = costs.v.length - 1;
@@ -43,7 +41,7 @@ function verifyCost(costs, K, here) {
 // What the page shows at this moment: measured values where no slider was moved.
 function standing(run) {
   const costs = costsOf(run), h = draftingShare(run);
-  const most = mostK(costs), K = knobs.K ?? clamp(run.settings.K, 1, most);
+  const most = Math.min(MAP_K, costs.v.length - 1), K = knobs.K ?? clamp(run.settings.K, 1, most);
   const a = knobs.a ?? acceptance(run), c = knobs.c ?? costs.c, v = k => verifyCost(costs, k, K);
   const speedup = (a, k) => speedupOf(a, k, c, v(k), h);
   const by = range(most).map(i => speedup(a, i + 1));

@@ -38,9 +38,8 @@ function speculativeLane(run) {
       lane.pass("draft", round.seconds[0], `${name} draft: ${drafts.join(" ")}`);
     }
     lane.pass("target", round.seconds[1], `${name} target pass over ${plural(n + 1, "row")}`);
-    const accepted = `${round.accepted} of ${plural(n, "draft")} accepted`;
     lane.pass("rule", round.seconds[2],
-      `${name} ${accepted}, ${plural(round.tokens.length, "token")} more`);
+      `${name} accepted ${examinedOf(round)}, ${plural(round.tokens.length, "token")} more`);
     round.tokens.forEach((id, i) => lane.token(id, round.shown[i], round.sources[i]));
   });
   return lane;
@@ -82,7 +81,8 @@ function showRace(run) {
   put("pass-legend",
     ["target", "draft", "rule"].map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
     Object.keys(MEANINGS).map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
-  showMoment(page.live ? 0 : race.length);
+  // a saved race opens where its first lane has finished
+  showMoment(live && !still.matches ? 0 : Math.min(plain.end, fast.end));
 }
 
 function showMoment(time) {
@@ -94,7 +94,9 @@ function showMoment(time) {
     const rate = seconds ? tokens / seconds : 0;
     const current = lane.passes.find(pass => pass.end > race.time);
     lane.spans.forEach((span, i) => span.classList.toggle("to-come", i >= tokens));
-    lane.strip.style.transform = `translateX(${(-race.time * race.scale).toFixed(1)}px)`;
+    // the passes of a lane that has finished stay in sight
+    const shown = Math.min(race.time, lane.end) * race.scale;
+    lane.strip.style.transform = `translateX(${(-shown).toFixed(1)}px)`;
     lane.now.textContent = race.time === 0 ? "ready"
       : current ? current.says : `finished after ${ms(lane.end)}`;
     lane.figures.replaceChildren(make("b", rate.toFixed(0)), " tokens/s  ",

@@ -1,16 +1,17 @@
 // ---------------------------------------------------------------- rules side by side
 
 const PREFIX = 5; // tokens shown of what a text has in common with the token rule's
-let chosenRule = null, guessed = false;
+let chosenRule = null;
 
 const title = row => row.name.replace(/-/g, " ");
-// until the question is answered
-const isHidden = row => !guessed && ["mistake", "inexact"].includes(row.kind);
 const isRight = row => row.distance !== null && row.distance < 1e-9;
 const distanceOf = (row, digits) =>
   row.distance === null ? "no text" : isRight(row) ? "0" : row.distance.toFixed(digits);
+const badgeOf = row => !row.distribution ? make("span.badge", "not enumerated")
+  : isRight(row) ? make("span.badge.right", "exact")
+  : make("span.badge.wrong", row.distance === null ? "no text" : "off by " + distanceOf(row, 3));
 
-// The text of a row: what it shares with the first in short, then where it parts, then the rest.
+// The text of a row: what it shares with the first in short, then where they differ, then the rest.
 function ruleText(row, first) {
   const parts = row.parts === null ? row.tokens.length : row.parts;
   const from = row === first ? 0 : Math.max(0, Math.min(parts, row.tokens.length) - PREFIX);
@@ -18,22 +19,19 @@ function ruleText(row, first) {
   return make("p.written",
     from > 0 && make("span.soft", `… ${plural(from, "token")} the same …`),
     row.shown.slice(from).map((text, n) => [
-      n + from === parts && make("span.parting", "parts here"),
+      n + from === parts && make("span.parting", "differs from here on"),
       make("span.token." + kind(n + from), text.replace(/\n/g, "⏎") || "·")]),
     row.parts !== null && parts >= row.tokens.length && make("span.parting", "ends here"),
     row.error && make("span.crash", row.error));
 }
 
 function ruleRow(row, first) {
-  const badge = isHidden(row) ? make("span.badge.hidden", "distribution: ?")
-    : isRight(row) ? make("span.badge.right", "exact")
-    : make("span.badge.wrong", row.distance === null ? "no text" : "off by " + distanceOf(row, 3));
   const notes = given([
-    row !== first && (row.parts === null ? "the same text" : `parts at token ${row.parts + 1}`),
+    row !== first && (row.parts === null ? "the same text" : `differs from token ${row.parts + 1} on`),
     row.tokens_per_pass !== null && `${row.tokens_per_pass.toFixed(2)} tokens per pass`]);
   return make("div.rule", {role: "radio", click: () => chooseRule(row), tabindex: "-1"},
-    make("div.row", make("h3", title(row)), badge, make("span.soft", notes.join(" · "))),
-    make("p.soft", row.what), ruleText(row, first));
+    make("div.row", make("h3", title(row)), badgeOf(row), make("span.soft", notes.join(" · "))),
+    make("p.soft", sentence(row.what)), ruleText(row, first));
 }
 
 function showRules() {
@@ -51,13 +49,15 @@ function chooseRule(row) {
   const all = [...$("rule-list").children];
   all.forEach((element, i) => element.setAttribute("aria-checked", String(state.rules[i] === row)));
   stopAt(all, all[state.rules.indexOf(row)]);
-  put("distribution", isHidden(row) ? hiddenPanel(row) : distributionPanel(row));
+  put("distribution", row.distribution ? distributionPanel(row)
+    : CONTINUOUS.map(text => make("p", text)));
+  $("distribution-panel").scrollTop = 0;
 }
 
-const hiddenPanel = row => [
-  make("p", "Answer the question above first, or look at once: does "
-    + `“${title(row)}” still write the target’s text?`),
-  button("Show the distributions", "show-distributions", revealDistributions),
+const CONTINUOUS = [
+  "The noise is continuous, so the branches of this rule cannot be enumerated.",
+  "Each token is the target’s own choice under the noise of its position, whatever was drafted. "
+    + "By the Gumbel-max theorem that choice has the distribution p.",
 ];
 
 function distributionPanel(row) {
@@ -75,8 +75,7 @@ function distributionPanel(row) {
     row.errors > 0
       && make("p", {id: "errors"}, `${percent(row.errors)} of its texts end in an error.`),
     make("p.soft", "Two GPT-2s with three tokens, A, B and C: every text they can write, with its "
-      + (row.kind === "noise" ? "probability, by the Gumbel-max theorem."
-        : "probability, through every branch of the real loop. Computed, not sampled.")),
+      + "probability, through every branch of the real loop. Computed, not sampled."),
     tableOf({id: "distribution-table"}, caption, ["text", "", "target", "this rule"], rows),
     row.cost && make("p", sentence(row.cost)),
     row.changes && [make("h3", "The mistake"),
@@ -84,11 +83,6 @@ function distributionPanel(row) {
         make("del", `− ${right}\n`), make("ins", `+ ${wrong}`))),
       make("p.soft", `Seen in ${row.seen_in}. Try it: python main.py --mistake ${row.name}`)],
   ];
-}
-
-function revealDistributions() {
-  guessed = true;
-  showRules();
 }
 
 arrowKeys($("rule-list"), (element, i) => chooseRule(state.rules[i]), (element, i) => i);

@@ -5,16 +5,19 @@ import itertools
 import json
 
 import pytest
-from command_line import CONFIG, assert_refused, timeless
+from command_line import CONFIG, assert_refused, partial_lines, timeless
 from toys import random_tensors, write_checkpoint
 
-from experiments.data.lines import Failed, require_all
-from experiments.decoding import session
+from experiments.cli import several
+from experiments.cluster.failed import Failed, require_all
+from experiments.decoding import batching
+from experiments.decoding.run import Run
 from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
 T_1 = "--temperature=1"
+MISTAKE = "--mistake=first-draft-unverified"
 
 
 @pytest.fixture
@@ -37,15 +40,21 @@ def lines_of(text):
         "--draft_model_size=ngram",
         "--target_model_size=ends",
         "--mode=speculative --temperature=1 --draft_confidence=0.1",
+        # a mistake is made in one text at a time
+        "--temperature=1 --mistake=first-draft-unverified",
+        "--temperature=1 --coupled --mistake=stale-cache",
+        "--mistake=bonus-from-wrong-row --K=2",
+        "--temperature=1 --mistake=block-coin-is-p",
+        "--temperature=1 --rule=exercises.solutions",
     ],
 )
 def test_every_prompt_is_what_it_is_alone(cli, as_json, file, kind):
     kind = kind.split()
     done = cli("--json", "--prompts", file, *SHORT, "--seed=5", *kind)
     assert done.code == 0
-    for i, (found, text) in enumerate(zip(lines_of(done.out), TEXTS, strict=True)):
+    for i, (result, text) in enumerate(zip(lines_of(done.out), TEXTS, strict=True)):
         alone = as_json("--prompt", text, "--n_tokens_to_generate=12", f"--seed={5 + i}", *kind)
-        assert timeless(found) == timeless(alone)
+        assert timeless(result) == timeless(alone)
 
 
 def test_blocks_for_people_and_the_speed_of_all(cli, file):
@@ -54,6 +63,16 @@ def test_blocks_for_people_and_the_speed_of_all(cli, file):
     assert done.out.count("Text = hello again") == 2
     assert done.out.count("The two texts are identical.") == 7
     assert "\nAutoregressive, 3 prompts at a time: 84 tokens in " in done.out
+
+
+def test_a_mistake_is_in_the_speculative_texts_only(cli, file):
+    flags = "--prompts", file, *SHORT, "--temperature=1", "--json"
+    right, wrong = (lines_of(cli(*flags, *more).out) for more in ((), (MISTAKE,)))
+    texts = lambda results, decoder: [result[decoder]["token_ids"] for result in results]
+    assert texts(wrong, "autoregressive") == texts(right, "autoregressive")
+    assert texts(wrong, "speculative") != texts(right, "speculative")
+    done = cli("--prompts", file, *SHORT, MISTAKE)
+    assert "\nSpeculative, 1 prompt at a time: 84 tokens in " in done.out
 
 
 # ---------------------------------------------------------------- a file of results
@@ -78,36 +97,38 @@ def write(cli, out):
 def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monkeypatch):
     """Cut in the middle of a line after two whole ones: those stay, the others follow."""
     interrupted(lambda: write("--prompts", file), len(TEXTS))
+    before = [line for _, line in partial_lines(partial)[1:]]
     header, *whole = partial.read_text().splitlines(keepends=True)
     partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
-    texts, together = [], session.Session.decode_batch
-    noted = lambda self, decoder, batch: texts.extend(batch) or together(self, decoder, batch)
-    monkeypatch.setattr(session.Session, "decode_batch", noted)
+    decoded, together = [], batching.finish_together
+    noted = lambda runs: decoded.extend(runs) or together(runs)
+    monkeypatch.setattr(batching, "finish_together", noted)
     done = write("--prompts", file, "--json")
-    assert done.code == 0 and len(texts) == 2 * 5 and not partial.exists()
+    assert done.code == 0 and len(decoded) == 2 * 5 and not partial.exists()
     assert done.out == out.read_text()  # those that were done before, too
-    found, before = lines_of(out.read_text()), [json.loads(line)[1] for line in whole]
-    assert [one["settings"]["prompt"] for one in found] == TEXTS and found[:2] == before[:2]
-    assert [*map(timeless, found)] == [*map(timeless, before)]
+    results = lines_of(out.read_text())
+    assert [result["settings"]["prompt"] for result in results] == TEXTS
+    assert results[:2] == before[:2]
+    assert [*map(timeless, results)] == [*map(timeless, before)]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.parametrize("n_runs", range(0, 14, 2))
 def test_an_interruption_loses_one_batch(write, file, partial, monkeypatch, batch_size, n_runs):
     """Interrupted after so many runs, two of which make a prompt."""
-    begun, finish = itertools.count(), session.Run.finish
+    begun, finish = itertools.count(), Run.finish
 
     def stops(*arguments, **named):
         if next(begun) == n_runs:
             raise KeyboardInterrupt
         return finish(*arguments, **named)
 
-    monkeypatch.setattr(session.Run, "finish", stops)
+    monkeypatch.setattr(Run, "finish", stops)
     flags = ["--n_tokens_to_generate=2", f"--batch_size={batch_size}"]
     assert write("--prompts", file, *flags).code == 130
-    kept = lines_of(partial.read_text())[1:] if partial.exists() else []
+    kept = partial_lines(partial)[1:] if partial.exists() else []
     n_kept = n_runs // 2 // batch_size * batch_size
-    assert [one["settings"]["prompt"] for _, one in kept] == TEXTS[:n_kept]
+    assert [result["settings"]["prompt"] for _, result in kept] == TEXTS[:n_kept]
 
 
 @pytest.mark.parametrize("other", ["--prompt_ids=40,50", "--prompt_ids=1,2,3 --K=2"])
@@ -123,17 +144,17 @@ def test_what_is_there_is_not_lost(write, out, partial, interrupted, other):
 
 
 def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypatch):
-    run = session.Session.run_together
+    results_of = several.results_of
 
-    def failing(self, prompts, batch_size):
-        results = [*run(self, prompts, batch_size)]
+    def failing(*arguments, **named):
+        results = [*results_of(*arguments, **named)]
         yield from [Failed("because"), *results[1:]]
         require_all({"prompt 1": "because"})
 
     with monkeypatch.context() as patched:
-        patched.setattr(session.Session, "run_together", failing)
+        patched.setattr(several, "results_of", failing)
         done = write("--prompts", file, "--json")
-    texts = lambda done: [one["settings"]["prompt"] for one in lines_of(done.out)]
+    texts = lambda done: [result["settings"]["prompt"] for result in lines_of(done.out)]
     assert done.code == 2 and "1 prompt failed" in done.err and texts(done) == TEXTS[1:]
     done = write("--prompts", file, "--json")
     assert done.code == 0 and texts(done) == TEXTS  # in order, not the one that was missing last
@@ -145,10 +166,10 @@ def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypat
 def test_token_ids_are_a_prompt_like_the_text_they_are(as_json):
     text = as_json("--prompt=hello", "--n_tokens_to_generate=9", "--temperature=1")
     ids = ",".join(map(str, text["prompt_token_ids"]))
-    found = as_json("--prompt_ids", ids, "--n_tokens_to_generate=9", "--temperature=1")
+    result = as_json("--prompt_ids", ids, "--n_tokens_to_generate=9", "--temperature=1")
     given = {"prompt": None, "prompt_ids": text["prompt_token_ids"]}
-    assert found["settings"] == text["settings"] | given
-    assert timeless(found) | {"settings": 0} == timeless(text) | {"settings": 0}
+    assert result["settings"] == text["settings"] | given
+    assert timeless(result) | {"settings": 0} == timeless(text) | {"settings": 0}
 
 
 def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(write, as_json, file, out):
@@ -158,10 +179,10 @@ def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(write, as_jso
     assert done.code == 0
     assert done.err.endswith(": skipped 2 prompts of more than 63 tokens: number 2, 4\n")
     # each has the seed of its place in the file
-    for one, i in zip(lines_of(out.read_text()), (0, 2, 4), strict=True):
+    for result, i in zip(lines_of(out.read_text()), (0, 2, 4), strict=True):
         text, seed = f"--prompt={texts[i]}", f"--seed={123 + i}"
         alone = as_json(text, seed, T_1, "--n_tokens_to_generate=12")
-        assert timeless(one) == timeless(alone) | {"fingerprints": one["fingerprints"]}
+        assert timeless(result) == timeless(alone) | {"fingerprints": result["fingerprints"]}
 
 
 NO_TOKEN = "the vocabulary has no token for the byte 0x58 of 'ACDX'"
@@ -181,8 +202,8 @@ def proteins(tmp_path_factory):
 
 
 def test_a_vocabulary_that_lacks_bytes_takes_what_it_has(as_json, cli, proteins):
-    found = as_json("--prompt=ACDC", "--n_tokens_to_generate=9", models_dir=proteins)
-    assert found["prompt_token_ids"] == [2, 3, 4, 3] and found["identical"]
+    result = as_json("--prompt=ACDC", "--n_tokens_to_generate=9", models_dir=proteins)
+    assert result["prompt_token_ids"] == [2, 3, 4, 3] and result["identical"]
     done = cli("--prompt=ACDX", models_dir=proteins)
     assert_refused(done, "--prompt", NO_TOKEN)
     assert_refused(cli("--prompt=", models_dir=proteins), "--prompt ''", "<|endoftext|>")
@@ -203,6 +224,6 @@ def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
     def refuse(models, n_texts, n_positions):
         raise InputError(f"{n_texts} texts need more memory")
 
-    monkeypatch.setattr(session, "require_room", refuse)
+    monkeypatch.setattr(batching, "require_room", refuse)
     done = cli("--prompts", file, "--batch_size=9", "--json", "--n_tokens_to_generate=12")
     assert (done.code, done.out) == (2, "") and "7 texts" in done.err

@@ -1,0 +1,73 @@
+"""Find the bug: functions of sampling.py, each with a mistake of the museum (docs/mistakes.md).
+
+python -m exercises.bugs         # what each of them does to a text
+python -m exercises.bugs 2       # the second: its code
+python -m exercises.bugs 2 12    # is it line 12?
+"""
+
+import argparse
+import ast
+
+from experiments.proving.distance import toy_distributions
+from experiments.proving.enumeration import total_variation
+from experiments.proving.mistakes import MISTAKES
+from experiments.proving.patching import changed
+from experiments.proving.verdict import first_wrong
+
+BUGS = [
+    "resample-from-p",
+    "first-draft-unverified",
+    "bonus-from-wrong-row",
+    "too-many-tokens",
+    "filter-on-draft-only",
+    "block-unclipped",
+]
+
+
+def symptom(name):
+    """What the toy pair shows of a mistake: how far its texts are off, and where that begins."""
+    texts, right = toy_distributions(MISTAKES[name].setting, MISTAKES[name])
+    return f"distance {total_variation(texts, right):.4f}; {first_wrong(texts, right)}"
+
+
+def sources(name):
+    """(lines of the right function, lines of the wrong one), without the docstring."""
+    *_, (function, pieces) = MISTAKES[name].changes.items()
+    right, wrong, _ = changed(function, pieces)
+    body = ast.parse(right).body[0].body
+    first = body[0].end_lineno if isinstance(body[0], ast.Expr) else 1  # after the docstring
+    head = [line for line in right.splitlines() if line.startswith("def ")]
+    return [head + source.splitlines()[first:] for source in (right, wrong)]
+
+
+def answered(name, line):
+    """What is said to somebody who takes this line for the wrong one."""
+    for number, (right, wrong) in enumerate(zip(*sources(name)), 1):
+        if right != wrong and number == line:
+            return f"Yes: {MISTAKES[name].what}.\n- {wrong.strip()}\n+ {right.strip()}"
+    return f"No, line {line} is as it should be."
+
+
+def main(number=None, line=None):
+    """Print all bugs, the code of one, or whether a line of it is wrong."""
+    if number is None:
+        for n, name in enumerate(BUGS, 1):
+            print(f"{n}: {symptom(name)}")
+        return
+    name = BUGS[number - 1]
+    if line is not None:
+        print(answered(name, line))
+        return
+    _, wrong = sources(name)
+    for n, code in enumerate(wrong, 1):
+        print(f"{n:>3}  {code}")
+    print(f"\n{symptom(name)}")
+    print(f"Which line is wrong? python -m exercises.bugs {number} LINE")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Find the bug in a function of sampling.py.")
+    which = f"which bug, from 1 to {len(BUGS)}; without it, what all of them do"
+    parser.add_argument("number", nargs="?", type=int, choices=range(1, len(BUGS) + 1), help=which)
+    parser.add_argument("line", nargs="?", type=int, help="the line that you think is wrong")
+    main(**vars(parser.parse_args()))

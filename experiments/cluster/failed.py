@@ -1,0 +1,20 @@
+"""Work that could not be done: one prompt of many may fail, and the others go on."""
+
+from dataclasses import dataclass
+
+from checkpoints.files import InputError, some
+
+
+@dataclass(frozen=True)
+class Failed:
+    """In place of a result that could not be had."""
+
+    reason: str
+
+
+def require_all(failed, rest="the others are done, give the same command to try these again"):
+    """Raises InputError if there is any {what: why it could not be had}."""
+    if failed:
+        n_prompts = f"{len(failed)} prompt{'s' if len(failed) > 1 else ''}"
+        named = some([f"{name}: {why}" for name, why in failed.items()])
+        raise InputError(f"{n_prompts} failed: {named}; {rest}")
