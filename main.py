@@ -2,9 +2,9 @@
 and compares the two.
 
 `generate` shows the job from top to bottom: load the pair of models, decode both ways, compare. The
-algorithm is in sampling.py; experiments/decoding calls it (session.Run, job.decode). The flags and
-their defaults are in experiments/decoding/settings.py, the other commands in experiments/commands.
-A value that cannot be used ends the program with one line on stderr and exit code 2.
+algorithm is in sampling.py, and decoding/run.py calls it. The flags and their defaults are in
+cli/settings.py, the other commands in cli/ and experiments/. A value that cannot be used ends the
+program with one line on stderr and exit code 2.
 """
 
 import importlib
@@ -20,20 +20,30 @@ if __name__ == "__main__":
 try:
     # isort: off
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
-    from experiments.cli.exit_codes import exit_code, script
-    from experiments.cli.flags import call, unknown
-    from experiments.cli.texts import Output, Texts, check_together
-    from experiments.decoding.settings import Settings
+    from cli.exit_codes import exit_code, script
+    from cli.flags import call, unknown
+    from cli.texts import Output, Texts, check_together
+    from cli.settings import Settings
     from utils import InputError
 except ModuleNotFoundError as missing:
     message = f"error: {missing.name} is not installed: pip install -r requirements.txt"
     print(message, file=sys.stderr)
     sys.exit(2)
 
-# the others are in experiments/commands, imported when asked for
-COMMANDS = (
-    "generate chat play profile benchmark record replay mistakes download check export"
-).split()
+# {command: the module that has it}, imported when asked for; generate is below
+COMMANDS = {
+    "generate": "main",
+    "chat": "cli.chat",
+    "play": "cli.play",
+    "download": "cli.download",
+    "check": "cli.check",
+    "export": "cli.export",
+    "mistakes": "experiments.mistakes",
+    "profile": "experiments.profile.profile",
+    "benchmark": "experiments.benchmark.benchmark",
+    "record": "experiments.replay.record",
+    "replay": "experiments.replay.replay",
+}
 
 
 def generate(prompt: Texts, settings: Settings, output: Output):
@@ -52,14 +62,14 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         each has its own --help
     """
     # here: --help need not wait for them
-    from experiments.cli import show
-    from experiments.decoding.metrics import summary
-    from experiments.decoding.run import Run
-    from experiments.drafting.load import load_pair
+    from cli import show
+    from decoding.metrics import summary
+    from decoding.run import Run
+    from decoding.load import load_pair
 
     # load the pair of models, and read the prompt
     if check_together(prompt, settings, output):
-        from experiments.cli.several import generate_several
+        from cli.several import generate_several
 
         return generate_several(prompt, settings, output)
     pair = load_pair(settings, output.download)
@@ -89,7 +99,7 @@ def dispatch(arguments):
     if name not in COMMANDS:
         raise InputError(unknown("command", name, COMMANDS) + ", or flags such as --prompt TEXT")
     if name != "generate":
-        command = getattr(importlib.import_module(f"experiments.commands.{name}"), name)
+        command = getattr(importlib.import_module(COMMANDS[name]), name)
     call(command, arguments)  # with the dataclasses of its signature, made from the flags
 
 

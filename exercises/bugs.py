@@ -8,11 +8,11 @@ python -m exercises.bugs 2 12    # is it line 12?
 import argparse
 import ast
 
-from experiments.proving.distance import toy_distributions
-from experiments.proving.enumeration import total_variation
-from experiments.proving.mistakes import MISTAKES
-from experiments.proving.patching import changed
-from experiments.proving.verdict import first_wrong
+from proving.distance import toy_distributions
+from proving.enumeration import total_variation
+from proving.mistakes import MISTAKES
+from proving.patching import changed
+from proving.verdict import first_wrong
 
 BUGS = [
     "resample-from-p",

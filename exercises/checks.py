@@ -2,7 +2,7 @@
 returns what there is to know of a right answer.
 
 No check is statistical: a function that makes random choices is run through every branch of them
-(experiments/proving/verdict.py).
+(proving/verdict.py).
 """
 
 import copy
@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from exercises import solutions
-from experiments.proving.enumeration import every_branch, total_variation
-from experiments.proving.verdict import (
+from proving.enumeration import every_branch, total_variation
+from proving.verdict import (
     Choices,
     Wrong,
     can_be_kept,

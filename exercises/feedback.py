@@ -4,8 +4,8 @@ import numpy as np
 
 from exercises import solutions
 from exercises.checks import CHECKS, one_place
-from experiments.proving.enumeration import total_variation
-from experiments.proving.verdict import Wrong, shown
+from proving.enumeration import total_variation
+from proving.verdict import Wrong, shown
 
 
 def compare(guess, p, q):

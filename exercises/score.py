@@ -8,12 +8,12 @@ import backends.blas  # isort: skip  # noqa: F401, chooses how NumPy multiplies:
 import argparse
 import importlib
 
+from cli.exit_codes import exit_code, script
+from cli.prompts import choose_prompts
+from decoding.drafts import Draft
+from decoding.load import NGRAM, Pair, load
+from decoding.run import Run
 from exercises.checks import Wrong, check_drafter_13
-from experiments.cli.exit_codes import exit_code, script
-from experiments.data.prompts import choose_prompts
-from experiments.decoding.run import Run
-from experiments.drafting.drafts import Draft
-from experiments.drafting.load import NGRAM, Pair, load
 from utils import MODELS_DIR, InputError, get_backend
 
 TARGET, MODEL = "17M", "0.7M-17M"

@@ -1,6 +1,6 @@
 """The proof: speculative decoding has exactly the target's distribution.
 
-experiments/proving/enumeration.py runs the real decoding loop through every possible history of its
+proving/enumeration.py runs the real decoding loop through every possible history of its
 samples and tosses. The probabilities of the texts it ends in are compared with the target's own,
 computed by the chain rule: no sampling, no statistics, 1e-12.
 """
@@ -21,8 +21,8 @@ from table_models import (
 )
 from toys import tiny_model
 
-from experiments.proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
 from gpt2 import Config
+from proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
 from sampling import (
     Filter,
     NeuralDrafter,

@@ -13,8 +13,8 @@ from exercises import bugs, checks, mine, score
 from exercises import solutions as right
 from exercises.checks import CHECKS, Wrong
 from exercises.feedback import checked, compare
-from experiments.proving import verdict
-from experiments.proving.verdict import can_be_kept, one_round
+from proving import verdict
+from proving.verdict import can_be_kept, one_round
 from utils import InputError
 
 
@@ -194,7 +194,7 @@ def test_all_bugs_are_listed():
 
 
 @pytest.mark.parametrize(
-    "module", ["exercises.score", "exercises.bugs", "experiments.proving.gallery"]
+    "module", ["exercises.score", "exercises.bugs", "proving.gallery"]
 )
 def test_a_script_reads_its_arguments(module):
     shown = python("-m", module, "--help")

@@ -20,7 +20,7 @@ from toys import NUMPY, TINY
 
 import gpt2
 import utils
-from experiments.decoding.batching import read_together
+from decoding.batching import read_together
 from gpt2 import Config
 
 # every axis of another length, or the least of them: a swapped pair of axes cannot go unnoticed

@@ -1,4 +1,4 @@
-"""GPT-2 and the heads that grow on it (experiments/drafting) in PyTorch, to be trained.
+"""GPT-2 and the heads that grow on it (decoding/eagle.py, medusa.py) in PyTorch, to be trained.
 
 They are made of transformers' parts, whose parameters have the names and shapes they have on disk.
 """
@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.models.gpt2.modeling_gpt2 import GPT2MLP, GPT2Block
 from transformers.pytorch_utils import Conv1D
 
-from experiments.data.files import replacing
+from cli.files import replacing
 from experiments.training.grow import grow
 from utils import load_encoder, open_weights, read_config
 

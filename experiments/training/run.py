@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from experiments.data.files import replacing
+from cli.files import replacing
 from experiments.training.texts import batch_at
 
 EVERY = 200  # steps from one checkpoint to the next

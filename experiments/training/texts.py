@@ -16,11 +16,11 @@ from tokenizers import ByteLevelBPETokenizer
 
 from checkpoints.files import first_of
 from checkpoints.folder import PARTS
+from cli.files import replacing
+from decoding.batching import read_together
+from decoding.stored import fingerprint
 from encoder import END_OF_TEXT
-from experiments.data.corpus import documents
-from experiments.data.files import replacing
-from experiments.decoding.batching import read_together
-from experiments.drafting.stored import fingerprint
+from experiments.benchmark.corpus import documents
 from utils import InputError, load_encoder
 
 N_VOCAB = 2048

@@ -28,11 +28,11 @@ import numpy as np
 from tqdm import tqdm
 
 import utils
-from experiments.cli.exit_codes import exit_code, script
-from experiments.cli.flags import call, unknown
-from experiments.data.values import SettingError, check_choice, check_numbers, parse_list
-from experiments.decoding.settings import SEEDS, Group, flag
-from experiments.drafting.stored import fingerprint
+from cli.exit_codes import exit_code, script
+from cli.flags import call, unknown
+from cli.settings import SEEDS, Group, flag
+from cli.values import SettingError, check_choice, check_numbers, parse_list
+from decoding.stored import fingerprint
 from gpt2 import Config
 from utils import InputError
 

@@ -13,10 +13,10 @@ from toys import NUMPY, refusal
 
 import backends
 import utils
-from experiments.data.machine import gpu, kernels_of
-from experiments.decoding.coupled import Shared, agree
-from experiments.decoding.run import Run
-from experiments.drafting.load import load
+from backends.machine import gpu, kernels_of
+from decoding.coupled import Shared, agree
+from decoding.load import load
+from decoding.run import Run
 from gpt2 import Config
 from sampling import Filter
 from utils import MODELS_DIR, InputError

@@ -10,7 +10,7 @@ from toys import NUMPY, TINY
 
 import utils
 from backends import threads, tiles
-from experiments.decoding.batching import read_together
+from decoding.batching import read_together
 from gpt2 import Config
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from checkpoints.files import naming
-from experiments.cli.exit_codes import exit_code
+from cli.exit_codes import exit_code
 from utils import InputError
 
 NASTY = "\x1b[2J\x07\r\n\x9b31m\u202e\u2028\0\udcff\t"
@@ -52,8 +52,8 @@ def test_a_bug_keeps_its_traceback():
 
 WRITING = """
 import time
-from experiments.cli.exit_codes import script
-from experiments.data.files import whole
+from cli.exit_codes import script
+from cli.files import whole
 
 def write():
     with whole("result") as part:

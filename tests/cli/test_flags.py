@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from experiments.cli.flags import call
-from experiments.decoding.settings import Group, flag
+from cli.flags import call
+from cli.settings import Group, flag
 
 
 @dataclass(frozen=True)

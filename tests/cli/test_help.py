@@ -9,13 +9,13 @@ import pytest
 from command_line import ENVIRONMENT, ROOT, assert_refused
 
 import main
-from experiments.cli.flags import flags_of
+from cli.flags import flags_of
 
 
 def function_of(name):
     if name == "generate":
         return main.generate
-    return getattr(importlib.import_module(f"experiments.commands.{name}"), name)
+    return getattr(importlib.import_module(main.COMMANDS[name]), name)
 
 
 def test_help_names_the_other_commands(cli):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from command_line import assert_refused
 
-from experiments.drafting.load import ModelNames
+from decoding.load import ModelNames
 
 LONG = "x" * 300
 TWO = "--prompt=a --prompt=b"

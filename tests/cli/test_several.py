@@ -8,10 +8,10 @@ import pytest
 from command_line import CONFIG, assert_refused, partial_lines, timeless
 from toys import random_tensors, write_checkpoint
 
-from experiments.cli import several
-from experiments.cluster.failed import Failed, require_all
-from experiments.decoding import batching
-from experiments.decoding.run import Run
+from cli import several
+from decoding import batching
+from decoding.cluster.failed import Failed, require_all
+from decoding.run import Run
 from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]

@@ -8,7 +8,7 @@ import pytest
 from command_line import PROMPT, assert_refused
 from live import data_of
 
-from experiments.proving.mistakes import MISTAKES
+from proving.mistakes import MISTAKES
 
 # those that a rule or a draft cannot make
 TOKEN_RULE = (

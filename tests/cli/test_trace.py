@@ -6,7 +6,7 @@ import sys
 import pytest
 from command_line import PROMPT
 
-from experiments.cli.trace import Trace
+from cli.trace import Trace
 from sampling import Round
 from utils import load_encoder
 

@@ -26,17 +26,17 @@ from command_line import (
 from toys import write_checkpoint
 
 from backends import autotune
-from experiments.cluster.failed import Failed
+from decoding.cluster.failed import Failed
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
-from experiments.cluster import place, submit, worker  # noqa: E402
-from experiments.cluster.submit import Cluster  # noqa: E402
-from experiments.commands import benchmark as benchmarking  # noqa: E402
-from experiments.drafting.load import ModelNames  # noqa: E402
+from decoding.cluster import place, submit, worker  # noqa: E402
+from decoding.cluster.submit import Cluster  # noqa: E402
+from decoding.load import ModelNames  # noqa: E402
+from experiments.benchmark import benchmark as benchmarking  # noqa: E402
 
 # what a test sends to a worker, which has no tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -139,7 +139,7 @@ def test_results_come_in_order(pair, address, capsys):
 
 
 def test_without_a_cluster_nothing_of_dask_is_imported():
-    code = "import sys, main; from experiments.commands import record, benchmark\n"
+    code = "import sys, main, experiments.replay.record, experiments.benchmark.benchmark\n"
     code += "assert not {'dask', 'distributed', 'cloudpickle'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, check=True)
 
@@ -297,7 +297,7 @@ def test_a_scheduler_without_the_project_and_when_it_disappears(
     common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
     scheduler = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common]
     # it waits for the file
-    start = ["experiments.cluster.worker", "--nthreads", "1", "--no-nanny", *common]
+    start = ["decoding.cluster.worker", "--nthreads", "1", "--no-nanny", *common]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with (
         subprocess.Popen([sys.executable, "-m", *scheduler], cwd=tmp_path, **quiet) as process,
@@ -422,7 +422,7 @@ def test_one_of_two_workers_is_refused(write, pair, address, tmp_path, monkeypat
     """It has other files in its own place for models."""
     other = write_checkpoint(tmp_path / "other" / "17M").parent
     write_checkpoint(other / "0.7M-17M")
-    monkeypatch.setattr("experiments.drafting.load.MODELS_DIR", str(pair))
+    monkeypatch.setattr("decoding.load.MODELS_DIR", str(pair))
     with told_apart(address, has_models_in, str(pair), str(other)):
         done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and len(found) == len(PROMPTS)
@@ -453,7 +453,7 @@ def test_nobody_is_there(cli, file, monkeypatch, tmp_path, there, what):
 
 def test_the_extra_is_not_installed(cli, file, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "experiments.cluster.submit")
+    monkeypatch.delitem(sys.modules, "decoding.cluster.submit")
     done = cli(f"--prompts={file}", "--cluster=local:2")
     assert_refused(done, "distributed is not installed", "pip install distributed")
 

@@ -9,16 +9,16 @@ from heads import EAGLE, MEDUSA, toy_head
 from table_models import FILTERS, TableModel, assert_exact, at_eos
 from toys import TINY, tiny_model
 
-from experiments.decoding import adaptive_k, clock
-from experiments.decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
-from experiments.decoding.batching import results_of
-from experiments.decoding.prompt import Prompt
-from experiments.decoding.run import Run
-from experiments.decoding.settings import Settings
-from experiments.drafting.drafts import HeadDraft, ModelDraft, NGrams
-from experiments.drafting.load import Pair, load_pair
-from experiments.measuring.theory import tokens_per_round
-from experiments.proving.enumeration import chain_rule, every_branch, tokens_of
+from cli.settings import Settings
+from decoding import adaptive_k, clock
+from decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
+from decoding.batching import results_of
+from decoding.drafts import HeadDraft, ModelDraft, NGrams
+from decoding.load import Pair, load_pair
+from decoding.prompt import Prompt
+from decoding.run import Run
+from experiments.benchmark.theory import tokens_per_round
+from proving.enumeration import chain_rule, every_branch, tokens_of
 from sampling import Filter, NeuralDrafter, Round, speculative, verify, verify_block
 
 # ---------------------------------------------------------------- the distribution

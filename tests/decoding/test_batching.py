@@ -17,18 +17,18 @@ from toys import TINY, tiny_model, tiny_vocabulary
 
 import utils
 from backends import memory
-from encoder import Encoder
-from experiments.decoding import batching
-from experiments.decoding.batching import (
+from decoding import batching
+from decoding.batching import (
     decode_together,
     finish_together,
     read_together,
     require_room,
 )
-from experiments.decoding.coupled import Shared, agree
-from experiments.decoding.run import Coins, Run
-from experiments.drafting.drafts import ModelDraft, NGrams
-from experiments.drafting.load import Pair
+from decoding.coupled import Shared, agree
+from decoding.drafts import ModelDraft, NGrams
+from decoding.load import Pair
+from decoding.run import Coins, Run
+from encoder import Encoder
 from sampling import Filter, verify_block
 from utils import InputError
 

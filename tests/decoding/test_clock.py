@@ -8,12 +8,12 @@ import pytest
 from clocks import Slow, Time
 from toys import tiny_model
 
-from experiments.decoding import clock
-from experiments.decoding.clock import Clock, RoundTimer, Seconds
-from experiments.decoding.coupled import Shared, agree
-from experiments.decoding.run import RULES, Coins, Run
-from experiments.drafting.drafts import ModelDraft, NGrams
-from experiments.drafting.load import Pair
+from decoding import clock
+from decoding.clock import Clock, RoundTimer, Seconds
+from decoding.coupled import Shared, agree
+from decoding.drafts import ModelDraft, NGrams
+from decoding.load import Pair
+from decoding.run import RULES, Coins, Run
 from sampling import Chance, Filter, Round, verify
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))

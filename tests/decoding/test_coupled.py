@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, distributions
 
-from experiments.decoding import coupled as coupling
-from experiments.decoding.coupled import Shared, agree, noise
-from experiments.decoding.metrics import explain_difference, noisy_logits
-from experiments.decoding.run import Run
-from experiments.drafting.drafts import ModelDraft, NGrams
-from experiments.drafting.load import Pair
-from experiments.proving.enumeration import chain_rule, tokens_of
+from decoding import coupled as coupling
+from decoding.coupled import Shared, agree, noise
+from decoding.drafts import ModelDraft, NGrams
+from decoding.load import Pair
+from decoding.metrics import explain_difference, noisy_logits
+from decoding.run import Run
+from proving.enumeration import chain_rule, tokens_of
 from sampling import Filter, never
 
 

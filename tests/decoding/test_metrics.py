@@ -5,12 +5,12 @@ import pytest
 from table_models import TableModel
 from toys import tiny_model
 
-from experiments.decoding.clock import Seconds
-from experiments.decoding.coupled import noise
-from experiments.decoding.metrics import Tally, explain_difference, summary
-from experiments.decoding.prompt import Prompt
-from experiments.decoding.settings import Settings
-from experiments.drafting.load import Pair
+from cli.settings import Settings
+from decoding.clock import Seconds
+from decoding.coupled import noise
+from decoding.load import Pair
+from decoding.metrics import Tally, explain_difference, summary
+from decoding.prompt import Prompt
 from sampling import Filter, Round
 
 SECONDS = Seconds(0.5, 0.25, 1.0, [])

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from table_models import rules
 from toys import tiny_model, tiny_vocabulary
 
+from cli.settings import Settings
+from decoding import adaptive_k, clock
+from decoding.adaptive_k import AdaptiveK
+from decoding.coupled import Shared, agree
+from decoding.drafts import ModelDraft, NGrams
+from decoding.load import Pair
+from decoding.prompt import Prompt
+from decoding.run import Coins, Run
 from encoder import Encoder
-from experiments.decoding import adaptive_k, clock
-from experiments.decoding.adaptive_k import AdaptiveK
-from experiments.decoding.coupled import Shared, agree
-from experiments.decoding.prompt import Prompt
-from experiments.decoding.run import Coins, Run
-from experiments.decoding.settings import Settings
-from experiments.drafting.drafts import ModelDraft, NGrams
-from experiments.drafting.load import Pair
-from experiments.page.notes import Notes
-from experiments.proving.enumeration import tokens_of
-from experiments.proving.mistakes import mistaken
+from page.notes import Notes
+from proving.enumeration import tokens_of
+from proving.mistakes import mistaken
 from sampling import Chance, Filter, Round, never, verify, verify_block
 from utils import InputError
 

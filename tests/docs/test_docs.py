@@ -13,13 +13,13 @@ from table_models import TableModel
 
 import main
 import sampling
-from experiments.decoding.clock import Seconds
-from experiments.decoding.metrics import Tally
-from experiments.measuring.theory import speedup, tokens_per_round
-from experiments.proving.enumeration import every_branch
-from experiments.proving.gallery import gallery
-from experiments.proving.mistakes import MISTAKES
-from experiments.proving.patching import made
+from decoding.clock import Seconds
+from decoding.metrics import Tally
+from experiments.benchmark.theory import speedup, tokens_per_round
+from proving.enumeration import every_branch
+from proving.gallery import gallery
+from proving.mistakes import MISTAKES
+from proving.patching import made
 from sampling import Filter, NeuralDrafter, residual, speculative, verify, verify_block
 
 ROOT = Path(sampling.__file__).resolve().parent

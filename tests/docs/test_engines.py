@@ -18,9 +18,9 @@ import requests
 from command_line import ENVIRONMENT, ROOT
 
 import utils
-from experiments.decoding.metrics import explain_difference
-from experiments.decoding.run import Run
-from experiments.drafting.load import load
+from decoding.load import load
+from decoding.metrics import explain_difference
+from decoding.run import Run
 from sampling import stop_condition
 
 pytestmark = pytest.mark.engines

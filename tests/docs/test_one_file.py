@@ -12,7 +12,7 @@ from table_models import TableModel, assert_same_distribution
 from toys import NUMPY
 
 from docs import one_file
-from experiments.proving.enumeration import chain_rule, every_branch, total_variation
+from proving.enumeration import chain_rule, every_branch, total_variation
 from sampling import Filter, autoregressive
 from utils import load_encoder, load_model
 

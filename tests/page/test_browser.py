@@ -10,13 +10,13 @@ from browsers import assert_readable, wait_for
 from heads import MEDUSA, toy_head
 from live import PROMPT, RUNS, loaded, unheard
 
-from experiments.data.files import write_whole
-from experiments.drafting.drafts import HeadDraft
-from experiments.measuring.statistics import drafting_share
-from experiments.measuring.theory import speedup
-from experiments.page import rules, runs
-from experiments.page.report import page_of
-from experiments.page.runs import ANSWERS, Request, answers_of, finished_run
+from cli.files import write_whole
+from decoding.drafts import HeadDraft
+from experiments.benchmark.statistics import drafting_share
+from experiments.benchmark.theory import speedup
+from page import rules, runs
+from page.report import page_of
+from page.runs import ANSWERS, Request, answers_of, finished_run
 
 pytestmark = pytest.mark.browser
 
@@ -46,7 +46,7 @@ def few_rules(monkeypatch):
 def live(new_page, serve, pair, monkeypatch):
     """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
 
-    monkeypatch.setattr("experiments.decoding.clock.SETTLING", 0.0)
+    monkeypatch.setattr("decoding.clock.SETTLING", 0.0)
 
     def call(view="race", models=None, **options):
         served = serve(answers_of(*(models or loaded(pair))))

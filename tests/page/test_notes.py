@@ -13,12 +13,12 @@ from pytest import approx
 from table_models import FILTERS, TableModel, at_eos
 
 import sampling
-from experiments.decoding.coupled import Shared, agree
-from experiments.decoding.run import Coins, Run
-from experiments.drafting.drafts import ModelDraft, NGrams
-from experiments.drafting.load import Pair
-from experiments.page.notes import Notes
-from experiments.proving.mistakes import mistaken
+from decoding.coupled import Shared, agree
+from decoding.drafts import ModelDraft, NGrams
+from decoding.load import Pair
+from decoding.run import Coins, Run
+from page.notes import Notes
+from proving.mistakes import mistaken
 from sampling import never
 
 ENCODER = SimpleNamespace(decode=str, without_end=list)  # run.finish asks for the text

@@ -7,7 +7,7 @@ import pytest
 from command_line import ROOT, assert_refused, process
 from live import RUNS, data_of
 
-from experiments.page import report
+from page import report
 from utils import load_encoder
 
 # ---------------------------------------------------------------- the data

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, loaded, unheard
 
-from experiments.decoding.prompt import Prompt
-from experiments.page import rules
-from experiments.page.rules import RULES, distribution_row, rule_rows
-from experiments.page.runs import Request
-from experiments.proving import inexact
-from experiments.proving.distance import distance, first_difference, toy_distributions
-from experiments.proving.enumeration import every_branch
-from experiments.proving.mistakes import MISTAKES
+from decoding.prompt import Prompt
+from page import rules
+from page.rules import RULES, distribution_row, rule_rows
+from page.runs import Request
+from proving import inexact
+from proving.distance import distance, first_difference, toy_distributions
+from proving.enumeration import every_branch
+from proving.mistakes import MISTAKES
 
 
 def rows_of(pair, **settings):

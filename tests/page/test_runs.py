@@ -3,7 +3,7 @@
 import pytest
 from live import PROMPT, SETTINGS, Replaced, by_hand, loaded, unheard
 
-from experiments.page.runs import ANSWERS, Request, costs
+from page.runs import ANSWERS, Request, costs
 from sampling import Chance, Filter
 
 drafts = pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
@@ -36,7 +36,7 @@ def test_the_race_has_the_texts_of_the_command_line(pair, as_json, settings, dra
 
 
 def test_every_pass_of_the_race_was_timed(pair, monkeypatch):
-    monkeypatch.setattr("experiments.page.runs.SAY_EVERY", 0.0)
+    monkeypatch.setattr("page.runs.SAY_EVERY", 0.0)
     told = []
     data = race(loaded(pair), lambda **line: told.append(line))
     plain, figures = data["plain"], data["figures"]

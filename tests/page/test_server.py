@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import pytest
 from live import ASKED, PROMPT, SETTINGS
 
-from experiments.page import server
-from experiments.page.runs import Request, parse
-from experiments.page.server import ADDRESS, LiveServer
+from page import server
+from page.runs import Request, parse
+from page.server import ADDRESS, LiveServer
 from utils import InputError
 
 BODY = json.dumps(ASKED).encode()

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from command_line import ROOT
 
-from experiments.proving.distance import TOY_PROMPT, toy_pair
-from experiments.proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
-from experiments.proving.inexact import RULES, OneFurther, cascade, prepared
+from proving.distance import TOY_PROMPT, toy_pair
+from proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
+from proving.inexact import RULES, OneFurther, cascade, prepared
 from sampling import Filter, NeuralDrafter, never, speculative
 
 N_TOKENS, K = 3, 2  # of the toy texts

@@ -11,16 +11,16 @@ from table_models import TableModel
 from toys import refusal
 
 import sampling
-from experiments.decoding.coupled import agree
-from experiments.decoding.prompt import Prompt
-from experiments.decoding.run import RULES, Run
-from experiments.decoding.settings import Settings
-from experiments.drafting.drafts import ModelDraft
-from experiments.drafting.load import Pair
-from experiments.proving.distance import compare, distance, text_of
-from experiments.proving.enumeration import tokens_of
-from experiments.proving.mistakes import ERRORS, MISTAKES, Mistake, mistaken, require_made
-from experiments.proving.patching import changed, made
+from cli.settings import Settings
+from decoding.coupled import agree
+from decoding.drafts import ModelDraft
+from decoding.load import Pair
+from decoding.prompt import Prompt
+from decoding.run import RULES, Run
+from proving.distance import compare, distance, text_of
+from proving.enumeration import tokens_of
+from proving.mistakes import ERRORS, MISTAKES, Mistake, mistaken, require_made
+from proving.patching import changed, made
 from sampling import NeuralDrafter, verify, verify_block
 from utils import InputError
 

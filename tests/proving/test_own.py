@@ -4,9 +4,9 @@ import pytest
 from command_line import PROMPT, assert_refused
 from live import data_of
 
-from experiments.proving.distance import distance
-from experiments.proving.mistakes import MISTAKES
-from experiments.proving.own import RULES, Own
+from proving.distance import distance
+from proving.mistakes import MISTAKES
+from proving.own import RULES, Own
 
 SOLUTIONS = "exercises.solutions"
 COMPARE = """

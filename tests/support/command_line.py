@@ -17,7 +17,7 @@ from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint, write_
 
 import main
 import utils
-from experiments.data.lines import Lines
+from cli.lines import Lines
 
 ROOT = Path(main.__file__).resolve().parent
 COMMAND = [sys.executable, str(ROOT / "main.py")]

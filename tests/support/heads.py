@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from experiments.drafting.eagle import EagleConfig
-from experiments.drafting.medusa import MedusaConfig
-from experiments.drafting.stored import build
+from decoding.eagle import EagleConfig
+from decoding.medusa import MedusaConfig
+from decoding.stored import build
 
 EAGLE, MEDUSA = "eagle", "medusa"
 

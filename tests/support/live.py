@@ -6,11 +6,11 @@ from http.client import HTTPConnection
 
 import pytest
 
-from experiments.decoding.settings import Settings
-from experiments.drafting.drafts import SeenTarget
-from experiments.drafting.load import load_pair
-from experiments.page.server import LiveServer
-from experiments.proving.enumeration import tokens_of
+from cli.settings import Settings
+from decoding.drafts import SeenTarget
+from decoding.load import load_pair
+from page.server import LiveServer
+from proving.enumeration import tokens_of
 from sampling import Chance, speculative, stop_condition
 
 PROMPT = "hello there"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from experiments.decoding.run import RULES
-from experiments.proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
+from decoding.run import RULES
+from proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
 from sampling import Filter, verify, verify_block
 
 EXACT = 1e-12

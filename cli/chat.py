@@ -1,0 +1,268 @@
+"""python main.py chat: a console to play in. A prompt is continued, a line that begins with /
+changes how.
+
+Texts go to stdout; figures, notes and refusals to stderr. What a command answers goes to stdout in
+a terminal, else to stderr, so that a pipe gets nothing but text. A refusal is one line, and the
+session goes on.
+"""
+
+import shlex
+import sys
+import textwrap
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+
+from cli.exit_codes import UNUSABLE, print_error
+from cli.flags import flags_in
+from cli.settings import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
+from cli.show import Stream, note_room
+from cli.trace import Trace
+from cli.values import SettingError
+from decoding.drafts import NGrams
+from decoding.load import Pair, load_pair
+from decoding.prompt import Prompt
+from decoding.run import Run
+from utils import InputError
+
+
+@dataclass(frozen=True)
+class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
+    """What a session begins with."""
+
+    seed: int = flag(123, "of the random numbers, for each text anew")
+    trace: bool = flag(False, "print what speculates round by round, every token marked")
+    speculates, mistake, rule = True, "", ""
+
+
+# {command: what it means}
+DECODERS = {
+    "speculative": "the draft model proposes, the target checks",
+    "target": "the target alone, a token a pass",
+    "draft": "the draft model alone",
+    "ngram": "n-grams looked up in the text propose, the target checks",
+}
+ACTIONS = {
+    "settings": "show all of the above",
+    "reload": "read the models again, or others: /reload TARGET DRAFT",
+    "stats": "what was generated in this session, and how fast",
+    "help": "this",
+    "quit": "end; so does Ctrl-D",
+}
+LOADED = {field.name for group in (Models, Machine) for field in fields(group)}
+NAMES = {"n_tokens_to_generate": "length"}  # where a command is not called as its flag
+FLAGS = {NAMES.get(one.name, one.name): one for one in flags_in(ChatSettings)}
+FLAGS = {name: one for name, one in FLAGS.items() if one.name not in LOADED}
+SETTINGS = DECODERS | {name: one.meaning for name, one in FLAGS.items()}
+COMMANDS = SETTINGS | ACTIONS
+HEADINGS = {  # {the first command below it: heading}
+    "speculative": "Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a "
+    "text.\n\nDecoders, each on or off; every prompt goes to all that are on:",
+    next(iter(FLAGS)): "\nSettings (in /stop, \\n is a line break, and nothing turns it off):",
+    "settings": "\nAnd:",
+}
+
+
+def pairs_of(pair):
+    """{decoder: the Pair it runs with}, of the decoders that these models allow."""
+    found = {"target": replace(pair, draft=None), "ngram": replace(pair, draft=NGrams())}
+    if not pair.draft.looks_up:
+        found["speculative"] = pair
+    if pair.draft.alone:
+        found["draft"] = Pair(pair.draft.alone, None, pair.encoder)
+    return found
+
+
+class Console:
+    """The settings that its commands change, the models, and what was generated so far.
+
+    on: the decoders that prompts go to. answers: the file that commands answer to.
+    """
+
+    def __init__(self, settings, answers):
+        self.answers, self.running, self.on = answers, True, {"speculative"}
+        self.totals = {decoder: Counter() for decoder in DECODERS}
+        self.load(settings)
+
+    def load(self, settings):
+        """Read the models of these settings, and continue with them and whatever decoders they
+        allow. Where it raises InputError, all is as it was.
+        """
+        pair = load_pair(settings)
+        pairs = pairs_of(pair)
+        prompt = Prompt(1, "", [pair.encoder.end_of_text or 0], settings.seed)
+        for pair in pairs.values():
+            Run.of(settings, pair, prompt).warm_up()
+        self.current, self.pairs = settings, pairs
+        self.on &= pairs.keys()
+        self.on = self.on or {"speculative" if "speculative" in pairs else "ngram"}
+        target, draft = settings.target_model_size, settings.draft_model_size
+        print(f"target {target}, draft {draft}", file=sys.stderr)
+
+    def answer(self, line):
+        """Obey one line of input, or say in one line why not."""
+        try:
+            if line.startswith("/") and not line.startswith("//"):
+                word, _, rest = line[1:].partition(" ")
+                self.obey(word, rest)
+            elif line.strip():
+                self.prompt(line.removeprefix("/"))
+        except SettingError as error:
+            print_error(f"{NAMES.get(error.name, error.name)} {error.problem}")
+        except UNUSABLE as error:
+            print_error(error)
+
+    def prompt(self, text):
+        """Continue a text with every decoder that is on."""
+        if not self.on:
+            raise InputError("no decoder is on: try /target on")
+        for decoder in [decoder for decoder in DECODERS if decoder in self.on]:
+            if len(self.on) > 1:
+                print(f"[{decoder}]")
+            pair = self.pairs[decoder]
+            prompt = Prompt.of(text, self.current, pair)
+            note_room(self.current, pair, [prompt])
+            begin = pair.encoder.decode(prompt.ids)
+            traced = self.current.trace and pair.draft
+            show = Trace(pair.encoder) if traced else Stream(pair.encoder, begin)
+            result = Run.of(self.current, pair, prompt).finish(show)
+            if traced:
+                print(begin + result["text"])
+            self.count(decoder, result)
+
+    def count(self, decoder, result):
+        """Add a text to the statistics, and say what it was."""
+        n_tokens, seconds = len(result["token_ids"]), result["seconds"]
+        total = {"texts": 1, "tokens": n_tokens, "seconds": seconds, "rounds": n_tokens}
+        line = f"{decoder}: {n_tokens} tokens in {seconds:.2f} s, {n_tokens / seconds:.1f} tokens/s"
+        if "examined" in result:
+            total |= {name: result[name] for name in ("rounds", "examined", "accepted")}
+            line += ", {accepted} of {examined} examined drafted tokens accepted".format(**total)
+            line += f", {result['tokens_per_target_pass']:.2f} tokens per target pass"
+        self.totals[decoder].update(total)
+        print(line, file=sys.stderr)
+
+    # ------------------------------------------------------------ commands
+
+    def obey(self, word, rest):
+        """One command. Raises InputError for what cannot be done."""
+        name = {name.lower(): name for name in COMMANDS}.get(word.lower())
+        if name is None:
+            problem = "try /help, or // to begin a prompt with a slash"
+            raise InputError(f"unknown command {'/' + word!r}: {problem}")
+        if name in ACTIONS:
+            getattr(self, name)(rest)
+        else:
+            self.change(name, rest)
+            self.show(name)
+
+    def value(self, name):
+        if name in DECODERS:
+            return name in self.on
+        return getattr(self.current, FLAGS[name].name)
+
+    def change(self, name, text):
+        """Change a setting. Raises InputError, and then all is as it was."""
+        value = parsed(name, text, self.value(name))
+        if name in FLAGS:
+            self.current = self.current.replace(**{FLAGS[name].name: value})
+        elif not value:
+            self.on.discard(name)
+        elif name in self.pairs:
+            self.on.add(name)
+        else:
+            advice = f"try /reload {self.current.target_model_size} and a draft's size"
+            raise InputError(f"{name}: there is no draft model; {advice}")
+
+    def say(self, line):
+        print(line, file=self.answers)
+
+    def show(self, name):
+        value = self.value(name)
+        self.say(f"{name} {'on' if value is True else 'off' if value is False else repr(value)}")
+
+    def settings(self, rest):
+        for name in SETTINGS:
+            self.show(name)
+
+    def reload(self, rest):
+        try:
+            sizes = dict(zip(("target_model_size", "draft_model_size"), shlex.split(rest)))
+        except ValueError:
+            raise InputError(f"reload {rest!r}: expected a second quotation mark") from None
+        self.load(self.current.replace(**sizes))
+
+    def stats(self, rest):
+        row = "{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format
+        self.say(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
+        for decoder, n in self.totals.items():
+            if n:
+                rate = f"{n['accepted'] / n['examined']:.3f}" if n["examined"] else "-"
+                speed, per_pass = n["tokens"] / n["seconds"], n["tokens"] / n["rounds"]
+                figures = f"{speed:.1f}", rate, f"{per_pass:.2f}"
+                self.say(row(decoder, n["texts"], n["tokens"], *figures))
+
+    def help(self, rest):
+        for name, meaning in COMMANDS.items():
+            if name in HEADINGS:
+                self.say(HEADINGS[name])
+            line = f"  /{name:<17} {meaning}"
+            self.say(textwrap.fill(line, 100, subsequent_indent=" " * 21))
+
+    def quit(self, rest):
+        self.running = False
+
+
+def parsed(name, text, value):
+    """The new value of a setting, read as its flag is; without a text, the value it has, or the
+    other one of on and off.
+    """
+    if name == "stop":
+        return text.replace(r"\n", "\n")
+    word = text.strip()
+    if isinstance(value, bool):
+        try:
+            return {"on": True, "off": False, "": not value}[word]
+        except KeyError:
+            problem = "expected on or off, or nothing, which turns it over"
+            raise InputError(f"{name} {word!r}: {problem}") from None
+    return FLAGS[name].parse(word) if word else value
+
+
+def edit_lines():
+    """Line editing, history and completion of commands at the prompt, where Python has readline."""
+    try:
+        import readline
+    except ImportError:
+        return
+
+    def completion(text, n):
+        fitting = [f"/{name}" for name in COMMANDS if f"/{name}".startswith(text)]
+        return [*fitting, None][n]
+
+    readline.set_completer(completion)
+    readline.set_completer_delims(" ")
+    readline.parse_and_bind("tab: complete")
+
+
+def chat(settings: ChatSettings):
+    """Continue prompts as you type them, or as they come through a pipe, one a line; /help lists
+    what can be changed.
+    """
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    # "sig": a byte-order mark is no text
+    encoding = None if interactive else "utf-8-sig"
+    sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
+    console = Console(settings, answers=sys.stdout if interactive else sys.stderr)
+    if interactive:
+        edit_lines()
+        print("Type a prompt, or /help.")
+    while console.running:
+        try:
+            console.answer(input("> " if interactive else "").removesuffix("\r"))
+        except EOFError:
+            console.running = False
+            print(end="\n" if interactive else "")
+        except KeyboardInterrupt:
+            if not interactive:
+                raise
+            print()

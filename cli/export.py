@@ -1,0 +1,60 @@
+"""python main.py export 17M --format gguf --out 17M.gguf: a model in the format of an engine."""
+
+from dataclasses import dataclass
+
+from checkpoints.files import first_of
+from cli.files import check_output, whole
+from cli.settings import Folder, flag
+from cli.values import SettingError
+from experiments.benchmark.engines import write_gguf, write_openvino
+from utils import InputError, find_folder, stored_sources
+
+
+@dataclass(frozen=True)
+class ExportSettings(Folder):
+    format: str = flag(
+        "gguf",
+        "gguf, one file for llama.cpp, or openvino, a folder for OpenVINO GenAI",
+        choices=("gguf", "openvino"),
+    )
+    out: str = flag("", "the new .gguf file, or the new folder")
+
+    def check(self):
+        if not self.out:
+            raise SettingError("out", "'': expected the name of what to write")
+
+
+def export(*size_or_path, settings: ExportSettings):
+    """Write a model and its tokenizer in the format of another inference engine, in float32.
+
+    Name a size in models_dir, or a folder. docs/engines.md shows how to run each engine on the
+    result. transformers and vLLM read the model folders as they are. Exporting needs
+    pip install --group engines.
+
+    Examples:
+        python main.py export 17M --out 17M.gguf
+        python main.py export 17M --format openvino --out 17M-openvino
+    """
+    if len(size_or_path) != 1:
+        raise InputError(f"export: expected one size or folder, not {len(size_or_path)}")
+    folder, out = find_folder(size_or_path[0], settings.models_dir), settings.out
+    stored_sources(size_or_path, settings.models_dir, False)  # only what can be loaded here
+    try:
+        if settings.format == "gguf":
+            check_output("out", out, (".gguf",))
+            with whole(out) as temporary:
+                write_gguf(folder, temporary)
+        else:
+            check_output("out", out, ("",))
+            # the exporter knows Hugging Face's names alone
+            for name in ("config.json", "vocab.json", "merges.txt"):
+                first_of(folder, name)
+            first_of(folder, "model.safetensors", "model.safetensors.index.json")
+            with whole(out) as temporary:
+                temporary.mkdir()
+                write_openvino(folder, temporary)
+    except ModuleNotFoundError as missing:
+        name = missing.name.partition(".")[0]
+        command = "pip install --group engines, with pip 25.1 or newer"
+        raise InputError(f"{name} is not installed: {command}") from None
+    print(f"{size_or_path[0]}: {out}")

@@ -1,0 +1,82 @@
+"""python main.py play: the live page, on this machine only."""
+
+import threading
+import webbrowser
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cli.files import check_output, write_whole
+from cli.settings import Machine, Models, Settings, flag
+from cli.values import SettingError
+from decoding.load import load_pair
+from page.report import page_of
+from page.runs import answers_of, finished_run
+from page.server import LiveServer
+
+REDIRECT = """<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={0}">
+<a href="{0}">Open the page</a>
+"""
+
+
+@contextmanager
+def in_browser(address):
+    """Open the address in a browser, on a thread: some browsers return only when they are closed.
+
+    Every user of a machine can read the arguments of a browser in the process list. These name a
+    file that only its owner can read, and that leads to the address and its token.
+    """
+    with TemporaryDirectory() as folder:  # for its owner alone
+        file = Path(folder) / "play.html"
+        file.write_text(REDIRECT.format(address), encoding="utf-8")
+        threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True).start()
+        yield
+
+
+@dataclass(frozen=True)
+class PlaySettings(Machine, Models):
+    heading = "Page"
+
+    port: int = flag(0, "the port to listen on; 0 chooses a free one", least=0, most=65535)
+    no_browser: bool = flag(False, "print the address, but open no browser")
+    save: str = flag(
+        "",
+        "serve nothing: do the page's first run, with its costs and all rules, and write the page "
+        "of it to this .html file",
+    )
+
+    def check(self):
+        if self.save:
+            check_output("save", self.save, (".html",))
+
+
+def play(settings: PlaySettings):
+    """Open a page in the browser where the models continue your own text: step through the
+    decisions, change them, and compare the accept/reject rules. docs/live.md describes the page.
+
+    The server listens on 127.0.0.1 only, and answers only with the access token in the address that
+    it prints. Ctrl-C ends it.
+    """
+    of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Machine)}
+    of_texts = Settings(**of_models)
+    pair = load_pair(of_texts)
+    if settings.save:
+        write_whole(settings.save, page_of(finished_run(of_texts, pair)))
+        return
+    try:
+        server = LiveServer(settings.port, answers_of(of_texts, pair))
+    except OSError as error:
+        raise SettingError(
+            "port", f"{settings.port}: {error.strerror}; give another, or 0"
+        ) from None
+    print(f"{server.address}\nCtrl-C ends it.", flush=True)
+    try:
+        with nullcontext() if settings.no_browser else in_browser(server.address):
+            server.serve_forever()
+    except KeyboardInterrupt:
+        print("Stopped.")
+    finally:
+        server.server_close()

@@ -1,0 +1,144 @@
+"""Prompt sets: the files people already have, and a set of story openings for the embedded models.
+
+A file holds one of these forms; .gz and .bz2 are unpacked:
+
+    {"turns": ["..."]}                   JSON objects, one a line: turns (Spec-Bench; the first
+                                         turn counts),
+    {"instruction": "...", "input": ""}  instruction (Alpaca; its input follows on the next line),
+    {"question": "..."}                  question (GSM8K),
+    {"prompt": "..."}, {"text": "..."}   prompt (HumanEval), text
+    ["...", {"prompt": "..."}]           a JSON array of strings or such objects
+    context / 0 to 3 / four endings      HellaSwag's text form, six lines each; the context is the
+                                         prompt
+    anything else                        one prompt a line; lines without text are passed over
+
+The content decides, whatever the name: JSON Lines if the first line is a JSON object, an array if
+the whole file is one, HellaSwag's form if all of two or more blocks have it. A name with .json or
+.jsonl must hold JSON. What was read is said on stderr.
+"""
+
+import re
+from pathlib import Path
+
+from checkpoints.files import note, some
+from cli.reading import parse_json, read_lines
+from utils import InputError
+
+FIELDS = ("turns", "instruction", "prompt", "question", "text")
+STORIES = Path(__file__).with_name("stories.txt")
+BUILT_IN = "the built-in prompts"
+
+
+def text_of(record, where):
+    """The prompt in a JSON value."""
+    if isinstance(record, str):
+        return record
+    fields = record if isinstance(record, dict) else {}
+    field = next((name for name in FIELDS if name in fields), None)
+    texts = [fields.get(field)]
+    if field == "turns" and isinstance(texts[0], list):
+        texts = texts[0][:1]
+    if field == "instruction":
+        texts.append(record.get("input") or "")
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{where}: expected text under one of {', '.join(FIELDS)}")
+    return "\n".join(filter(None, texts))
+
+
+def holds(kind, text):
+    """Whether a text is JSON of that kind."""
+    try:
+        return isinstance(parse_json(text, ""), kind)
+    except InputError:
+        return False
+
+
+def contexts(lines):
+    """[(number of its line, context)] of HellaSwag's blocks; [] unless they are two or more."""
+    if not lines[-1]:
+        lines = lines[:-1]  # the last line break begins no line
+    # one block alone could as well be six prompts, the second of them a number
+    n_blocks, n_more = divmod(len(lines), 6)
+    numbered = all(re.fullmatch(r"\s*[0-3]\s*", line) for line in lines[1::6])
+    if n_more or n_blocks < 2 or not numbered:
+        return []
+    return [(i, lines[i - 1]) for i in range(1, len(lines), 6)]
+
+
+def prompts_in(path):
+    """([(where, prompt)] of a file, the name of its form)."""
+    lines = read_lines(path)
+    places = [(f"{path}, line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
+    first = places[0][1].strip() if places else ""
+    named_json = not {".json", ".jsonl"}.isdisjoint(Path(path).suffixes)
+    text = "\n".join(lines)
+    if first.startswith("[") and (named_json or holds(list, text)):
+        items = enumerate(parse_json(text, path), 1)
+        records = [(f"{path}, item {i}", record) for i, record in items]
+        form = "a JSON array"
+    elif named_json or holds(dict, first):
+        records = [(where, parse_json(line, where)) for where, line in places]
+        form = "JSON Lines"
+    elif blocks := contexts(lines):
+        return [(f"{path}, line {i}", context) for i, context in blocks], "HellaSwag's form"
+    else:
+        return places, "one a line"
+    return [(where, text_of(record, where)) for where, record in records], form
+
+
+def read_prompts(path):
+    """The prompts of a file, as texts; how many, and in which form, is said on stderr. Raises
+    InputError that names the line of a prompt that cannot be used.
+    """
+    prompts, form = prompts_in(path)
+    for where, text in prompts:
+        if not text.strip():
+            raise InputError(f"{where}: the prompt is empty; expected text")
+    if not prompts:
+        raise InputError(
+            f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
+        )
+    plural = "s" if len(prompts) > 1 else ""
+    note(f"{path}: read {len(prompts)} prompt{plural}, {form}")
+    return [text for _, text in prompts]
+
+
+def fitting(name, texts, encode, longest, enough=0):
+    """([(number, ids)] of the texts of up to `longest` tokens, how many longer ones were skipped);
+    these are named on stderr, but for those of the built-in prompts.
+
+    Texts are numbered from 1. enough: stop when so many fit; 0 is never. Raises InputError that
+    begins with `name` for a text that the vocabulary has no tokens for, or where none fits.
+    """
+    fits, skipped = [], []
+    for number, text in enumerate(texts, 1):
+        if enough and len(fits) == enough:
+            break
+        try:
+            ids = encode(text)
+        except ValueError as error:
+            raise InputError(f"{name}, prompt {number}: {error}") from None
+        if len(ids) <= longest:
+            fits.append((number, ids))
+        else:
+            skipped.append(number)
+    if not fits:
+        raise InputError(
+            f"{name}: all {len(skipped)} prompts have more than {longest} tokens, all that "
+            "the context leaves; shorten them, or --n_tokens_to_generate"
+        )
+    if skipped and name != BUILT_IN:
+        which = f"{len(skipped)} prompts of more than {longest} tokens: number {some(skipped)}"
+        note(f"{name}: skipped {which}")
+    return fits, len(skipped)
+
+
+def choose_prompts(prompts, n_prompts, encoder, longest):
+    """(ids of the first n_prompts prompts of up to `longest` tokens, how many longer ones were
+    skipped). Raises InputError.
+
+    prompts is a file, or "" for the built-in stories; n_prompts 0 is all.
+    """
+    texts = read_prompts(prompts) if prompts else STORIES.read_text(encoding="utf-8").splitlines()
+    chosen, n_skipped = fitting(prompts or BUILT_IN, texts, encoder.encode, longest, n_prompts)
+    return [ids for _, ids in chosen], n_skipped

@@ -1,0 +1,125 @@
+"""python main.py mistakes: the museum of ways to get speculative decoding wrong, and how wrong each
+is.
+"""
+
+import json
+import textwrap
+from dataclasses import dataclass
+from functools import cache
+
+from tqdm import tqdm
+
+from cli.settings import Json, Models, Settings, flag
+from decoding.load import load_pair
+from decoding.prompt import Prompt
+from decoding.run import Run
+from proving.distance import compare, first_difference, text_of, toy_distributions
+from proving.gallery import diff_of
+from proving.mistakes import MISTAKES, find
+from proving.patching import made
+from sampling import Filter
+
+GREEDY = Filter(0.0)
+
+
+@dataclass(frozen=True)
+class MuseumSettings(Json, Models):
+    """The pair that shows at which token a text goes wrong."""
+
+    target_model_size: str = flag("7M", "a size in models_dir, or a folder")
+    draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
+
+    def of_texts(self):
+        """The settings of texts by this pair, as main.py writes them by default."""
+        models = {name: value for name, value in self.as_dict().items() if name != "json"}
+        return Settings(**models, mode="speculative", kernels="plain")
+
+
+def rounds_of(settings, pair, setting, filter):
+    """The rounds of a speculative text in the setting of a mistake, but with another filter."""
+    settings = settings.replace(
+        temperature=filter.temperature,
+        top_k=filter.top_k or 0,
+        top_p=filter.top_p,
+        stop=setting.stop,
+        verification=setting.verification,
+    )
+    prompt = Prompt.of(setting.prompt, settings, pair)
+    if setting.full:
+        # repeat the prompt until the context has room for two tokens
+        n = pair.target.config.n_ctx - 2
+        prompt = Prompt.of_ids((prompt.ids * n)[-n:], settings, pair)
+    return Run.of(settings, pair, prompt).rounds()
+
+
+@cache
+def right_text(settings, pair, setting, filter):
+    return text_of(rounds_of(settings, pair, setting, filter))
+
+
+def wrong_from(settings, pair, mistake):
+    """The first token in which a text with the mistake leaves the text of the right code, seed and
+    all else equal; None if it does not.
+
+    At temperature 0 if it shows there, otherwise in the mistake's own setting. A mistake whose
+    distribution is right is asked at temperature 0 only: elsewhere its text may differ and not be
+    wrong.
+    """
+    setting = mistake.setting
+    for filter in [GREEDY] if mistake.cost else [GREEDY, setting.filter]:
+        right = right_text(settings, pair, setting, filter)
+        with made(mistake):
+            wrong = text_of(rounds_of(settings, pair, setting, filter))
+        place = first_difference(right, wrong)
+        if place is not None:
+            return place
+    return None
+
+
+def row_of(name, mistake, settings, pair):
+    """What the JSON object says of a mistake."""
+    far, errors = compare(*toy_distributions(mistake.setting, mistake))
+    return {
+        "name": name,
+        "seen_in": mistake.seen_in,
+        "total_variation": far,
+        "errors": errors,
+        "first_difference": wrong_from(settings, pair, mistake),
+        "caught_by": mistake.caught_by,
+    }
+
+
+def show(row, mistake):
+    first = "-" if row["first_difference"] is None else row["first_difference"]
+    far = "-" if row["total_variation"] is None else f"{row['total_variation']:.4f}"
+    figures = f"{far:>8} {row['errors']:>6.0%} {first:>11}"
+    print(f"{row['name']:<24} {figures}  {row['seen_in']}")
+    print(f"    {mistake.what}")
+    if mistake.cost:
+        print(f"    {mistake.cost}")
+    print(f"    caught by {row['caught_by']}")
+
+
+def mistakes(*names, settings: MuseumSettings):
+    """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
+    which test catches it.
+
+    Without names a table of all; with names those, and the lines of code they change. Distance is
+    the total variation distance from the target's distribution of whole texts, computed exactly on
+    a toy pair: 0 is right, 1 has nothing in common. Errors is how often the program fails there
+    instead; the distance is that of the texts that come out. Wrong from is the first token, counted
+    from 0, in which a text of 60 tokens by the pair of models leaves the right one.
+    """
+    chosen = {name: find(name) for name in names or MISTAKES}
+    of_texts = settings.of_texts()
+    pair = load_pair(of_texts)
+    bar = tqdm(chosen.items(), desc="mistakes", leave=False, disable=None)
+    rows = [row_of(name, mistake, of_texts, pair) for name, mistake in bar]
+    if settings.json:
+        print(json.dumps({"mistakes": rows}))
+        return
+    print(f"{'mistake':<24} {'distance':>8} {'errors':>6} {'wrong from':>11}  seen in")
+    for row, mistake in zip(rows, chosen.values()):
+        show(row, mistake)
+        if names:
+            print(textwrap.indent("\n".join(diff_of(mistake)), "    "))

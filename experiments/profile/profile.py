@@ -1,0 +1,73 @@
+"""python main.py profile: does scoring K + 1 tokens cost what scoring one costs, and where does a
+pass spend its time?
+
+The speed at which this machine streams memory is measured in the same run.
+"""
+
+import json
+from dataclasses import dataclass
+
+from backends.machine import machine
+from cli.settings import Json, Machine, Target, Weights, flag
+from cli.values import check_length, check_numbers, parse_list
+from decoding.load import load
+from experiments.benchmark.tables import aligned, table
+from experiments.profile.passes import measure_passes
+
+COLUMNS = ["rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
+
+
+@dataclass(frozen=True)
+class ProfileSettings(Machine, Weights, Target):
+    """What is timed: the passes of a model."""
+
+    rows: str = flag(
+        "1,2,3,5,9",
+        "how many tokens to score in a pass, separated by commas; 1 is decoding, K + 1 is "
+        "verifying",
+    )
+    repeats: int = flag(
+        20,
+        "of each pass; medians are reported. A prefill is repeated a quarter as often",
+        least=1,
+    )
+
+    def check(self):
+        check_numbers(1, rows=min(self.counts()))
+
+    def counts(self):
+        return parse_list("rows", self.rows, int)
+
+
+def show_passes(result):
+    """What was measured, for people."""
+    bandwidth, first = result["bandwidth_gb_per_s"], result["rows"][0]["milliseconds"]
+    gigabytes = result["weights_bytes"] / 1e9
+    print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
+    for row in result["rows"]:
+        of_streaming = row["gb_per_s"] / bandwidth
+        row |= {"of_streaming": of_streaming, "against_the_first": row["milliseconds"] / first}
+    print(table(result["rows"], COLUMNS))
+    print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms\n".format(**result["prefill"]))
+    print(aligned(["weight", "kernel"], result["kernels"].items()))
+    print("\nA one-row pass, and the choice of a token after it:\n")
+    print(aligned(["part", "ms"], result["breakdown"].items()))
+
+
+def profile(settings: ProfileSettings, output: Json):
+    """Time passes over several numbers of rows against the speed of memory, and say where the time
+    goes.
+
+    Examples:
+        python main.py profile --target_model_size 124M --weights random
+        python main.py profile --backend cupy --target_model_size 355M --weights random --json
+    """
+    rows, size, weights = settings.counts(), settings.target_model_size, settings.weights
+    target = load(size, [], settings.models_dir, settings.get_backend(), weights).target
+    check_length("rows", max(rows), target.config.n_ctx)
+    result = measure_passes(target, rows, settings.repeats)
+    if output.json:
+        print(json.dumps({"machine": machine(settings.backend)} | result))
+        return
+    print(f"{size}, {weights} weights, {settings.dtype}, {settings.backend}\n")
+    show_passes(result)

@@ -1,0 +1,158 @@
+"""python main.py replay: try drafts, and every K, on the texts of a log, without the target that
+wrote them. How that can be exact is in experiments/replay/simulate.py.
+"""
+
+import json
+from dataclasses import dataclass
+
+from cli.settings import (
+    SEEDS,
+    Folder,
+    Json,
+    Machine,
+    Verification,
+    flag,
+)
+from cli.values import (
+    SettingError,
+    parse_Ks,
+    parse_list,
+    parse_number,
+)
+from decoding.drafts import ModelDraft, NGrams
+from decoding.load import HEADS, NGRAM, ModelNames, is_size
+from experiments.benchmark.tables import table
+from experiments.replay.recordings import read_log
+from experiments.replay.simulate import Latency, certainty, replay_draft, stored_latencies
+from utils import InputError, find_folder, load_encoder
+
+COLUMNS = ["draft", "K", "acceptance_rate", "expected_acceptance"]
+COLUMNS += ["tokens_per_target_pass", "projected_speedup"]
+MOST_COST = 1e6  # of a token or a pass, in target passes
+
+
+@dataclass(frozen=True)
+class ReplaySettings(Machine, Verification, Folder):
+    """What a replay is."""
+
+    log: str = flag(
+        "", "the file that record wrote, or JSON Lines of prompt and output from another program"
+    )
+    draft_model_size: str = flag(
+        "0.7M-17M,ngram", "sizes in models_dir, folders, or ngram, separated by commas"
+    )
+    K: str = flag("1..10", "how many tokens to draft per round, such as 1..10 or 1,2,4")
+    costs: str = flag(
+        "",
+        "a results file of benchmark to take the draft and verify costs from, measured with the "
+        "same verification",
+    )
+    draft_cost: str = flag(
+        "",
+        "instead of costs: the time of drafting one token, relative to a target pass over one row "
+        "(token)",
+    )
+    verify_cost: str = flag(
+        "",
+        "with draft_cost: the time of the verify pass, relative to the same; one number, or one "
+        "for each K, in the order of --K",
+    )
+    tokenizer: str = flag(
+        "",
+        "a size or folder whose tokenizer encodes another program's log; by default that of the "
+        "first draft model",
+    )
+    seed: int = flag(
+        123, "of the random decisions, where the log has a temperature above 0", **SEEDS
+    )
+
+    def check(self):
+        self.Ks()
+        self.given()
+        for head in {*self.drafts()} & {*HEADS}:
+            problem = f"{head}: expected a model, as a head needs to see its target, not a log"
+            raise SettingError("draft_model_size", problem)
+        if not self.log:
+            expected = "expected the file that record wrote, or JSON Lines of prompt and output"
+            raise SettingError("log", f"'': {expected}")
+
+    def drafts(self):
+        return parse_list("draft_model_size", self.draft_model_size)
+
+    def Ks(self):
+        return parse_Ks(self.K)
+
+    def encoder(self):
+        """What encodes a foreign log."""
+        models = *filter(is_size, self.drafts()), "17M"
+        return load_encoder(find_folder(self.tokenizer or models[0], self.models_dir))
+
+    def given(self):
+        """The Latency that the flags give; None where they give none."""
+        flags = self.draft_cost, self.verify_cost
+        if not any(flags):
+            return None
+        if not all(flags):
+            raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
+        Ks, c = self.Ks(), parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
+        parts = self.verify_cost.split(",")
+        v = [parse_number("verify_cost", part, 1 / MOST_COST, MOST_COST) for part in parts]
+        if len(v) == 1:
+            v *= len(Ks)
+        if len(v) != len(Ks):
+            expected = f"expected one number, or one for each of {len(Ks)} K"
+            raise SettingError("verify_cost", f"{self.verify_cost!r}: {expected}")
+        return Latency({K: (c, cost) for K, cost in sorted(zip(Ks, v))})
+
+    def latencies(self, target):
+        """{draft: Latency}, from the flags or a results file."""
+        if self.costs:
+            return stored_latencies(self.costs, self.drafts(), target, self.verification)
+        none = Latency({}, "no latency model; give --costs FILE, or --draft_cost and --verify_cost")
+        return dict.fromkeys(self.drafts(), self.given() or none)
+
+
+def load_drafts(settings, log):
+    """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
+    drafts, names = {NGRAM: NGrams()}, settings.drafts()
+    sizes = [*filter(is_size, names)]
+    if sizes:  # the first is loaded as a target is
+        first, *others = sizes
+        pairs = ModelNames.of(settings, first, others).load()
+        if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
+            raise InputError(
+                f"draft {first} and the log {settings.log} have different vocabularies: "
+                "they cannot pair"
+            )
+        drafts |= {first: ModelDraft(pairs.target), **pairs.drafts}
+    return {name: drafts[name] for name in names}
+
+
+def replay(settings: ReplaySettings, output: Json):
+    """Run the speculative loop again on the texts of a log, with any draft and every K, without the
+    target that wrote them.
+
+    With --costs, or with --draft_cost and --verify_cost, it also projects the speedup.
+    """
+    Ks, seed, rule = settings.Ks(), settings.seed, settings.verification
+    log = read_log(settings.log, settings.encoder)
+    if settings.tokenizer and not log.foreign:
+        problem = f"{settings.tokenizer}: expected the log of another program, as this one holds "
+        raise SettingError("tokenizer", f"{problem}token ids already; leave it out")
+    latencies = settings.latencies(log.target)
+    rows = []
+    for name, draft in load_drafts(settings, log).items():
+        rows += replay_draft(name, draft, log, Ks, seed, latencies[name], rule)
+    result = {
+        "settings": settings.as_dict(),
+        "log": {"target": log.target, "tokenizer": log.tokenizer, "settings": log.settings},
+        "certainty": certainty(log, settings.drafts()),
+        "rows": rows,
+    }
+    if output.json:
+        print(json.dumps(result))
+        return
+    print(table(rows, COLUMNS))
+    print(f"\n{result['certainty']}")
+    for why in sorted({why for row in rows for why in row["withheld"].values()}):
+        print(f"no projected speedup: {why}")

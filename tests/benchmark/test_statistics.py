@@ -1,0 +1,116 @@
+"""Ratios, intervals and counts over prompts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.benchmark.statistics import acceptance, counts, interval, repeated, share_interval
+
+
+def test_counts_of_rounds():
+    rounds = [(3, 3, 2), (3, 1, 0), (1, 1, 1), (4, 2, 2)]
+    # the last text ended inside an accepted run; the first was rejected at its third position
+    assert counts([rounds[:1], rounds[1:]], 4) == {
+        "examined_by_position": [4, 2, 1, 0],
+        "acceptance_by_position": [3 / 4, 1.0, 0.0, None],
+        "accepted_histogram": [1, 1, 2, 0, 0],
+        "drafted": 11,
+        "wasted_drafts": 6,
+    }
+
+
+def test_repeated_8_grams():
+    assert repeated(list(range(20))) == (0, 13)
+    assert repeated([1, 2] * 10) == (11, 13)
+    assert repeated([1] * 7) == (0, 0)
+
+
+PAIRS = st.tuples(st.floats(0.1, 9), st.floats(0.1, 9))
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(PAIRS, min_size=6, max_size=30))
+def test_an_interval_holds_the_ratio_and_is_turned_over_with_it(pairs):
+    above, below = zip(*pairs)
+    low, high = interval(above, below)
+    assert low <= sum(above) / sum(below) * (1 + 1e-12) and high > 0
+    assert interval(below, above) == pytest.approx([1 / high, 1 / low])
+    assert interval(above[:5], below[:5]) is None
+    assert interval([1, 0, 0, 0, 0, 0], below[:6]) is None  # all of it in one prompt
+
+
+SKEWED = {
+    "even": lambda rng, shape: rng.gamma(8, 1 / 8, (2, *shape)),
+    "a few fast prompts": lambda rng, shape: (rng.lognormal(-1 / 8, 1 / 2, shape), np.ones(shape)),
+    "a few slow prompts": lambda rng, shape: (np.ones(shape), rng.lognormal(-1 / 8, 1 / 2, shape)),
+}
+
+
+@pytest.mark.parametrize("n", [6, 10, 20])
+@pytest.mark.parametrize("shape", SKEWED)
+def test_intervals_cover_what_they_should(n, shape):
+    """The true ratio is 1. Of 2000 sets the standard error of the coverage is 0.005."""
+    sets = zip(*SKEWED[shape](np.random.default_rng(0), (2000, n)))
+    covered = [low <= 1 <= high for low, high in (interval(*pair) for pair in sets)]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
+
+
+def drafted_texts(rng, a, K=4, n_tokens=60):
+    """(accepted, examined) drafts of texts, in the rounds of sampling.speculative: a draft is
+    accepted with the probability in `a`, an array with an entry for each text.
+    """
+    left, accepted, examined = (np.full(a.shape, n) for n in (n_tokens, 0, 0))
+    while left.any():
+        drafted = np.minimum(K, np.maximum(left - 1, 0))
+        n = np.minimum(rng.geometric(1 - a) - 1, drafted)
+        accepted += n
+        examined += np.minimum(n + 1, drafted)
+        left -= np.minimum(n + 1, left)
+    return accepted, examined
+
+
+def coverage(a, n_prompts, K, spread=0.0):
+    """How many of 2000 intervals hold a, which varies by so much from prompt to prompt."""
+    rng, shape = np.random.default_rng(0), (2000, n_prompts)
+    rates = np.full(shape, a)
+    if spread:
+        concentration = a * (1 - a) / spread**2 - 1
+        rates = rng.beta(a * concentration, (1 - a) * concentration, shape)
+    accepted, examined = drafted_texts(rng, rates, K)
+    true = accepted.sum() / examined.sum() if spread else a
+    intervals = map(share_interval, accepted, examined)
+    return np.mean([low <= true <= high for low, high in intervals])
+
+
+@pytest.mark.parametrize("n_prompts", [6, 12])
+@pytest.mark.parametrize("a", [0.05, 0.3, 0.5, 0.8, 0.95, 0.98, 0.999])
+def test_intervals_of_an_acceptance_rate_cover_it(a, n_prompts):
+    assert min(coverage(a, n_prompts, K) for K in (1, 4, 8)) >= 0.93
+
+
+@pytest.mark.parametrize("a, spread", [(0.05, 0.03), (0.5, 0.1), (0.8, 0.1), (0.95, 0.03)])
+def test_intervals_of_an_acceptance_rate_that_differs_between_prompts(a, spread):
+    assert coverage(a, 6, 4, spread) >= 0.93
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=6, max_size=30))
+def test_both_ends_of_a_share_are_alike(prompts):
+    """The interval of what is rejected is that of what is accepted, turned over."""
+    accepted, rejected = np.array(prompts).T
+    low, high = share_interval(accepted, accepted + rejected)
+    assert 0 <= low <= accepted.sum() / (accepted + rejected).sum() <= high <= 1
+    turned = share_interval(rejected, accepted + rejected)
+    assert turned == pytest.approx([1 - high, 1 - low])
+
+
+def test_the_rule_of_three():
+    """Where all or none of 60 were accepted; a repeat of the same decisions adds nothing."""
+    rounds = lambda accepted: 6 * [5 * [(2, 2, accepted)]]
+    assert acceptance(rounds(2)).interval == [0.95, 1]
+    assert acceptance(rounds(0)).interval == [0, 0.05]
+    twice = [2 * of_prompt for of_prompt in rounds(0)]
+    assert acceptance(twice, repeats=2).interval == [0, 0.05]
+    assert acceptance(6 * [[(1, 1, 0)]]).interval == [0, 0.5]
+    assert acceptance(rounds(2)[:5] + [[(0, 0, 0)]]).interval is None  # of five prompts

@@ -1,0 +1,66 @@
+"""python main.py mistakes, and texts that are written with a mistake."""
+
+import dataclasses
+import json
+
+import pytest
+from command_line import assert_refused, embedded
+from toys import TINY, write_checkpoint
+
+from proving.mistakes import MISTAKES
+
+KEYS = ["name", "seen_in", "total_variation", "errors", "first_difference", "caught_by"]
+
+
+@embedded
+def test_the_table_and_its_json(program):
+    names = ["resample-from-p", "missing-bonus", "divide-by-temperature-0"]
+    done = program("mistakes", *names, "--json")
+    rows = json.loads(done.out, parse_constant=pytest.fail)["mistakes"]
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
+    assert [row["name"] for row in rows] == names and all([*row] == KEYS for row in rows)
+    wrong, costly, failing = rows
+    assert wrong["total_variation"] > 0.001 and 0 <= wrong["first_difference"] < 60
+    assert costly["total_variation"] < 1e-12 and costly["first_difference"] is None
+    assert failing["total_variation"] is None and failing["errors"] == 1
+    shown = program("mistakes", *names).out
+    assert shown.split()[:2] == ["mistake", "distance"]
+    figures = f"{wrong['total_variation']:.4f}", "0%", str(wrong["first_difference"])
+    for row, expected in zip(rows, (figures, ("0.0000", "0%", "-"), ("-", "100%", "0"))):
+        line = next(line for line in shown.splitlines() if line.startswith(row["name"]))
+        assert tuple(line.split()[1:4]) == expected
+        assert row["seen_in"] in line and f"caught by {row['caught_by']}" in shown
+    assert "    - return i, chance.sample(residual(p[i], q[i]))" in shown
+    assert "    + return i, chance.sample(p[i])" in shown
+
+
+@embedded
+def test_generation_with_a_mistake(program):
+    """The autoregressive text stays right, so the program itself shows where the mistake begins."""
+    name = "stale-cache"
+    pair = "--target_model_size=7M", "--draft_model_size=0.7M"  # as the command has it
+    flags = *pair, "--prompt", MISTAKES[name].setting.prompt, "--kernels=plain", "--json"
+    right, wrong = (json.loads(program(*flags, *more).out) for more in ((), ("--mistake", name)))
+    (row,) = json.loads(program("mistakes", name, "--json").out)["mistakes"]
+    assert wrong["settings"]["mistake"] == name
+    assert wrong["autoregressive"]["token_ids"] == right["autoregressive"]["token_ids"]
+    assert right["identical"] and not wrong["identical"]
+    assert wrong["difference"]["verdict"] == "bug"
+    assert wrong["difference"]["position"] == row["first_difference"]
+
+
+@embedded
+def test_what_cannot_be_made_or_shown_is_one_line(program, tmp_path):
+    """Among them models that cannot read the museum's prompts, by their context or vocabulary."""
+    done = program("--kernels=plain", "--json", "--mistake=divide-by-temperature-0")
+    assert_refused(done, "divide-by-temperature-0", "makes the program fail")
+    for words in (["mistakes", "no such"], ["--mistake", "no such"]):
+        assert_refused(program(*words), "'no such'", *MISTAKES)
+    write_checkpoint(tmp_path / "short", dataclasses.replace(TINY, n_ctx=10))
+    bare = write_checkpoint(tmp_path / "bare", dataclasses.replace(TINY, n_vocab=2))
+    (bare / "vocab.json").write_text(json.dumps({"a": 0, "<|endoftext|>": 1}))
+    (bare / "merges.txt").write_text("#version: 0.2\n")
+    for size, problem in (("short", "tokens: expected at most 9"), ("bare", "--prompt")):
+        models = f"--target_model_size={size}", f"--draft_model_size={size}"
+        done = program("mistakes", f"--models_dir={tmp_path}", *models)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and problem in done.err

@@ -1,0 +1,178 @@
+"""Rounds on a recorded text are those of the live run, above temperature 0 in distribution."""
+
+import itertools
+import json
+from collections import defaultdict
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from command_line import CONFIG
+from table_models import TableModel
+from toys import NUMPY
+
+import utils
+from decoding.drafts import ModelDraft, NGrams
+from decoding.load import Pair
+from decoding.run import Coins, Run
+from experiments.replay import recordings
+from experiments.replay.recordings import Text, probabilities
+from experiments.replay.simulate import (
+    CoinDrafter,
+    Drafting,
+    Latency,
+    agreement,
+    record_text,
+    replay_text,
+    stored_latencies,
+)
+from proving.enumeration import chain_rule, every_branch
+from sampling import Chance, Filter, NeuralDrafter, speculative
+
+
+@pytest.fixture
+def models(pair):
+    """A target, and a draft that often agrees with it."""
+    return utils.load_models(["17M", "0.7M-17M"], pair, NUMPY)[0]
+
+
+def log_of(text, filter, n_vocab=CONFIG.n_vocab):
+    return SimpleNamespace(texts=[text], filter=filter, n_vocab=n_vocab)
+
+
+@pytest.mark.parametrize("K", [1, 4, 30])
+@pytest.mark.parametrize("which", ["smaller", "itself", "n-grams"])
+def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
+    target, smaller = models
+    drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
+    for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
+        text = Text(**record_text(Run(Pair(target, None, None), ids, 20), 50))
+        rounds = list(Run(Pair(target, drafts[which], None), ids, 20, K).rounds())[1:]
+        drafter = Drafting(drafts[which], log_of(text, Filter()), 0).drafter_of(0)
+        assert replay_text(text, drafter, K) == rounds
+        assert sum((one.tokens for one in rounds), []) == text.tokens
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.5])
+def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(models, temperature):
+    ids, filter = [5, 6, 5, 6, 5], Filter(temperature, top_k=3)
+    run = Run(Pair(models[0], NGrams(), None), ids, 40, 3, filter, partial(Coins, 1))
+    rounds = list(run.rounds())[1:]
+    text = Text(ids, sum((one.tokens for one in rounds), []))
+    drafter = Drafting(NGrams(), log_of(text, filter), 0).drafter_of(0)
+    assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
+
+
+def structure(rounds):
+    return tuple((tuple(round.tokens), len(round.draft), round.accepted) for round in rounds)
+
+
+@pytest.mark.parametrize("filter", [Filter(1.0), Filter(0.7, top_k=2), Filter(1.0, top_p=0.8)])
+@pytest.mark.parametrize("K", [1, 2])
+def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
+    """Over all texts and coins, a replay has the live rounds with the same probabilities."""
+    monkeypatch.setattr(recordings, "digits", list)
+    target, draft, ids, n = TableModel(1), TableModel(2), [0, 1], 3
+
+    def rounds(chance):
+        drafter = NeuralDrafter(draft, filter, chance)
+        return structure(speculative(target, drafter, ids, n, K, filter, chance))
+
+    found = defaultdict(float)
+    for tokens, probability in chain_rule(target, ids, n, filter, lambda generated: False).items():
+        whole = ids + list(tokens)
+        places = range(len(ids), len(whole))
+        rows = [filter(target.read(whole[:i], target.new_cache()))[0] for i in places]
+        text = Text(ids, list(tokens), **probabilities(rows, tokens, 2))
+        ratios = np.append([0, 0], agreement(draft, text, filter)[:, 0])
+        odds = np.minimum(1, ratios[2:])
+        for coins in itertools.product([0, 1], repeat=n):  # 0 accepts, 1 does not
+            drafter = CoinDrafter(whole, ratios, np.append([0, 0], coins), "token", 3)
+            share = np.prod(np.where(coins, 1 - odds, odds))
+            found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
+    expected = every_branch(rounds)
+    assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
+    assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
+
+
+@pytest.mark.parametrize("top", [1, 2, 5])
+def test_bounds_of_the_common_mass(top):
+    """sum(min(p, q)) lies within the bounds, and is known where nothing is left out."""
+    target, draft = TableModel(3, n_vocab=5), TableModel(4, n_vocab=5)
+    ids, tokens, filter = [0, 1], [2, 3, 1], Filter(1.0)
+    row = lambda model, i: filter(model.read(ids + tokens[:i], model.new_cache()))[0]
+    rows = [row(target, i) for i in range(3)]
+    common = sum(np.minimum(p, row(draft, i)).sum() for i, p in enumerate(rows))
+    text = Text(ids, tokens, **probabilities(rows, tokens, top))
+    _, low, high = agreement(draft, text, filter).sum(axis=0)
+    assert low - 1e-5 <= common <= high + 1e-5 and (high - low < 1e-9) == (top == 5)
+
+
+def test_the_end_of_the_drafts_context():
+    """As a live draft with a shorter context: K tokens, then what fits, then nothing."""
+    draft, ids, tokens = TableModel(2, n_ctx=5), [0, 1], [1] * 6
+    certain = {"p": [1.0] * 6, "top_ids": [[1]] * 6, "top_p": [[1.0]] * 6, "rest": [0.0] * 6}
+    text = Text(ids, tokens, **certain)
+    assert len(agreement(draft, text, Filter(1.0))) == 4
+    drafter = Drafting(ModelDraft(draft), log_of(text, Filter(1.0), 3), 0).drafter_of(0)
+    live = NeuralDrafter(draft, Filter(1.0), Chance(0))
+    for end in range(2, 8):
+        begin = (ids + tokens)[:end]
+        assert len(drafter.propose(begin, 3)[0]) == len(live.propose(begin, 3)[0])
+
+
+@pytest.mark.parametrize("seeds", [(1, 2), (3, 4), (5, 6)])
+def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
+    """Averaged over the target's texts, at least t drafts of a replayed round are accepted with the
+    probability of live rounds, E[P[t]]; both computed exactly.
+    """
+    target, draft, filter, k = TableModel(seeds[0]), TableModel(seeds[1]), Filter(1.0), 3
+    row = lambda model, ids: filter(model.read(ids, model.new_cache()))[0]
+    live, replayed = np.zeros(k), np.zeros(k)
+    coins = (np.arange(2000) + 0.5) / 2000
+    for text in itertools.product(range(3), repeat=k):
+        ids = [0, *text]
+        p = np.array([row(target, ids[: i + 1])[x] for i, x in enumerate(text)])
+        q = np.array([row(draft, ids[: i + 1])[x] for i, x in enumerate(text)])
+        # P[t] of sampling.verify_block
+        _, *P = itertools.accumulate(p / q, lambda P, ratio: min(1.0, P * ratio), initial=1.0)
+        live += q.prod() * np.array(P)
+        ratios, accepted = np.append(0, q / p), np.zeros(k)
+        for coin in coins:
+            drafts, _ = CoinDrafter(ids, ratios, np.full(4, coin), "block", 3).propose([0], k)
+            accepted += np.cumprod(np.array(drafts) == text)
+        replayed += p.prod() * accepted / len(coins)
+    assert np.allclose(replayed, live, atol=1e-3)
+
+
+# ---------------------------------------------------------------- the latency model
+
+
+def row(K, c, v, **more):
+    return {"draft": "0.7M", "target": "7M", "K": K, "draft_cost": c, "verify_cost": v} | more
+
+
+def test_the_cost_of_a_round():
+    """A round of three drafts lies between those of two and four."""
+    latency = Latency({2: (0.1, 1.2), 4: (0.1, 1.6)}, "no more")
+    assert latency.missing(4) is None and latency.missing(5) == "no more"
+    expected = [0.0 + 1.0, 0.1 + 1.1, 0.2 + 1.2, 0.3 + 1.4, 0.4 + 1.6]
+    assert [latency.of_round(n, 4) for n in range(5)] == pytest.approx(expected)
+
+
+def test_costs_from_a_file(tmp_path):
+    """Of this draft, target and rule; a row that names no rule is of the token rule."""
+    rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
+    rows += [row(1, 0.7, 1.7, verification="block")]
+    (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
+    read = lambda *of: stored_latencies(tmp_path / "r.json", ["0.7M", "ngram"], *of)
+    latency, of_ngrams = read("7M", "token").values()
+    assert [latency.draft_cost(K) for K in (1, 2, 3)] == pytest.approx([0.1, 0.25, 0.4])
+    assert [latency.verify_cost(K) for K in (1, 2, 3)] == pytest.approx([1.1, 1.25, 1.4])
+    assert "no costs of draft 0.7M" in latency.missing(4)
+    assert "no costs of draft ngram" in of_ngrams.missing(1)
+    assert read("7M", "block")["0.7M"].points == {1: (0.7, 1.7)}
+    assert read("17M", "token")["0.7M"].missing(1).endswith("for 17M with the token rule")
+    # a log that names no target may use the only one
+    assert read(None, "token")["0.7M"].missing(3) is None
