@@ -10,8 +10,7 @@ from pathlib import Path
 
 from checkpoints.files import InputError, note
 from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
-from checkpoints.formats.tf_checkpoint import DATA, INDEX
-from checkpoints.registry import REPOSITORIES, gigabytes, repository
+from checkpoints.registry import REPOSITORIES, TF_DATA, TF_INDEX, gigabytes, repository
 from checkpoints.transfer import Missing, Refused, fetch
 
 try:
@@ -23,7 +22,7 @@ OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 HUGGING_FACE = "https://huggingface.co"
 SOURCES = {"openai": "OpenAI", "huggingface": "Hugging Face"}
 # the weights last
-OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", INDEX, DATA)
+OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", TF_INDEX, TF_DATA)
 
 
 def fetch_if_wanted(size, models_dir, download):

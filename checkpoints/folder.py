@@ -8,14 +8,24 @@ import re
 import numpy as np
 
 from checkpoints.files import InputError, first_of, read_json
-from checkpoints.formats import safetensors, tf_checkpoint
+from checkpoints.formats import safetensors
+from checkpoints.registry import TF_DATA, TF_INDEX
 from gpt2 import Config
 
 SHARDS_INDEX = "model.safetensors.index.json"
+
+
+def read_tf_checkpoint(path):
+    """Imported here, as few folders hold TensorFlow's format."""
+    from checkpoints.formats.tf_checkpoint import read_table
+
+    return read_table(path)
+
+
 WEIGHTS = {
     "model.safetensors": safetensors.read_table,
     SHARDS_INDEX: safetensors.read_sharded,
-    tf_checkpoint.INDEX: tf_checkpoint.read_table,
+    TF_INDEX: read_tf_checkpoint,
 }
 PARTS = [
     ("config.json", "hparams.json"),
@@ -61,8 +71,8 @@ def named_in(path):
     """The files that hold the weights, where the one to begin with is only an index."""
     if path.name == SHARDS_INDEX:
         return sorted({*safetensors.shards(path).values()})
-    if path.name == tf_checkpoint.INDEX:
-        return [path.with_name(tf_checkpoint.DATA)]
+    if path.name == TF_INDEX:
+        return [path.with_name(TF_DATA)]
     return []
 
 

@@ -39,3 +39,8 @@ def gigabytes(size):
     """The size of a download in words: that of the float32 weights."""
     n_weights = sum(math.prod(shape) for shape in SIZES[size].shapes().values())
     return f"{4 * n_weights / 1e9:.1f} GB"
+
+
+# TensorFlow's files of a checkpoint; OpenAI's have one file of data
+TF_INDEX = "model.ckpt.index"
+TF_DATA = "model.ckpt.data-00000-of-00001"

@@ -7,9 +7,9 @@ from tqdm import tqdm
 
 from cli import show
 from cli.lines import Lines
-from decoding.batching import results_of
 from decoding.cluster.failed import Failed
 from decoding.load import ModelNames, load_pair
+from decoding.together import results_of
 
 
 def generate_several(prompt, settings, output):

@@ -193,9 +193,7 @@ def test_all_bugs_are_listed():
 # ---------------------------------------------------------------- commands
 
 
-@pytest.mark.parametrize(
-    "module", ["exercises.score", "exercises.bugs", "proving.gallery"]
-)
+@pytest.mark.parametrize("module", ["exercises.score", "exercises.bugs", "proving.gallery"])
 def test_a_script_reads_its_arguments(module):
     shown = python("-m", module, "--help")
     assert (shown.returncode, shown.stderr) == (0, "") and "usage" in shown.stdout

@@ -23,9 +23,8 @@ from io import BytesIO
 
 from checkpoints.files import InputError
 from checkpoints.formats.tensor import Tensor, require_filled
+from checkpoints.registry import TF_DATA
 
-INDEX = "model.ckpt.index"
-DATA = "model.ckpt.data-00000-of-00001"  # OpenAI's checkpoints have one file of data
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5  # bytes after a block: compression and CRC
@@ -133,7 +132,7 @@ def read_table(path):
 
     Raises InputError for an index that is damaged, or does not match the data beside it.
     """
-    data = path.with_name(DATA)
+    data = path.with_name(TF_DATA)
     try:
         with path.open("rb") as file:
             entries = read_entries(file.read(INDEX_LIMIT))

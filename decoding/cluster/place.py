@@ -7,8 +7,8 @@ fails ends the run; on a cluster it is noted, and the others go on.
 
 from functools import partial
 
-from decoding.batching import results_of
 from decoding.cluster.failed import require_all
+from decoding.together import results_of
 
 
 class Here:

@@ -63,8 +63,8 @@ from experiments.benchmark.runner import (
     Measured,
     Race,
     batch_rows,
-    note,
     progress,
+    say,
 )
 from experiments.benchmark.tables import label, markdown
 from utils import InputError
@@ -348,7 +348,7 @@ def run(settings, lines, cluster=""):
     result |= {"best_K": [], "failed": {}}
     rows = result["rows"]
     for target in settings.targets():
-        note(f"{target}: loading it and its drafts")
+        say(f"{target}: loading it and its drafts")
         with place(cluster, settings.wanted(target)) as where:
             about["kernels"] |= where.kernels
             if where.machines:

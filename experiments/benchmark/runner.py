@@ -16,6 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from backends.machine import label
+from checkpoints.files import note
 from cli.values import AUTO
 from decoding.adaptive_k import new_K
 from decoding.batching import decode_together
@@ -42,21 +43,21 @@ class Contender:
 PLAIN = Contender()
 
 
-def note(text):
+def say(text):
     """Say on stderr what is being done, where no bar says it."""
     if not sys.stderr.isatty():
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        note(text)
 
 
 def progress(items, total, name, unit):
     """Yield the items, with a bar on a terminal; elsewhere with a note now and then."""
     bar = {"desc": name, "unit": f" {unit}", "leave": False, "disable": None}
-    note(f"{name}: 0 of {total} {unit}")
+    say(f"{name}: 0 of {total} {unit}")
     noted = time.monotonic()
     for n, item in enumerate(tqdm(items, total=total, **bar), 1):
         yield item
         if time.monotonic() - noted >= PERIOD:
-            note(f"{name}: {n} of {total} {unit}")
+            say(f"{name}: {n} of {total} {unit}")
             noted = time.monotonic()
 
 

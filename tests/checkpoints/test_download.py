@@ -18,7 +18,7 @@ from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_s
 import utils
 from checkpoints import download, transfer
 from checkpoints.folder import SHARDS_INDEX
-from checkpoints.formats.tf_checkpoint import DATA
+from checkpoints.registry import TF_DATA as DATA
 from checkpoints.search import cached, locate
 
 pytestmark = pytest.mark.usefixtures("alone")

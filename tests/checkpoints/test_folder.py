@@ -32,7 +32,8 @@ from checkpoints.folder import (
     open_weights,
     weights_files,
 )
-from checkpoints.formats.tf_checkpoint import DATA, INDEX
+from checkpoints.registry import TF_DATA as DATA
+from checkpoints.registry import TF_INDEX as INDEX
 from gpt2 import Config
 
 

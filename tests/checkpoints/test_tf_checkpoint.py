@@ -17,7 +17,8 @@ from toys import refusal
 import utils
 from checkpoints.folder import open_weights, read_config
 from checkpoints.formats import tf_checkpoint
-from checkpoints.formats.tf_checkpoint import DATA, INDEX
+from checkpoints.registry import TF_DATA as DATA
+from checkpoints.registry import TF_INDEX as INDEX
 
 ROOT = Path(utils.__file__).resolve().parent
 REAL_INDEX = ROOT.parent / "shared" / "golden" / "openai-124M-index"

@@ -9,7 +9,7 @@ from command_line import CONFIG, assert_refused, partial_lines, timeless
 from toys import random_tensors, write_checkpoint
 
 from cli import several
-from decoding import batching
+from decoding import together
 from decoding.cluster.failed import Failed, require_all
 from decoding.run import Run
 from utils import InputError
@@ -100,9 +100,9 @@ def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monk
     before = [line for _, line in partial_lines(partial)[1:]]
     header, *whole = partial.read_text().splitlines(keepends=True)
     partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
-    decoded, together = [], batching.finish_together
+    decoded, together = [], together.finish_together
     noted = lambda runs: decoded.extend(runs) or together(runs)
-    monkeypatch.setattr(batching, "finish_together", noted)
+    monkeypatch.setattr(together, "finish_together", noted)
     done = write("--prompts", file, "--json")
     assert done.code == 0 and len(decoded) == 2 * 5 and not partial.exists()
     assert done.out == out.read_text()  # those that were done before, too
@@ -224,6 +224,6 @@ def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
     def refuse(models, n_texts, n_positions):
         raise InputError(f"{n_texts} texts need more memory")
 
-    monkeypatch.setattr(batching, "require_room", refuse)
+    monkeypatch.setattr(together, "require_room", refuse)
     done = cli("--prompts", file, "--batch_size=9", "--json", "--n_tokens_to_generate=12")
     assert (done.code, done.out) == (2, "") and "7 texts" in done.err

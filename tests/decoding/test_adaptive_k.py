@@ -12,11 +12,11 @@ from toys import TINY, tiny_model
 from cli.settings import Settings
 from decoding import adaptive_k, clock
 from decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
-from decoding.batching import results_of
 from decoding.drafts import HeadDraft, ModelDraft, NGrams
 from decoding.load import Pair, load_pair
 from decoding.prompt import Prompt
 from decoding.run import Run
+from decoding.together import results_of
 from experiments.benchmark.theory import tokens_per_round
 from proving.enumeration import chain_rule, every_branch, tokens_of
 from sampling import Filter, NeuralDrafter, Round, speculative, verify, verify_block

@@ -18,16 +18,12 @@ from toys import TINY, tiny_model, tiny_vocabulary
 import utils
 from backends import memory
 from decoding import batching
-from decoding.batching import (
-    decode_together,
-    finish_together,
-    read_together,
-    require_room,
-)
+from decoding.batching import decode_together, read_together, require_room
 from decoding.coupled import Shared, agree
 from decoding.drafts import ModelDraft, NGrams
 from decoding.load import Pair
 from decoding.run import Coins, Run
+from decoding.together import finish_together
 from encoder import Encoder
 from sampling import Filter, verify_block
 from utils import InputError
