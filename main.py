@@ -39,7 +39,7 @@ COMMANDS = {
     "check": "cli.check",
     "export": "cli.export",
     "mistakes": "experiments.mistakes",
-    "profile": "experiments.profile.profile",
+    "profile": "experiments.benchmark.profile",
     "benchmark": "experiments.benchmark.benchmark",
     "record": "experiments.replay.record",
     "replay": "experiments.replay.replay",

@@ -21,9 +21,9 @@ from backends.blas import N_THREADS
 from cli.engines import write_gguf, write_openvino
 from decoding.clock import PAST
 from encoder import END_OF_TEXT
+from experiments.benchmark.passes import median_seconds, passes
 from experiments.benchmark.runner import in_turns
 from experiments.benchmark.statistics import spread
-from experiments.profile.passes import median_seconds, passes
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,8 @@ def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monk
     before = [line for _, line in partial_lines(partial)[1:]]
     header, *whole = partial.read_text().splitlines(keepends=True)
     partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
-    decoded, together = [], together.finish_together
-    noted = lambda runs: decoded.extend(runs) or together(runs)
+    decoded, finish = [], together.finish_together
+    noted = lambda runs: decoded.extend(runs) or finish(runs)
     monkeypatch.setattr(together, "finish_together", noted)
     done = write("--prompts", file, "--json")
     assert done.code == 0 and len(decoded) == 2 * 5 and not partial.exists()

@@ -11,8 +11,8 @@ from backends.machine import machine
 from cli.settings import Json, Machine, Target, Weights, flag
 from cli.values import check_length, check_numbers, parse_list
 from decoding.load import load
+from experiments.benchmark.passes import measure_passes
 from experiments.benchmark.tables import aligned, table
-from experiments.profile.passes import measure_passes
 
 COLUMNS = ["rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from command_line import assert_refused
 
-from experiments.profile import passes
+from experiments.benchmark import passes
 
 WEIGHTS_BYTES = 4 * (259 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16)  # all but the positions
 
