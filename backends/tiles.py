@@ -3,8 +3,8 @@
 One row times a weight matrix is a vector product: every weight is read from memory once and used
 once, so the time is the size of the weights over the memory's bandwidth, and the arithmetic is
 free. K + 1 rows use every weight K + 1 times and could cost the same. They do not in a general
-matrix product: it first packs the whole matrix into a scratch buffer, in the order its inner loop
-likes. For hundreds of rows that copy is nothing; for five it costs more than the product.
+matrix product: panel by panel it packs the matrix into a scratch buffer, in the order its inner
+loop likes. For hundreds of rows that copy is nothing; for five it costs more than the product.
 
 So the weight is cut into tiles, each contiguous and small enough to stay in a core's cache, and one
 stacked matmul runs over them, each thread over its share; a long column goes through several tiles,

@@ -100,7 +100,7 @@ def read_json(path, optional=False):
         return {}
     try:
         value = strict_json(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: cannot be read as JSON ({reason})") from None
     if not isinstance(value, dict):

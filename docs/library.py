@@ -6,9 +6,7 @@ Run it from the root of the repository: python -m docs.library
 from utils import MODELS_DIR, get_backend, load_models  # sets up BLAS: import it first
 
 # isort: split
-import numpy as np
-
-from sampling import Filter, NeuralDrafter, one_hot, speculative
+from sampling import Chance, Filter, NeuralDrafter, one_hot, speculative
 
 (target, draft), encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, get_backend())
 
@@ -27,8 +25,10 @@ class Echo:
 
 
 ids = encoder.encode("Once upon a time")
-greedy, rng = Filter(temperature=0.0), np.random.default_rng(0)
-for drafter in (NeuralDrafter(draft, greedy, rng), Echo()):
-    rounds = list(speculative(target, drafter, ids, 40, 4, greedy, rng))[1:]  # after the prefill
-    tokens = [token for one in rounds for token in one.tokens]
-    print(f"{len(tokens) / len(rounds):.2f} tokens per target pass: {encoder.decode(tokens)!r}")
+greedy, chance = Filter(temperature=0.0), Chance(0)
+for drafter in (NeuralDrafter(draft, greedy, chance), Echo()):
+    tokens, n_passes = [], -1  # the first round is the prefill
+    for one in speculative(target, drafter, ids, 40, 4, greedy, chance):
+        tokens += one.tokens
+        n_passes += 1
+    print(f"{len(tokens) / n_passes:.2f} tokens per target pass: {encoder.decode(tokens)!r}")

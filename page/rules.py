@@ -47,7 +47,6 @@ WHAT = {  # each rule does
     "tokens as the token rule",
     "typical acceptance": "keep a token if p is above a threshold, which is lower where the target "
     "is less certain (Medusa)",
-    "judge with a threshold": "keep a token if p is at least 5 % of the likeliest token's",
     "speculative cascade": "the token rule, but for q in place of p where the draft is certain",
     "shared noise": "draft and target choose under the same noise; keep a drafted token if both "
     "choose the same",

@@ -20,17 +20,6 @@ def typical_acceptance(draft, q, p, chance, epsilon=0.09, delta=0.3):
     return len(draft), chance.sample(p[len(draft)])
 
 
-def judge(draft, q, p, chance, share=0.05):
-    """In the manner of judge decoding (Bachmann et al. 2025, arXiv 2501.19309): accept every token
-    that a judge finds good enough, whatever its probability. Here the judge is content with a token
-    that has this share of the best one's probability; in the paper it is a trained classifier.
-    """
-    for i, token in enumerate(draft):
-        if p[i, token] < share * p[i].max():
-            return i, chance.sample(p[i])
-    return len(draft), chance.sample(p[len(draft)])
-
-
 def cascade(draft, q, p, chance, alpha=0.35):
     """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for another
     target, which is q wherever the draft is sure (its best token has 1 - alpha or more), else p.
@@ -63,6 +52,5 @@ RULES = {
     "token rule": verify,
     "block verification": verify_block,
     "typical acceptance": typical_acceptance,
-    "judge with a threshold": judge,
     "speculative cascade": cascade,
 }

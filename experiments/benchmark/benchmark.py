@@ -53,7 +53,6 @@ from decoding.cluster.place import place
 from decoding.load import RANDOM, ModelNames
 from decoding.run import RULES, Run
 from experiments.benchmark import peers
-from experiments.benchmark.corpus import N_OPENING, openings
 from experiments.benchmark.referee import best_K, row_of
 from experiments.benchmark.results import check_results_output, write_results
 from experiments.benchmark.runner import (
@@ -67,6 +66,7 @@ from experiments.benchmark.runner import (
     say,
 )
 from experiments.benchmark.tables import label, markdown
+from experiments.corpus import N_OPENING, openings
 from utils import InputError
 
 

@@ -126,7 +126,7 @@ class Drafting:
         """The drafter for text i."""
         text, n_vocab = self.log.texts[i], self.log.n_vocab
         if self.agreements is None:
-            return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, None)
+            return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, Chance(0))
         ratios = np.concatenate([np.zeros(len(text.prompt)), self.agreements[i][:, 0]])
         coins = np.random.default_rng([self.seed, i]).random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)

@@ -20,7 +20,7 @@ from cli.files import replacing
 from decoding.batching import read_together
 from decoding.stored import fingerprint
 from encoder import END_OF_TEXT
-from experiments.benchmark.corpus import documents
+from experiments.corpus import documents
 from utils import InputError, load_encoder
 
 N_VOCAB = 2048

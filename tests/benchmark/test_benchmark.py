@@ -8,7 +8,7 @@ import sys
 import pytest
 from command_line import assert_refused
 
-from decoding import adaptive_k, job
+from decoding import adaptive_k, run
 from experiments.benchmark import runner
 from experiments.benchmark.runner import Race
 from experiments.benchmark.tables import markdown
@@ -129,21 +129,21 @@ def test_adaptive_k_is_a_row_like_any_other(result_of):
 
 
 def test_a_wrong_greedy_text_is_called_a_bug(result_of, monkeypatch):
-    monkeypatch.setitem(job.RULES, "token", lambda draft, q, p, rng: (0, 9))
+    monkeypatch.setitem(run.RULES, "token", lambda draft, q, p, chance: (0, 9))
     for one in result_of("--temperature=0")["rows"]:
         assert one["speedup_time"] is None and "a bug" in one["withheld"]["speedup_time"]
 
 
 def test_sides_take_turns_on_every_prompt(result_of, monkeypatch):
     """Each repeat of a prompt runs every contender once, in an order that changes."""
-    order, run = [], Race.run
+    order, run_of = [], Race.run_of
 
-    def noted(race, contender, seed, clock=None, **changes):
-        if clock:  # no warm-up
-            order.append((tuple(race.job.ids), contender.K))
-        return run(race, contender, seed, clock, **changes)
+    def noted(race, contender, seed, **changes):
+        if not changes:  # no warm-up
+            order.append((tuple(race.run.ids), contender.K))
+        return run_of(race, contender, seed, **changes)
 
-    monkeypatch.setattr(Race, "run", noted)
+    monkeypatch.setattr(Race, "run_of", noted)
     result_of("--repeats=3", "--temperature=0")
     turns = [order[i : i + 3] for i in range(0, len(order), 3)]
     assert len(turns) == 18 and all(len({ids for ids, _ in turn}) == 1 for turn in turns)
@@ -189,8 +189,8 @@ def test_what_was_measured_is_printed_before_it_is_written(
     def fail(*arguments):
         raise InputError("no room: use another disk")
 
-    module = "commands.benchmark" if name == "write_results" else "measuring.plots"
-    monkeypatch.setattr(f"experiments.{module}.{name}", fail)
+    module = "benchmark" if name == "write_results" else "plots"
+    monkeypatch.setattr(f"experiments.benchmark.{module}.{name}", fail)
     path = tmp_path / ("r.json" if flag == "--out" else "r.svg")
     done = benchmark("--json", "--temperature=0", flag, path)
     assert done.code == 2 and len(json.loads(done.out)["rows"]) == 2

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.benchmark import corpus
+from experiments import corpus
 
 
 @pytest.mark.parametrize("n_prompts, expected", [(1, "a"), (2, "ac"), (3, "acd"), (0, "acde")])

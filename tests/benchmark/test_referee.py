@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.benchmark import referee, theory
-from experiments.benchmark.runner import PLAIN, Contender, Run
+from experiments.benchmark.runner import PLAIN, Contender, Measured
 
 FAST = Contender("0.7M-17M", 3)
 BLOCK = Contender("0.7M-17M", 3, "block")
@@ -16,7 +16,7 @@ BLOCK = Contender("0.7M-17M", 3, "block")
 def run_of(seconds, K=3, tokens=10, **more):
     """One prompt's Run: every round drafts K and has one of them accepted."""
     n_rounds = tokens // 2 if K else tokens
-    run = Run(
+    run = Measured(
         machine="here",
         looks_up=False,
         parts={"draft": 0.3, "verify": 0.6, "cache": 0.0, "sampling": 0.3},

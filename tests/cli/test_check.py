@@ -10,7 +10,7 @@ from command_line import assert_refused, embedded
 from make_tf_fixture import FOLDER as TF
 from toys import TINY, random_tensors, write_checkpoint
 
-from checkpoints.formats.tf_checkpoint import DATA
+from checkpoints.registry import TF_DATA as DATA
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_a_disk_that_is_full_is_named_by_its_file(path, partial, full_disk):
             lines.put(1, "b" * 99)
     assert refused.value.filename == str(partial) and not path.exists()
     with Lines(path, HEADER) as lines:
-        assert lines.found == {0: ["a"]}
+        assert lines.stored == {0: ["a"]}
 
 
 def test_a_run_goes_on_after_the_whole_lines(path, partial):

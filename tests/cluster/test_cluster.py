@@ -463,7 +463,7 @@ def test_the_extra_is_not_installed(cli, file, monkeypatch):
 
 def test_the_container_has_what_a_worker_compares_loads_and_starts():
     """Its fingerprint is that of the sources; one that lacks some would be refused."""
-    dockerfile = (ROOT / "experiments" / "cluster" / "Dockerfile").read_text(encoding="utf-8")
+    dockerfile = (ROOT / "decoding" / "cluster" / "Dockerfile").read_text(encoding="utf-8")
     assert f'"-m", "{worker.__name__}"' in dockerfile
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()[1:]
     needed = [path for glob in worker.SOURCES for path in ROOT.glob(glob)]

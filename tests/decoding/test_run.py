@@ -158,7 +158,7 @@ def test_k_auto_is_measured_where_something_drafts(monkeypatch):
     monkeypatch.setattr(adaptive_k, "new_K", lambda *parts: asked.append(parts) or never)
     assert of("autoregressive", K="auto").pair.draft is None and not asked
     assert of(K="auto", temperature=0.5, verification="block").K is never
-    assert asked == [(PAIR.target, PAIR.draft, Filter(0.5, 0), verify_block)]
+    assert asked == [(PAIR.target, PAIR.draft, Filter(0.5, 0), verify_block, 1)]
 
 
 def test_a_rule_of_ones_own_and_a_mistake_are_made_in_the_speculative_text_alone(tmp_path):

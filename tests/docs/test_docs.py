@@ -127,6 +127,10 @@ def agreement(p, q):
     ("rule.md", f"still K = 4, it gives {speedup(0.3, 4, 0.25, 1.3):.2f}"),
     ("rule.md", f"v = 1.55 at K = 1 gives {speedup(0.6, 1, 0.1, 1.55):.2f}"),
     ("rule.md", f"v = 1.6 at K = 2 gives {speedup(0.6, 2, 0.1, 1.6):.2f}"),
+    ("faq.md", f"(a + … + aᴷ) | {tokens_per_round(0.8, 4) - 1:.2f} |"),
+    ("faq.md", f"accepted / drafted = m / K | {(tokens_per_round(0.8, 4) - 1) / 4:.2f} |"),
+    ("faq.md", f"| m + 1 | {tokens_per_round(0.8, 4):.2f} |"),
+    ("faq.md", f"aⁱ | 0.80 to {0.8**4:.2f} |"),
     ("coupling.md", f"the rule accepts {ACCEPTED:.1f}, and shared noise {agreement(P, Q):.3f}"),
     ("coupling.md", f"with probability at least {(1 - 0.47) / (1 + 0.47):.2f}"),
 ])  # fmt: skip

@@ -13,7 +13,7 @@ from toys import NUMPY
 
 from docs import one_file
 from proving.enumeration import chain_rule, every_branch, total_variation
-from sampling import Filter, autoregressive
+from sampling import Chance, Filter, autoregressive
 from utils import load_encoder, load_model
 
 SOURCE = (ROOT / "docs" / "one_file.py").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
     ids, sample, toss = encode(prompt), lambda p: int(p.argmax()), lambda ratio: ratio >= 1
     assert ids == load_encoder(folder).encode(prompt) and decode(ids) == prompt
 
-    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, Filter(0.0), None)
+    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, Filter(0.0), Chance(0))
     expected = ids + [token for one in rounds for token in one.tokens]
     plain, n_plain = one_file.decode_plainly(target, ids, n_tokens, sample)
     fast, n_fast = one_file.decode_speculatively(target, draft, ids, n_tokens, 4, sample, toss)

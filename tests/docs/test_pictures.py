@@ -13,10 +13,11 @@ from utils import MODELS_DIR, load_models
 
 SVG = "{http://www.w3.org/2000/svg}"
 RACE, OVERLAP = ROOT / "docs" / "race.svg", ROOT / "docs" / "overlap.svg"
+TREE_MASK = ROOT / "docs" / "tree_mask.svg"
 FLOOR = 322  # where the areas of p and q stand; the legend is below
 
 
-@pytest.mark.parametrize("path", [RACE, OVERLAP], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [RACE, OVERLAP, TREE_MASK], ids=lambda path: path.stem)
 def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     root = ElementTree.parse(path).getroot()
     assert path.stat().st_size < 100_000 and root.find(f"{SVG}title").text
@@ -43,3 +44,15 @@ def test_the_areas_are_those_of_the_included_pair():
             areas[rect.get("class")] += float(rect.get("width")) * float(rect.get("height"))
     found = np.array([*areas.values()]) / (areas["accepted"] + areas["residual"])
     assert found == pytest.approx([shared, 1 - shared, 1 - shared], abs=0.01)
+
+
+def test_a_row_of_the_tree_attends_to_the_text_its_ancestors_and_itself():
+    rects = list(ElementTree.parse(TREE_MASK).getroot().iter(f"{SVG}rect"))
+    columns, rows = (sorted({float(cell.get(axis)) for cell in rects[1:]}) for axis in "xy")
+    drawn = {
+        (rows.index(float(cell.get("y"))), columns.index(float(cell.get("x"))))
+        for cell in rects
+        if cell.get("class") == "sees"
+    }
+    path_to = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5]]  # t x1 x2 y1 y2 y3
+    assert drawn == {(row, column) for row, path in enumerate(path_to) for column in path}

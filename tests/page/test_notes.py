@@ -43,7 +43,8 @@ def pair_of(target, draft):
 
 def watched(run):
     """(rounds, notes, what finish returns, the Chance) of a watched run."""
-    chance, rounds, notes = run.chance(), [], Notes(run)
+    chance, rounds = run.chance(), []
+    notes = Notes(run, in_blocks=run.rule is sampling.verify_block)
     result = replace(run, chance=lambda: chance).finish(
         notes, lambda round, *moment: rounds.append(round)
     )

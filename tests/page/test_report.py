@@ -42,7 +42,7 @@ def test_the_command_reproduces_the_run_without_a_path_of_this_machine(
 
 
 def test_the_command_of_a_prompt_from_standard_input_gives_its_ids():
-    assert report.command({"prompt": "-"}, [13]).endswith(" --prompt_ids 13")
+    assert report.command({"prompt": "-"}, [13], defaults={}).endswith(" --prompt_ids 13")
 
 
 # ---------------------------------------------------------------- the file
@@ -75,7 +75,7 @@ def test_a_run_is_printed_also_where_its_report_does_not_fit_on_the_disk(pair, t
     for more in ([], ["--json"]):
         environment = {"PYTHONDONTWRITEBYTECODE": "1"}
         done = process(pair, *flags, *more, environment=environment, preexec_fn=limit)
-        assert done.returncode == 1 and str(path).encode() in done.stderr
+        assert done.returncode == 2 and str(path).encode() in done.stderr
         assert done.stderr.count(b"\n") == 1 and [*tmp_path.iterdir()] == []
         words = b'"speedup"' if more else b"Speedup = "
         assert words in done.stdout and b"Report" not in done.stdout

@@ -12,7 +12,6 @@ from toys import refusal
 
 import sampling
 from cli.settings import Settings
-from decoding.coupled import agree
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.prompt import Prompt
@@ -143,11 +142,11 @@ def test_what_a_rule_of_the_reader_says_is_not_blamed_on_the_mistake():
 
 
 @each
-@pytest.mark.parametrize("rule", [verify, verify_block, agree, print])
+@pytest.mark.parametrize("rule", ["token", "block", "other"])
 def test_what_can_make_a_mistake_makes_it(name, rule):
     """A function that a mistake changes and a run never calls is a reason to refuse it."""
-    called = {verify, sampling.residual} if rule is verify else set()
-    called |= {verify_block, sampling.residual} if rule is verify_block else set()
+    called = {verify, sampling.residual} if rule == "token" else set()
+    called |= {verify_block, sampling.residual} if rule == "block" else set()
     in_rules = {verify, verify_block, sampling.residual}
     ask = partial(require_made, name, rule)
     if MISTAKES[name].changes.keys() & (in_rules - called):
