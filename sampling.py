@@ -2,13 +2,13 @@
 
 In speculative decoding (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv
 2302.01318) a cheap draft model proposes K tokens, and the target model scores all of them in one
-pass. A rule that accepts or rejects each of them keeps the target's distribution exactly. Notation
-follows Leviathan et al.: p is the target's distribution, q is the draft's (Chen et al. swap them).
+pass. A rule that accepts or rejects each of them keeps the target's distribution exactly. As in
+Leviathan et al., p is the target's distribution and q the draft model's (Chen et al. swap them).
 
 Read `verify` first: it is the accept/reject rule. Then `speculative`, the loop around it, and
 `Filter`, where p and q come from. All of it is NumPy on the host. Every random choice is made by
 one object, a `Chance`; nothing here prints or looks at a clock. A drafter proposes `draft`, a list
-of tokens. K is how many tokens a round drafts; k is that number, or fewer near the end of the text.
+of drafted tokens: K of them in a round, or k, which is smaller near the end of the text.
 """
 
 from dataclasses import dataclass, field
@@ -28,16 +28,16 @@ def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
 
 
 def verify(draft, q, p, chance):  # [k], [k, n_vocab], [k + 1, n_vocab] -> n_accepted, token
-    """Accept drafts up to the first rejection, then sample a token (Leviathan et al., algorithm 1).
+    """Accept drafted tokens up to a rejection, then sample one (Leviathan et al., algorithm 1).
 
-    draft[i] was sampled from q[i]; p[i] is the target's distribution at the same place. The tokens
-    that come out are distributed as if they had been sampled from p one by one. For every token x
+    draft[i] was sampled from q[i]; p[i] is the target's distribution at the same position. The
+    tokens that come out have the distribution of tokens sampled from p one by one. For each token x
 
         P(x is drafted and accepted)  =  q(x) min(1, p(x) / q(x))  =  min(p(x), q(x))
         P(x replaces a rejected one)  =  P(rejected) residual(x)   =  max(0, p(x) - q(x))
 
-    and the two add up to p(x). (P(rejected) is the sum of max(0, p - q), by which the residual was
-    divided.) Greedy and n-gram drafts need no special case: their q is one-hot.
+    and the two add up to p(x). (As p and q both sum to 1, P(rejected), the sum of max(0, q - p), is
+    also that of max(0, p - q), the residual's divisor.) A one-hot q gets no special case.
     """
     for i, token in enumerate(draft):
         # toss caps the ratio at 1; q > 0, as the token was sampled from q
@@ -49,11 +49,11 @@ def verify(draft, q, p, chance):  # [k], [k, n_vocab], [k + 1, n_vocab] -> n_acc
 
 def verify_block(draft, q, p, chance):  # as verify
     """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
-    have the same distribution as with `verify`; on average at least as many drafts are accepted.
+    have the same distribution as with `verify`; on average at least as many of the draft are kept.
 
-    Claim: given the first t drafts, P[t] is the probability that at least t are accepted. The proof
-    goes from t = k down to 0. Let S, for this t, be the sum of max(0, P[t] p - q) at the next
-    place. For t = k nothing is drafted there, so q = 0, S = P[k], and the coin S / (S + 1 - P[k])
+    Claim: given the first t drafted tokens, at least t are accepted with probability P[t]. The
+    proof goes from t = k down to 0. Let S, for this t, be the sum of max(0, P[t] p - q) at the next
+    position. For t = k nothing is drafted there: q = 0, S = P[k], and the coin S / (S + 1 - P[k])
     is P[k]. If the claim is true for t + 1, the next token x is drafted and accepted with
     probability
 
@@ -65,7 +65,7 @@ def verify_block(draft, q, p, chance):  # as verify
     The residual spreads that S over max(0, P[t] p - q). So the next token is x with probability
     min(q(x), P[t] p(x)) + max(0, P[t] p(x) - q(x)) = P[t] p(x): given that t are accepted, p(x).
     """
-    P = [1.0]  # the ratios p / q multiplied up, with a limit of 1 at each place
+    P = [1.0]  # the product of the ratios p / q, with a limit of 1 at each position
     for i, token in enumerate(draft):
         P.append(min(1.0, P[-1] * p[i, token] / q[i, token]))
     q = [*q, 0.0]  # nothing is drafted after the last token: there the residual is p, the bonus
@@ -81,11 +81,11 @@ def verify_block(draft, q, p, chance):  # as verify
 
 @dataclass(frozen=True)
 class Round:
-    """What one pass of the target adds to the text: the accepted drafts, then one token of the
-    target's own.
+    """What one pass of the target adds to the text: the accepted drafted tokens, then one token of
+    the target's own.
 
     The first round of a loop is the prefill, without tokens. The last may lack the target's token,
-    if the text ends inside the accepted drafts. The acceptance rate is accepted / examined.
+    if the text ends at an accepted one. The acceptance rate is accepted / examined.
 
     q, p: [k, n_vocab], [k + 1, n_vocab], the distributions that the rule was given. Those of GPT-2
     take megabytes: add up what you need of a Round, and let it go.
@@ -99,8 +99,8 @@ class Round:
 
     @property
     def examined(self):
-        """How many drafts count as tried: those accepted, and the first rejected one unless the
-        text ends before it.
+        """How many drafted tokens count as examined: the accepted ones, and the first rejected one
+        unless the text ends before it.
 
         `verify` looks at no others. `verify_block` looks at all of them, but is counted in the same
         way, so that acceptance rates can be compared.
@@ -139,7 +139,7 @@ def stop_condition(encoder, stop=None):
 
 
 def prefill(target, ids, n_tokens):
-    """The text so far, the length to end at, and a cache that has read all but the last token."""
+    """The text so far, the length to end at, and a cache that holds all but the last token."""
     n_ctx = target.config.n_ctx
     if not 0 < len(ids) <= n_ctx:
         raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {n_ctx}")
@@ -225,9 +225,9 @@ class NeuralDrafter:
         """Drafted tokens, and the distribution that each was sampled from; fewer than k where the
         context or the confidence ends.
         """
-        # forget rejected drafts here: with k = 0, `read`, which does the same, is not called
+        # forget rejected tokens here: with k = 0, `read`, which does the same, is not called
         self.cache.length = min(self.cache.length, len(ids) - 1)
-        draft, q = [], [np.empty((0, self.n_vocab))]  # so that q has a shape without a draft, too
+        draft, q = [], [np.empty((0, self.n_vocab))]  # so that q has a shape if nothing is drafted
         # + 1: the last drafted token is never read, so it needs no place in the context
         for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
             logits = self.model.read(ids + draft, self.cache)
@@ -246,7 +246,7 @@ def highest_probability(logits):  # [1, n_vocab] -> number
 
 class NGramDrafter:
     """Drafts by prompt look-up (Saxena 2023): where did the last tokens occur before, and what
-    followed? Costs next to nothing, and pays where a text repeats itself: code, summaries, loops.
+    followed? Drafting costs next to nothing. It pays where text repeats itself: code, summaries.
     """
 
     def __init__(self, n_vocab, max_n=16):
@@ -256,7 +256,7 @@ class NGramDrafter:
         pass
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Up to k tokens, and one-hot q; none where nothing matches.
+        """Up to k tokens, and one-hot q; no tokens if nothing matches.
 
         The longest n-gram with a match decides, and of its matches the latest. If fewer than k
         tokens follow the match, they are repeated, as the text may be looping.
@@ -264,7 +264,7 @@ class NGramDrafter:
         draft = []
         string = as_string(ids) if k else ""
         for n in range(min(self.max_n, len(string) - 1), 0, -1):
-            # an earlier match, that is one which ends before the last token
+            # an earlier match: one that ends before the last token
             start = string.rfind(string[-n:], 0, len(string) - 1)
             if start >= 0:
                 following = ids[start + n :]
@@ -277,7 +277,7 @@ def as_string(ids):
     """The ids as a string, one character each: nothing searches faster than str."""
     try:
         return "".join(map(chr, ids))
-    except ValueError:  # an id above 0x10FFFF: wrap it around; a false match is only a bad draft
+    except ValueError:  # an id above 0x10FFFF: wrap it around; a false match only drafts badly
         return "".join([chr(i % 0x110000) for i in ids])
 
 
@@ -293,7 +293,7 @@ class Filter:
 
     Temperature 0 (or up to 1e-6) is greedy decoding. top_k None or 0 and top_p 1 keep every token.
     Draft and target share one filter, but need not: speculative decoding is exact for any p and q,
-    as long as q is what the draft was sampled from.
+    as long as q is the distribution that the drafted tokens were sampled from.
     """
 
     temperature: float = 0.0

@@ -166,7 +166,7 @@ class Sampling(Group):
     top_p: float = flag(
         1.0, "sample from the smallest set of most likely tokens with this total probability"
     )
-    seed: int = flag(123, "of the random numbers", **SEEDS)
+    seed: int = flag(123, "seed of the random numbers", **SEEDS)
 
     def check(self):
         self.filters()
@@ -235,13 +235,13 @@ class Drafting(Verification, Models):
 class Speculation(Drafting):
     mistake: str = flag(
         "",
-        "make a known mistake on purpose; python main.py mistakes lists them. A mistake in one "
-        "accept/reject rule is made with it",
+        "make a known mistake on purpose; python main.py mistakes lists them. A mistake of the "
+        "block rule selects that rule",
     )
     rule: str = flag(
         "",
         "an accept/reject rule of your own (docs/exercises.md): exercises.mine, another module or "
-        "a .py file. The distance of its distribution from the target's is printed as well",
+        "a .py file. Also prints its distance from the target's distribution, and what it keeps",
     )
 
     @property
@@ -347,8 +347,8 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
     )
     seed: int = flag(
         123,
-        "of the random numbers; prompt n of several uses seed + n - 1. The same seed gives the "
-        "same text, except with --K auto, which depends on how long passes take",
+        "seed of the random numbers; prompt n of several uses seed + n - 1. The same seed gives "
+        "the same text, except with --K auto, which depends on measured times",
     )
     heading = "Text"
 

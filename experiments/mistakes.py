@@ -96,7 +96,7 @@ def show(row, mistake):
     print(f"{row['name']:<24} {figures}  {row['seen_in']}")
     print(f"    {mistake.what}")
     if mistake.cost:
-        print(f"    {mistake.cost}")
+        print(f"    the distribution is right, but at a cost: {mistake.cost}")
     print(f"    caught by {row['caught_by']}")
 
 

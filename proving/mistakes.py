@@ -37,7 +37,8 @@ class Setting:
 class Mistake:
     """A change of the right code, and what is known of it.
 
-    seen_in: where; a repository as owner/name, an issue or pull request as owner/name#number
+    seen_in: where; an issue or pull request as owner/name#number, a file as
+        owner/name/blob/commit/path
     changes: {function or method: {right source: wrong source}}
     caught_by: the test that fails with it, unless it is the enumeration
     cost: what a mistake does whose distribution is right
@@ -52,6 +53,11 @@ class Mistake:
     cost: str = ""
     not_by: tuple = ()
 
+
+# files that several were seen in
+ROMSTO = "romsto/Speculative-Decoding/blob"
+FEIFEIBEAR = "feifeibear/LLMSpeculativeSampling/blob"
+LMFLOW = "OptimalScale/LMFlow/blob/1b223f7693/src/lmflow/pipeline/inferencer.py"
 
 # where most of them are made
 roll_back = gpt2.Model.roll_back
@@ -69,7 +75,8 @@ MISTAKES = {
     "greedy-ratio": Mistake(
         what="temperature 0 takes the likeliest token, but accepts it "
         "by the ratio of softmax probabilities",
-        seen_in="jaymody/speculative-sampling#3, romsto/Speculative-Decoding",
+        seen_in="jaymody/speculative-sampling#3, "
+        f"{ROMSTO}/42225288c6/sampling/speculative_decoding.py",
         changes={
             Filter.__call__: {"one_hot(tokens, logits.shape[-1])": "Filter(1.0)(logits)"},
             propose: {"self.chance.sample(q[-1][0])": "int(q[-1].argmax())"},
@@ -89,7 +96,7 @@ MISTAKES = {
     ),
     "resample-from-p": Mistake(
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
-        seen_in="romsto/Speculative-Decoding, n-gram path",
+        seen_in=f"{ROMSTO}/b08d133d67/ngram_assisted/ngram_assisted.py",
         changes={verify: {"chance.sample(residual(p[i], q[i]))": "chance.sample(p[i])"}},
     ),
     "filter-on-draft-only": Mistake(
@@ -100,12 +107,11 @@ MISTAKES = {
     ),
     "filter-on-target-only": Mistake(
         what="temperature, top-k and top-p reach the target, and never the draft model",
-        seen_in="OptimalScale/LMFlow",
+        seen_in=LMFLOW,
         caught_by=PERFECT,
         changes={propose: {"self.filter(": "Filter(1.0)("}},
         setting=Setting(Filter(0.7, top_k=2)),
-        cost="the distribution is right, as q is what was drawn from, but the draft model "
-        "proposes what the target has ruled out",
+        cost="the draft model proposes what the target has ruled out",
         not_by=("ngram",),
     ),
     "ratio-of-raw-q": Mistake(
@@ -124,7 +130,7 @@ MISTAKES = {
     "top-p-argsort": Mistake(
         what="top-p zeroes the positions that an argsort of the already sorted "
         "probabilities names: those of other tokens",
-        seen_in="OptimalScale/LMFlow",
+        seen_in=LMFLOW,
         caught_by="tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
         changes={
             sampling.keep_top_p: {
@@ -135,13 +141,13 @@ MISTAKES = {
     ),
     "reseed": Mistake(
         what="the generator is seeded again before every coin: each is the same",
-        seen_in="feifeibear/LLMSpeculativeSampling, before every sample",
+        seen_in=f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_verify_draws_every_coin_anew",
         changes={verify: {"chance.toss(p[i, token]": "Chance(123).toss(p[i, token]"}},
     ),
     "token-0-is-padding": Mistake(
         what="token 0 is taken for padding and dropped; it is the exclamation mark",
-        seen_in="feifeibear/LLMSpeculativeSampling, as an error",
+        seen_in=f"{FEIFEIBEAR}/ec08458ac0/sampling/utils.py (raises an error)",
         caught_by="tests/test_sampling.py::test_token_zero_is_a_token_like_any_other",
         changes={
             loop: {
@@ -151,7 +157,7 @@ MISTAKES = {
         setting=Setting(prompt="Fie! Fie! Fie!"),
     ),
     "divide-by-temperature-0": Mistake(
-        what="temperature 0 is no case of its own: logits / 0",
+        what="temperature 0 gets no special case: logits / 0",
         seen_in="anarchy-ai/LLM-VM#239, vllm-project/vllm#27077",
         caught_by="tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
         changes={Filter.__call__: {"if self.greedy:": "if False:"}},
@@ -195,8 +201,7 @@ MISTAKES = {
         changes={roll_back: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
         setting=Setting(toy=(4, 1)),
-        cost="the distribution is right, as q is what was drawn from, but the "
-        "draft model guesses from a text with holes",
+        cost="the draft model guesses from a text with holes",
         not_by=("ngram", "medusa"),
     ),
     "missing-bonus": Mistake(
@@ -206,7 +211,7 @@ MISTAKES = {
         changes={
             verify: {BONUS: "(len(draft) - 1, draft[-1]) if draft else (0, chance.sample(p[0]))"}
         },
-        cost="the distribution is right, but a full accept gives K tokens instead of K + 1",
+        cost="a full accept gives K tokens instead of K + 1",
     ),
     "bonus-from-wrong-row": Mistake(
         what="after a full accept the bonus token comes from the row of the last drafted token",
@@ -229,7 +234,8 @@ MISTAKES = {
     ),
     "too-many-tokens": Mistake(
         what="the last round keeps all it has: up to K tokens more than were asked for",
-        seen_in="jaymody/speculative-sampling, feifeibear/LLMSpeculativeSampling",
+        seen_in="jaymody/speculative-sampling/blob/03b4759da6/main.py, "
+        f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_exactly_the_tokens_asked_for",
         changes=ROOM | {loop: {"min(k, length - len(text) - 1)": "k"}},
         setting=Setting(toy=(2, 2)),
@@ -244,27 +250,26 @@ MISTAKES = {
     "residual-nan": Mistake(
         what="the residual is divided by its sum, also where p <= q "
         "everywhere by rounding and the sum is 0",
-        seen_in="jaymody/speculative-sampling#5, feifeibear/LLMSpeculativeSampling",
+        seen_in=f"jaymody/speculative-sampling#5, {FEIFEIBEAR}/ec08458ac0/sampling/utils.py",
         caught_by="tests/test_sampling.py::test_residual_by_hand_and_when_rounding_leaves_none",
         changes={sampling.residual: {"rest / total if total > 0 else p": "rest / total"}},
-        cost="the distribution is right, but for a crash where a coin meets a rounding "
-        "error: too rare in float64 to be seen here",
+        cost="a crash where a coin meets a rounding error: too rare in float64 to be seen here",
     ),
     "block-whole-or-none": Mistake(
         what="one coin is tossed, for the whole block: if that fails, no token is accepted",
-        seen_in="a reading of Sun et al. 2024 that skips its loop",
+        seen_in="not seen; easy to make",
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
         setting=Setting(verification="block"),
     ),
     "block-coin-is-p": Mistake(
         what="a shorter block is accepted with P[t], as the whole one is",
-        seen_in="a reading of Sun et al. 2024 that takes P for the coin",
+        seen_in="not seen; easy to make",
         changes={verify_block: {"toss(S / (S + 1 - P[t]))": "toss(P[t])"}},
         setting=Setting(verification="block"),
     ),
     "block-unclipped": Mistake(
         what="the ratios are multiplied without the limit of 1 at each position",
-        seen_in="a reading of Sun et al. 2024 that forgets the minimum",
+        seen_in="not seen; easy to make",
         changes={
             verify_block: {
                 "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]"

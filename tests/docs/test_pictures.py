@@ -1,4 +1,6 @@
-"""The drawn pictures: small images that fetch nothing, and true of the included pair."""
+"""The drawn pictures: small images that fetch nothing, and true of the included pair, or of the
+mistake that they show.
+"""
 
 import re
 from xml.etree import ElementTree
@@ -8,16 +10,23 @@ import pytest
 from command_line import ROOT, embedded
 from toys import NUMPY
 
-from sampling import Filter
+from proving.enumeration import every_branch
+from proving.gallery import TOLD
+from proving.mistakes import MISTAKES
+from proving.patching import made
+from sampling import Filter, residual, verify
 from utils import MODELS_DIR, load_models
 
 SVG = "{http://www.w3.org/2000/svg}"
 RACE, OVERLAP = ROOT / "docs" / "race.svg", ROOT / "docs" / "overlap.svg"
 TREE_MASK = ROOT / "docs" / "tree_mask.svg"
+OF_MISTAKES = {name: ROOT / "docs" / "mistakes" / f"{name}.svg" for name in TOLD}
 FLOOR = 322  # where the areas of p and q stand; the legend is below
 
 
-@pytest.mark.parametrize("path", [RACE, OVERLAP, TREE_MASK], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [RACE, OVERLAP, TREE_MASK, *OF_MISTAKES.values()], ids=lambda path: path.stem
+)
 def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     root = ElementTree.parse(path).getroot()
     assert path.stat().st_size < 100_000 and root.find(f"{SVG}title").text
@@ -56,3 +65,43 @@ def test_a_row_of_the_tree_attends_to_the_text_its_ancestors_and_itself():
     }
     path_to = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5]]  # t x1 x2 y1 y2 y3
     assert drawn == {(row, column) for row, path in enumerate(path_to) for column in path}
+
+
+# ---------------------------------------------------------------- of mistakes
+
+
+def numbers_in(name):
+    """The numbers above the columns: those of the right code, then those of the wrong one."""
+    texts = ElementTree.parse(OF_MISTAKES[name]).getroot().iter(f"{SVG}text")
+    return [text.text for text in texts if "number" in text.get("class", "").split()]
+
+
+def coming_out(p, q, likeliest=False):
+    """How often each token comes out of a round with one drafted token."""
+
+    def run(chance):
+        token = int(q.argmax()) if likeliest else chance.sample(q)
+        n, last = verify([token], q[None], np.stack([p, p]), chance)
+        return token if n else last
+
+    found = every_branch(run)
+    return [found.get(token, 0) for token in range(len(p))]
+
+
+def test_the_numbers_are_those_of_the_mistakes():
+    p, q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
+    filtered, filtered_q = np.array([0, 0.2, 0.7]) / 0.9, np.array([0.6, 0.3, 0]) / 0.9
+    after_a_deficit, drafted = np.array([0.5, 0.4, 0.1]), np.array([0.1, 0.3, 0.6])
+    with made(MISTAKES["resample-from-p"]):
+        resampled = coming_out(p, q)
+    for name, right, wrong in (
+        ("resample-from-p", coming_out(p, q), resampled),
+        ("greedy-draft", coming_out(p, q), coming_out(p, q, likeliest=True)),
+        ("filter-on-draft-only", coming_out(filtered, filtered_q), coming_out(p, filtered_q)),
+        (
+            "block-residual-of-tokens",
+            residual(0.5 * after_a_deficit, drafted),
+            residual(after_a_deficit, drafted),
+        ),
+    ):
+        assert numbers_in(name) == [f"{number:.2f}" for number in (*right, *wrong)]
