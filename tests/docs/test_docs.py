@@ -80,7 +80,8 @@ def test_code_that_is_named_exists(page):
 
 @pages
 def test_code_that_is_quoted_stands_in_the_files_at_the_top_or_is_a_solution(page):
-    files = [*ROOT.glob("*.py"), ROOT / "exercises" / "solutions.py"]
+    answers = [ROOT / "exercises" / name for name in ("solutions.py", "notebook.py")]
+    files = [*ROOT.glob("*.py"), *answers]
     sources = "".join(path.read_text(encoding="utf-8") for path in files)
     for block in re.findall(r"```python\n(.*?)```", text_of(page), flags=re.DOTALL):
         for line in filter(None, map(str.strip, block.splitlines())):

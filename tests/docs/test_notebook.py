@@ -1,4 +1,5 @@
-"""docs/walkthrough.ipynb: it runs from top to bottom, and its folded answers are right.
+"""docs/walkthrough.ipynb: it runs from top to bottom, its folded answers are right, and a wrong
+answer of its reader costs one line.
 
 python tests/docs/test_notebook.py    # execute it and store its outputs, on a quiet machine
 """
@@ -6,6 +7,7 @@ python tests/docs/test_notebook.py    # execute it and store its outputs, on a q
 import ast
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,9 @@ CELLS = json.loads(FILE.read_text(encoding="utf-8"))["cells"]
 CODE = [cell for cell in CELLS if cell["cell_type"] == "code"]
 SOURCES = ["".join(cell["source"]) for cell in CODE]
 PROSE = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
-TO_WRITE = ["one_token_6", "speculative_9"]
+GUESSES = ["match", "replace_from_p"]
+TO_WRITE = [*GUESSES, "residual_3", "one_token_6", "verify_7", "speculative_9", "speedup_5"]
+P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.4, 0.4])
 
 
 def executed():
@@ -26,7 +30,8 @@ def executed():
 
     notebook = nbformat.read(FILE, as_version=4)
     place = {"metadata": {"path": str(FILE.parent)}}
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
+    how = {"timeout": 300, "kernel_name": "python3", "coalesce_streams": True, "resources": place}
+    nbclient.NotebookClient(notebook, **how).execute()
     for cell in notebook.cells:
         cell.metadata.clear()  # when it ran
     return notebook
@@ -34,6 +39,9 @@ def executed():
 
 def text_of(cell):
     return "".join("".join(output.get("text", "")) for output in cell["outputs"])
+
+
+# ---------------------------------------------------------------- what is stored
 
 
 def test_was_run_once_from_top_to_bottom():
@@ -45,7 +53,7 @@ def test_was_run_once_from_top_to_bottom():
             assert output.get("name") != "stderr"
 
 
-def test_its_reader_writes_the_rule_and_the_loop():
+def test_its_reader_writes_the_functions():
     """The cells define nothing else, and what is stored is not written yet."""
     nodes = [node for source in SOURCES for node in ast.parse(source).body]
     functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
@@ -55,16 +63,135 @@ def test_its_reader_writes_the_rule_and_the_loop():
     assert [note.split(":")[0] for note in notes] == TO_WRITE
 
 
-def test_every_task_has_an_answer_and_the_folded_functions_are_right():
-    from exercises.checks import CHECKS
-    from exercises.solutions import residual_3, verify_7
+def test_it_imports_one_helper():
+    imports = (ast.Import, ast.ImportFrom)
+    nodes = [node for source in SOURCES for node in ast.walk(ast.parse(source))]
+    names = [one.name for node in nodes if isinstance(node, imports) for one in node.names]
+    assert names == ["sys", "notebook", "numpy"]
 
-    assert PROSE.count("**Task.**") == PROSE.count("<summary>Answer</summary>") >= 3
-    given = {"np": np, "residual_3": residual_3, "verify_7": verify_7}
+
+def test_every_task_has_an_answer_and_the_folded_functions_are_right():
+    from exercises.checks import CHECKS, one_place
+
+    assert PROSE.count("**Task.**") == PROSE.count("<summary>Answer</summary>") == len(TO_WRITE)
+    given = {"np": np}
     for block in re.findall(r"```python\n(.*?)```", PROSE, flags=re.DOTALL):
         exec(block, given)
-    for name in TO_WRITE:
+    for name in TO_WRITE[len(GUESSES) :]:
         CHECKS[name](given[name])
+    for name, distribution, kept in (
+        ("match", P, 0.3),
+        ("replace_from_p", [0.35, 0.39, 0.26], 0.7),
+    ):
+        texts, found = one_place(given[name], P, Q)
+        assert found == pytest.approx(kept)
+        assert [texts[token,] for token in range(3)] == pytest.approx(distribution)
+
+
+def test_the_bias_is_what_its_text_says():
+    from exercises.notebook import outcome
+    from sampling import residual
+
+    prose = " ".join(PROSE.split())
+    far = lambda p, q: abs(p - q).sum() / 2
+    distances = {"resample-from-p": [], "greedy-draft": [], "first-draft-unverified": []}
+    for p, q in ((P, Q), (np.array([0.1, 0.3, 0.6]), np.array([0.9, 0.05, 0.05]))):
+        d = far(p, q)
+        for name, found in distances.items():
+            found.append(far(p, outcome(p, q, name)))
+        assert distances["resample-from-p"][-1] == pytest.approx(d * far(p, residual(p, q)))
+        assert distances["first-draft-unverified"][-1] == pytest.approx(d)
+        assert outcome(p, q) == pytest.approx(p)
+    first, second = ({name: found[n] for name, found in distances.items()} for n in (0, 1))
+    assert max(first, key=first.get) == min(second, key=second.get) == "greedy-draft"
+    resampled = [f"{found:.2f}" for found in distances["resample-from-p"]]
+    assert f"falls from {resampled[0]} to {resampled[1]} while d rises from 0.3 to 0.8" in prose
+
+
+# ---------------------------------------------------------------- a reader's answers
+
+ROUND = """
+text = []
+while len(text) < n_tokens:
+    draft, q = [], []
+    for _ in range(min(K, n_tokens - len(text) - 1)):
+        q.append(draft_model(ids + text + draft)[-1])
+        draft.append(sample(q[-1]))
+    p = target(ids + text + draft)[-len(draft) - 1 :]
+    n_accepted, token = verify_7(draft, q, p, sample, toss)
+    text += draft[:n_accepted] + [token]
+return text
+"""
+ACCEPT = """
+for i, x in enumerate(draft):
+    if not toss(p[i][x] / q[i][x]):
+        return i, sample(residual_3(p[i], q[i]))
+return len(draft), sample(p[len(draft)])
+"""
+WRONG = [
+    ("residual_3", "return np.maximum(p - q, 0)", "[0.3, 0, 0], expected [1, 0, 0]"),
+    ("residual_3", "return np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()", "nan"),
+    ("one_token_6", "x, y = sample(q), sample(p)\nreturn y, x == y", "0.3000 of the drafts"),
+    (
+        "one_token_6",
+        "x = sample(q)\nreturn (x, True) if toss(p[x] / q[x]) else (sample(p), False)",
+        "yours [0.35, 0.39, 0.26], right [0.5, 0.3, 0.2]",
+    ),
+    ("one_token_6", "return sample(q)", "expected (a token below 3, whether"),
+    ("verify_7", ACCEPT.replace("residual_3(p[i], q[i])", "p[i]"), "yours [0.35, 0.39, 0.26]"),
+    ("verify_7", ACCEPT.replace("p[len(draft)]", "p[0]"), "after ("),
+    ("verify_7", ACCEPT.replace("sample(p[len(draft)])", "draft[-1]"), "in line"),
+    ("speculative_9", ROUND, "the end 2"),  # does not stop there
+    ("speculative_9", ROUND.replace("text +=", "more ="), "does not end"),
+    ("speculative_9", ROUND.replace("min(K, n_tokens - len(text) - 1)", "K"), "expected 1"),
+    ("speculative_9", "return [sample(target(ids)[-1])] * n_tokens", "right ["),
+    ("speedup_5", "return (1 - a ** (K + 1)) / (1 - a) / (K * c + v)", "ZeroDivisionError"),
+    ("speedup_5", "return (1 + K * a) / (K * c + v)", "expected [1.39]"),
+]
+
+
+def answered(name, body):
+    """What the cell of a task defines, with this body in it."""
+    from exercises import notebook, solutions
+
+    (source,) = (source for source in SOURCES if f"def {name}(" in source)
+    own = source.replace("    raise NotImplementedError", textwrap.indent(body.strip(), "    "))
+    names = {"np": np, "notebook": notebook, "p": P, "q": Q, "verify_7": solutions.verify_7}
+    names |= {"residual_3": solutions.residual_3}
+    exec(compile(own, name, "exec"), names)
+    return names
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name, body, said", WRONG)
+def test_a_wrong_answer_costs_one_line_and_the_solution_goes_on(capsys, name, body, said):
+    from exercises import solutions
+
+    assert answered(name, body)[name] is getattr(solutions, name)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith((f"{name}: WRONG", f"{name}: it FAILS")) and said in first
+    assert "stands in" in first and not any(name in line for line in others)
+
+
+@pytest.mark.parametrize(
+    "name, body, said",
+    [
+        ("match", "y = sample(p)\nreturn y, y == sample(q)", ["right", "0.30"]),
+        (
+            "match",
+            "x = sample(q)\nreturn x, True",
+            ["wrong", "kept      1.00", "The answer below", "right", "kept      0.30"],
+        ),
+        ("match", "return x", ["it FAILS with NameError", "in line", "The answer below", "0.30"]),
+        ("replace_from_p", "while True:\n    sample(p)", ["does not end", "The answer below"]),
+    ],
+)
+def test_a_guess_is_shown_beside_p_and_beside_the_one_asked_for(capsys, name, body, said):
+    answered(name, body)
+    shown = capsys.readouterr().out
+    places = [shown.index(words) for words in said]
+    assert places == sorted(places)
+    assert ("The answer below" in shown) == ("The answer below" in said)
 
 
 @pytest.mark.slow

@@ -1,0 +1,257 @@
+"""What docs/walkthrough.ipynb imports: the two guesses, the included models, and the clock."""
+
+import backends.blas  # isort: skip  # noqa: F401, chooses how NumPy multiplies: import it first
+from contextlib import nullcontext
+from functools import cache, partial
+from types import SimpleNamespace
+
+import numpy as np
+
+from exercises.checks import one_place, outcomes_of
+from exercises.feedback import checked, compare  # noqa: F401, the notebook calls them here
+from cli.prompts import choose_prompts
+from decoding.clock import Clock, measure_costs
+from decoding.run import Run
+from decoding.load import Pair, load
+from proving.enumeration import every_branch, total_variation
+from proving.mistakes import MISTAKES
+from proving.patching import changed, made
+from proving.verdict import shown
+from sampling import Chance, Filter, NeuralDrafter, speculative
+from utils import MODELS_DIR, get_backend
+
+TARGET, DRAFT = "17M", "0.7M-17M"
+FILTER = Filter(1.0)  # everything here is sampled at temperature 1
+N_TOKENS, K_MEASURED = 60, 4  # of each text that is measured
+BROKEN = ("resample-from-p", "greedy-draft", "first-draft-unverified")
+GREEN, GREY, ORANGE, VIOLET = "#0a6449", "#7f838d", "#c2410c", "#5a48b5"
+
+# ---------------------------------------------------------------- two guesses
+
+
+def match(p, q, sample, toss):
+    x, y = sample(q), sample(p)
+    return y, x == y
+
+
+def replace_from_p(p, q, sample, toss):
+    x = sample(q)
+    if toss(p[x] / q[x]):
+        return x, True
+    return sample(p), False
+
+
+GUESSES = {"match": match, "replace_from_p": replace_from_p}
+
+
+def guessed(guess, p, q):
+    """`compare` of a reader's guess; then of the one that the task asks for, if it is another."""
+    asked_for = GUESSES[guess.__name__]
+    found, expected = compare(guess, p, q), one_place(asked_for, p, q)
+    expected = [expected[0].get((token,), 0.0) for token in range(len(p))], expected[1]
+    if found is None or not all(map(np.allclose, found, expected)):
+        print("The answer below the task:")
+        compare(asked_for, p, q)
+
+
+def branches(rule, p, q):
+    """Print how a rule for one token comes to its distribution."""
+    outcomes, total = outcomes_of(rule, p, q), np.zeros(len(p))
+    for name, is_draft in (("drafted and kept", True), ("replacements", False)):
+        masses = [outcomes.get((token, is_draft), 0.0) for token in range(len(p))]
+        total += masses
+        print(f"{name:<18}{shown(masses):<18}sum {sum(masses):.2f}")
+    print(f"{'together':<18}{shown(total):<18}sum {total.sum():.2f}")
+
+
+# ---------------------------------------------------------------- models
+
+
+@cache
+def pair():
+    return load(TARGET, [DRAFT], MODELS_DIR, get_backend()).pair(DRAFT)
+
+
+class Rows:
+    """A model as the exercises have it: ids -> for each of them, the distribution of the token that
+    follows it.
+
+    passes: how often it was called
+    """
+
+    def __init__(self, model):
+        self.model, self.passes = model, 0
+
+    def __call__(self, ids):
+        self.passes += 1
+        return FILTER(self.model.read(list(ids), self.model.new_cache(), n_last=len(ids)))
+
+
+def models():
+    """(target, draft model, encoder)"""
+    both = pair().target, pair().draft.alone
+    for role, model in zip(("target", "draft model"), both):
+        n_parameters = sum(int(np.prod(shape)) for shape in model.config.shapes().values())
+        print(f"{role}: {n_parameters:,} parameters in {model.config.n_layer} layers")
+    return *map(Rows, both), pair().encoder
+
+
+def choices(seed):
+    """(sample, toss)"""
+    chance = Chance(seed)
+    return chance.sample, chance.toss
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+class Constant:
+    """A model whose distribution is p everywhere."""
+
+    def __init__(self, p):
+        self.p, self.config = p, SimpleNamespace(n_vocab=len(p), n_ctx=8)
+
+    def new_cache(self, n_positions=None):
+        return SimpleNamespace(length=0)
+
+    def read(self, ids, cache, n_last=1):
+        return np.tile(np.log(self.p), (n_last, 1))
+
+
+def outcome(p, q, name=None):
+    """The distribution of the first token that the loop of sampling.py writes, by enumeration."""
+
+    def run(chance):
+        drafter = NeuralDrafter(Constant(q), FILTER, chance)
+        rounds = speculative(Constant(p), drafter, [0], 2, 1, FILTER, chance)
+        return next(token for round in rounds for token in round.tokens)
+
+    with made(MISTAKES[name]) if name else nullcontext():
+        outcomes = every_branch(run)
+    return np.array([outcomes.get(token, 0.0) for token in range(len(p))])
+
+
+def show_mistakes():
+    """Print the lines that the mistakes of the notebook change."""
+    for name in BROKEN:
+        print(f"{name}: {MISTAKES[name].what}")
+        for function, pieces in MISTAKES[name].changes.items():
+            right, wrong, _ = changed(function, pieces)
+            for line, instead in zip(right.splitlines(), wrong.splitlines()):
+                if line != instead:
+                    print(f"    {function.__name__}, right   {line.strip()}")
+                    print(f"    {function.__name__}, wrong   {instead.strip()}")
+
+
+def broken(p, q):
+    """Print what comes out with each mistake, beside p."""
+    print(f"p = {shown(p)}, q = {shown(q)}, rejected {np.maximum(p - q, 0).sum():.2f}")
+    for name in (None, *BROKEN):
+        found = outcome(p, q, name)
+        far = total_variation(dict(enumerate(p)), dict(enumerate(found)))
+        print(f"    {name or 'no mistake':<24}{shown(found):<26}distance {far:.2f}")
+
+
+# ---------------------------------------------------------------- by the clock
+
+
+def openings(first, n_times):
+    """(what makes the Chance, ids) of texts after six of twelve story openings, each n_times."""
+    ids, _ = choose_prompts("", 12, pair().encoder, pair().target.config.n_ctx - N_TOKENS)
+    return [(partial(Chance, seed), one) for seed, one in enumerate(ids[first::2] * n_times)]
+
+
+def acceptance():
+    """The acceptance rate."""
+    accepted = examined = 0
+    for chance, ids in openings(first=0, n_times=4):
+        for round in Run(pair(), ids, N_TOKENS, K_MEASURED, FILTER, chance).rounds():
+            accepted += round.accepted
+            examined += round.examined
+    print(f"a = {accepted / examined:.2f}: {accepted} of {examined} examined drafted tokens")
+    return accepted / examined
+
+
+def costs(Ks, turns=12):
+    """{K: (c, v)}. In each turn rounds of every K are timed, each after some to warm up."""
+    both = pair().target, pair().draft
+    seconds, found = measure_costs(*both, FILTER, Ks, 2, range(turns))
+    found = {K: tuple(np.median(of_turns, axis=0)) for K, of_turns in found.items()}
+    print(f"one pass of the target over one token: {1000 * np.median(seconds):.1f} ms")
+    print(f"{'K':>3} {'c':>6} {'v':>6}")
+    for K, (c, v) in found.items():
+        print(f"{K:3} {c:6.2f} {v:6.2f}")
+    axes = new_axes("tokens in a pass of the target", "its time, in passes over one token")
+    rows = [1, *(K + 1 for K in Ks)]
+    axes.plot(rows, [1, *(v for _, v in found.values())], "o-", color=GREEN, label="one pass: v")
+    axes.plot(rows, rows, "--", color=GREY, label="a pass for each token")
+    axes.set(xlim=0, ylim=(0, 2 + max(v for _, v in found.values())))
+    finish(axes)
+    return found
+
+
+def race(K, predicted):
+    """Decode texts after the other six openings plainly and speculatively, in turn. Print the
+    speedup beside the predicted one, and draw the race of the first text.
+    """
+    pairs = {"plain": Pair(pair().target, None, pair().encoder), "speculative": pair()}
+    # of each text, (tokens, milliseconds) of its rounds
+    rounds, texts = {name: [] for name in pairs}, openings(first=1, n_times=2)
+    for n, (chance, ids) in enumerate(texts):
+        for name in pairs:
+            run = Run(pairs[name], ids, N_TOKENS, K, FILTER, chance)
+            if n == 0:
+                run.warm_up()
+            _, *others = Clock().rounds(run)  # without the prefill
+            steps = [(len(round.tokens), 1000 * took.total) for round, took in others]
+            rounds[name].append(np.array(steps))
+    times = {name: np.array([steps[:, 1].sum() for steps in rounds[name]]) for name in pairs}
+    for name in pairs:
+        passes = np.mean([len(steps) for steps in rounds[name]])
+        mean = times[name].mean()
+        print(f"{name:<12}{passes:5.1f} passes of the target and {mean:4.0f} ms a text")
+    each = times["plain"] / times["speculative"]
+    speedup = times["plain"].sum() / times["speculative"].sum()
+    print(f"K = {K}: predicted {predicted:.2f}, measured {speedup:.2f}")
+    print(f"({len(texts)} texts of {N_TOKENS} tokens, from {min(each):.2f} to {max(each):.2f})")
+    axes = new_axes("ms", "tokens of the first text")
+    for name, color in zip(pairs, (GREY, GREEN)):
+        tokens, ends = np.cumsum([(0, 0), *rounds[name][0]], axis=0).T
+        axes.step(ends, tokens, where="post", color=color, label=name)
+    axes.set(xlim=0, ylim=0)
+    finish(axes)
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def new_axes(xlabel, ylabel):
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def finish(axes):
+    import matplotlib.pyplot as plt
+
+    axes.figure.legend(loc="outside right upper", frameon=False)
+    plt.show()
+
+
+def overlap(p, q):
+    """Draw p over q, and print what they share."""
+    both, x = np.minimum(p, q), np.arange(len(p))
+    axes = new_axes("token", "probability")
+    axes.bar(x, both, 1, color=GREEN, alpha=0.35, label="in both")
+    style = {"facecolor": "none", "linewidth": 0}
+    axes.bar(x, q - both, 1, both, hatch="///", edgecolor=GREY, label="in q only", **style)
+    axes.bar(x, p - both, 1, both, color=ORANGE, alpha=0.35, label="in p only")
+    edges = np.arange(len(p) + 1) - 0.5
+    axes.stairs(p, edges, color=VIOLET, linewidth=2.5, label="p")
+    axes.stairs(q, edges, color=GREY, linewidth=2.5, linestyle=(0, (5, 2)), label="q")
+    axes.set(xticks=x, ylim=0)
+    print(f"min(p, q) = {shown(both)}, sum {both.sum():.2f}")
+    finish(axes)
