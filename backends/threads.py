@@ -1,6 +1,6 @@
 """Threads that share one piece of work: a product's tiles, or the heads of attention.
 
-NumPy lets go of the interpreter while it computes, so Python's own threads run on several cores.
+NumPy releases the GIL while it computes, so Python's own threads run on several cores.
 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
 weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first

@@ -38,7 +38,7 @@ ALL = 1 << 62  # more than any number of rows or columns; as a width: not cut
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
 AT_ONCE = 4  # rows: BLAS multiplies so many faster than three, and with AVX2 faster than two
-# NumPy lets go of the interpreter only for a product whose result has more numbers than this:
+# NumPy releases the GIL only for a product whose result has more numbers than this:
 # during a smaller one, no other thread can begin
 GIL_RELEASE_SIZE = 500
 AHEAD = 100_000  # weights that a thread multiplies by a few rows before another has begun

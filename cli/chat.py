@@ -29,7 +29,7 @@ from utils import InputError
 class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
     """What a session begins with."""
 
-    seed: int = flag(123, "of the random numbers, for each text anew")
+    seed: int = flag(123, "seed of the random numbers; each text starts from it again")
     trace: bool = flag(False, "print what speculates round by round, every token marked")
     speculates, mistake, rule = True, "", ""
 
@@ -223,7 +223,7 @@ def parsed(name, text, value):
         try:
             return {"on": True, "off": False, "": not value}[word]
         except KeyError:
-            problem = "expected on or off, or nothing, which turns it over"
+            problem = "expected on or off, or nothing, which toggles it"
             raise InputError(f"{name} {word!r}: {problem}") from None
     return FLAGS[name].parse(word) if word else value
 

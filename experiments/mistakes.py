@@ -6,6 +6,7 @@ import json
 import textwrap
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 
 from tqdm import tqdm
 
@@ -13,10 +14,19 @@ from cli.settings import Json, Models, Settings, flag
 from decoding.load import load_pair
 from decoding.prompt import Prompt
 from decoding.run import Run
-from proving.distance import compare, first_difference, text_of, toy_distributions
+from proving.distance import (
+    RULES,
+    compare,
+    first_difference,
+    text_of,
+    toy_distributions,
+    toy_pair,
+)
 from proving.gallery import diff_of
 from proving.mistakes import MISTAKES, find
+from proving.own import after_toy_prompt
 from proving.patching import made
+from proving.verdict import one_round
 from sampling import Filter
 
 GREEDY = Filter(0.0)
@@ -76,6 +86,30 @@ def wrong_from(settings, pair, mistake):
     return None
 
 
+def tokens_per_round(mistake):
+    """The mean number of tokens that a round of K drafted tokens gives on the toy: [with the
+    mistake, with the right code]. None where the mistake is not made in a rule alone.
+    """
+    setting = mistake.setting
+    rule = RULES[setting.verification]
+    if {*mistake.changes} != {rule}:
+        return None
+    _, K = setting.toy
+    target, draft = (
+        after_toy_prompt(model, setting.filter)
+        for model in toy_pair(setting.toy_room, setting.toy_draft)
+    )
+
+    def decide(draft, q, p, sample, toss):
+        return rule(draft, q, p, SimpleNamespace(sample=sample, toss=toss))
+
+    # one_round counts one token less, the target's own
+    _, right = one_round(decide, target, draft, K)
+    with made(mistake):
+        _, wrong = one_round(decide, target, draft, K)
+    return [1 + float(wrong), 1 + float(right)]
+
+
 def row_of(name, mistake, settings, pair):
     """What the JSON object says of a mistake."""
     far, errors = compare(*toy_distributions(mistake.setting, mistake))
@@ -84,6 +118,7 @@ def row_of(name, mistake, settings, pair):
         "seen_in": mistake.seen_in,
         "total_variation": far,
         "errors": errors,
+        "tokens_per_round": tokens_per_round(mistake),
         "first_difference": wrong_from(settings, pair, mistake),
         "caught_by": mistake.caught_by,
     }
@@ -97,6 +132,9 @@ def show(row, mistake):
     print(f"    {mistake.what}")
     if mistake.cost:
         print(f"    the distribution is right, but at a cost: {mistake.cost}")
+    if row["tokens_per_round"]:
+        wrong, right = row["tokens_per_round"]
+        print(f"    {wrong:.2f} tokens a round on the toy; the right code gives {right:.2f}")
     print(f"    caught by {row['caught_by']}")
 
 
@@ -108,7 +146,8 @@ def mistakes(*names, settings: MuseumSettings):
     the total variation distance from the target's distribution of whole texts, computed exactly on
     a toy pair: 0 is right, 1 has nothing in common. Errors is how often the program fails there
     instead; the distance is that of the texts that come out. Wrong from is the first token, counted
-    from 0, in which a text of 60 tokens by the pair of models leaves the right one.
+    from 0, in which a text of 60 tokens by the pair of models leaves the right one. Where only a
+    rule is changed, its tokens per round on the toy are shown too: a wrong rule can be faster.
     """
     chosen = {name: find(name) for name in names or MISTAKES}
     of_texts = settings.of_texts()

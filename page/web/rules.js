@@ -60,6 +60,9 @@ const CONTINUOUS = [
     + "By the Gumbel-max theorem that choice has the distribution p.",
 ];
 
+const seenIn = row => sentence(row.seen_in.startsWith("not seen") ? row.seen_in
+  : "seen in " + row.seen_in);
+
 function distributionPanel(row) {
   const right = isRight(row);
   const most = Math.max(...row.distribution.flatMap(([, target, rule]) => [target, rule]));
@@ -81,7 +84,7 @@ function distributionPanel(row) {
     row.changes && [make("h3", "The mistake"),
       row.changes.map(([where, right, wrong]) => make("pre", make("span.soft", `${where}\n`),
         make("del", `− ${right}\n`), make("ins", `+ ${wrong}`))),
-      make("p.soft", `Seen in ${row.seen_in}. Try it: python main.py --mistake ${row.name}`)],
+      make("p.soft", `${seenIn(row)} Try it: python main.py --mistake ${row.name}`)],
   ];
 }
 

@@ -9,7 +9,8 @@ from toys import TINY, write_checkpoint
 
 from proving.mistakes import MISTAKES
 
-KEYS = ["name", "seen_in", "total_variation", "errors", "first_difference", "caught_by"]
+KEYS = ["name", "seen_in", "total_variation", "errors", "tokens_per_round", "first_difference"]
+KEYS += ["caught_by"]
 
 
 @embedded
@@ -23,6 +24,9 @@ def test_the_table_and_its_json(program):
     assert wrong["total_variation"] > 0.001 and 0 <= wrong["first_difference"] < 60
     assert costly["total_variation"] < 1e-12 and costly["first_difference"] is None
     assert failing["total_variation"] is None and failing["errors"] == 1
+    assert failing["tokens_per_round"] is None  # made in the filter
+    pair_of = [row["tokens_per_round"] for row in (wrong, costly)]
+    assert pair_of[0][0] == pytest.approx(pair_of[0][1]) and pair_of[1][0] < pair_of[1][1]
     shown = program("mistakes", *names).out
     assert shown.split()[:2] == ["mistake", "distance"]
     figures = f"{wrong['total_variation']:.4f}", "0%", str(wrong["first_difference"])
@@ -30,6 +34,7 @@ def test_the_table_and_its_json(program):
         line = next(line for line in shown.splitlines() if line.startswith(row["name"]))
         assert tuple(line.split()[1:4]) == expected
         assert row["seen_in"] in line and f"caught by {row['caught_by']}" in shown
+    assert shown.count("tokens a round on the toy; the right code gives") == 2
     assert "    - return i, chance.sample(residual(p[i], q[i]))" in shown
     assert "    + return i, chance.sample(p[i])" in shown
 
