@@ -3,7 +3,7 @@ and compares the two.
 
 `generate` shows the job from top to bottom: load the pair of models, decode both ways, compare. The
 algorithm is in sampling.py, and decoding/run.py calls it. The flags and their defaults are in
-cli/settings.py, the other commands in cli/ and experiments/. A value that cannot be used ends the
+cli/flags.py, the other commands in cli/ and experiments/. A value that cannot be used ends the
 program with one line on stderr and exit code 2.
 """
 
@@ -21,9 +21,9 @@ try:
     # isort: off
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
     from cli.exit_codes import exit_code, script
-    from cli.flags import call, unknown
+    from cli.parser import call, unknown
     from cli.texts import Output, Texts, check_together
-    from cli.settings import Settings
+    from cli.flags import Settings
     from utils import InputError
 except ModuleNotFoundError as missing:
     message = f"error: {missing.name} is not installed: pip install -r requirements.txt"

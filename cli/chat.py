@@ -13,8 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, fields, replace
 
 from cli.exit_codes import UNUSABLE, print_error
-from cli.flags import flags_in
-from cli.settings import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
+from cli.flags import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
+from cli.parser import flags_in
 from cli.show import Stream, note_room
 from cli.trace import Trace
 from cli.values import SettingError

@@ -6,7 +6,7 @@ from functools import partial
 from checkpoints.doctor import examine
 from checkpoints.files import printable
 from checkpoints.search import find_folder, locate
-from cli.settings import Folder
+from cli.flags import Folder
 from utils import InputError, get_backend, load_model
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from checkpoints.download import SOURCES, fetch_model
 from checkpoints.registry import REPOSITORIES, repository
 from checkpoints.search import find_folder
-from cli.settings import Folder, flag
+from cli.flags import Folder, flag
 from utils import InputError
 
 

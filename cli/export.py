@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from checkpoints.files import first_of
 from cli.engines import write_gguf, write_openvino
 from cli.files import check_output, whole
-from cli.settings import Folder, flag
+from cli.flags import Folder, flag
 from cli.values import SettingError
 from utils import InputError, find_folder, stored_sources
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cli.files import check_output, write_whole
-from cli.settings import Machine, Models, Settings, flag
+from cli.flags import Machine, Models, Settings, flag
 from cli.values import SettingError
 from decoding.load import load_pair
 from page.report import page_of

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cli.files import check_output
+from cli.flags import FORMS, Group, Json, Workers, check_apart, flag
 from cli.prompts import fitting, read_prompts
-from cli.settings import FORMS, Group, Json, Workers, check_apart, flag
 from cli.values import SettingError, check_numbers
 from decoding.prompt import Prompt
 from utils import InputError

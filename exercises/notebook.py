@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from exercises.checks import one_place, outcomes_of
-from exercises.feedback import checked, compare  # noqa: F401, the notebook calls them here
 from cli.prompts import choose_prompts
 from decoding.clock import Clock, measure_costs
-from decoding.run import Run
 from decoding.load import Pair, load
+from decoding.run import Run
+from exercises.checks import one_place, outcomes_of
+from exercises.feedback import checked, compare  # noqa: F401, the notebook calls them here
 from proving.enumeration import every_branch, total_variation
 from proving.mistakes import MISTAKES
 from proving.patching import changed, made

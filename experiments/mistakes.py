@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from tqdm import tqdm
 
-from cli.settings import Json, Models, Settings, flag
+from cli.flags import Json, Models, Settings, flag
 from decoding.load import load_pair
 from decoding.prompt import Prompt
 from decoding.run import Run

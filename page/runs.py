@@ -30,7 +30,7 @@ GREEDY = Filter(0.0)  # drafts without random numbers
 # ---------------------------------------------------------------- a request
 
 
-# the numbers of the form, by the names of cli.settings; each is of the type of the
+# the numbers of the form, by the names of cli.flags; each is of the type of the
 # value that it begins with
 FIELDS = {
     "n_tokens_to_generate": {"label": "Tokens", "value": 60, "least": 1, "most": 200},

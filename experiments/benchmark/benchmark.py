@@ -1,5 +1,5 @@
 """python main.py benchmark: which draft, which K, at which temperature: measured under the rules of
-experiments/benchmark/referee.py.
+experiments/benchmark/speedups.py.
 
 Results are {"machine", "settings", "rows", "best_K"}, as JSON, and beside that the rows as CSV and
 all as Markdown tables. A row is a draft with a K; "best_K" compares the K that theory predicts for
@@ -23,8 +23,7 @@ from typing import NamedTuple
 import utils
 from backends.machine import machine
 from cli.files import check_output
-from cli.lines import Lines
-from cli.settings import (
+from cli.flags import (
     Json,
     Machine,
     Models,
@@ -35,6 +34,7 @@ from cli.settings import (
     check_apart,
     flag,
 )
+from cli.lines import Lines
 from cli.texts import MOST_TEXTS
 from cli.values import (
     AUTO,
@@ -53,7 +53,6 @@ from decoding.cluster.place import place
 from decoding.load import RANDOM, ModelNames
 from decoding.run import RULES, Run
 from experiments.benchmark import peers
-from experiments.benchmark.referee import best_K, row_of
 from experiments.benchmark.results import check_results_output, write_results
 from experiments.benchmark.runner import (
     N_RANDOM,
@@ -65,6 +64,7 @@ from experiments.benchmark.runner import (
     progress,
     say,
 )
+from experiments.benchmark.speedups import best_K, row_of
 from experiments.benchmark.tables import label, markdown
 from experiments.corpus import N_OPENING, openings
 from utils import InputError

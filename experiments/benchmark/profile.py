@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 
 from backends.machine import machine
-from cli.settings import Json, Machine, Target, Weights, flag
+from cli.flags import Json, Machine, Target, Weights, flag
 from cli.values import check_length, check_numbers, parse_list
 from decoding.load import load
 from experiments.benchmark.passes import measure_passes

@@ -9,8 +9,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from cli.files import check_output
+from cli.flags import Machine, PromptFile, Sampling, Target, Workers, flag
 from cli.lines import Lines
-from cli.settings import Machine, PromptFile, Sampling, Target, Workers, flag
 from decoding.cluster.failed import require_all
 from decoding.cluster.place import place
 from decoding.load import ModelNames

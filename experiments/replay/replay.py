@@ -5,7 +5,7 @@ wrote them. How that can be exact is in experiments/replay/simulate.py.
 import json
 from dataclasses import dataclass
 
-from cli.settings import (
+from cli.flags import (
     SEEDS,
     Folder,
     Json,

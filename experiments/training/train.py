@@ -29,8 +29,8 @@ from tqdm import tqdm
 
 import utils
 from cli.exit_codes import exit_code, script
-from cli.flags import call, unknown
-from cli.settings import SEEDS, Group, flag
+from cli.flags import SEEDS, Group, flag
+from cli.parser import call, unknown
 from cli.values import SettingError, check_choice, check_numbers, parse_list
 from decoding.stored import fingerprint
 from gpt2 import Config

@@ -9,7 +9,7 @@ import pytest
 from command_line import ENVIRONMENT, ROOT, assert_refused
 
 import main
-from cli.flags import flags_of
+from cli.parser import flags_of
 
 
 def function_of(name):

@@ -9,7 +9,7 @@ from heads import EAGLE, MEDUSA, toy_head
 from table_models import FILTERS, TableModel, assert_exact, at_eos
 from toys import TINY, tiny_model
 
-from cli.settings import Settings
+from cli.flags import Settings
 from decoding import adaptive_k, clock
 from decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
 from decoding.drafts import HeadDraft, ModelDraft, NGrams

@@ -5,7 +5,7 @@ import pytest
 from table_models import TableModel
 from toys import tiny_model
 
-from cli.settings import Settings
+from cli.flags import Settings
 from decoding.clock import Seconds
 from decoding.coupled import noise
 from decoding.load import Pair

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from table_models import rules
 from toys import tiny_model, tiny_vocabulary
 
-from cli.settings import Settings
+from cli.flags import Settings
 from decoding import adaptive_k, clock
 from decoding.adaptive_k import AdaptiveK
 from decoding.coupled import Shared, agree

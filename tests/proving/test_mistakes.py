@@ -11,7 +11,7 @@ from table_models import TableModel
 from toys import refusal
 
 import sampling
-from cli.settings import Settings
+from cli.flags import Settings
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.prompt import Prompt

@@ -6,7 +6,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from cli.settings import Settings
+from cli.flags import Settings
 from decoding.drafts import SeenTarget
 from decoding.load import load_pair
 from page.server import LiveServer

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from cli.flags import call
-from cli.settings import Group, flag
+from cli.flags import Group, flag
+from cli.parser import call
 
 
 @dataclass(frozen=True)

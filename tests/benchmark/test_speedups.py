@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmark import referee, theory
+from experiments.benchmark import speedups, theory
 from experiments.benchmark.runner import PLAIN, Contender, Measured
 
 FAST = Contender("0.7M-17M", 3)
@@ -35,19 +35,19 @@ QUICK = [run_of([4.0])] * 6
 
 
 def row(plain, fast):
-    return referee.row_of(FAST, {PLAIN: plain, FAST: fast})
+    return speedups.row_of(FAST, {PLAIN: plain, FAST: fast})
 
 
 def test_one_rule_against_the_other():
     """Texts that take 4 s by one rule and 5 s by the token rule; withheld where that is noise."""
     runs = {PLAIN: SLOW, FAST: [run_of([5.0])] * 6, BLOCK: QUICK}
-    found = referee.row_of(BLOCK, runs)
+    found = speedups.row_of(BLOCK, runs)
     assert (found["verification"], found["speedup_over_token"]) == ("block", 1.25)
     assert found["intervals"]["speedup_over_token"] == pytest.approx([1.25, 1.25])
-    same = referee.row_of(BLOCK, runs | {FAST: QUICK})
+    same = speedups.row_of(BLOCK, runs | {FAST: QUICK})
     assert same["speedup_over_token"] is None
     assert "contains 1" in same["withheld"]["speedup_over_token"]
-    alone = referee.row_of(FAST, runs)
+    alone = speedups.row_of(FAST, runs)
     assert alone["speedup_over_token"] is None and alone["withheld"] == {}
 
 
@@ -139,7 +139,7 @@ def test_the_predicted_K_beside_the_measured_one():
     """a = 0.5: K = 2 gives 1.75 / 1.3, more than K = 1 (1.5 / 1.2) and K = 3 (1.875 / 1.9)."""
     costs = [(0.1, 1.1), (0.1, 1.1), (0.2, 1.3)]
     rows = [row_of_K(1, 10.0), row_of_K(3, 12.0), row_of_K("auto", 11.0, drafting_share=None)]
-    found = referee.best_K(rows, costs)
+    found = speedups.best_K(rows, costs)
     assert (found["predicted_K"], found["fastest_K"]) == (2, 3)
     assert (found["acceptance_rate"], found["drafting_share"]) == (0.5, 1)
     assert (found["draft_cost"], found["verify_cost"]) == (0.1, 1.1)
@@ -148,6 +148,6 @@ def test_the_predicted_K_beside_the_measured_one():
     # a look-up that finds something in a tenth of the rounds
     seldom = [row_of_K(3, 12.0, drafting_share=0.1)]
     expected = (0.1 * 1.75 + 0.9) / (0.1 * 1.3 + 0.9)
-    assert referee.best_K(seldom, costs)["predicted_speedup"] == pytest.approx(expected)
+    assert speedups.best_K(seldom, costs)["predicted_speedup"] == pytest.approx(expected)
     for unknown in ((rows, []), (rows[2:], costs)):
-        assert referee.best_K(*unknown)["predicted_K"] is None
+        assert speedups.best_K(*unknown)["predicted_K"] is None

@@ -1,0 +1,145 @@
+"""From the words of a command line to the arguments of a command.
+
+A command is a function of groups of flags. A parameter that is annotated with a group, `settings:
+Settings`, stands for all fields of that dataclass (cli/flags.py); `*names`
+takes words without a flag. The default of a flag gives the type of its value; one whose default is
+a tuple may be given several times.
+
+Fire makes the call. What it would guess is settled before: a value is whatever comes after its
+flag (a prompt may begin with --), and 123, None and [1, 2] are texts where a text is expected.
+"""
+
+import dataclasses
+import difflib
+import inspect
+import json
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import fire
+
+from cli.help import OWN, markdown, usage
+from cli.values import SettingError
+from utils import InputError
+
+EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a command, and how to read its value if its type does not say that."""
+
+    name: str
+    default: Any
+    meaning: str
+    heading: str  # under which --help shows it
+    reader: Callable | None
+
+    def parse(self, text):
+        """The value of a text. Raises SettingError, also for an empty one: a shell makes that of a
+        variable that is not set. Only a flag that may be given several times takes it.
+        """
+        kind = type(self.default)
+        if kind is tuple:
+            return tuple(json.loads(text))
+        if not text:
+            raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
+        if self.reader:
+            return self.reader(text)
+        try:
+            return {"True": True, "False": False}[text] if kind is bool else kind(text)
+        except (ValueError, KeyError):
+            raise SettingError(self.name, f"{text!r}: expected {EXPECTED[kind]}") from None
+
+
+def flags_in(group):
+    """The Flags of a dataclass, each under the heading of the class that declares it first; what
+    a command declares itself, under a heading of its own.
+    """
+    flags = []
+    for field in dataclasses.fields(group):
+        classes = reversed(group.__mro__)
+        first = next(kind for kind in classes if field.name in inspect.get_annotations(kind))
+        own = first is group and "heading" not in vars(group)
+        heading = OWN if own else first.heading
+        meaning, reader = field.metadata["meaning"], field.metadata["reader"]
+        flags.append(Flag(field.name, field.default, meaning, heading, reader))
+    return flags
+
+
+def groups_of(command):
+    """({parameter: dataclass} of a command, whether it takes words without a flag)"""
+    parameters = inspect.signature(command).parameters.values()
+    groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
+    return groups, len(groups) < len(parameters)
+
+
+def flags_of(command):
+    """{name: Flag} of a command."""
+    groups, _ = groups_of(command)
+    return {flag.name: flag for group in groups.values() for flag in flags_in(group)}
+
+
+def unknown(kind, word, names, expected=""):
+    """What to tell a person whose word is none of these names, or of what is expected."""
+    close = difflib.get_close_matches(word, names, cutoff=0.75)
+    hint = f", close to {' and '.join(close)}" if close else ""
+    return f"unknown {kind} {word!r}{hint}: expected {expected or ', '.join(names)}"
+
+
+def spelled(words, flags, takes_words):
+    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
+    flag for a value. None where one of them asks for help.
+    """
+    rest, plain, texts = list(words), [], {}
+    while rest:
+        word, equals, text = rest.pop(0).partition("=")
+        if word in ("--help", "-h"):
+            return None
+        if takes_words and not word.startswith("-"):
+            plain.append(word + equals + text)
+            continue
+        name = word.removeprefix("--").replace("-", "_")
+        if not word.startswith("--") or name not in flags:
+            names = [f"--{name}" for name in flags]
+            if word.startswith("-"):
+                raise InputError(unknown("flag", word, names))
+            expected = "flags; a command comes before them, as in python main.py check 7M"
+            raise InputError(unknown("argument", word, names, expected))
+        default = flags[name].default
+        if not equals and isinstance(default, bool):
+            text = "True"
+        elif not equals:
+            if not rest:
+                raise InputError(f"--{name}: expected a value after it")
+            text = rest.pop(0)
+        if isinstance(default, tuple):  # all its values, as JSON
+            text = json.dumps([*json.loads(texts.get(name, "[]")), text])
+        texts[name] = text
+    return plain + [f"--{name}={text}" for name, text in texts.items()]
+
+
+def call(command, words):
+    """Call the command as the words say, or print its help if they ask for that.
+
+    Raises InputError for a flag it does not have or a value of another type.
+    """
+    flags, (groups, takes_words) = flags_of(command), groups_of(command)
+    if words == ["--help=markdown"]:
+        print(markdown(flags))
+        return
+    words = spelled(words, flags, takes_words)
+    if words is None:
+        print(usage(command, flags))
+        return
+
+    def run(*plain, **values):
+        arguments = {}
+        for name, group in groups.items():
+            fields = {field.name for field in dataclasses.fields(group)}
+            arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
+        command(*plain, **arguments)
+
+    run = fire.decorators.SetParseFn(str)(run)
+    run = fire.decorators.SetParseFns(**{flag.name: flag.parse for flag in flags.values()})(run)
+    fire.Fire(run, words, name="main.py")
