@@ -22,7 +22,7 @@ try:
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
     from cli.exit_codes import exit_code, script
     from cli.parser import call, unknown
-    from cli.texts import Output, Texts, check_together
+    from cli.texts import Output, Texts, check_together, several
     from cli.flags import Settings
     from utils import InputError
 except ModuleNotFoundError as missing:
@@ -64,20 +64,21 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     # here: --help need not wait for them
     from cli import show
     from decoding.metrics import summary
-    from decoding.run import Run
     from decoding.load import load_pair
+    from decoding.run import Run
 
     # load the pair of models, and read the prompt
-    if check_together(prompt, settings, output):
+    check_together(prompt, settings, output)
+    if several(prompt, output):
         from cli.several import generate_several
 
         return generate_several(prompt, settings, output)
     pair = load_pair(settings, output.download)
-    (prompt,) = prompt.read(settings, pair)
-    screen = show.Screen(settings, output, prompt, pair)
+    (start,) = prompt.read(settings, pair)
+    screen = show.Screen(settings, output, start, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
-    runs = {decoder: Run.of(settings, pair, prompt, decoder) for decoder in settings.decoders}
+    runs = {decoder: Run.of(settings, pair, start, decoder) for decoder in settings.decoders}
     results = {}
     for decoder, run in runs.items():
         run.warm_up()
@@ -85,7 +86,7 @@ def generate(prompt: Texts, settings: Settings, output: Output):
         screen.end(decoder, results[decoder])
 
     # compare the texts and their times
-    screen.compare(summary(settings, pair, prompt, results))
+    screen.compare(summary(settings, pair, start, results))
 
 
 def dispatch(arguments):

@@ -81,23 +81,24 @@ class Output(Json, Workers):
             check_output("out", self.out, (".jsonl",))
 
 
+def several(prompt, output):
+    """Whether there are several prompts, or a file for results as of several."""
+    return bool(prompt.prompts or output.out or len(prompt.prompt) > 1)
+
+
 def check_together(prompt, settings, output):
-    """Whether there are several prompts. Refuses, before models are loaded, flags that cannot go
-    together and unreadable prompts.
-    """
+    """Refuses, before models are loaded, flags that cannot go together and unreadable prompts."""
     check_apart(settings, output)
-    several = prompt.prompts or output.out or len(prompt.prompt) > 1
-    if output.cluster and not several:
+    if output.cluster and not several(prompt, output):
         problem = f"{output.cluster}: expected several prompts; give a file with --prompts"
         raise SettingError("cluster", problem)
     for name in ALONE:
-        if several and settings.has(name):
+        if several(prompt, output) and settings.has(name):
             problem = "with several prompts: expected one; give a single --prompt, without --out"
             raise SettingError(name, problem)
     if settings.report:
         check_output("report", settings.report, (".html",))
     prompt.given  # read before the models are: a file that cannot be used should cost no load
-    return bool(several)
 
 
 def read_prompt(prompt):

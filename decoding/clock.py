@@ -30,7 +30,7 @@ class Seconds:
 
 
 class Clock:
-    """Times the parts of a run: `on` gives the run to time, `rounds` its rounds and their Seconds.
+    """Times the parts of a run: `on` gives the run to decode, `timed_rounds` the Seconds of its rounds.
 
     seconds: {part: seconds} of "draft", "verify" and "sampling", and with in_detail of "cache", the
         writing of keys and values; what a part takes inside another counts for the inner one only
@@ -51,9 +51,10 @@ class Clock:
         pair = replace(run.pair, target=target, draft=draft)
         return replace(run, pair=pair, filter=self.timed("sampling", run.filter))
 
-    def rounds(self, run, chance=None):
-        """Yield (Round, its Seconds). Between two rounds, no time is counted."""
-        rounds = self.on(run).rounds(chance)
+    def timed_rounds(self, rounds):
+        """Yield (Round, its Seconds) of a run that is `on` this clock. Between two rounds, no time is
+        counted.
+        """
         while True:
             lists = self.passes, self.draft_passes, self.proposals
             counts = [len(found) for found in lists]

@@ -57,7 +57,7 @@ class Run:
     n_tokens: int
     K: Any = 4  # tokens drafted per round, or a function of the last Round
     filter: Callable = Filter()
-    chance: Callable = partial(Coins, 0)  # makes the Chance of a text
+    new_chance: Callable = partial(Coins, 0)  # makes the Chance of a text
     ended: Callable = never
     confidence: float = 0.0  # see sampling.NeuralDrafter
     rule: Callable = verify
@@ -77,13 +77,14 @@ class Run:
             n_tokens=settings.n_tokens_to_generate,
             K=settings.K,
             filter=settings.sampling,
-            chance=partial(Coins, prompt.seed),
+            new_chance=partial(Coins, prompt.seed),
             ended=stop_condition(pair.encoder, settings.stop),
             confidence=settings.draft_confidence,
             rule=RULES[settings.rule_name],
         )
         if settings.coupled:
-            run = replace(run, chance=partial(Shared, prompt.seed, len(prompt.ids)), rule=agree)
+            shared = partial(Shared, prompt.seed, len(prompt.ids))
+            run = replace(run, new_chance=shared, rule=agree)
         if run.pair.draft is None:
             return run
         if settings.K == AUTO:
@@ -108,16 +109,24 @@ class Run:
 
     def rounds(self, chance=None):
         """The Rounds; the first is the prefill. chance: in place of the run's own."""
-        chance = chance or self.chance()
-        rest = self.filter, chance, self.ended
-        if self.pair.draft is None:
-            return autoregressive(self.pair.target, self.ids, self.n_tokens, *rest)
-        target = SeenTarget(self.pair.target)
-        drafter = self.pair.draft.drafter(target, self.filter, chance, self.confidence)
-        return self.loop(target, drafter, self.ids, self.n_tokens, self.K, *rest, self.rule)
+        chance = chance or self.new_chance()
+        target, draft = self.pair.target, self.pair.draft
+        if draft is None:
+            return autoregressive(
+                target, self.ids, self.n_tokens, self.filter, chance, ended=self.ended
+            )
+        target = SeenTarget(target)  # remembers its cache, which EAGLE and Medusa read
+        drafter = draft.drafter(target, self.filter, chance, self.confidence)
+        # the loop is sampling.speculative, unless a mistake is made in it
+        return self.loop(
+            target, drafter, self.ids, self.n_tokens, self.K, self.filter, chance,
+            ended=self.ended, rule=self.rule,
+        )  # fmt: skip
 
     def warm_up(self):
-        """Decode two tokens on trial: new memory is slow the first time."""
+        """Decode two tokens on trial: new memory is slow the first time. A K that learns does not
+        learn from them.
+        """
         for _ in replace(self, n_tokens=2, K=copy(self.K)).rounds():
             pass
 
@@ -128,9 +137,9 @@ class Run:
         end. seconds: those of its parts, clock.Seconds. coins: those it tossed, as (ratio, u). The
         clock stands still meanwhile.
         """
-        chance, tally = self.chance(), Tally(self.coupled)
-        rounds = Clock().rounds(self, chance)
-        _, prefill = next(rounds)
+        chance, clock, tally = self.new_chance(), Clock(), Tally(self.coupled)
+        rounds = clock.timed_rounds(clock.on(self).rounds(chance))
+        _, prefill = next(rounds)  # a Round without tokens
         coins = getattr(chance, "tossed", [])  # shared noise tosses none
         n_tossed = 0
         for round, seconds in rounds:

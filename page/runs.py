@@ -164,7 +164,7 @@ def written(settings, pair, request, tell, mode):
         run.warm_up()
         schedule = Schedule(settings, request.changes)
         chance = partial(Coins, prompt.seed, request.coins)
-        run = replace(run, K=schedule.next_K, filter=schedule.filter, chance=chance)
+        run = replace(run, K=schedule.next_K, filter=schedule.filter, new_chance=chance)
         notes[decoder] = Notes(run, settings.rule_name == "block")
         results[decoder] = run.finish(notes[decoder], bar)
     plain, fast = notes.get("autoregressive"), notes["speculative"]

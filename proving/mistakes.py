@@ -331,9 +331,9 @@ def mistaken(name):
     """
     mistake = find(name)
 
-    def loop(*arguments):
+    def loop(*arguments, **options):
         with made(mistake):
-            rounds = sampling.speculative(*arguments)
+            rounds = sampling.speculative(*arguments, **options)
         while True:
             try:
                 with made(mistake):

@@ -107,7 +107,7 @@ class Measured:
 
     def add(self, run, clock):
         """Decode one repeat under this Clock, and count it."""
-        rounds = clock.rounds(run)
+        rounds = clock.timed_rounds(clock.on(run).rounds())
         _, prefill = next(rounds)
         clock.seconds.clear()
         text, seconds = [], 0.0
@@ -162,7 +162,9 @@ class Race:
         if self.acceptance is not None:
             rule = by_coin(rule, self.acceptance, [*seed, 1])
         chance = partial(Chance, seed)
-        return dataclasses.replace(self.run, pair=pair, K=K, chance=chance, rule=rule, **changes)
+        return dataclasses.replace(
+            self.run, pair=pair, K=K, new_chance=chance, rule=rule, **changes
+        )
 
     def looks_up(self, contender):
         return contender.draft is not None and self.drafts[contender.draft].looks_up
@@ -206,7 +208,9 @@ def batch_speed(race, contender, prompts, seed):
     def task(run):
         def seconds(target, draft):  # models that take part in the passes of the batch
             pair = dataclasses.replace(run.pair, target=target, draft=draft)
-            rounds = Clock().rounds(dataclasses.replace(run, pair=pair))
+            clock = Clock()
+            timed = clock.on(dataclasses.replace(run, pair=pair))
+            rounds = clock.timed_rounds(timed.rounds())
             next(rounds)  # the prefill
             return sum(took.total for _, took in rounds)
 

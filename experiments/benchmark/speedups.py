@@ -1,4 +1,4 @@
-"""The referee: from runs to rows, and which figures may be published.
+"""From runs to rows: speedups, and which figures may be published.
 
 A speedup is the time of our own cached autoregressive loop over the time of the speculative one:
 same prompts, as many tokens, prefill apart, medians over repeats. It is withheld, with the reason,

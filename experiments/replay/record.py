@@ -92,5 +92,5 @@ def recorded(settings, pairs, items):
         chance = partial(Chance, [settings.seed, i, 0])
         n_tokens, filter = settings.n_tokens_to_generate, settings.sampling
         yield record_text(
-            Run(pairs.pair(), ids, n_tokens, filter=filter, chance=chance), settings.top
+            Run(pairs.pair(), ids, n_tokens, filter=filter, new_chance=chance), settings.top
         )

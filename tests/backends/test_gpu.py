@@ -131,7 +131,7 @@ def test_texts_and_figures_are_those_of_numpy(device):
     host, found = (pair.target.read(ids, pair.target.new_cache(), len(ids)) for pair in pairs)
     assert np.abs(found - host).max() < 1e-3
     n_tokens = pairs[0].target.config.n_ctx // 2
-    shared = {"filter": Filter(0.8), "chance": partial(Shared, 123, len(ids)), "rule": agree}
+    shared = {"filter": Filter(0.8), "new_chance": partial(Shared, 123, len(ids)), "rule": agree}
     for options in ({}, shared):
         host, found = (list(Run(pair, ids, n_tokens, **options).rounds()) for pair in pairs)
         assert found == host and sum(len(round.draft) for round in host) > 0

@@ -20,6 +20,12 @@ TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
 PAIR = Pair(TARGET, DRAFT, None)
 
 
+def timed(run, chance=None, clock=None):
+    """The rounds of a run under a Clock."""
+    clock = clock or Clock()
+    return clock.timed_rounds(clock.on(run).rounds(chance))
+
+
 @pytest.fixture
 def time(monkeypatch):
     time = Time()
@@ -34,7 +40,7 @@ def test_rounds_are_timed_one_by_one_and_nothing_between_them(time):
             yield Round(tokens)
 
     found = []
-    for round, seconds in Clock().rounds(Run(PAIR, [0], 3, loop=loop)):
+    for round, seconds in timed(Run(PAIR, [0], 3, loop=loop)):
         found.append((round.tokens, seconds.total))
         time.now += 100  # whoever looks on
     assert found == [([], 5), ([1], 1), ([2, 3], 2)]
@@ -55,7 +61,7 @@ def test_the_parts_of_each_round(time, draft, each):
     draft = draft and draft.over(lambda model: Slow(model, each, time))
     pair = Pair(Slow(TARGET, 1.0, time), draft, None)
     run = Run(pair, [1, 2, 1], 12, 3, filter, rule=rule)
-    prefill, *rounds = Clock().rounds(run)
+    prefill, *rounds = timed(run)
     # the prefill asks for no logits, and the look-up of n-grams has no passes
     passes = [each] * bool(draft and draft.models)
     assert prefill == (Round([]), Seconds(0, 0, 0, [0 for _ in passes]))
@@ -69,8 +75,8 @@ def test_the_parts_of_each_round(time, draft, each):
 
 def test_the_choices_may_be_others_than_the_runs_own():
     run = Run(PAIR, [1, 2, 1], 12, 3, Filter(1.0), partial(Coins, 1))
-    texts = [[round for round, _ in Clock().rounds(run, chance)] for chance in (None, Chance(2))]
-    assert texts == [[*run.rounds()], [*replace(run, chance=partial(Coins, 2)).rounds()]]
+    texts = [[round for round, _ in timed(run, chance)] for chance in (None, Chance(2))]
+    assert texts == [[*run.rounds()], [*replace(run, new_chance=partial(Coins, 2)).rounds()]]
     assert texts[0] != texts[1]
 
 
@@ -101,7 +107,7 @@ def test_a_run_under_the_clock_is_the_run_and_its_parts_are_timed(time, draft, c
     slow_pair = Pair(Slow(TARGET, 1.0, time), draft and draft.over(slow), None)
     run = Run(Pair(TARGET, draft, None), [1, 2, 1], 12, 3, Filter(1.0), partial(Coins, 1))
     if coupled:
-        run = replace(run, chance=partial(Shared, 1, 3), rule=agree)
+        run = replace(run, new_chance=partial(Shared, 1, 3), rule=agree)
     rounds = list(clock.on(replace(run, pair=slow_pair, filter=filter)).rounds())
     assert rounds == list(run.rounds())
     counts = [len(round.draft) for round in rounds[1:]]
@@ -121,7 +127,7 @@ def test_a_run_under_the_clock_is_the_run_and_its_parts_are_timed(time, draft, c
 @pytest.mark.parametrize("in_detail", [False, True])
 def test_the_cache_is_timed_in_detail(in_detail):
     clock = Clock(in_detail)
-    list(clock.rounds(Run(PAIR, [1, 2], 6)))
+    list(timed(Run(PAIR, [1, 2], 6), clock=clock))
     assert (clock.seconds["cache"] > 0) == in_detail
 
 

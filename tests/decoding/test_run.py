@@ -37,9 +37,9 @@ RUNS = {
     "block": replace(RUN, rule=verify_block),
     "ngram": replace(RUN, pair=replace(PAIR, draft=NGrams())),
     "alone": replace(RUN, pair=ALONE),
-    "coupled": replace(RUN, chance=partial(Shared, 1, 3), rule=agree),
+    "coupled": replace(RUN, new_chance=partial(Shared, 1, 3), rule=agree),
     "mistake": replace(RUN, loop=mistaken("first-draft-unverified")),
-    "coupled alone": replace(RUN, pair=ALONE, chance=partial(Shared, 1, 3), rule=agree),
+    "coupled alone": replace(RUN, pair=ALONE, new_chance=partial(Shared, 1, 3), rule=agree),
 }
 runs = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 
@@ -99,7 +99,7 @@ def test_a_forced_coin_decides_its_round_and_leaves_those_before_it(rule):
 
 @runs
 def test_a_run_is_the_same_each_time(run):
-    assert list(run.rounds()) == list(run.rounds()) == list(run.rounds(run.chance()))
+    assert list(run.rounds()) == list(run.rounds()) == list(run.rounds(run.new_chance()))
     assert len(tokens_of(run.rounds())) == 18
     drafted = sum(len(round.draft) for round in run.rounds())
     assert bool(drafted) == (run.pair.draft is not None)
@@ -130,7 +130,7 @@ def test_what_the_settings_say():
     assert (run.filter, run.confidence, run.rule) == (Filter(0.8, 9), 0.25, verify)
     # the seed is the prompt's
     assert list(run.rounds()) == list(run.rounds(Chance(5)))
-    assert run.chance().random() == Chance(5).random()
+    assert run.new_chance().random() == Chance(5).random()
     assert not run.ended([65]) and run.ended([ENCODER.end_of_text])
     plain = of("autoregressive", K=2)
     assert plain.pair.draft is None and plain.pair.target is PAIR.target
@@ -149,7 +149,7 @@ def test_the_end_and_the_rule():
 def test_shared_noise_is_a_chance_and_a_rule(decoder):
     run = of(decoder, coupled=True, temperature=1.0)
     assert run.coupled and not of(decoder).coupled
-    by_hand = replace(of(decoder, temperature=1.0), chance=partial(Shared, 5, 3), rule=agree)
+    by_hand = replace(of(decoder, temperature=1.0), new_chance=partial(Shared, 5, 3), rule=agree)
     assert list(run.rounds()) == list(by_hand.rounds())
 
 
@@ -197,7 +197,7 @@ def test_the_result_and_what_watchers_are_told(run):
     assert last == (None,)
     assert [round for round, _, _ in told] == list(run.rounds())[1:]
     # each coin with its round; shared noise tosses none
-    chance, n_tossed = run.chance(), 0
+    chance, n_tossed = run.new_chance(), 0
     rounds, tossed = run.rounds(chance), getattr(chance, "tossed", [])
     next(rounds)  # the prefill
     for _, (_, _, coins) in zip(rounds, told, strict=True):

@@ -43,9 +43,9 @@ def pair_of(target, draft):
 
 def watched(run):
     """(rounds, notes, what finish returns, the Chance) of a watched run."""
-    chance, rounds = run.chance(), []
+    chance, rounds = run.new_chance(), []
     notes = Notes(run, in_blocks=run.rule is sampling.verify_block)
-    result = replace(run, chance=lambda: chance).finish(
+    result = replace(run, new_chance=lambda: chance).finish(
         notes, lambda round, *moment: rounds.append(round)
     )
     assert rounds.pop() is None  # the end
