@@ -30,7 +30,7 @@ class Seconds:
 
 
 class Clock:
-    """Times the parts of a run: `on` gives the run to decode, `timed_rounds` the Seconds of its rounds.
+    """Times the parts of a run: `on` gives the run to decode, `timed_rounds` what its rounds took.
 
     seconds: {part: seconds} of "draft", "verify" and "sampling", and with in_detail of "cache", the
         writing of keys and values; what a part takes inside another counts for the inner one only
@@ -52,8 +52,8 @@ class Clock:
         return replace(run, pair=pair, filter=self.timed("sampling", run.filter))
 
     def timed_rounds(self, rounds):
-        """Yield (Round, its Seconds) of a run that is `on` this clock. Between two rounds, no time is
-        counted.
+        """Yield (Round, its Seconds) of a run that is `on` this clock. Between two rounds, no time
+        is counted.
         """
         while True:
             lists = self.passes, self.draft_passes, self.proposals

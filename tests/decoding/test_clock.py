@@ -34,7 +34,7 @@ def time(monkeypatch):
 
 
 def test_rounds_are_timed_one_by_one_and_nothing_between_them(time):
-    def loop(*parts):
+    def loop(*parts, **options):
         for seconds, tokens in ((5, []), (1, [1]), (2, [2, 3])):
             time.now += seconds
             yield Round(tokens)

@@ -221,7 +221,7 @@ def test_the_prefill_is_timed_apart_and_the_text_is_without_its_end(monkeypatch)
     time = Time()
     monkeypatch.setattr(clock.time, "perf_counter", time)
 
-    def loop(*parts):
+    def loop(*parts, **options):
         for seconds, tokens in ((5, []), (1, [65, 66]), (0.5, [ENCODER.end_of_text])):
             time.now += seconds
             yield Round(tokens)
