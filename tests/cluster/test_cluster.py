@@ -38,6 +38,8 @@ from decoding.cluster.submit import Cluster  # noqa: E402
 from decoding.load import ModelNames  # noqa: E402
 from experiments.benchmark import benchmark as benchmarking  # noqa: E402
 
+pytestmark = pytest.mark.slow  # nearly each starts processes
+
 # what a test sends to a worker, which has no tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 PROMPTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again", "one", "other"]
