@@ -29,8 +29,9 @@ def generate_several(prompt, settings, output):
     if output.out:
         into_file(decode, settings, prompts, batch_size, output)
     else:
-        for prompt, results in zip(prompts, decode(prompts, batch_size)):
-            if not isinstance(results, Failed):  # which failed, is said at the end
+        # the results come first in zip: at their end they say which prompts failed
+        for results, prompt in zip(decode(prompts, batch_size), prompts):
+            if not isinstance(results, Failed):
                 show_one(settings, pair, prompt, results, output)
     if output.json:
         return

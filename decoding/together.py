@@ -31,8 +31,8 @@ def results_of(settings, pair, prompts, batch_size, totals):
     if not prompts:
         return
     longest = max(len(prompt.ids) for prompt in prompts) + settings.n_tokens_to_generate
-    require_room(pair.models, min(batch_size, len(prompts)), longest)
     n_texts = min(batch_size, len(prompts))
+    require_room(pair.models, n_texts, longest)
     for decoder in settings.decoders:
         Run.of(settings, pair, prompts[0], decoder, n_texts).warm_up()
         totals[decoder] = 0, 0.0

@@ -13,7 +13,10 @@ MOST_MODULES = 20  # in a folder
 def floors():
     """The rooms as CONTRIBUTING.md draws them, from the ground up: imports go down."""
     (drawing,) = re.findall(r"(?m)^    (main -> .*)$", (ROOT / "CONTRIBUTING.md").read_text())
-    rooms = [*(ROOT / "experiments").iterdir(), ROOT / "decoding/cluster"]
+    # a folder that is gone may have left its __pycache__
+    rooms = [*(ROOT / "experiments").glob("*.py"), *(ROOT / "experiments").glob("*/__init__.py")]
+    rooms = [path.parent if path.stem == "__init__" else path for path in rooms]
+    rooms = [*rooms, ROOT / "decoding/cluster"]
     inside = {path.stem: f"{path.parent.name}.{path.stem}" for path in rooms}
     full = lambda room: inside.get(room, room)
     return [[full(room) for room in floor.split(", ")] for floor in drawing.split(" -> ")][::-1]

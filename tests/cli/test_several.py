@@ -160,6 +160,20 @@ def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypat
     assert done.code == 0 and texts(done) == TEXTS  # in order, not the one that was missing last
 
 
+def test_a_prompt_that_fails_is_named_without_a_file_too(cli, file, monkeypatch):
+    results_of = several.results_of
+
+    def failing(*arguments, **named):
+        _, *others = results_of(*arguments, **named)
+        yield from [Failed("because"), *others]
+        require_all({"prompt 1": "because"})
+
+    monkeypatch.setattr(several, "results_of", failing)
+    done = cli("--prompts", file, *SHORT, "--json")
+    assert done.code == 2 and "1 prompt failed: prompt 1: because" in done.err
+    assert [line["settings"]["prompt"] for line in lines_of(done.out)] == TEXTS[1:]
+
+
 # ---------------------------------------------------------------- prompts of every kind
 
 
