@@ -5,9 +5,12 @@ NumPy releases the GIL while it computes, so Python's own threads run on several
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
 weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first
 spins on a `Bell` for about a millisecond. Work that arrives meanwhile begins 10 to 30 microseconds
-later. But while another program wants the cores, a thread that only spins would take one from a
-thread that works. So for as long as the caller is preempted again and again, the others fall asleep
-at once.
+later. On two cores of an AMD EPYC, threads that fall asleep at once make plain decoding with the
+included 17M take 1.2 to 1.7 times as long (in turns, 120 tokens each).
+
+But while another program wants the cores, a thread that only spins would take one from a thread
+that works. So for as long as the caller is preempted again and again, the others fall asleep at
+once.
 """
 
 import os

@@ -162,25 +162,24 @@ class Sampling(Group):
     heading = "Sampling"
 
     temperature: float = flag(0.0, "0 is greedy decoding")
-    top_k: int = flag(0, "sample from this many most likely tokens; 0 keeps all")
+    top_k: int = flag(0, "sample from this many most likely tokens; 0 keeps all", least=0)
     top_p: float = flag(
         1.0, "sample from the smallest set of most likely tokens with this total probability"
     )
     seed: int = flag(123, "seed of the random numbers", **SEEDS)
 
     def check(self):
-        self.filters()
+        for temperature in self.temperatures():
+            check_numbers(0, temperature=temperature)
+        if not 0 < self.top_p <= 1:
+            raise SettingError("top_p", f"{self.top_p}: expected a number above 0 and up to 1")
+
+    def temperatures(self):
+        return parse_list("temperature", self.temperature, float)
 
     def filters(self):
         """{temperature: Filter}, for one or several temperatures."""
-        found = {}
-        for temperature in parse_list("temperature", self.temperature, float):
-            try:
-                found[temperature] = Filter(temperature, self.top_k, self.top_p)
-            except ValueError as error:
-                # a Filter's message begins with the name of the parameter
-                raise SettingError(*str(error).split(" ", 1)) from None
-        return found
+        return {one: Filter(one, self.top_k, self.top_p) for one in self.temperatures()}
 
     @property
     def sampling(self):
