@@ -67,7 +67,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
     )
     found = {NGRAM: NGrams()} | {name: ModelDraft(one) for name, one in zip(sizes, smaller)}
     for name in heads:
-        from decoding.stored import load_head
+        from decoding.head_files import load_head
 
         folder = utils.find_folder(target, models_dir)
         found[name] = HeadDraft(load_head(name, folder, model))

@@ -74,7 +74,7 @@ def summary(settings, pair, prompt, results):
             score = noisy if settings.coupled else lambda logits, position: logits
             summary["difference"] = explain_difference(pair.target, prompt.ids, *texts, score)
     if settings.rule:
-        from proving.own import own_figures
+        from proving.own_rule import own_figures
 
         summary |= own_figures(settings, pair, prompt)
     return summary

@@ -93,7 +93,7 @@ class Run:
             rule = RULES[settings.rule_name]
             run = replace(run, K=new_K(pair.target, pair.draft, run.filter, rule, n_texts))
         if settings.rule:
-            from proving.own import own_rule
+            from proving.own_rule import own_rule
 
             run = replace(run, rule=own_rule(settings.rule, settings.rule_name))
         if settings.mistake:

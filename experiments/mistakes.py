@@ -24,7 +24,7 @@ from proving.distance import (
 )
 from proving.gallery import diff_of
 from proving.mistakes import MISTAKES, find
-from proving.own import after_toy_prompt
+from proving.own_rule import after_toy_prompt
 from proving.patching import made
 from proving.verdict import one_round
 from sampling import Filter

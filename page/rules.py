@@ -19,7 +19,7 @@ from page.report import pieces
 from proving import inexact
 from proving.distance import compare, first_difference, toy_distributions
 from proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
-from proving.own import described
+from proving.own_rule import described
 from proving.patching import made
 from sampling import Chance, verify, verify_block
 

@@ -18,7 +18,7 @@ from checkpoints.files import first_of
 from checkpoints.folder import PARTS
 from cli.files import replacing
 from decoding.batching import read_together
-from decoding.stored import fingerprint
+from decoding.head_files import fingerprint
 from encoder import END_OF_TEXT
 from experiments.corpus import documents
 from utils import InputError, load_encoder

@@ -32,7 +32,7 @@ from cli.exit_codes import exit_code, script
 from cli.flags import SEEDS, Group, flag
 from cli.parser import call, unknown
 from cli.values import SettingError, check_choice, check_numbers, parse_list
-from decoding.stored import fingerprint
+from decoding.head_files import fingerprint
 from gpt2 import Config
 from utils import InputError
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from decoding.eagle import EagleConfig
+from decoding.head_files import build
 from decoding.medusa import MedusaConfig
-from decoding.stored import build
 
 EAGLE, MEDUSA = "eagle", "medusa"
 

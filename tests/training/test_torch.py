@@ -9,8 +9,8 @@ import pytest
 from toys import NUMPY, TINY, refusal, write_checkpoint
 
 import utils
+from decoding.head_files import fingerprint, load_head
 from decoding.load import load
-from decoding.stored import fingerprint, load_head
 
 for package in ("torch", "transformers", "safetensors", "tokenizers"):
     pytest.importorskip(package)

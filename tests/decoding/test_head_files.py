@@ -9,9 +9,9 @@ from heads import EAGLE, head_config, head_tensors
 from toys import NUMPY, TINY, refusal, write_checkpoint, write_safetensors
 
 import utils
+from decoding.head_files import fingerprint, load_head
 from decoding.load import HEADS, load
 from decoding.run import Run
-from decoding.stored import fingerprint, load_head
 from proving.enumeration import tokens_of
 
 TENSORS = {kind: head_tensors(head_config(kind, TINY), scale=0.1) for kind in HEADS}

@@ -6,7 +6,7 @@ from live import data_of
 
 from proving.distance import distance
 from proving.mistakes import MISTAKES
-from proving.own import RULES, Own
+from proving.own_rule import RULES, Own
 
 SOLUTIONS = "exercises.solutions"
 COMPARE = """
