@@ -18,8 +18,8 @@ from cli.parser import flags_in
 from cli.show import Stream, note_room
 from cli.trace import Trace
 from cli.values import SettingError
-from decoding.drafts import NGrams
 from decoding.load import Pair, load_pair
+from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
 from decoding.run import Run
 from utils import InputError

@@ -1,13 +1,13 @@
 """Drafts: anything that can make a drafter for a target.
 
-A drafter proposes tokens for one text (sampling.NeuralDrafter, NGramDrafter, or a reader's own). A
-draft is what stays the same from text to text: a smaller model, the look-up of n-grams, a head of
-the target. Nobody asks which it is: what they need to know stands in `Draft`.
+A drafter proposes tokens for one text (sampling.NeuralDrafter, or a reader's own). A draft is what
+stays the same from text to text: a smaller model, a head of the target, the look-up of n-grams
+(ngrams.py). Nobody asks which it is: what they need to know stands in `Draft`.
 """
 
 import math
 
-from sampling import NeuralDrafter, NGramDrafter
+from sampling import NeuralDrafter
 
 
 class Draft:
@@ -54,18 +54,6 @@ class Wrapped:
 
     def wrapped(self, wrap):
         return Wrapped(self, wrap)
-
-
-class NGrams(Draft):
-    """The look-up of n-grams in the text so far: no model."""
-
-    looks_up = True
-
-    def drafter(self, target, filter, chance, confidence=0.0):
-        return NGramDrafter(target.config.n_vocab)
-
-    def longest(self, target):
-        return max(0, target.config.n_ctx - 2)  # after two tokens, the first of which is found
 
 
 class ModelDraft(Draft):

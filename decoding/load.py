@@ -10,7 +10,8 @@ import utils
 from backends.machine import kernels_of
 from checkpoints.files import sha256_of
 from checkpoints.folder import PARTS
-from decoding.drafts import Draft, HeadDraft, ModelDraft, NGrams
+from decoding.drafts import Draft, HeadDraft, ModelDraft
+from decoding.ngrams import NGrams
 from gpt2 import Config, Model
 from utils import MODELS_DIR, InputError
 

@@ -21,12 +21,12 @@ from table_models import (
 )
 from toys import tiny_model
 
+from decoding.ngrams import NGramDrafter
 from gpt2 import Config
 from proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
 from sampling import (
     Filter,
     NeuralDrafter,
-    NGramDrafter,
     autoregressive,
     never,
     speculative,

@@ -8,13 +8,13 @@ from numpy.random import default_rng
 from toys import TINY, tiny_model, tiny_vocabulary
 
 import sampling
+from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from gpt2 import Config
 from sampling import (
     Chance,
     Filter,
     NeuralDrafter,
-    NGramDrafter,
     autoregressive,
     residual,
     speculative,
@@ -328,36 +328,6 @@ def test_what_cannot_speculate(K, n_vocab, message):
 
 
 # ---------------------------------------------------------------- drafters
-
-
-LAST = [*range(1, 17)]  # sixteen tokens: so many are looked up
-
-
-@pytest.mark.parametrize("ids, k, expected", [
-    ([1, 2, 3, 4, 1, 2, 3], 2, [4, 1]),  # the longest match
-    ([1, 2, 9, 1, 2, 8, 1, 2], 2, [8, 1]),  # the latest of two
-    ([5, 5, 5, 5, 5], 3, [5, 5, 5]),  # a loop of one token
-    ([9, 5, 9], 2, [5, 9]),  # at the very beginning of the text
-    ([1, 9, 5, 9, 9, 7, 5, 9], 2, [9, 7]),  # two tokens before one
-    ([1, 2, 3, 1, 2], 5, [3, 1, 2, 3, 1]),  # a loop of three, which has just begun again
-    ([1, 7, 2, 9, 1, 8, 1], 3, [8, 1, 8]),  # the latest of two, though fewer than three follow
-    ([1, 2, 3, 4, 5, 0, 9, 2, 3, 4], 2, [5, 0]),  # three agree, a fourth does not
-    # the sixteenth token from the end decides between two places, the seventeenth does not
-    ([*LAST, 20, 18, *LAST[1:], 21, *LAST], 1, [20]),
-    ([17, *LAST, 20, 18, *LAST, 21, 17, *LAST], 1, [21]),
-    ([4], 4, []),
-    ([1, 2, 1], 0, []),
-])  # fmt: skip
-def test_ngram_drafts(ids, k, expected):
-    draft, q = NGramDrafter(30).propose(ids, k)
-    assert draft == expected and np.array_equal(q, np.eye(30)[expected].reshape(-1, 30))
-
-
-def test_ngrams_of_ids_that_are_no_characters():
-    """From 0x110000 on an id has no character of its own; two ids that share one may match."""
-    ids = [0x110000, 0x110001, 0xD800, 0xFEFF, 0x110000, 0x110001]
-    assert NGramDrafter(0x110002).propose(ids, 2)[0] == [0xD800, 0xFEFF]
-    assert NGramDrafter(0x110002).propose([0, 5, 0x110000], 1)[0] == [5]
 
 
 @settings(max_examples=30, deadline=None)

@@ -19,8 +19,9 @@ from cli.values import (
     parse_list,
     parse_number,
 )
-from decoding.drafts import ModelDraft, NGrams
+from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, ModelNames, is_size
+from decoding.ngrams import NGrams
 from experiments.benchmark.tables import table
 from experiments.replay.recordings import read_log
 from experiments.replay.simulate import Latency, certainty, replay_draft, stored_latencies

@@ -12,8 +12,9 @@ from toys import TINY, tiny_model
 from cli.flags import Settings
 from decoding import adaptive_k, clock
 from decoding.adaptive_k import MAX_K, AdaptiveK, new_K, round_costs
-from decoding.drafts import HeadDraft, ModelDraft, NGrams
+from decoding.drafts import HeadDraft, ModelDraft
 from decoding.load import Pair, load_pair
+from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
 from decoding.run import Run
 from decoding.together import results_of

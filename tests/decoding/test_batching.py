@@ -20,8 +20,9 @@ from backends import memory
 from decoding import batching
 from decoding.batching import decode_together, read_together, require_room
 from decoding.coupled import Shared, agree
-from decoding.drafts import ModelDraft, NGrams
+from decoding.drafts import ModelDraft
 from decoding.load import Pair
+from decoding.ngrams import NGrams
 from decoding.run import Coins, Run
 from decoding.together import finish_together
 from encoder import Encoder

@@ -11,8 +11,9 @@ from toys import tiny_model
 from decoding import clock
 from decoding.clock import Clock, RoundTimer, Seconds
 from decoding.coupled import Shared, agree
-from decoding.drafts import ModelDraft, NGrams
+from decoding.drafts import ModelDraft
 from decoding.load import Pair
+from decoding.ngrams import NGrams
 from decoding.run import RULES, Coins, Run
 from sampling import Chance, Filter, Round, verify
 

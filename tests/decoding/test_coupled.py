@@ -21,9 +21,10 @@ from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, 
 
 from decoding import coupled as coupling
 from decoding.coupled import Shared, agree, noise
-from decoding.drafts import ModelDraft, NGrams
+from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.metrics import explain_difference, noisy_logits
+from decoding.ngrams import NGrams
 from decoding.run import Run
 from proving.enumeration import chain_rule, tokens_of
 from sampling import Filter, never

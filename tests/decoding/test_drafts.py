@@ -4,8 +4,9 @@ import pytest
 from heads import EAGLE, MEDUSA, toy_head
 from toys import TINY, tiny_model
 
-from decoding.drafts import HeadDraft, HeadDrafter, ModelDraft, NGrams, SeenTarget
-from sampling import Chance, Filter, NeuralDrafter, NGramDrafter
+from decoding.drafts import HeadDraft, HeadDrafter, ModelDraft, SeenTarget
+from decoding.ngrams import NGramDrafter, NGrams
+from sampling import Chance, Filter, NeuralDrafter
 
 TARGET = tiny_model(0)
 DRAFTS = {

@@ -17,8 +17,9 @@ from cli.flags import Settings
 from decoding import adaptive_k, clock
 from decoding.adaptive_k import AdaptiveK
 from decoding.coupled import Shared, agree
-from decoding.drafts import ModelDraft, NGrams
+from decoding.drafts import ModelDraft
 from decoding.load import Pair
+from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
 from decoding.run import Coins, Run
 from encoder import Encoder

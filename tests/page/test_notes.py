@@ -14,8 +14,9 @@ from table_models import FILTERS, TableModel, at_eos
 
 import sampling
 from decoding.coupled import Shared, agree
-from decoding.drafts import ModelDraft, NGrams
+from decoding.drafts import ModelDraft
 from decoding.load import Pair
+from decoding.ngrams import NGrams
 from decoding.run import Coins, Run
 from page.notes import Notes
 from proving.mistakes import mistaken

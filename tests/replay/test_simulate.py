@@ -13,8 +13,9 @@ from table_models import TableModel
 from toys import NUMPY
 
 import utils
-from decoding.drafts import ModelDraft, NGrams
+from decoding.drafts import ModelDraft
 from decoding.load import Pair
+from decoding.ngrams import NGrams
 from decoding.run import Coins, Run
 from experiments.replay import recordings
 from experiments.replay.recordings import Text, probabilities
