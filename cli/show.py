@@ -143,7 +143,7 @@ def show_own(results):
     far = "{}: total variation distance from the target = {:.4f}, exact, on a toy pair"
     print(far.format("Your rule", results["rule_distance"]))
     keeps = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
-    keeps += "the most that any exact rule can keep is {most:.2f}"
+    keeps += "the most that an exact round can keep is {most:.2f}"
     print(keeps.format(**results["rule_keeps"]))
     loop = results["own_loop"]
     if loop:

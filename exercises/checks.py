@@ -299,7 +299,8 @@ def check_rule(answer, block):
         same_texts(texts, target, K + 1, what, kept=figures)
         enough_kept(kept, expected, what, figures)
     most = can_be_kept(target, draft_model, K, block=True)
-    return f"of {K} drafts it keeps {kept:.2f} on average; the most that any rule can is {most:.2f}"
+    keeps = f"of {K} drafts it keeps {kept:.2f} on average"
+    return f"{keeps}; the most that an exact round can keep is {most:.2f}"
 
 
 def check_verify_7(answer):

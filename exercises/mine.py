@@ -24,15 +24,16 @@ def temperature_2(logits, temperature):
 
 
 def acceptance_1(p, q):
-    """The probability that a token sampled from q is accepted, when x is accepted with probability
-    min(1, p(x) / q(x)). Some tokens may have p(x) = 0, q(x) = 0, or both.
+    """The most that a rule can keep of tokens sampled from q, as a probability, if what it returns
+    has the distribution p. Some tokens may have p(x) = 0, q(x) = 0, or both.
     """
     raise NotImplementedError
 
 
 def residual_3(p, q):
-    """max(0, p - q), scaled to sum to 1: what replaces a rejected token. If p = q, nothing is ever
-    rejected; return p.
+    """The distribution of what replaces a rejected token. Tokens that are drafted and accepted come
+    out with probability min(p, q); with the replacements, all come out with p. If p = q, nothing is
+    ever rejected; return p.
     """
     raise NotImplementedError
 
@@ -96,7 +97,8 @@ def catch_up_8(ids, cache, n_last, forward):
 
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, toss, end):
-    """Exercise 9 with a cache for each model: no token is read again, unless it was rejected.
+    """Exercise 9 with a cache for each model: a token is read once, unless it was rejected. (In the
+    last round the target may read a few again.)
 
     target(new_ids, cache) and draft_model(new_ids, cache) are `forward` of exercise 8. An empty
     cache is types.SimpleNamespace(ids=[]). You may call your speculative_9 and catch_up_8.
@@ -108,9 +110,8 @@ def two_drafts_10(p, q, sample, toss):
     """Two drafts for one place, both sampled from q independently. Return (the token, whether it is
     one of the drafts).
 
-    The token's distribution is p. If the first draft is rejected, the token has to come from the
-    residual: try the second draft against that, before you replace it. (A rule that keeps a draft
-    more often is right, too.)
+    The token's distribution is p. If the first draft is rejected, the second is tried before the
+    token is replaced. (A rule that keeps a draft more often is right, too.)
     """
     raise NotImplementedError
 

@@ -72,8 +72,9 @@ TOLD = {
         picture="Right: 0.10, 0.20, 0.70. Wrong: 0.16, 0.32, 0.52",
     ),
     "greedy-draft": Told(
-        symptom="more speed, and text that is too predictable. transformers made its assistant "
-        "greedy for speed (huggingface/transformers#30778) and took that back four months later "
+        symptom="text that is too predictable; often more speed, too, because the likeliest token "
+        "of a good draft model is accepted more often. transformers made its assistant greedy "
+        "again for speed (huggingface/transformers#30778) and took that back four months later "
         "(huggingface/transformers#33534).",
         cause="the draft model proposes its likeliest token, but hands over its softmax as q. The "
         "rule divides by q(x), the probability of drafting x, and that is now 1. Sample x, or "
@@ -82,7 +83,7 @@ TOLD = {
     ),
     "filter-on-draft-only": Told(
         symptom="the text reads as at temperature 1, whatever the temperature, top-k and top-p; "
-        "they only lower the acceptance rate.",
+        "they only change the acceptance rate, mostly for the worse.",
         cause="the rule is exact for the p that it gets, and it gets the unfiltered one. What the "
         "filter rules out comes back through the residual.",
         picture="Right: 0, 0.22, 0.78. Wrong: 0.10, 0.20, 0.70",

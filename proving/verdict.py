@@ -88,7 +88,7 @@ def can_be_kept(target, draft_model, K, block, text=(), accepted=1.0, drafted=1.
     """The mean number of K drafts that the right rule keeps: the sum of min(p, q) at each place.
 
     Token by token, what was drafted but not accepted is lost for what follows. As a block it counts
-    for longer texts, too, and no rule with the target's distribution keeps more (Sun et al. 2024).
+    for longer texts, too, and no rule whose every round is exact keeps more (Sun et al. 2024).
     """
     if len(text) == K:
         return 0.0
