@@ -6,7 +6,6 @@ import json
 import textwrap
 from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 
 from tqdm import tqdm
 
@@ -99,14 +98,10 @@ def tokens_per_round(mistake):
         after_toy_prompt(model, setting.filter)
         for model in toy_pair(setting.toy_room, setting.toy_draft)
     )
-
-    def decide(draft, q, p, sample, toss):
-        return rule(draft, q, p, SimpleNamespace(sample=sample, toss=toss))
-
     # one_round counts one token less, the target's own
-    _, right = one_round(decide, target, draft, K)
+    _, right = one_round(rule, target, draft, K)
     with made(mistake):
-        _, wrong = one_round(decide, target, draft, K)
+        _, wrong = one_round(rule, target, draft, K)
     return [1 + float(wrong), 1 + float(right)]
 
 

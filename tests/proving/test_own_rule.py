@@ -6,7 +6,7 @@ from live import data_of
 
 from proving.distance import distance
 from proving.mistakes import MISTAKES
-from proving.own_rule import RULES, Own
+from proving.own_rule import EXERCISES, Own
 
 SOLUTIONS = "exercises.solutions"
 COMPARE = """
@@ -98,7 +98,7 @@ def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
     [("third_unverified", "token"), ("previous_ratio_only", "block")],
 )
 def test_a_rule_that_is_wrong_from_the_third_draft_on_is_wrong(module, answer, verification):
-    name = RULES[verification]
+    name = EXERCISES[verification]
     own = Own(module(f"from wrong_answers import {answer} as {name}"))
     assert own.figures(verification)["rule_distance"] > 1e-3
 
