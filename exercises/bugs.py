@@ -33,7 +33,7 @@ def symptom(name):
 def sources(name):
     """(lines of the right function, lines of the wrong one), without the docstring."""
     *_, (function, pieces) = MISTAKES[name].changes.items()
-    right, wrong, _ = changed(function, pieces)
+    right, wrong, _ = changed(function, *pieces.items())
     body = ast.parse(right).body[0].body
     first = body[0].end_lineno if isinstance(body[0], ast.Expr) else 1  # after the docstring
     head = [line for line in right.splitlines() if line.startswith("def ")]

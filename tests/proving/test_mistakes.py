@@ -41,7 +41,7 @@ def test_is_caught_by_the_test_it_names(name):
 def test_is_a_small_difference_of_code_that_is_given_back(name):
     changes = MISTAKES[name].changes
     for function, pieces in changes.items():
-        right, wrong, _ = changed(function, pieces)
+        right, wrong, _ = changed(function, *pieces.items())
         pairs = list(zip(right.splitlines(), wrong.splitlines(), strict=True))
         assert 1 <= sum(a != b for a, b in pairs) <= 2
     if {*changes} == {NeuralDrafter.propose}:  # which look-up does not call
