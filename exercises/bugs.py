@@ -26,7 +26,7 @@ BUGS = [
 
 def symptom(name):
     """What the toy pair shows of a mistake: how far its texts are off, and where that begins."""
-    texts, right = toy_distributions(MISTAKES[name].setting, MISTAKES[name])
+    texts, right = toy_distributions(MISTAKES[name].scene, MISTAKES[name])
     return f"distance {total_variation(texts, right):.4f}; {first_wrong(texts, right)}"
 
 

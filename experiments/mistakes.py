@@ -44,17 +44,17 @@ class MuseumSettings(Json, Models):
         return Settings(**models, mode="speculative", kernels="plain")
 
 
-def rounds_of(settings, pair, setting, filter):
-    """The rounds of a speculative text in the setting of a mistake, but with another filter."""
+def rounds_of(settings, pair, scene, filter):
+    """The rounds of a speculative text in the scene of a mistake, but with another filter."""
     settings = settings.replace(
         temperature=filter.temperature,
         top_k=filter.top_k or 0,
         top_p=filter.top_p,
-        stop=setting.stop,
-        verification=setting.verification,
+        stop=scene.stop,
+        verification=scene.verification,
     )
-    prompt = Prompt.of(setting.prompt, settings, pair)
-    if setting.full:
+    prompt = Prompt.of(scene.prompt, settings, pair)
+    if scene.full:
         # repeat the prompt until the context has room for two tokens
         n = pair.target.config.n_ctx - 2
         prompt = Prompt.of_ids((prompt.ids * n)[-n:], settings, pair)
@@ -62,23 +62,23 @@ def rounds_of(settings, pair, setting, filter):
 
 
 @cache
-def right_text(settings, pair, setting, filter):
-    return text_of(rounds_of(settings, pair, setting, filter))
+def right_text(settings, pair, scene, filter):
+    return text_of(rounds_of(settings, pair, scene, filter))
 
 
 def wrong_from(settings, pair, mistake):
     """The first token in which a text with the mistake leaves the text of the right code, seed and
     all else equal; None if it does not.
 
-    At temperature 0 if it shows there, otherwise in the mistake's own setting. A mistake whose
+    At temperature 0 if it shows there, otherwise in the mistake's own scene. A mistake whose
     distribution is right is asked at temperature 0 only: elsewhere its text may differ and not be
     wrong.
     """
-    setting = mistake.setting
-    for filter in [GREEDY] if mistake.cost else [GREEDY, setting.filter]:
-        right = right_text(settings, pair, setting, filter)
+    scene = mistake.scene
+    for filter in [GREEDY] if mistake.cost else [GREEDY, scene.filter]:
+        right = right_text(settings, pair, scene, filter)
         with made(mistake):
-            wrong = text_of(rounds_of(settings, pair, setting, filter))
+            wrong = text_of(rounds_of(settings, pair, scene, filter))
         place = first_difference(right, wrong)
         if place is not None:
             return place
@@ -89,14 +89,13 @@ def tokens_per_round(mistake):
     """The mean number of tokens that a round of K drafted tokens gives on the toy: [with the
     mistake, with the right code]. None where the mistake is not made in a rule alone.
     """
-    setting = mistake.setting
-    rule = RULES[setting.verification]
+    scene = mistake.scene
+    rule = RULES[scene.verification]
     if {*mistake.changes} != {rule}:
         return None
-    _, K = setting.toy
+    _, K = scene.toy
     target, draft = (
-        after_toy_prompt(model, setting.filter)
-        for model in toy_pair(setting.toy_room, setting.toy_draft)
+        after_toy_prompt(model, scene.filter) for model in toy_pair(scene.toy_room, scene.toy_draft)
     )
     # one_round counts one token less, the target's own
     _, right = one_round(rule, target, draft, K)
@@ -107,7 +106,7 @@ def tokens_per_round(mistake):
 
 def row_of(name, mistake, settings, pair):
     """What the JSON object says of a mistake."""
-    far, errors = compare(*toy_distributions(mistake.setting, mistake))
+    far, errors = compare(*toy_distributions(mistake.scene, mistake))
     return {
         "name": name,
         "seen_in": mistake.seen_in,

@@ -144,7 +144,7 @@ def diff_of(mistake):
 
 def distance_of(mistake):
     """The distance of its texts on the toy pair, in digits, and how often it fails."""
-    far, errors = compare(*toy_distributions(mistake.setting, mistake))
+    far, errors = compare(*toy_distributions(mistake.scene, mistake))
     if far is None:
         return "always an error"
     failing = f"; {errors:.0%} errors" if errors else ""

@@ -14,7 +14,7 @@ from functools import cache
 
 from proving.distance import TOY_PROMPT, toy_distributions, toy_pair
 from proving.enumeration import chain_rule, every_branch, total_variation
-from proving.mistakes import MISTAKES, Setting
+from proving.mistakes import MISTAKES, Scene
 from proving.verdict import (
     Choices,
     Wrong,
@@ -29,7 +29,7 @@ from utils import SettingError
 
 EXERCISES = {"token": "verify_7", "block": "block_11"}
 # the toy on which each kind of rule shows what is wrong with it
-TOYS = {"token": Setting(), "block": MISTAKES["block-residual-of-tokens"].setting}
+TOYS = {"token": Scene(), "block": MISTAKES["block-residual-of-tokens"].scene}
 ROUND, K_TOY = TOYS["block"], 3  # one round of this many drafts, of which each rule keeps some
 ROUNDING = 1e-12
 N_LOOP = 20  # tokens from a loop without caches
@@ -115,10 +115,10 @@ class Own:
 
     def loop_distance(self):
         """The same for the reader's loop; None where it is not written."""
-        setting = TOYS["token"]
-        target, draft = toy_pair(setting.toy_room, setting.toy_draft)
-        n_tokens, K = setting.toy
-        models = rows_by(target, setting.filter), rows_by(draft, setting.filter)
+        scene = TOYS["token"]
+        target, draft = toy_pair(scene.toy_room, scene.toy_draft)
+        n_tokens, K = scene.toy
+        models = rows_by(target, scene.filter), rows_by(draft, scene.filter)
 
         def run(chance):
             chance = Choices(chance)
@@ -129,7 +129,7 @@ class Own:
             found = every_branch(run)
         except Unwritten:
             return None
-        return total_variation(found, chain_rule(target, TOY_PROMPT, n_tokens, setting.filter))
+        return total_variation(found, chain_rule(target, TOY_PROMPT, n_tokens, scene.filter))
 
     def text_of_loop(self, settings, pair, prompt):
         """Some tokens by the reader's loop; None if there is no model or no room for it."""
