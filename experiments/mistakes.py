@@ -13,14 +13,7 @@ from cli.flags import Json, Models, Settings, flag
 from decoding.load import load_pair
 from decoding.prompt import Prompt
 from decoding.run import Run
-from proving.distance import (
-    RULES,
-    compare,
-    first_difference,
-    text_of,
-    toy_distributions,
-    toy_pair,
-)
+from proving.distance import RULES, compare, first_difference, text_of, toy_distributions, toy_pair
 from proving.gallery import diff_of
 from proving.mistakes import MISTAKES, find
 from proving.own_rule import after_toy_prompt
@@ -32,7 +25,7 @@ GREEDY = Filter(0.0)
 
 
 @dataclass(frozen=True)
-class MuseumSettings(Json, Models):
+class MuseumSettings(Models):
     """The pair that shows at which token a text goes wrong."""
 
     target_model_size: str = flag("7M", "a size in models_dir, or a folder")
@@ -40,8 +33,7 @@ class MuseumSettings(Json, Models):
 
     def of_texts(self):
         """The settings of texts by this pair, as main.py writes them by default."""
-        models = {name: value for name, value in self.as_dict().items() if name != "json"}
-        return Settings(**models, mode="speculative", kernels="plain")
+        return Settings(**self.as_dict(), mode="speculative", kernels="plain")
 
 
 def rounds_of(settings, pair, scene, filter):
@@ -132,7 +124,7 @@ def show(row, mistake):
     print(f"    caught by {row['caught_by']}")
 
 
-def mistakes(*names, settings: MuseumSettings):
+def mistakes(*names, settings: MuseumSettings, output: Json):
     """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
     which test catches it.
 
@@ -148,7 +140,7 @@ def mistakes(*names, settings: MuseumSettings):
     pair = load_pair(of_texts)
     bar = tqdm(chosen.items(), desc="mistakes", leave=False, disable=None)
     rows = [row_of(name, mistake, of_texts, pair) for name, mistake in bar]
-    if settings.json:
+    if output.json:
         print(json.dumps({"mistakes": rows}))
         return
     print(f"{'mistake':<24} {'distance':>8} {'errors':>6} {'wrong from':>11}  seen in")
