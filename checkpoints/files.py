@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 MOST_NAMED = 10  # prompts in a message
 
@@ -59,6 +60,13 @@ def some(items):
     items = [*map(str, items)]
     named = ", ".join(items[:MOST_NAMED])
     return named + (f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else "")
+
+
+def name_of(model):
+    """A model, given by size or folder, without where this machine keeps it; a relative folder
+    stays as it is.
+    """
+    return Path(model).name if Path(model).is_absolute() else model
 
 
 def digest(files, algorithm):

@@ -32,25 +32,34 @@ def load_head(name, folder, target):
         )
     table = safetensors.read_table(path)
     _, notes, _ = safetensors.read_header(path)
-    if not notes or notes.get("target") != fingerprint(folder):
+    if not isinstance(notes, dict) or notes.get("target") != fingerprint(folder):
         raise InputError(
             f"{path}: was trained on another target than the model beside it; train it again with "
             f"{train}"
         )
     shapes = {key: tensor.shape for key, tensor in table.items()}
-    config = config_of(name, target.config, shapes, notes)
-    if shapes != config.shapes():
-        raise InputError(f"{path}: does not hold the tensors of this head; fetch it again")
+    try:
+        config = config_of(name, target.config, shapes, notes)
+    except (TypeError, ValueError):
+        config = None
+    if config is None or shapes != config.shapes():
+        raise InputError(f"{path}: no {name} head has such tensors and notes; fetch it again")
     return build(config, lambda key: table[key].read(np.float32), target)
 
 
 def config_of(name, target, shapes, notes):
-    """The shape of a head from those of its tensors and its target's Config."""
+    """The shape of a head from those of its tensors and its target's Config.
+
+    Raises TypeError or ValueError for what no head can have.
+    """
     if name == "medusa":
         n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
     (width,) = shapes.get("fc.bias", (target.n_embd,))
-    block = {"n_embd": width, "n_head": int(notes.get("n_head", 1)), "n_layer": 1}
+    n_head = int(notes.get("n_head", 1))
+    if n_head < 1 or width % n_head:
+        raise ValueError(f"n_head is {n_head}")
+    block = {"n_embd": width, "n_head": n_head, "n_layer": 1}
     return EagleConfig(**vars(target) | block, n_hidden=target.n_embd)
 
 

@@ -26,14 +26,14 @@ BUGS = [
 
 def symptom(name):
     """What the toy pair shows of a mistake: how far its texts are off, and where that begins."""
-    texts, right = toy_distributions(MISTAKES[name].setting, MISTAKES[name])
+    texts, right = toy_distributions(MISTAKES[name].scene, MISTAKES[name])
     return f"distance {total_variation(texts, right):.4f}; {first_wrong(texts, right)}"
 
 
 def sources(name):
     """(lines of the right function, lines of the wrong one), without the docstring."""
     *_, (function, pieces) = MISTAKES[name].changes.items()
-    right, wrong, _ = changed(function, pieces)
+    right, wrong, _ = changed(function, *pieces.items())
     body = ast.parse(right).body[0].body
     first = body[0].end_lineno if isinstance(body[0], ast.Expr) else 1  # after the docstring
     head = [line for line in right.splitlines() if line.startswith("def ")]

@@ -289,9 +289,10 @@ def rounds_to_check():
 def check_rule(answer, block):
     """Its distribution, and how many drafts it keeps."""
     name = "block verification" if block else "verify"
+    rule = lambda draft, q, p, chance: answer(draft, q, p, chance.sample, chance.toss)
     for target, draft_model, K in rounds_to_check():
         expected = can_be_kept(target, draft_model, K, block)
-        texts, kept = one_round(answer, target, draft_model, K)
+        texts, kept = one_round(rule, target, draft_model, K)
         what = f"K = {K}"
         if K == 1:
             what += f", p = {shown(target(()))}, q = {shown(draft_model(()))}"

@@ -15,7 +15,7 @@ from exercises.checks import one_place, outcomes_of
 from exercises.feedback import checked, compare  # noqa: F401, the notebook calls them here
 from proving.enumeration import every_branch, total_variation
 from proving.mistakes import MISTAKES
-from proving.patching import changed, made
+from proving.patching import changed_lines, made
 from proving.verdict import shown
 from sampling import Chance, Filter, NeuralDrafter, speculative
 from utils import MODELS_DIR, get_backend
@@ -136,11 +136,9 @@ def show_mistakes():
     for name in BROKEN:
         print(f"{name}: {MISTAKES[name].what}")
         for function, pieces in MISTAKES[name].changes.items():
-            right, wrong, _ = changed(function, pieces)
-            for line, instead in zip(right.splitlines(), wrong.splitlines()):
-                if line != instead:
-                    print(f"    {function.__name__}, right   {line.strip()}")
-                    print(f"    {function.__name__}, wrong   {instead.strip()}")
+            for lines in changed_lines(function, pieces):
+                for side, line in zip(("right", "wrong"), lines):
+                    print(f"    {function.__name__}, {side}   {line.strip()}")
 
 
 def broken(p, q):

@@ -6,7 +6,6 @@ import json
 import textwrap
 from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 
 from tqdm import tqdm
 
@@ -14,14 +13,7 @@ from cli.flags import Json, Models, Settings, flag
 from decoding.load import load_pair
 from decoding.prompt import Prompt
 from decoding.run import Run
-from proving.distance import (
-    RULES,
-    compare,
-    first_difference,
-    text_of,
-    toy_distributions,
-    toy_pair,
-)
+from proving.distance import RULES, compare, first_difference, text_of, toy_distributions, toy_pair
 from proving.gallery import diff_of
 from proving.mistakes import MISTAKES, find
 from proving.own_rule import after_toy_prompt
@@ -33,7 +25,7 @@ GREEDY = Filter(0.0)
 
 
 @dataclass(frozen=True)
-class MuseumSettings(Json, Models):
+class MuseumSettings(Models):
     """The pair that shows at which token a text goes wrong."""
 
     target_model_size: str = flag("7M", "a size in models_dir, or a folder")
@@ -41,21 +33,20 @@ class MuseumSettings(Json, Models):
 
     def of_texts(self):
         """The settings of texts by this pair, as main.py writes them by default."""
-        models = {name: value for name, value in self.as_dict().items() if name != "json"}
-        return Settings(**models, mode="speculative", kernels="plain")
+        return Settings(**self.as_dict(), mode="speculative", kernels="plain")
 
 
-def rounds_of(settings, pair, setting, filter):
-    """The rounds of a speculative text in the setting of a mistake, but with another filter."""
+def rounds_of(settings, pair, scene, filter):
+    """The rounds of a speculative text in the scene of a mistake, but with another filter."""
     settings = settings.replace(
         temperature=filter.temperature,
         top_k=filter.top_k or 0,
         top_p=filter.top_p,
-        stop=setting.stop,
-        verification=setting.verification,
+        stop=scene.stop,
+        verification=scene.verification,
     )
-    prompt = Prompt.of(setting.prompt, settings, pair)
-    if setting.full:
+    prompt = Prompt.of(scene.prompt, settings, pair)
+    if scene.full:
         # repeat the prompt until the context has room for two tokens
         n = pair.target.config.n_ctx - 2
         prompt = Prompt.of_ids((prompt.ids * n)[-n:], settings, pair)
@@ -63,23 +54,23 @@ def rounds_of(settings, pair, setting, filter):
 
 
 @cache
-def right_text(settings, pair, setting, filter):
-    return text_of(rounds_of(settings, pair, setting, filter))
+def right_text(settings, pair, scene, filter):
+    return text_of(rounds_of(settings, pair, scene, filter))
 
 
 def wrong_from(settings, pair, mistake):
     """The first token in which a text with the mistake leaves the text of the right code, seed and
     all else equal; None if it does not.
 
-    At temperature 0 if it shows there, otherwise in the mistake's own setting. A mistake whose
+    At temperature 0 if it shows there, otherwise in the mistake's own scene. A mistake whose
     distribution is right is asked at temperature 0 only: elsewhere its text may differ and not be
     wrong.
     """
-    setting = mistake.setting
-    for filter in [GREEDY] if mistake.cost else [GREEDY, setting.filter]:
-        right = right_text(settings, pair, setting, filter)
+    scene = mistake.scene
+    for filter in [GREEDY] if mistake.cost else [GREEDY, scene.filter]:
+        right = right_text(settings, pair, scene, filter)
         with made(mistake):
-            wrong = text_of(rounds_of(settings, pair, setting, filter))
+            wrong = text_of(rounds_of(settings, pair, scene, filter))
         place = first_difference(right, wrong)
         if place is not None:
             return place
@@ -90,29 +81,24 @@ def tokens_per_round(mistake):
     """The mean number of tokens that a round of K drafted tokens gives on the toy: [with the
     mistake, with the right code]. None where the mistake is not made in a rule alone.
     """
-    setting = mistake.setting
-    rule = RULES[setting.verification]
+    scene = mistake.scene
+    rule = RULES[scene.verification]
     if {*mistake.changes} != {rule}:
         return None
-    _, K = setting.toy
+    _, K = scene.toy
     target, draft = (
-        after_toy_prompt(model, setting.filter)
-        for model in toy_pair(setting.toy_room, setting.toy_draft)
+        after_toy_prompt(model, scene.filter) for model in toy_pair(scene.toy_room, scene.toy_draft)
     )
-
-    def decide(draft, q, p, sample, toss):
-        return rule(draft, q, p, SimpleNamespace(sample=sample, toss=toss))
-
     # one_round counts one token less, the target's own
-    _, right = one_round(decide, target, draft, K)
+    _, right = one_round(rule, target, draft, K)
     with made(mistake):
-        _, wrong = one_round(decide, target, draft, K)
+        _, wrong = one_round(rule, target, draft, K)
     return [1 + float(wrong), 1 + float(right)]
 
 
 def row_of(name, mistake, settings, pair):
     """What the JSON object says of a mistake."""
-    far, errors = compare(*toy_distributions(mistake.setting, mistake))
+    far, errors = compare(*toy_distributions(mistake.scene, mistake))
     return {
         "name": name,
         "seen_in": mistake.seen_in,
@@ -138,7 +124,7 @@ def show(row, mistake):
     print(f"    caught by {row['caught_by']}")
 
 
-def mistakes(*names, settings: MuseumSettings):
+def mistakes(*names, settings: MuseumSettings, output: Json):
     """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
     which test catches it.
 
@@ -154,7 +140,7 @@ def mistakes(*names, settings: MuseumSettings):
     pair = load_pair(of_texts)
     bar = tqdm(chosen.items(), desc="mistakes", leave=False, disable=None)
     rows = [row_of(name, mistake, of_texts, pair) for name, mistake in bar]
-    if settings.json:
+    if output.json:
         print(json.dumps({"mistakes": rows}))
         return
     print(f"{'mistake':<24} {'distance':>8} {'errors':>6} {'wrong from':>11}  seen in")

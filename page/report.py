@@ -9,13 +9,13 @@ serves the same page, which then asks for its data itself.
 import base64
 import hashlib
 import json
-import os
 import platform
 import shlex
 from pathlib import Path
 
 import numpy as np
 
+from checkpoints.files import name_of
 from page.notes import Notes
 
 WEB = Path(__file__).with_name("web")
@@ -26,9 +26,7 @@ def without_places(settings):
     """The settings without where this machine keeps its files: a page is passed on."""
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
     for name in ("target_model_size", "draft_model_size"):
-        # a name such as 17M stays as it is, and so does a folder relative to where one is
-        if os.path.isabs(shown[name]):
-            shown[name] = Path(shown[name]).name
+        shown[name] = name_of(shown[name])
     return shown
 
 

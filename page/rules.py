@@ -18,7 +18,7 @@ from decoding.run import Run
 from page.report import pieces
 from proving import inexact
 from proving.distance import compare, first_difference, toy_distributions
-from proving.mistakes import ERRORS, MISTAKES, Mistake, Setting
+from proving.mistakes import ERRORS, MISTAKES, Mistake, Scene
 from proving.own_rule import described
 from proving.patching import made
 from sampling import Chance, verify, verify_block
@@ -61,7 +61,7 @@ def all_rules():
         yield Rule(name, kind, WHAT[name], decide)
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
-        decide = RULES_OF[mistake.setting.verification]
+        decide = RULES_OF[mistake.scene.verification]
         yield Rule(name, "mistake", mistake.what, decide, mistake)
 
 
@@ -131,8 +131,8 @@ def distribution_row(name):
     rule = RULES[name]
     if rule.kind == "noise":
         return {"distribution": None}
-    setting = rule.mistake.setting if rule.mistake else Setting()
-    found, right = toy_distributions(setting, rule.mistake, rule.decide)
+    scene = rule.mistake.scene if rule.mistake else Scene()
+    found, right = toy_distributions(scene, rule.mistake, rule.decide)
     texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     far, errors = compare(found, right)
 

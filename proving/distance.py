@@ -25,8 +25,8 @@ RULES = {"token": verify, "block": verify_block}
 # ---------------------------------------------------------------- on a toy pair
 
 
-def failed(outcome):
-    """Whether an error ended it; see text_of."""
+def ends_in_error(outcome):
+    """See text_of."""
     return any(isinstance(token, str) for token in outcome)
 
 
@@ -54,16 +54,16 @@ def at_end(generated):
     return generated[-1] == TOY_END
 
 
-def toy_distributions(setting, mistake=None, rule=None):
-    """The distribution of the speculative loop and the target's own, on the toy: two times
+def toy_distributions(scene, mistake=None, rule=None):
+    """The distribution of the speculative loop and the target's own, on the toy: a pair of
     {text: probability}. Texts are whole, so that a wrong length counts too.
 
-    rule: the setting's, unless one is given
+    rule: the scene's, unless one is given
     """
-    target, draft = toy_pair(setting.toy_room, setting.toy_draft)
-    n_tokens, k = setting.toy
-    filter, ended = setting.filter, at_end if setting.stop else sampling.never
-    rule = rule or RULES[setting.verification]
+    target, draft = toy_pair(scene.toy_room, scene.toy_draft)
+    n_tokens, k = scene.toy
+    filter, ended = scene.filter, at_end if scene.stop else sampling.never
+    rule = rule or RULES[scene.verification]
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
 
     def run(chance):
@@ -79,15 +79,10 @@ def compare(distribution, right):
     """(total variation distance of the texts that come out, probability of an error) for the two
     distributions of toy_distributions. The distance is None where every text ends in an error.
     """
-    errors = sum(p for text, p in distribution.items() if failed(text))
-    texts = {text: p / (1 - errors) for text, p in distribution.items() if not failed(text)}
+    errors = sum(p for text, p in distribution.items() if ends_in_error(text))
+    whole = {text: p for text, p in distribution.items() if not ends_in_error(text)}
+    texts = {text: p / (1 - errors) for text, p in whole.items()}
     return total_variation(texts, right) if texts else None, errors
-
-
-def distance(setting, mistake=None):
-    """The distance of `compare` on the toy, alone."""
-    far, _ = compare(*toy_distributions(setting, mistake))
-    return far
 
 
 def first_difference(first, second):

@@ -80,11 +80,6 @@ def chain_rule(target, ids, n_tokens, filter, ended=sampling.never):
     return texts | done
 
 
-def tokens_of(rounds):
-    """The text that rounds make up, as a tuple."""
-    return tuple(int(token) for one in rounds for token in one.tokens)
-
-
 def total_variation(first, second):
     """Half the sum of all differences of two distributions {outcome: probability}."""
     outcomes = first.keys() | second.keys()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from proving.distance import compare, toy_distributions
 from proving.mistakes import MISTAKES
-from proving.patching import changed
+from proving.patching import changed_lines
 
 WIDTH = 126  # of the lines of a page
 
@@ -54,7 +54,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Told:
-    """What the page says of a mistake beside what is known of each. The picture is
+    """What the page says of a mistake besides what is known of each. The picture is
     docs/mistakes/NAME.svg.
     """
 
@@ -136,17 +136,15 @@ def filled(text):
 def diff_of(mistake):
     """The lines of a diff, without comments and what surrounds them."""
     for function, pieces in mistake.changes.items():
-        right, wrong, _ = changed(function, pieces)
         yield f"@@ {function.__module__}.{function.__qualname__} @@"
-        for before, after in zip(right.splitlines(), wrong.splitlines()):
-            if before != after:
-                for sign, line in (("-", before), ("+", after)):
-                    yield f"{sign} {line.split('  #')[0].strip()}"
+        for lines in changed_lines(function, pieces):
+            for sign, line in zip("-+", lines):
+                yield f"{sign} {line.split('  #')[0].strip()}"
 
 
 def distance_of(mistake):
     """The distance of its texts on the toy pair, in digits, and how often it fails."""
-    far, errors = compare(*toy_distributions(mistake.setting, mistake))
+    far, errors = compare(*toy_distributions(mistake.scene, mistake))
     if far is None:
         return "always an error"
     failing = f"; {errors:.0%} errors" if errors else ""

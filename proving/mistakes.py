@@ -20,7 +20,7 @@ PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 
 @dataclass(frozen=True)
-class Setting:
+class Scene:
     """Where a mistake shows: the filter, and what else it takes."""
 
     filter: Filter = Filter(1.0)
@@ -49,7 +49,7 @@ class Mistake:
     seen_in: str
     changes: dict
     caught_by: str = ENUMERATED
-    setting: Setting = Setting()
+    scene: Scene = Scene()
     cost: str = ""
     not_by: tuple = ()
 
@@ -85,7 +85,7 @@ MISTAKES = {
                 "chance.sample(p[len(draft)])": "int(p[len(draft)].argmax())",
             },
         },
-        setting=Setting(Filter(0.0)),
+        scene=Scene(Filter(0.0)),
     ),
     "greedy-draft": Mistake(
         what="the draft model proposes its likeliest token, and hands over its softmax as q, "
@@ -103,14 +103,14 @@ MISTAKES = {
         what="temperature, top-k and top-p reach the draft model, and never the target",
         seen_in="vllm-project/vllm#9834, vllm-project/vllm#10198",
         changes={loop: {"p = filter(target": "p = Filter(1.0)(target"}},
-        setting=Setting(Filter(0.7)),
+        scene=Scene(Filter(0.7)),
     ),
     "filter-on-target-only": Mistake(
         what="temperature, top-k and top-p reach the target, and never the draft model",
         seen_in=LMFLOW,
         caught_by=PERFECT,
         changes={propose: {"self.filter(": "Filter(1.0)("}},
-        setting=Setting(Filter(0.7, top_k=2)),
+        scene=Scene(Filter(0.7, top_k=2)),
         cost="the draft model proposes what the target has ruled out",
         not_by=("ngram",),
     ),
@@ -124,7 +124,7 @@ MISTAKES = {
                 "self.chance.sample(q[-1][0])": "self.chance.sample(self.filter(logits)[0])",
             }
         },
-        setting=Setting(Filter(0.7)),
+        scene=Scene(Filter(0.7)),
         not_by=("ngram",),
     ),
     "top-p-argsort": Mistake(
@@ -137,7 +137,7 @@ MISTAKES = {
                 "keep_best(p, p, k, ranked[k - 1])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0"
             }
         },
-        setting=Setting(Filter(1.0, top_p=0.8)),
+        scene=Scene(Filter(1.0, top_p=0.8)),
     ),
     "reseed": Mistake(
         what="the generator is seeded again before every coin: each is the same",
@@ -154,14 +154,14 @@ MISTAKES = {
                 "tokens = text[n_before:]": "tokens = [one for one in text[n_before:] if one != 0]"
             }
         },
-        setting=Setting(prompt="Fie! Fie! Fie!"),
+        scene=Scene(prompt="Fie! Fie! Fie!"),
     ),
     "divide-by-temperature-0": Mistake(
         what="temperature 0 gets no special case: logits / 0",
         seen_in="anarchy-ai/LLM-VM#239, vllm-project/vllm#27077",
         caught_by="tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
         changes={Filter.__call__: {"if self.greedy:": "if False:"}},
-        setting=Setting(Filter(0.0)),
+        scene=Scene(Filter(0.0)),
     ),
     "stale-cache": Mistake(
         what="the keys and values of rejected tokens stay in the cache, "
@@ -169,7 +169,7 @@ MISTAKES = {
         seen_in="romsto/Speculative-Decoding#1, ml-explore/mlx-lm#1109",
         caught_by=CACHES,
         changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
-        setting=Setting(toy_room=20),  # for all that is never forgotten
+        scene=Scene(toy_room=20),  # for all that is never forgotten
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected token stays in the cache",
@@ -191,7 +191,7 @@ MISTAKES = {
         seen_in="romsto/Speculative-Decoding#4",
         caught_by=CACHES,
         changes=ROOM | {roll_back: {"ids[cache.length :]": "ids"}},
-        setting=Setting(toy_room=20),
+        scene=Scene(toy_room=20),
     ),
     "draft-one-behind": Mistake(
         what="the draft model reads the newest token only; after a full accept it lacks the one "
@@ -200,7 +200,7 @@ MISTAKES = {
         caught_by=PERFECT,
         changes={roll_back: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
-        setting=Setting(toy=(4, 1)),
+        scene=Scene(toy=(4, 1)),
         cost="the draft model guesses from a text with holes",
         not_by=("ngram", "medusa"),
     ),
@@ -230,7 +230,7 @@ MISTAKES = {
         "LostRuins/koboldcpp#1276",
         caught_by="tests/test_sampling.py::test_the_end_may_lie_anywhere_in_an_accepted_run",
         changes={loop: {"break": "pass"}},
-        setting=Setting(stop="sun"),
+        scene=Scene(stop="sun"),
     ),
     "too-many-tokens": Mistake(
         what="the last round keeps all it has: up to K tokens more than were asked for",
@@ -238,14 +238,14 @@ MISTAKES = {
         f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_exactly_the_tokens_asked_for",
         changes=ROOM | {loop: {"min(k, length - len(text) - 1)": "k"}},
-        setting=Setting(toy=(2, 2)),
+        scene=Scene(toy=(2, 2)),
     ),
     "context-unchecked": Mistake(
         what="nothing ends the text where the context ends",
         seen_in="turboderp-org/exllamav2#274, vllm-project/vllm#5342",
         caught_by="tests/test_sampling.py::test_the_context_ends_the_text",
         changes={sampling.prefill: {"min(len(ids) + n_tokens, n_ctx)": "len(ids) + n_tokens"}},
-        setting=Setting(full=True, toy_room=2),
+        scene=Scene(full=True, toy_room=2),
     ),
     "residual-nan": Mistake(
         what="the residual is divided by its sum, also where p <= q "
@@ -259,13 +259,13 @@ MISTAKES = {
         what="one coin is tossed, for the whole block: if that fails, no token is accepted",
         seen_in="not seen; easy to make",
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
-        setting=Setting(verification="block"),
+        scene=Scene(verification="block"),
     ),
     "block-coin-is-p": Mistake(
         what="a shorter block is accepted with P[t], as the whole one is",
         seen_in="not seen; easy to make",
         changes={verify_block: {"toss(S / (S + 1 - P[t]))": "toss(P[t])"}},
-        setting=Setting(verification="block"),
+        scene=Scene(verification="block"),
     ),
     "block-unclipped": Mistake(
         what="the ratios are multiplied without the limit of 1 at each position",
@@ -275,13 +275,13 @@ MISTAKES = {
                 "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]"
             }
         },
-        setting=Setting(verification="block"),
+        scene=Scene(verification="block"),
     ),
     "block-residual-of-tokens": Mistake(
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
         seen_in="vllm-project/vllm-ascend#7807",
         changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
-        setting=Setting(Filter(1.5), verification="block", toy_draft=9),
+        scene=Scene(Filter(1.5), verification="block", toy_draft=9),
     ),
 }
 
@@ -301,7 +301,7 @@ def rule_of(name):
     """
     mistake = find(name)
     in_a_rule = mistake.changes.keys() & {verify, verify_block}
-    return mistake.setting.verification if in_a_rule else None
+    return mistake.scene.verification if in_a_rule else None
 
 
 def require_made(name, rule, draft_name):
@@ -317,7 +317,7 @@ def require_made(name, rule, draft_name):
     elif mistake.changes.keys() & (parts - used.get(rule, set())):
         problem = (
             "the rule in use cannot make it; expected no --rule or --coupled, and --verification "
-            f"{mistake.setting.verification}"
+            f"{mistake.scene.verification}"
         )
     if problem:
         raise InputError(f"--mistake {name}: {problem}")

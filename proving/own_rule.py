@@ -14,7 +14,7 @@ from functools import cache
 
 from proving.distance import TOY_PROMPT, toy_distributions, toy_pair
 from proving.enumeration import chain_rule, every_branch, total_variation
-from proving.mistakes import MISTAKES, Setting
+from proving.mistakes import MISTAKES, Scene
 from proving.verdict import (
     Choices,
     Wrong,
@@ -27,10 +27,10 @@ from proving.verdict import (
 from sampling import Chance
 from utils import SettingError
 
-RULES = {"token": "verify_7", "block": "block_11"}
+EXERCISES = {"token": "verify_7", "block": "block_11"}
 # the toy on which each kind of rule shows what is wrong with it
-TOYS = {"token": Setting(), "block": MISTAKES["block-residual-of-tokens"].setting}
-ROUND, K_TOY = TOYS["block"], 3  # one round of so many drafts, of which each rule keeps some
+TOYS = {"token": Scene(), "block": MISTAKES["block-residual-of-tokens"].scene}
+ROUND, K_TOY = TOYS["block"], 3  # one round of this many drafts, of which each rule keeps some
 ROUNDING = 1e-12
 N_LOOP = 20  # tokens from a loop without caches
 
@@ -46,42 +46,37 @@ class Own:
     """
 
     def __init__(self, name):
-        self.name, self.names = name, names_of(name)
+        self.name, self.namespace = name, namespace_of(name)
 
     @contextmanager
     def answer(self, exercise):
         """The reader's function. Whatever goes wrong while it is used is a SettingError."""
-        if exercise not in self.names:
+        if exercise not in self.namespace:
             problem = f"{self.name}: it has no {exercise}: expected"
             raise Unwritten("rule", f"{problem} one as in exercises/mine.py")
         try:
-            with apart():
-                yield self.names[exercise]
+            with redirect_stdout(sys.stderr):  # stdout may be a JSON object
+                yield self.namespace[exercise]
         except NotImplementedError:
             problem = f"{self.name}: {exercise}, or what it calls, is still to be written: expected"
             raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
         except (Exception, SystemExit) as error:
             frames = traceback.extract_tb(error.__traceback__)
-            own = [frame.lineno for frame in frames if frame.filename == self.names["__file__"]]
+            file = self.namespace["__file__"]
+            own = [frame.lineno for frame in frames if frame.filename == file]
             where = f" in line {own[-1]}" if own else ""
             problem = f"{self.name}: {exercise} fails{where}: {described(error)}"
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
-    def verify(self, verification):
-        """The reader's rule, and what it returns looked at."""
-        exercise = RULES[verification]
+    def rule(self, verification):
+        """The reader's rule in the form of sampling.verify, and what it returns looked at."""
 
-        def verify(draft, q, p, sample, toss):
-            with self.answer(exercise) as rule:
-                result = rule(list(draft), q, p, sample, toss)
+        def rule(draft, q, p, chance):
+            with self.answer(EXERCISES[verification]) as answer:
+                result = answer(list(draft), q, p, chance.sample, chance.toss)
                 return accepted_and_next(result, len(draft), p.shape[-1])
 
-        return verify
-
-    def rule(self, verification):
-        """The same in the form of sampling.verify."""
-        verify = self.verify(verification)
-        return lambda draft, q, p, chance: verify(draft, q, p, chance.sample, chance.toss)
+        return rule
 
     def loop(self, n_vocab, *arguments):
         """The text of the reader's loop."""
@@ -104,9 +99,10 @@ class Own:
         target, draft = (
             after_toy_prompt(model, ROUND.filter) for model in toy_pair(K_TOY + 1, ROUND.toy_draft)
         )
-        texts, kept = one_round(self.verify(verification), target, draft, K_TOY)
+        rule = self.rule(verification)
+        texts, kept = one_round(rule, target, draft, K_TOY)
         texts, right = (completed(some, target, K_TOY + 1) for some in (texts, {(): 1.0}))
-        far = total_variation(*toy_distributions(TOYS[verification], rule=self.rule(verification)))
+        far = total_variation(*toy_distributions(TOYS[verification], rule=rule))
         return {
             "rule_distance": far if far > ROUNDING else total_variation(texts, right),
             "rule_keeps": {
@@ -119,10 +115,10 @@ class Own:
 
     def loop_distance(self):
         """The same for the reader's loop; None where it is not written."""
-        setting = TOYS["token"]
-        target, draft = toy_pair(setting.toy_room, setting.toy_draft)
-        (n_tokens, K), filter = setting.toy, setting.filter
-        models = as_function(target, filter), as_function(draft, filter)
+        scene = TOYS["token"]
+        target, draft = toy_pair(scene.toy_room, scene.toy_draft)
+        n_tokens, K = scene.toy
+        models = rows_by(target, scene.filter), rows_by(draft, scene.filter)
 
         def run(chance):
             chance = Choices(chance)
@@ -133,7 +129,7 @@ class Own:
             found = every_branch(run)
         except Unwritten:
             return None
-        return total_variation(found, chain_rule(target, TOY_PROMPT, n_tokens, filter))
+        return total_variation(found, chain_rule(target, TOY_PROMPT, n_tokens, scene.filter))
 
     def text_of_loop(self, settings, pair, prompt):
         """Some tokens by the reader's loop; None if there is no model or no room for it."""
@@ -145,24 +141,17 @@ class Own:
         n_tokens = min(N_LOOP, settings.n_tokens_to_generate, room)
         if n_tokens < 1:
             return None
-        functions = [as_function(model, settings.sampling) for model in models]
+        functions = [rows_by(model, settings.sampling) for model in models]
         chance = Chance(prompt.seed)
         rest = n_tokens, K, chance.sample, chance.toss, encoder.end_of_text
         ids = list(self.loop(encoder.n_vocab, *functions, list(prompt.ids), *rest))
         return {"text": encoder.decode(encoder.without_end(ids)), "token_ids": ids}
 
 
-@contextmanager
-def apart():
-    """What a reader's code prints goes to stderr: stdout may be a JSON object."""
-    with redirect_stdout(sys.stderr):
-        yield
-
-
-def names_of(name):
+def namespace_of(name):
     """{name: what it stands for} in the module of that name, or in that .py file."""
     try:
-        with apart():
+        with redirect_stdout(sys.stderr):  # stdout may be a JSON object
             if name.endswith(".py"):
                 return runpy.run_path(name)
             return vars(importlib.import_module(name))
@@ -177,7 +166,7 @@ def described(error):
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def as_function(model, filter):
+def rows_by(model, filter):
     """ids -> for each of them, the distribution of the token that follows. It reads the whole text
     each time.
     """
@@ -186,12 +175,12 @@ def as_function(model, filter):
 
 def after_toy_prompt(model, filter):
     """A text -> the distribution of the token that follows it on the toy."""
-    rows = as_function(model, filter)
+    rows = rows_by(model, filter)
     return cache(lambda text: rows([*TOY_PROMPT, *text])[-1])
 
 
 @cache
-def read(name, verification):
+def examined(name, verification):
     """(the Own of that name, the figures of its rule, the distance of its loop)."""
     own = Own(name)
     return own, own.figures(verification), own.loop_distance()
@@ -199,12 +188,12 @@ def read(name, verification):
 
 def own_rule(name, verification):
     """The rule of a reader's module. It meets the toy first: one that fails decodes nothing."""
-    own, _, _ = read(name, verification)
+    own, _, _ = examined(name, verification)
     return own.rule(verification)
 
 
 def own_figures(settings, pair, prompt):
     """What the JSON object says of the reader's rule and loop."""
-    own, figures, loop_distance = read(settings.rule, settings.verification)
+    own, figures, loop_distance = examined(settings.rule, settings.verification)
     text = None if loop_distance is None else own.text_of_loop(settings, pair, prompt)
     return figures | {"own_loop": text and text | {"distance": loop_distance}}

@@ -12,14 +12,10 @@ from functools import cache
 import numpy as np
 
 
-def changed(function, pieces):
-    """What `exchanged` says of pieces = {right: wrong}."""
-    return exchanged(function, tuple(pieces.items()))
-
-
 @cache
-def exchanged(function, pieces):
-    """(right source, wrong source, code of the wrong one) for pieces of (right, wrong).
+def changed(function, *pieces):
+    """(right source, wrong source, code of the wrong one) of a function with a few pieces of its
+    source exchanged, each given as (right, wrong).
 
     Raises LookupError for a piece that is not in the function's source exactly once.
     """
@@ -38,11 +34,19 @@ def exchanged(function, pieces):
     return right, wrong, namespace[function.__name__].__code__
 
 
+def changed_lines(function, pieces):
+    """[(right, wrong)] of the lines that differ. pieces: {right: wrong}"""
+    right, wrong, _ = changed(function, *pieces.items())
+    return [both for both in zip(right.splitlines(), wrong.splitlines()) if both[0] != both[1]]
+
+
 @contextmanager
 def made(mistake):
     """Within this context the code makes the mistake."""
-    right = {function: function.__code__ for function in mistake.changes}
-    wrong = {function: changed(function, pieces)[2] for function, pieces in mistake.changes.items()}
+    right, wrong = {}, {}
+    for function, pieces in mistake.changes.items():
+        right[function] = function.__code__
+        *_, wrong[function] = changed(function, *pieces.items())
     try:
         for function, code in wrong.items():
             function.__code__ = code

@@ -1,8 +1,8 @@
 """What can be said of a rule after enumerating it: which texts come out, where the first of them is
 wrong, how many drafted tokens are kept, and how many can be.
 
-A rule is written as in exercises/mine.py: rule(draft, q, p, sample, toss) -> (number accepted, next
-token). A model here is a function from a text, a tuple, to the distribution of its next token.
+A rule has the form of sampling.verify. A model here is a function from a text, a tuple, to the
+distribution of its next token.
 """
 
 import operator
@@ -18,7 +18,7 @@ class Wrong(AssertionError):
 
 
 class Choices:
-    """`sample` and `toss` for one branch, which refuse what is no probability.
+    """A Chance for one branch, whose `sample` and `toss` refuse what is no probability.
 
     samples: (the distribution, the token) of each call of `sample`
     """
@@ -75,7 +75,7 @@ def one_round(rule, target, draft_model, K):
             draft.append(chance.sample(q[-1]))
         p = np.array([target(tuple(draft[:i])) for i in range(K + 1)])
         q = np.array(q).reshape(K, p.shape[1])
-        result = rule(list(draft), q, p, chance.sample, chance.toss)
+        result = rule(list(draft), q, p, chance)
         n_accepted, token = accepted_and_next(result, K, p.shape[1])
         return (*draft[:n_accepted], token)
 
@@ -127,7 +127,7 @@ def next_tokens(texts, n_vocab):
 
 
 def first_wrong(texts, right):
-    """Where texts first leave the right ones, two times {text: probability}, in words: the shortest
+    """Where texts first leave the right ones, a pair of {text: probability}, in words: the shortest
     beginning whose next token is wrong, and of these the most wrong. None if there is none.
     """
     n_vocab = 1 + max(token for text in [*texts, *right] for token in text)

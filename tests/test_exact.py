@@ -19,11 +19,11 @@ from table_models import (
     distributions,
     rules,
 )
-from toys import tiny_model
+from toys import tiny_model, tokens_of
 
 from decoding.ngrams import NGramDrafter
 from gpt2 import Config
-from proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
+from proving.enumeration import chain_rule, every_branch, total_variation
 from sampling import (
     Filter,
     NeuralDrafter,

@@ -82,7 +82,8 @@ def test_no_check_is_silent_for_long(monkeypatch, name, answer):
 def test_what_can_be_kept_is_what_the_solutions_keep():
     """The formula, against an enumeration."""
     for target, draft_model, K in checks.rounds_to_check():
-        for rule, block in ((right.verify_7, False), (right.block_11, True)):
+        for answer, block in ((right.verify_7, False), (right.block_11, True)):
+            rule = lambda draft, q, p, chance: answer(draft, q, p, chance.sample, chance.toss)
             _, kept = one_round(rule, target, draft_model, K)
             assert kept == pytest.approx(can_be_kept(target, draft_model, K, block), abs=1e-12)
 

@@ -2,12 +2,13 @@
 on. The format is in experiments/replay/recordings.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
+from checkpoints.files import name_of
 from cli.files import check_output
 from cli.flags import Machine, PromptFile, Sampling, Target, Workers, flag
 from cli.lines import Lines
@@ -15,7 +16,7 @@ from decoding.cluster.failed import require_all
 from decoding.cluster.place import place
 from decoding.load import ModelNames
 from decoding.run import Run
-from experiments.replay.recordings import FORMAT, name_of
+from experiments.replay.recordings import FORMAT
 from experiments.replay.simulate import record_text
 from sampling import Chance
 
@@ -75,8 +76,9 @@ def record(settings: RecordSettings, output: LogFile):
         todo = lines.todo(len(prompts))
         bar = tqdm(todo, desc="recording", unit=" texts", leave=False, disable=None)
         with where:
-            failed, name = {}, lambda item: f"prompt {item[0] + 1}"
+            failed = {}
             items = [(i, prompts[i]) for i in todo]
+            name = lambda item: f"prompt {item[0] + 1}"
             results = where.run(partial(recorded, settings), items, failed, GROUP, name)
             for text, i in zip(results, bar):
                 lines.put(i, text)
@@ -88,9 +90,7 @@ def record(settings: RecordSettings, output: LogFile):
 
 def recorded(settings, pairs, items):
     """What the log keeps of each text; an item is the number of a prompt and its ids."""
+    run = Run(pairs.pair(), [], settings.n_tokens_to_generate, filter=settings.sampling)
     for i, ids in items:
         chance = partial(Chance, [settings.seed, i, 0])
-        n_tokens, filter = settings.n_tokens_to_generate, settings.sampling
-        yield record_text(
-            Run(pairs.pair(), ids, n_tokens, filter=filter, new_chance=chance), settings.top
-        )
+        yield record_text(replace(run, ids=ids, new_chance=chance), settings.top)

@@ -20,7 +20,6 @@ response), from any program.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -80,11 +79,6 @@ class Log:
         if self.foreign:
             return Filter()
         return Filter(*(self.settings[name] for name in ("temperature", "top_k", "top_p")))
-
-
-def name_of(model):
-    """A model without where this machine keeps it: a log is passed on."""
-    return Path(model).name if Path(model).is_absolute() else model
 
 
 def digits(values):

@@ -5,20 +5,8 @@ wrote them. How that can be exact is in experiments/replay/simulate.py.
 import json
 from dataclasses import dataclass
 
-from cli.flags import (
-    SEEDS,
-    Folder,
-    Json,
-    Machine,
-    Verification,
-    flag,
-)
-from cli.values import (
-    SettingError,
-    parse_Ks,
-    parse_list,
-    parse_number,
-)
+from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
+from cli.values import MOST_COST, SettingError, parse_Ks, parse_list, parse_number
 from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, ModelNames, is_size
 from decoding.ngrams import NGrams
@@ -29,7 +17,6 @@ from utils import InputError, find_folder, load_encoder
 
 COLUMNS = ["draft", "K", "acceptance_rate", "expected_acceptance"]
 COLUMNS += ["tokens_per_target_pass", "projected_speedup"]
-MOST_COST = 1e6  # of a token or a pass, in target passes
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class ReplaySettings(Machine, Verification, Folder):
 
     def check(self):
         self.Ks()
-        self.given()
+        self.given_latency()
         for head in {*self.drafts()} & {*HEADS}:
             problem = f"{head}: expected a model, as a head needs to see its target, not a log"
             raise SettingError("draft_model_size", problem)
@@ -85,10 +72,10 @@ class ReplaySettings(Machine, Verification, Folder):
 
     def encoder(self):
         """What encodes a foreign log."""
-        models = *filter(is_size, self.drafts()), "17M"
-        return load_encoder(find_folder(self.tokenizer or models[0], self.models_dir))
+        first = next(filter(is_size, self.drafts()), "17M")
+        return load_encoder(find_folder(self.tokenizer or first, self.models_dir))
 
-    def given(self):
+    def given_latency(self):
         """The Latency that the flags give; None where they give none."""
         flags = self.draft_cost, self.verify_cost
         if not any(flags):
@@ -110,7 +97,7 @@ class ReplaySettings(Machine, Verification, Folder):
         if self.costs:
             return stored_latencies(self.costs, self.drafts(), target, self.verification)
         none = Latency({}, "no latency model; give --costs FILE, or --draft_cost and --verify_cost")
-        return dict.fromkeys(self.drafts(), self.given() or none)
+        return dict.fromkeys(self.drafts(), self.given_latency() or none)
 
 
 def load_drafts(settings, log):

@@ -15,7 +15,7 @@ target that says what is in the log:
   (It is Q P[t] of `verify_block`, with Q the probability of the draft, divided by that of the
   text.) One coin decides a round.
 
-Beside that, "expected_acceptance" is the mean over all tokens of sum(min(p, q)), for drafts that
+In addition, "expected_acceptance" is the mean over all tokens of sum(min(p, q)), for drafts that
 sample: no coin in it, but known only within bounds where the log keeps a rest.
 """
 
@@ -27,11 +27,12 @@ from types import SimpleNamespace
 import numpy as np
 from tqdm import tqdm
 
+from checkpoints.files import name_of
 from cli.values import AUTO
 from decoding.load import NGRAM
 from experiments.benchmark.results import read_rows
 from experiments.benchmark.statistics import Figure, acceptance, as_columns, counts
-from experiments.replay.recordings import name_of, probabilities
+from experiments.replay.recordings import probabilities
 from sampling import Chance, Filter, one_hot, speculative
 
 
@@ -184,15 +185,15 @@ def stored_latencies(path, drafts, target, rule):
     then the file's only one will do.
     """
     rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
-    targets = {row["target"] for row in rows if target in (None, name_of(row["target"] or ""))}
-    if len(targets) != 1:
-        rows = []  # of none, or of several that cannot be told apart
+    rows = [row for row in rows if target in (None, name_of(row["target"] or ""))]
+    if len({row["target"] for row in rows}) > 1:
+        rows = []  # of several targets that cannot be told apart
     latencies = {}
     for draft in drafts:
         costs = defaultdict(list)
         for row in rows:
             cost = row["draft_cost"], row["verify_cost"]
-            if row["draft"] == draft and row["target"] in targets and None not in cost:
+            if row["draft"] == draft and None not in cost:
                 costs[row["K"]].append(cost)
         points = {K: tuple(map(statistics.median, zip(*costs[K]))) for K in sorted(costs)}
         pair = f"draft {draft} up to this K for {target or 'the target'}"
@@ -243,16 +244,17 @@ def figures(runs, K, latency):
 
 def certainty(log, drafts):
     """What of the result is exact, and what an estimate."""
-    text = (
-        "exact: the rounds are those of the live run on these prompts, "
-        "up to ties that float rounding breaks"
-    )
     if log.foreign:
         text = (
             "log of another program: encoded by the draft's tokenizer, drafted greedily; "
             "exact for a target with that tokenizer"
         )
-    elif not log.filter.greedy and set(drafts) != {NGRAM}:
+    elif log.filter.greedy or {*drafts} == {NGRAM}:
+        text = (
+            "exact: the rounds are those of the live run on these prompts, "
+            "up to ties that float rounding breaks"
+        )
+    else:
         text = (
             "sampled log: n-gram rounds are exact; a draft model's are one sample from the "
             "distribution of live rounds, and estimate its means"

@@ -103,6 +103,9 @@ class TargetSettings(Training):
     )
 
     def check(self):
+        if self.layers and not self.start:
+            problem = f"{self.layers}: expected --start, the model whose layers are kept"
+            raise SettingError("layers", problem)
         if not self.start:
             check_choice("target_model_size", self.target_model_size, *SHAPES)
 

@@ -7,7 +7,7 @@ import pytest
 from clocks import Slow, Time
 from heads import EAGLE, MEDUSA, toy_head
 from table_models import FILTERS, TableModel, assert_exact, at_eos
-from toys import TINY, tiny_model
+from toys import TINY, tiny_model, tokens_of
 
 from cli.flags import Settings
 from decoding import adaptive_k, clock
@@ -19,7 +19,7 @@ from decoding.prompt import Prompt
 from decoding.run import Run
 from decoding.together import results_of
 from experiments.benchmark.theory import tokens_per_round
-from proving.enumeration import chain_rule, every_branch, tokens_of
+from proving.enumeration import chain_rule, every_branch
 from sampling import Filter, NeuralDrafter, Round, speculative, verify, verify_block
 
 # ---------------------------------------------------------------- the distribution

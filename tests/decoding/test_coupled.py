@@ -18,6 +18,7 @@ from command_line import PROMPT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, distributions
+from toys import tokens_of
 
 from decoding import coupled as coupling
 from decoding.coupled import Shared, agree, noise
@@ -26,7 +27,7 @@ from decoding.load import Pair
 from decoding.metrics import explain_difference, noisy_logits
 from decoding.ngrams import NGrams
 from decoding.run import Run
-from proving.enumeration import chain_rule, tokens_of
+from proving.enumeration import chain_rule
 from sampling import Filter, never
 
 

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from edits import edit_header
+from edits import edit_header, with_entry
 from heads import EAGLE, head_config, head_tensors
-from toys import NUMPY, TINY, refusal, write_checkpoint, write_safetensors
+from toys import NUMPY, TINY, refusal, tokens_of, write_checkpoint, write_safetensors
 
 import utils
 from decoding.head_files import fingerprint, load_head
 from decoding.load import HEADS, load
 from decoding.run import Run
-from proving.enumeration import tokens_of
 
 TENSORS = {kind: head_tensors(head_config(kind, TINY), scale=0.1) for kind in HEADS}
 
@@ -69,6 +68,22 @@ def test_a_head_that_is_damaged_not_there_or_of_another_target(folder, kind, dam
     damage(folder, folder / f"{kind}.safetensors")
     message = refusal(load_head, kind, folder, utils.load_model(folder, NUMPY))
     assert kind in message and word in message
+
+
+def with_notes(notes):
+    return lambda header: header | {"__metadata__": notes(header["__metadata__"])}
+
+
+@pytest.mark.parametrize("edit", [
+    *(with_notes(lambda notes, n=n: notes | {"n_head": n}) for n in ("x", "0", "-2", "4", None)),
+    with_notes(list),
+    with_entry("fc.bias", shape=[2, 3]),
+    with_entry("fc.bias", shape=[6, 1]),
+])  # fmt: skip
+def test_eagle_with_the_notes_or_the_shape_of_no_head(folder, edit):
+    path = folder / f"{EAGLE}.safetensors"
+    edit_header(path, edit)
+    assert str(path) in refusal(load_head, EAGLE, folder, utils.load_model(folder, NUMPY))
 
 
 @pytest.mark.parametrize("size", ["17M", "7M"])

@@ -9,7 +9,7 @@ from heads import EAGLE, MEDUSA, toy_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, assert_exact, at_eos
-from toys import TINY, tiny_model
+from toys import TINY, tiny_model, tokens_of
 
 import utils
 from decoding.batching import decode_together, require_room
@@ -18,7 +18,6 @@ from decoding.drafts import HeadDraft, HeadDrafter, SeenTarget
 from decoding.load import Pair
 from decoding.run import Coins, Run
 from gpt2 import Config
-from proving.enumeration import tokens_of
 from sampling import Chance, Filter
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from table_models import rules
-from toys import tiny_model, tiny_vocabulary
+from toys import tiny_model, tiny_vocabulary, tokens_of
 
 from cli.flags import Settings
 from decoding import adaptive_k, clock
@@ -24,7 +24,6 @@ from decoding.prompt import Prompt
 from decoding.run import Coins, Run
 from encoder import Encoder
 from page.notes import Notes
-from proving.enumeration import tokens_of
 from proving.mistakes import mistaken
 from sampling import Chance, Filter, Round, never, verify, verify_block
 from utils import InputError

@@ -6,9 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 from command_line import ROOT
+from toys import tokens_of
 
 from proving.distance import TOY_PROMPT, toy_pair
-from proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
+from proving.enumeration import chain_rule, every_branch, total_variation
 from proving.inexact import RULES, OneFurther, cascade, prepared
 from sampling import Filter, NeuralDrafter, never, speculative
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from command_line import ROOT
 from table_models import TableModel
-from toys import refusal
+from toys import refusal, tokens_of
 
 import sampling
 from cli.flags import Settings
@@ -16,8 +16,7 @@ from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.prompt import Prompt
 from decoding.run import RULES, Run
-from proving.distance import compare, distance, text_of
-from proving.enumeration import tokens_of
+from proving.distance import compare, text_of, toy_distributions
 from proving.mistakes import ERRORS, MISTAKES, Mistake, mistaken, require_made
 from proving.patching import changed, made
 from sampling import NeuralDrafter, verify, verify_block
@@ -41,7 +40,7 @@ def test_is_caught_by_the_test_it_names(name):
 def test_is_a_small_difference_of_code_that_is_given_back(name):
     changes = MISTAKES[name].changes
     for function, pieces in changes.items():
-        right, wrong, _ = changed(function, pieces)
+        right, wrong, _ = changed(function, *pieces.items())
         pairs = list(zip(right.splitlines(), wrong.splitlines(), strict=True))
         assert 1 <= sum(a != b for a, b in pairs) <= 2
     if {*changes} == {NeuralDrafter.propose}:  # which look-up does not call
@@ -171,10 +170,11 @@ def test_code_that_moved_is_noticed():
 
 
 @pytest.mark.parametrize(
-    "setting", dict.fromkeys(mistake.setting for mistake in MISTAKES.values()), ids=str
+    "scene", dict.fromkeys(mistake.scene for mistake in MISTAKES.values()), ids=str
 )
-def test_the_right_code_has_distance_0(setting):
-    assert distance(setting) < EXACT
+def test_the_right_code_has_distance_0(scene):
+    distance, errors = compare(*toy_distributions(scene))
+    assert distance < EXACT and not errors
 
 
 def test_a_crash_is_an_outcome_and_is_counted_beside_the_distance():

@@ -44,7 +44,7 @@ def test_generation_with_a_mistake(program):
     """The autoregressive text stays right, so the program itself shows where the mistake begins."""
     name = "stale-cache"
     pair = "--target_model_size=7M", "--draft_model_size=0.7M"  # as the command has it
-    flags = *pair, "--prompt", MISTAKES[name].setting.prompt, "--kernels=plain", "--json"
+    flags = *pair, "--prompt", MISTAKES[name].scene.prompt, "--kernels=plain", "--json"
     right, wrong = (json.loads(program(*flags, *more).out) for more in ((), ("--mistake", name)))
     (row,) = json.loads(program("mistakes", name, "--json").out)["mistakes"]
     assert wrong["settings"]["mistake"] == name

@@ -4,9 +4,9 @@ import pytest
 from command_line import PROMPT, assert_refused
 from live import data_of
 
-from proving.distance import distance
+from proving.distance import compare, toy_distributions
 from proving.mistakes import MISTAKES
-from proving.own_rule import RULES, Own
+from proving.own_rule import EXERCISES, Own
 
 SOLUTIONS = "exercises.solutions"
 COMPARE = """
@@ -69,7 +69,8 @@ def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
 def test_a_wrong_rule_has_the_distance_of_the_mistake_that_it_makes(as_json, module):
     mistake = MISTAKES["resample-from-p"]
     own = as_json("--n_tokens_to_generate=2", "--rule", module(FROM_P))
-    assert own["rule_distance"] == pytest.approx(distance(mistake.setting, mistake), abs=1e-12)
+    distance, _ = compare(*toy_distributions(mistake.scene, mistake))
+    assert own["rule_distance"] == pytest.approx(distance, abs=1e-12)
     assert own["own_loop"] is None
 
 
@@ -98,7 +99,7 @@ def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
     [("third_unverified", "token"), ("previous_ratio_only", "block")],
 )
 def test_a_rule_that_is_wrong_from_the_third_draft_on_is_wrong(module, answer, verification):
-    name = RULES[verification]
+    name = EXERCISES[verification]
     own = Own(module(f"from wrong_answers import {answer} as {name}"))
     assert own.figures(verification)["rule_distance"] > 1e-3
 

@@ -5,12 +5,12 @@ import threading
 from http.client import HTTPConnection
 
 import pytest
+from toys import tokens_of
 
 from cli.flags import Settings
 from decoding.drafts import SeenTarget
 from decoding.load import load_pair
 from page.server import LiveServer
-from proving.enumeration import tokens_of
 from sampling import Chance, speculative, stop_condition
 
 PROMPT = "hello there"

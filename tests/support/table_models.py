@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from toys import tokens_of
 
 from decoding.run import RULES
-from proving.enumeration import chain_rule, every_branch, tokens_of, total_variation
+from proving.enumeration import chain_rule, every_branch, total_variation
 from sampling import Filter, verify, verify_block
 
 EXACT = 1e-12

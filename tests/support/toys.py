@@ -1,4 +1,4 @@
-"""Small models and tokenizers that the tests share."""
+"""Small models, tokenizers and helpers that the tests share."""
 
 import json
 
@@ -20,6 +20,11 @@ def tiny_model(seed=0, config=TINY, dtype=np.float64, scale=0.3):
 
 def renumbered(symbols):
     return {symbol: i for i, symbol in enumerate(symbols)}
+
+
+def tokens_of(rounds):
+    """The text that rounds make up, as a tuple."""
+    return tuple(int(token) for one in rounds for token in one.tokens)
 
 
 def refusal(function, *args):

@@ -24,6 +24,7 @@ def test_help(capsys):
     (["target", "--steps", "0"], "--steps 0"),
     (["target", "--target_model_size", "9M"], "'9M'"),
     (["target", "--dropout", "1"], "--dropout 1"),
+    (["target", "--layers", "0,1,2"], "--layers 0,1,2: expected --start"),
     (["target", "--seed", "-1"], "--seed -1"),
     (["eagle", "--learning_rate", "nan"], "--learning_rate nan"),
     (["target", "--weight_decay", "-0.1"], "--weight_decay -0.1"),
