@@ -6,6 +6,7 @@ a terminal, else to stderr, so that a pipe gets nothing but text. A refusal is o
 session goes on.
 """
 
+import re
 import shlex
 import sys
 import textwrap
@@ -17,7 +18,6 @@ from cli.flags import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
 from cli.parser import flags_in
 from cli.show import Stream, note_room
 from cli.trace import Trace
-from cli.values import SettingError
 from decoding.load import Pair, load_pair
 from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
@@ -106,10 +106,10 @@ class Console:
                 self.obey(word, rest)
             elif line.strip():
                 self.prompt(line.removeprefix("/"))
-        except SettingError as error:
-            print_error(f"{NAMES.get(error.name, error.name)} {error.problem}")
         except UNUSABLE as error:
-            print_error(error)
+            # it names flags; commands are called without dashes, and some otherwise
+            called = lambda flag: NAMES.get(flag[1], flag[1])
+            print_error(re.sub(r"(?<!\S)--(\w+)", called, str(error)))
 
     def prompt(self, text):
         """Continue a text with every decoder that is on."""
@@ -149,8 +149,12 @@ class Console:
         if name is None:
             problem = "try /help, or // to begin a prompt with a slash"
             raise InputError(f"unknown command {'/' + word!r}: {problem}")
-        if name in ACTIONS:
-            getattr(self, name)(rest)
+        if name == "reload":
+            self.reload(rest)
+        elif name in ACTIONS and rest.strip():
+            raise InputError(f"{name} {rest.strip()!r}: expected nothing after it")
+        elif name in ACTIONS:
+            getattr(self, name)()
         else:
             self.change(name, rest)
             self.show(name)
@@ -180,18 +184,21 @@ class Console:
         value = self.value(name)
         self.say(f"{name} {'on' if value is True else 'off' if value is False else repr(value)}")
 
-    def settings(self, rest):
+    def settings(self):
         for name in SETTINGS:
             self.show(name)
 
     def reload(self, rest):
         try:
-            sizes = dict(zip(("target_model_size", "draft_model_size"), shlex.split(rest)))
+            sizes = shlex.split(rest)
         except ValueError:
             raise InputError(f"reload {rest!r}: expected a second quotation mark") from None
-        self.load(self.current.replace(**sizes))
+        if len(sizes) > 2:
+            raise InputError(f"reload {rest!r}: expected a target, and a draft at most")
+        names = "target_model_size", "draft_model_size"
+        self.load(self.current.replace(**dict(zip(names, sizes))))
 
-    def stats(self, rest):
+    def stats(self):
         row = "{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format
         self.say(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
         for decoder, n in self.totals.items():
@@ -201,14 +208,14 @@ class Console:
                 figures = f"{speed:.1f}", rate, f"{per_pass:.2f}"
                 self.say(row(decoder, n["texts"], n["tokens"], *figures))
 
-    def help(self, rest):
+    def help(self):
         for name, meaning in COMMANDS.items():
             if name in HEADINGS:
                 self.say(HEADINGS[name])
             line = f"  /{name:<17} {meaning}"
             self.say(textwrap.fill(line, 100, subsequent_indent=" " * 21))
 
-    def quit(self, rest):
+    def quit(self):
         self.running = False
 
 

@@ -143,6 +143,9 @@ def test_statistics_are_of_the_session(chat):
         ("/reload 17M 'other words'", ["different vocabularies"]),
         ("/reload huge", ["NaN or infinite"]),
         ("/reload '", ["reload", "quotation mark"]),
+        ("/reload 17M ngram 7M", ["reload '17M ngram 7M'", "target", "draft"]),
+        ("/help x", ["help 'x'", "nothing"]),
+        ("/quit now", ["quit 'now'", "nothing"]),
         ("/speculative off", ["no decoder is on"]),
         ("x" * 64, ["64 tokens", "63"]),
     ],
@@ -152,6 +155,22 @@ def test_what_makes_no_sense_is_one_line_and_changes_nothing(chat, text, line, f
     (refusal,) = errors_in(err)
     assert code == 0 and all(fragment in refusal for fragment in fragments) and "--" not in refusal
     assert out.endswith(text()) and "speculative on\n" in err
+
+
+@pytest.mark.parametrize(
+    "lines, refused",
+    [
+        (["/verification block", "/coupled"], "coupled with verification block"),
+        (
+            ["/draft_confidence 0.1", "/reload 17M ngram"],
+            "draft_confidence with draft_model_size ngram",
+        ),
+        (["/reload 17M eagle"], "draft_model_size eagle: there is no "),
+    ],
+)
+def test_a_refusal_names_no_flags(chat, lines, refused):
+    (refusal,) = errors_in(chat([*lines, PROMPT])[2])
+    assert refusal.startswith(refused) and "--" not in refusal
 
 
 def test_without_a_draft_model_there_is_nothing_to_draft(chat, text):
