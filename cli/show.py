@@ -13,12 +13,13 @@ def title(text):
 
 
 def note_room(settings, pair, prompts):
-    """Say on stderr where the context ends a text early."""
+    """Say on stderr where the context ends a text early, and of several prompts, which."""
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
         room = pair.target.config.n_ctx - len(prompt.ids)
         if room < n_tokens:
-            note(f"the context ends after {room} of {n_tokens} tokens")
+            which = f"prompt {prompt.number}: " if len(prompts) > 1 else ""
+            note(f"{which}the context ends after {room} of {n_tokens} tokens")
 
 
 # ---------------------------------------------------------------- watchers of a run

@@ -65,6 +65,15 @@ def test_blocks_for_people_and_the_speed_of_all(cli, file):
     assert "\nAutoregressive, 3 prompts at a time: 84 tokens in " in done.out
 
 
+def test_of_several_prompts_it_is_named_which_the_context_ends_early(cli, tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n".join(["a", "x" * 60, "b", "y" * 63]))
+    done = cli("--prompts", path, *SHORT)
+    notes = [line for line in done.err.splitlines() if "the context ends" in line]
+    ends = "note: prompt {}: the context ends after {} of 12 tokens".format
+    assert done.code == 0 and notes == [ends(2, 4), ends(4, 1)]
+
+
 def test_a_mistake_is_in_the_speculative_texts_only(cli, file):
     flags = "--prompts", file, *SHORT, "--temperature=1", "--json"
     right, wrong = (lines_of(cli(*flags, *more).out) for more in ((), (MISTAKE,)))
