@@ -14,7 +14,7 @@ import time
 from functools import partial
 from itertools import accumulate
 from queue import SimpleQueue
-from threading import Lock
+from threading import Lock, get_ident
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,10 +28,11 @@ MAX_K = 8
 TRIED = (1, 2, 4, 8)  # rounds that are timed; a straight line through them takes out the noise
 N_ROUNDS = 2  # of each of them in a turn
 BUDGET = 1.0  # seconds after which no turn of them begins any more; of a batch, three times that
-MEMORY = 0.99  # weight of the past at each examined draft: some hundred count
+DECAY = 0.99  # weight of the past at each examined draft: some hundred count
 # the least speed for which to draft: asking for a draft costs a little, too, where none is found
-WORTH = 1.02
-TRIALS = 0.01  # the share of the time that drafts may cost that do not pay, the first ones apart
+LEAST_SPEED = 1.02
+# the share of the time that drafts may cost that do not pay, the first ones apart
+TRIAL_SHARE = 0.01
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
@@ -42,10 +43,11 @@ ASKING = Lock()  # held while a text asks: each of a batch does so in its own th
 
 def new_K(target, draft, filter, rule, n_texts=1):
     """What chooses K for n_texts texts that are decoded together."""
-    known, options = COSTS.setdefault(target, {}), (draft, filter, rule, n_texts)
+    known = COSTS.setdefault(target, {})
+    options = draft, filter, rule, n_texts
     if options not in known:
         known[options] = round_costs(target, *options)
-    return AdaptiveK(known[options], n_texts)
+    return AdaptiveK(known[options])
 
 
 def round_costs(*options):
@@ -70,7 +72,7 @@ def costs_of_parts(target, draft, filter, rule=verify, n_texts=1):
 
 
 def turns_within(seconds):
-    """Turns for so long, at least one."""
+    """Turns until this many seconds have passed, at least one."""
     end = time.perf_counter() + seconds
     yield
     while time.perf_counter() < end:
@@ -113,13 +115,15 @@ class AdaptiveK:
     """A K for `sampling.speculative`, from the costs of rounds of 0, 1, 2, ... drafts.
 
     Texts that are decoded together share it: a text that drafted alone would keep all others
-    waiting. Each asks once in a round; the first in a round chooses, from what all have seen.
+    waiting. Each asks once in a round, until it ends, and from a thread of its own. The first in a
+    round chooses, from what all have seen.
     """
 
-    def __init__(self, costs, n_texts=1):
-        self.costs, self.n_texts = costs, n_texts
-        self.n_asked = 0  # how often a text asked
-        self.accepted, self.examined = PRIOR[0] * PRIOR[1], PRIOR[1]
+    def __init__(self, costs):
+        self.costs = costs
+        self.threads = set()  # of the texts that have asked in this round
+        rate, weight = PRIOR
+        self.accepted, self.examined = rate * weight, weight
         self.drafted = self.asked = 1.0  # rounds with a draft, and rounds for which one was asked
         self.K = self.K_before = 0  # of this round, and of the one before
         # plain rounds to come before the next trial, and how many there were
@@ -137,7 +141,9 @@ class AdaptiveK:
     def __call__(self, last):
         """K of the next round, from the Round before it."""
         with ASKING:
-            first, self.n_asked = self.n_asked % self.n_texts == 0, self.n_asked + 1
+            text = get_ident()
+            first = not self.threads or text in self.threads  # again: a round has begun
+            self.threads = {text} if first else self.threads | {text}
             if first:
                 self.K_before = self.K
             self.learn(last)
@@ -146,24 +152,24 @@ class AdaptiveK:
             return self.K
 
     def learn(self, last):
-        memory = MEMORY**last.examined
-        self.accepted = memory * self.accepted + last.accepted
-        self.examined = memory * self.examined + last.examined
+        decay = DECAY**last.examined
+        self.accepted = decay * self.accepted + last.accepted
+        self.examined = decay * self.examined + last.examined
         if self.K_before:
-            self.drafted = MEMORY * self.drafted + bool(last.draft)
-            self.asked = MEMORY * self.asked + 1
+            self.drafted = DECAY * self.drafted + bool(last.draft)
+            self.asked = DECAY * self.asked + 1
 
     def choose(self):
         a = self.accepted / self.examined
         best = max(range(1, len(self.costs)), key=self.speeds(a).__getitem__, default=0)
         # a standard error: a little bad luck does not end it
         hopeful = a + (a * (1 - a) / self.examined) ** 0.5
-        if self.speeds(hopeful)[best] >= WORTH:
+        if self.speeds(hopeful)[best] >= LEAST_SPEED:
             self.patience = self.waited = 0
             return best
         self.waited += 1
         if self.waited <= self.patience:
             return 0
         self.waited = 0
-        self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIALS, 128)
+        self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIAL_SHARE, 128)
         return best

@@ -227,8 +227,32 @@ def test_a_batch_uses_the_costs_of_as_many_texts(pair, monkeypatch, batch_size):
     assert {*asked} == {batch_size, 3 % batch_size or batch_size}
 
 
+def asked(monkeypatch, K, text, last):
+    """K of a text's next round, asked for from its thread."""
+    monkeypatch.setattr(adaptive_k, "get_ident", lambda: text)
+    return K(last)
+
+
+def test_texts_that_end_early_leave_the_others_in_step(monkeypatch):
+    """A K is of a whole round, and so is what is learned of the round before."""
+    lengths, K = [3, 200, 7, 200, 1], AdaptiveK([1, 1.1, 1.2, 1.3])
+    lasts, before, seen = [Round([])] * len(lengths), 0, set()
+    rng = np.random.default_rng(0)
+    for i_round in range(max(lengths)):
+        active = [text for text in rng.permutation(len(lengths)) if i_round < lengths[text]]
+        ks = []
+        for text in active:
+            ks.append(asked(monkeypatch, K, text, lasts[text]))
+            assert K.K_before == before
+            accepted = [*(rng.random(ks[-1]) < 0.1), False].index(False)
+            lasts[text] = Round([0] * (accepted + 1), [0] * ks[-1], accepted)
+        (before,) = {*ks}
+        seen.add(before)
+    assert len(seen) > 2  # it did change
+
+
 @pytest.mark.parametrize("a", [0.1, 0.5, 0.6, 0.7, 0.8, 0.95])
-def test_a_batch_is_not_slower_than_plain_decoding(a):
+def test_a_batch_is_not_slower_than_plain_decoding(a, monkeypatch):
     """16 texts of 60 tokens take as long as the slowest; plain decoding takes 60.
 
     Half of a round's time is that of each text, and half is the same for any number of texts: a
@@ -236,11 +260,11 @@ def test_a_batch_is_not_slower_than_plain_decoding(a):
     """
     speeds, costs, n_texts = [], [1, 1.6, 2.2, 2.8, 3.4], 16
     for seed in range(20):
-        rng, K = np.random.default_rng(seed), AdaptiveK(costs, n_texts)
+        rng, K = np.random.default_rng(seed), AdaptiveK(costs)
         lasts, lengths, elapsed = [Round([])] * n_texts, [0] * n_texts, 0.0
         while min(lengths) < 60:
             active = [i for i in range(n_texts) if lengths[i] < 60]
-            ks = [K(lasts[i]) for i in active]
+            ks = [asked(monkeypatch, K, i, lasts[i]) for i in active]
             for i, n in zip(active, ks):
                 accepted = [*(rng.random(n) < a), False].index(False)
                 lasts[i] = Round([0] * (accepted + 1), [0] * n, accepted)
