@@ -76,6 +76,9 @@ def verify_block(draft, q, p, chance):  # as verify
             return t, chance.sample(residual(P[t] * p[t], q[t]))
 
 
+RULES = {"token": verify, "block": verify_block}  # as --verification names them
+
+
 # ---------------------------------------------------------------- the two decoding loops
 
 
@@ -125,10 +128,10 @@ def never(generated):
     return False
 
 
-def stop_condition(encoder, stop=None):
+def stop_condition(encoder, stop=""):
     """The function `ended` for the loops: true at <|endoftext|>, or once `stop` is complete."""
     # every token has at least one byte, so `stop` lies within this many tokens
-    n_tail = len((stop or "").encode())
+    n_tail = len(stop.encode())
 
     def ended(generated):
         if generated[-1] == encoder.end_of_text:
@@ -190,7 +193,7 @@ def speculative(target, drafter, ids, n_tokens, K, filter, chance, ended=never, 
         # 4. The text grows by these, up to its end. The next read forgets what was rejected.
         n_before = len(text)
         for token in draft[:n_accepted] + [next_token]:
-            text.append(token)
+            text.append(int(token))  # a rule of a reader's own may return NumPy's
             if done := ended(text[len(ids) :]):
                 break
         tokens = text[n_before:]  # fewer than were accepted, if the text ended among them

@@ -21,7 +21,7 @@ class Tally:
         self.n_rounds = self.drafted = self.examined = self.accepted = 0
 
     def add(self, round, seconds):
-        self.ids += map(int, round.tokens)
+        self.ids += round.tokens
         self.seconds += seconds.total
         self.n_rounds += 1
         self.drafted += len(round.draft)

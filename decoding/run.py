@@ -17,6 +17,7 @@ from decoding.load import AUTO, Pair
 from decoding.metrics import Tally
 from decoding.prompt import encoded
 from sampling import (
+    RULES,
     Chance,
     Filter,
     autoregressive,
@@ -24,11 +25,7 @@ from sampling import (
     speculative,
     stop_condition,
     verify,
-    verify_block,
 )
-
-# The accept/reject rules, by the names that --verification gives them.
-RULES = {"token": verify, "block": verify_block}
 
 
 class Coins(Chance):

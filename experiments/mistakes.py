@@ -13,13 +13,13 @@ from cli.flags import Json, Models, Settings, flag
 from decoding.load import load_pair
 from decoding.prompt import Prompt
 from decoding.run import Run
-from proving.distance import RULES, compare, first_difference, text_of, toy_distributions, toy_pair
+from proving.distance import compare, first_difference, text_of, toy_distributions, toy_pair
 from proving.gallery import diff_of
 from proving.mistakes import MISTAKES, find
 from proving.own_rule import after_toy_prompt
 from proving.patching import made
 from proving.verdict import one_round
-from sampling import Filter
+from sampling import RULES, Filter
 
 GREEDY = Filter(0.0)
 

@@ -14,12 +14,10 @@ from proving.enumeration import chain_rule, every_branch, total_variation
 from proving.inexact import prepared
 from proving.mistakes import ERRORS
 from proving.patching import made
-from sampling import verify, verify_block
 from utils import InputError, get_backend, random_model
 
 TOY_PROMPT = [1, 0]
 TOY_END = 2
-RULES = {"token": verify, "block": verify_block}
 
 
 # ---------------------------------------------------------------- on a toy pair
@@ -35,7 +33,7 @@ def text_of(rounds):
     tokens = []
     try:
         for one in rounds:
-            tokens += [int(token) for token in one.tokens]
+            tokens += one.tokens
     except InputError:  # of a reader's own rule, which says what is wrong
         raise
     except ERRORS as error:
@@ -63,7 +61,7 @@ def toy_distributions(scene, mistake=None, rule=None):
     target, draft = toy_pair(scene.toy_room, scene.toy_draft)
     n_tokens, k = scene.toy
     filter, ended = scene.filter, at_end if scene.stop else sampling.never
-    rule = rule or RULES[scene.verification]
+    rule = rule or sampling.RULES[scene.verification]
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
 
     def run(chance):

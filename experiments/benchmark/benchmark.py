@@ -51,7 +51,7 @@ from decoding.batching import require_room
 from decoding.cluster.failed import Failed, require_all
 from decoding.cluster.place import place
 from decoding.load import RANDOM, ModelNames
-from decoding.run import RULES, Run
+from decoding.run import Run
 from experiments.benchmark import peers
 from experiments.benchmark.results import check_results_output, write_results
 from experiments.benchmark.runner import (
@@ -67,6 +67,7 @@ from experiments.benchmark.runner import (
 from experiments.benchmark.speedups import best_K, row_of
 from experiments.benchmark.tables import label, markdown
 from experiments.corpus import N_OPENING, openings
+from sampling import RULES
 from utils import InputError
 
 

@@ -55,7 +55,7 @@ def ours(pair, run):
     def write(draft, ids, n):
         text, n_passes = [], -1  # the prefill writes nothing
         for round in replace(run, pair=replace(pair, draft=draft), ids=ids, n_tokens=n).rounds():
-            text += map(int, round.tokens)
+            text += round.tokens
             n_passes += 1
         return text, n_passes
 

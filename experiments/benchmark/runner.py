@@ -22,8 +22,8 @@ from decoding.adaptive_k import new_K
 from decoding.batching import decode_together
 from decoding.clock import Clock
 from decoding.metrics import explain_difference
-from decoding.run import RULES, Run
-from sampling import Chance
+from decoding.run import Run
+from sampling import RULES, Chance
 
 TIMED_PARTS = "draft", "verify", "cache", "sampling"
 WARM_UP = 6  # tokens
@@ -113,7 +113,7 @@ class Measured:
         text, seconds = [], 0.0
         for round, took in rounds:
             seconds += took.total
-            text += map(int, round.tokens)
+            text += round.tokens
             self.rounds.append([len(round.draft), round.examined, round.accepted])
         self.seconds.append(seconds)
         self.prefill_seconds.append(prefill.total)

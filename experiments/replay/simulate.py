@@ -41,7 +41,7 @@ def record_text(run, top):
     tokens, rows = [], []
     for round in run.rounds():
         for token in round.tokens:
-            tokens.append(int(token))
+            tokens.append(token)
             rows.append(round.p[0])
     text = {"prompt": run.ids, "tokens": tokens}
     return text if run.filter.greedy else text | probabilities(rows, tokens, top)

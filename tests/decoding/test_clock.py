@@ -14,8 +14,8 @@ from decoding.coupled import Shared, agree
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import RULES, Coins, Run
-from sampling import Chance, Filter, Round, verify
+from decoding.run import Coins, Run
+from sampling import RULES, Chance, Filter, Round, verify
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
 PAIR = Pair(TARGET, DRAFT, None)

@@ -15,11 +15,11 @@ from cli.flags import Settings
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.prompt import Prompt
-from decoding.run import RULES, Run
+from decoding.run import Run
 from proving.distance import compare, text_of, toy_distributions
 from proving.mistakes import ERRORS, MISTAKES, Mistake, mistaken, require_made
 from proving.patching import changed, made
-from sampling import NeuralDrafter, verify, verify_block
+from sampling import RULES, NeuralDrafter, verify, verify_block
 from utils import InputError
 
 EXACT = 1e-12

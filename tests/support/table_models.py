@@ -9,9 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from toys import tokens_of
 
-from decoding.run import RULES
 from proving.enumeration import chain_rule, every_branch, total_variation
-from sampling import Filter, verify, verify_block
+from sampling import RULES, Filter, verify, verify_block
 
 EXACT = 1e-12
 EOS = 2

@@ -24,7 +24,7 @@ def renumbered(symbols):
 
 def tokens_of(rounds):
     """The text that rounds make up, as a tuple."""
-    return tuple(int(token) for one in rounds for token in one.tokens)
+    return tuple(token for one in rounds for token in one.tokens)
 
 
 def refusal(function, *args):
