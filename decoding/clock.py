@@ -30,7 +30,7 @@ class Seconds:
 
 
 class Clock:
-    """Times the parts of a run: `on` gives the run to decode, `timed_rounds` what its rounds took.
+    """Times the parts of a run: `rounds` decodes it, and says what its rounds took.
 
     seconds: {part: seconds} of "draft", "verify" and "sampling", and with in_detail of "cache", the
         writing of keys and values; what a part takes inside another counts for the inner one only
@@ -44,17 +44,17 @@ class Clock:
 
     def on(self, run):
         """The same run (decoding/run.py), its models, drafter and filter under this clock."""
-        target, draft = TimedModel(run.pair.target, self, "verify", self.passes), run.pair.draft
+        target = TimedModel(run.pair.target, self, "verify", self.passes)
+        draft = run.pair.draft
         if draft is not None:
             draft = draft.over(lambda model: TimedModel(model, self, "draft", self.draft_passes))
             draft = draft.wrapped(lambda drafter: TimedDrafter(drafter, self))
         pair = replace(run.pair, target=target, draft=draft)
         return replace(run, pair=pair, filter=self.timed("sampling", run.filter))
 
-    def timed_rounds(self, rounds):
-        """Yield (Round, its Seconds) of a run that is `on` this clock. Between two rounds, no time
-        is counted.
-        """
+    def rounds(self, run, chance=None):
+        """Yield (Round, its Seconds) of a run. Between two rounds, no time is counted."""
+        rounds = self.on(run).rounds(chance)
         while True:
             lists = self.passes, self.draft_passes, self.proposals
             counts = [len(found) for found in lists]

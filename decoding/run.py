@@ -135,7 +135,7 @@ class Run:
         clock stands still meanwhile.
         """
         chance, clock, tally = self.new_chance(), Clock(), Tally(self.coupled)
-        rounds = clock.timed_rounds(clock.on(self).rounds(chance))
+        rounds = clock.rounds(self, chance)
         _, prefill = next(rounds)  # a Round without tokens
         coins = getattr(chance, "tossed", [])  # shared noise tosses none
         n_tossed = 0

@@ -9,15 +9,20 @@ from decoding.metrics import summary
 from decoding.run import Run
 
 
-def finish_together(runs):
-    """What `finish` of each Run returns, all decoded at the same time. They share a Pair."""
+def all_together(task, runs):
+    """[task(run)] of Runs that share a Pair, all decoded at the same time."""
 
-    def finish(run, target, draft):  # models that take part in the passes of the batch
-        return replace(run, pair=replace(run.pair, target=target, draft=draft)).finish()
+    def of(run, target, draft):  # models that take part in the passes of the batch
+        return task(replace(run, pair=replace(run.pair, target=target, draft=draft)))
 
     pair = runs[0].pair
-    tasks = [partial(finish, run) for run in runs]
+    tasks = [partial(of, run) for run in runs]
     return list(decode_together(tasks, pair.target, pair.draft, len(runs)))
+
+
+def finish_together(runs):
+    """What `finish` of each Run returns."""
+    return all_together(Run.finish, runs)
 
 
 def results_of(settings, pair, prompts, batch_size, totals):

@@ -200,8 +200,7 @@ def race(K, predicted):
             run = Run(pairs[name], ids, N_TOKENS, K, FILTER, chance)
             if n == 0:
                 run.warm_up()
-            clock = Clock()
-            _, *others = clock.timed_rounds(clock.on(run).rounds())  # without the prefill
+            _, *others = Clock().rounds(run)  # without the prefill
             steps = [(len(round.tokens), 1000 * took.total) for round, took in others]
             rounds[name].append(np.array(steps))
     times = {name: np.array([steps[:, 1].sum() for steps in rounds[name]]) for name in pairs}

@@ -5,11 +5,10 @@ equally many. Prefill is timed apart. On each prompt all contenders take turns, 
 each time.
 """
 
-import dataclasses
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -19,10 +18,10 @@ from backends.machine import label
 from checkpoints.files import note
 from cli.values import AUTO
 from decoding.adaptive_k import new_K
-from decoding.batching import decode_together
 from decoding.clock import Clock
 from decoding.metrics import explain_difference
 from decoding.run import Run
+from decoding.together import all_together
 from sampling import RULES, Chance
 
 TIMED_PARTS = "draft", "verify", "cache", "sampling"
@@ -107,7 +106,7 @@ class Measured:
 
     def add(self, run, clock):
         """Decode one repeat under this Clock, and count it."""
-        rounds = clock.timed_rounds(clock.on(run).rounds())
+        rounds = clock.rounds(run)
         _, prefill = next(rounds)
         clock.seconds.clear()
         text, seconds = [], 0.0
@@ -155,16 +154,14 @@ class Race:
 
     def run_of(self, contender, seed, n_texts=1, **changes):
         """The Run of a contender, as one of n_texts at a time."""
-        pair = dataclasses.replace(self.run.pair, draft=self.drafts.get(contender.draft))
+        pair = replace(self.run.pair, draft=self.drafts.get(contender.draft))
         rule, K = RULES[contender.verification], contender.K
         if K == AUTO:
             K = new_K(pair.target, pair.draft, self.run.filter, rule, n_texts)
         if self.acceptance is not None:
             rule = by_coin(rule, self.acceptance, [*seed, 1])
         chance = partial(Chance, seed)
-        return dataclasses.replace(
-            self.run, pair=pair, K=K, new_chance=chance, rule=rule, **changes
-        )
+        return replace(self.run, pair=pair, K=K, new_chance=chance, rule=rule, **changes)
 
     def looks_up(self, contender):
         return contender.draft is not None and self.drafts[contender.draft].looks_up
@@ -199,26 +196,19 @@ class Race:
 # ---------------------------------------------------------------- several texts at once
 
 
+def seconds_of(run):
+    """The seconds of a run, prefill apart."""
+    rounds = Clock().rounds(run)
+    next(rounds)  # the prefill
+    return sum(took.total for _, took in rounds)
+
+
 def batch_speed(race, contender, prompts, seed):
     """Tokens per second of all prompts decoded together, prefill apart."""
     n = len(prompts)
     runs = [race.run_of(contender, [seed, i], n, ids=ids) for i, ids in enumerate(prompts)]
-    runs = [dataclasses.replace(run, K=runs[0].K) for run in runs]  # they share one
-
-    def task(run):
-        def seconds(target, draft):  # models that take part in the passes of the batch
-            pair = dataclasses.replace(run.pair, target=target, draft=draft)
-            clock = Clock()
-            timed = clock.on(dataclasses.replace(run, pair=pair))
-            rounds = clock.timed_rounds(timed.rounds())
-            next(rounds)  # the prefill
-            return sum(took.total for _, took in rounds)
-
-        return seconds
-
-    pair = runs[0].pair
-    slowest = max(decode_together(map(task, runs), pair.target, pair.draft, n))
-    return n * race.run.n_tokens / slowest
+    runs = [replace(run, K=runs[0].K) for run in runs]  # they share one
+    return n * race.run.n_tokens / max(all_together(seconds_of, runs))
 
 
 def batch_rows(race, batch_sizes, repeats, seed, name):
@@ -238,5 +228,5 @@ def batch_rows(race, batch_sizes, repeats, seed, name):
             plain, fast = speeds[n, PLAIN], speeds[n, contender]
             figures = {"batch_size": n, "autoregressive": plain, "speculative": fast}
             figures |= {"of_one": alone and plain / alone, "speedup": fast / plain}
-            rows.append(dataclasses.asdict(contender) | figures)
+            rows.append(asdict(contender) | figures)
     return rows

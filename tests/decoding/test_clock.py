@@ -23,8 +23,7 @@ PAIR = Pair(TARGET, DRAFT, None)
 
 def timed(run, chance=None, clock=None):
     """The rounds of a run under a Clock."""
-    clock = clock or Clock()
-    return clock.timed_rounds(clock.on(run).rounds(chance))
+    return (clock or Clock()).rounds(run, chance)
 
 
 @pytest.fixture
