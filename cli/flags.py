@@ -182,7 +182,7 @@ class Sampling(Group):
         return {one: Filter(one, self.top_k, self.top_p) for one in self.temperatures()}
 
     @property
-    def sampling(self):
+    def filter(self):
         """The sampling parameters as the Filter of draft and target."""
         (filter,) = self.filters().values()
         return filter

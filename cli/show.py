@@ -115,15 +115,15 @@ def times(result):
 
 
 def comparison(results):
-    one, difference = results["speculative"], results.get("difference")
-    if one and one["examined"]:
-        counts = "{accepted} of {examined} examined drafted tokens".format(**one)
-        print(f"Acceptance rate = {one['acceptance_rate']:.3f} ({counts})")
-        if "usual_acceptance_rate" in one:
-            rate = f"{one['usual_acceptance_rate']:.3f} of the same drafted tokens"
+    fast, difference = results["speculative"], results.get("difference")
+    if fast and fast["examined"]:
+        counts = "{accepted} of {examined} examined drafted tokens".format(**fast)
+        print(f"Acceptance rate = {fast['acceptance_rate']:.3f} ({counts})")
+        if "usual_acceptance_rate" in fast:
+            rate = f"{fast['usual_acceptance_rate']:.3f} of the same drafted tokens"
             print(f"The token rule would accept {rate}, on average; docs/coupling.md says why.")
-    if one:
-        print(f"Tokens per target pass = {one['tokens_per_target_pass']:.2f}")
+    if fast:
+        print(f"Tokens per target pass = {fast['tokens_per_target_pass']:.2f}")
     if results["speedup"]:
         print(f"Speedup = {results['speedup']:.2f}")
     if "rule_distance" in results:

@@ -56,28 +56,28 @@ def summary(settings, pair, prompt, results):
 
     "difference" is there only for two texts that should be equal and are not.
     """
-    one, two = results.get("autoregressive"), results.get("speculative")
-    summary = {
+    plain, fast = results.get("autoregressive"), results.get("speculative")
+    found = {
         "settings": settings.as_json(prompt.text, prompt.seed, prompt.ids),
         "prompt_token_ids": prompt.ids,
-        "autoregressive": one,
-        "speculative": two,
+        "autoregressive": plain,
+        "speculative": fast,
         "speedup": None,
         "identical": None,
     }
-    if one and two:
-        texts = one["token_ids"], two["token_ids"]
-        summary["speedup"] = two["tokens_per_second"] / one["tokens_per_second"]
-        summary["identical"] = texts[0] == texts[1]
-        if (settings.sampling.greedy or settings.coupled) and not summary["identical"]:
-            noisy = partial(noisy_logits, settings.sampling, prompt.seed)
-            score = noisy if settings.coupled else lambda logits, position: logits
-            summary["difference"] = explain_difference(pair.target, prompt.ids, *texts, score)
+    if plain and fast:
+        texts = plain["token_ids"], fast["token_ids"]
+        found["speedup"] = fast["tokens_per_second"] / plain["tokens_per_second"]
+        found["identical"] = texts[0] == texts[1]
+        if (settings.filter.greedy or settings.coupled) and not found["identical"]:
+            noisy = partial(noisy_logits, settings.filter, prompt.seed)
+            how = {"score": noisy} if settings.coupled else {}
+            found["difference"] = explain_difference(pair.target, prompt.ids, *texts, **how)
     if settings.rule:
         from proving.own_rule import own_figures
 
-        summary |= own_figures(settings, pair, prompt)
-    return summary
+        found |= own_figures(settings, pair, prompt)
+    return found
 
 
 def noisy_logits(filter, seed, logits, position):  # [n_vocab] -> [n_vocab]
@@ -87,7 +87,8 @@ def noisy_logits(filter, seed, logits, position):  # [n_vocab] -> [n_vocab]
 
 def explain_difference(target, ids, first, second, score=lambda logits, position: logits):
     """Why two greedy texts differ: the position, the gap between the two best scores there, and a
-    verdict. score(logits, position) gives what the largest of is chosen: the logits themselves.
+    verdict. score(logits, position) gives the scores whose largest is chosen; by default the logits
+    themselves.
 
     The logits at that position are computed twice, in one pass and one row at a time, which shows
     what rounding does to them. A gap of at most twice that is a tie, which rounding may break

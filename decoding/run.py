@@ -73,7 +73,7 @@ class Run:
             ids=prompt.ids,
             n_tokens=settings.n_tokens_to_generate,
             K=settings.K,
-            filter=settings.sampling,
+            filter=settings.filter,
             new_chance=partial(Coins, prompt.seed),
             ended=stop_condition(pair.encoder, settings.stop),
             confidence=settings.draft_confidence,

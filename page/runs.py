@@ -120,7 +120,7 @@ class Schedule:
     """K and filter of each round: those of the settings, changed from some rounds on."""
 
     def __init__(self, settings, changes):
-        self.K, self.current, self.changes = settings.K, settings.sampling, changes
+        self.K, self.current, self.changes = settings.K, settings.filter, changes
         self.n_rounds = 0
 
     def next_K(self, last):

@@ -141,7 +141,7 @@ class Own:
         n_tokens = min(N_LOOP, settings.n_tokens_to_generate, room)
         if n_tokens < 1:
             return None
-        functions = [rows_by(model, settings.sampling) for model in models]
+        functions = [rows_by(model, settings.filter) for model in models]
         chance = Chance(prompt.seed)
         rest = n_tokens, K, chance.sample, chance.toss, encoder.end_of_text
         ids = list(self.loop(encoder.n_vocab, *functions, list(prompt.ids), *rest))

@@ -323,7 +323,7 @@ def rows_of_programs(settings, pairs, target, result):
     (draft,) = settings.drafts()
     pair, folders = pairs.pair(draft), None
     run = dataclasses.replace(
-        settings.run(pairs, settings.sampling),
+        settings.run(pairs, settings.filter),
         K=settings.Ks()[0],
         rule=RULES[settings.verification],
     )

@@ -90,7 +90,7 @@ def record(settings: RecordSettings, output: LogFile):
 
 def recorded(settings, pairs, items):
     """What the log keeps of each text; an item is the number of a prompt and its ids."""
-    run = Run(pairs.pair(), [], settings.n_tokens_to_generate, filter=settings.sampling)
+    run = Run(pairs.pair(), [], settings.n_tokens_to_generate, filter=settings.filter)
     for i, ids in items:
         chance = partial(Chance, [settings.seed, i, 0])
         yield record_text(replace(run, ids=ids, new_chance=chance), settings.top)
