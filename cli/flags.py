@@ -18,7 +18,7 @@ from cli.values import (
     SettingError,
     check_choice,
     check_length,
-    check_numbers,
+    check_number,
     parse_K,
     parse_list,
 )
@@ -61,7 +61,7 @@ def flag(default, meaning, reader=None, least=None, most=MOST, choices=()):
 
 def check_limits(name, value, least, most, choices):
     if least is not None and value != AUTO:
-        check_numbers(least, most, **{name: value})
+        check_number(name, value, least, most)
     if choices:
         check_choice(name, value, *choices)
 
@@ -170,7 +170,7 @@ class Sampling(Group):
 
     def check(self):
         for temperature in self.temperatures():
-            check_numbers(0, temperature=temperature)
+            check_number("temperature", temperature, 0)
         if not 0 < self.top_p <= 1:
             raise SettingError("top_p", f"{self.top_p}: expected a number above 0 and up to 1")
 
@@ -269,9 +269,6 @@ class Machine(Group):
         "make each logit independent of how many tokens share a pass, to the last bit, so that "
         "greedy texts are identical even at a tie",
     )
-
-    def get_backend(self):
-        return utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -373,13 +370,15 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
 
     def as_json(self, prompt, seed, ids=()):
         """The "settings" of a JSON object: those that give one prompt's text alone."""
-        # newer settings are named where they are not the default
         settings = {"prompt": prompt} | self.as_dict() | {"seed": seed}
         settings["verification"] = self.rule_name
-        unnamed = {name for name in ("verification", "rule") if settings[name] == DEFAULTS[name]}
+        # newer settings are named where they are not the default
+        for name in ("verification", "rule"):
+            if settings[name] == DEFAULTS[name]:
+                del settings[name]
         if prompt is None:
             settings["prompt_ids"] = list(ids)
-        return {name: value for name, value in settings.items() if name not in unnamed}
+        return settings
 
 
 DEFAULTS = Settings().as_dict()

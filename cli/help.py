@@ -29,13 +29,11 @@ def default_of(flag):
 
 def described(flag):
     """The lines of a flag in --help."""
-    default = default_of(flag)
-    value = f" (default {default})" if default else " ..."
-    if isinstance(flag.default, bool):
-        value = ""
-    indent = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
-    meaning = textwrap.fill(flag.meaning, WIDTH, break_on_hyphens=False, **indent)
-    return f"  --{flag.name}{value}\n{meaning}"
+    value = "" if isinstance(flag.default, bool) else " ..."
+    if default := default_of(flag):  # "" for a bool
+        value = f" (default {default})"
+    meaning = textwrap.fill(flag.meaning, WIDTH - 6, break_on_hyphens=False)
+    return f"  --{flag.name}{value}\n{textwrap.indent(meaning, ' ' * 6)}"
 
 
 def docstring(command):

@@ -1,4 +1,4 @@
-"""What generate takes beside its settings: the texts to continue, and where results go."""
+"""What generate takes besides its settings: the texts to continue, and where results go."""
 
 import sys
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import cached_property
 from cli.files import check_output
 from cli.flags import FORMS, Group, Json, Workers, check_apart, flag
 from cli.prompts import fitting, read_prompts
-from cli.values import SettingError, check_numbers
+from cli.values import SettingError, check_number
 from decoding.prompt import Prompt
 from utils import InputError
 
@@ -49,7 +49,7 @@ class Texts(Group):
         """
         if self.prompt_ids:
             for token in self.prompt_ids:
-                check_numbers(0, pair.encoder.n_vocab - 1, prompt_ids=token)
+                check_number("prompt_ids", token, 0, pair.encoder.n_vocab - 1)
             return [Prompt.of_ids(self.prompt_ids, settings, pair)]
         if not self.prompts:
             return [Prompt.of(text, settings, pair, n) for n, text in enumerate(self.given, 1)]
@@ -89,13 +89,13 @@ def several(prompt, output):
 def check_together(prompt, settings, output):
     """Refuses, before models are loaded, flags that cannot go together and unreadable prompts."""
     check_apart(settings, output)
-    if output.cluster and not several(prompt, output):
-        problem = f"{output.cluster}: expected several prompts; give a file with --prompts"
-        raise SettingError("cluster", problem)
-    for name in ALONE:
-        if several(prompt, output) and settings.has(name):
+    if several(prompt, output):
+        for name in filter(settings.has, ALONE):
             problem = "with several prompts: expected one; give a single --prompt, without --out"
             raise SettingError(name, problem)
+    elif output.cluster:
+        problem = f"{output.cluster}: expected several prompts; give a file with --prompts"
+        raise SettingError("cluster", problem)
     if settings.report:
         check_output("report", settings.report, (".html",))
     prompt.given  # read before the models are: a file that cannot be used should cost no load

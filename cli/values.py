@@ -51,24 +51,22 @@ def parse_Ks(text, most=1000, why="", auto=False):
     return Ks + [AUTO] * (AUTO in parts)
 
 
-def parse_number(name, text, least, most, expected=""):
-    """One number within these limits. expected: how to say what it could be."""
+def parse_number(name, text, least, most):
+    """One number within these limits."""
     try:
         if least <= float(text) <= most:
             return float(text)
     except ValueError:
         pass
-    expected = expected or f"a number from {least:g} to {most:g}"
-    raise SettingError(name, f"{text!r}: expected {expected}")
+    raise SettingError(name, f"{text!r}: expected a number from {least:g} to {most:g}")
 
 
-def check_numbers(least, most=MOST, **values):
+def check_number(name, value, least, most=MOST):
     """Refuses a value that is not within these limits."""
-    for name, value in values.items():
-        if not value >= least:
-            raise SettingError(name, f"{value}: expected {least} or more")
-        if value > most:
-            raise SettingError(name, f"{value}: expected at most {most}")
+    if not value >= least:
+        raise SettingError(name, f"{value}: expected {least} or more")
+    if value > most:
+        raise SettingError(name, f"{value}: expected at most {most}")
 
 
 def check_length(name, n_tokens, room):

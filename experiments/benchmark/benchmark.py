@@ -41,7 +41,7 @@ from cli.values import (
     SettingError,
     check_choice,
     check_length,
-    check_numbers,
+    check_number,
     parse_Ks,
     parse_list,
     parse_number,
@@ -117,7 +117,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def check(self):
         for n_texts in self.batch_sizes():
-            check_numbers(1, MOST_TEXTS, batch_size=n_texts)
+            check_number("batch_size", n_texts, 1, MOST_TEXTS)
         # not in APART: generate takes prompts with its --batch_size
         others = ("prompts", "n_prompts", "corpus") if self.batch_size else ()
         for name in filter(self.has, others):

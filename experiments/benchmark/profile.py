@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from backends.machine import machine
 from cli.flags import Json, Machine, Target, Weights, flag
-from cli.values import check_length, check_numbers, parse_list
-from decoding.load import load
+from cli.values import check_length, check_number, parse_list
+from decoding.load import ModelNames
 from experiments.benchmark.passes import measure_passes
 from experiments.benchmark.tables import aligned, table
 
@@ -33,7 +33,7 @@ class ProfileSettings(Machine, Weights, Target):
     )
 
     def check(self):
-        check_numbers(1, rows=min(self.counts()))
+        check_number("rows", min(self.counts()), 1)
 
     def counts(self):
         return parse_list("rows", self.rows, int)
@@ -63,7 +63,7 @@ def profile(settings: ProfileSettings, output: Json):
         python main.py profile --backend cupy --target_model_size 355M --weights random --json
     """
     rows, size, weights = settings.counts(), settings.target_model_size, settings.weights
-    target = load(size, [], settings.models_dir, settings.get_backend(), weights).target
+    target = ModelNames.of(settings, size).load().target
     check_length("rows", max(rows), target.config.n_ctx)
     result = measure_passes(target, rows, settings.repeats)
     if output.json:

@@ -31,7 +31,7 @@ import utils
 from cli.exit_codes import exit_code, script
 from cli.flags import SEEDS, Group, flag
 from cli.parser import call, unknown
-from cli.values import SettingError, check_choice, check_numbers, parse_list
+from cli.values import SettingError, check_choice, check_number, parse_list
 from decoding.head_files import fingerprint
 from gpt2 import Config
 from utils import InputError
@@ -113,7 +113,7 @@ class TargetSettings(Training):
         """The layers to keep of the model in a folder."""
         layers, last = parse_list("layers", self.layers, int), utils.read_config(folder).n_layer - 1
         for layer in layers:
-            check_numbers(0, last, layers=layer)
+            check_number("layers", layer, 0, last)
         return layers
 
 
