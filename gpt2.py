@@ -51,6 +51,10 @@ class Config:
                 shapes |= {f"h.{i}.{name}.weight": (n_in, n_out), f"h.{i}.{name}.bias": (n_out,)}
         return shapes | {f"ln_f.{name}": shape for name, shape in norm.items()}
 
+    @property
+    def n_parameters(self):
+        return sum(math.prod(shape) for shape in self.shapes().values())
+
 
 def nested(parameters):
     """{"h.0.ln_1.weight": w} becomes {"h": {"0": {"ln_1": {"weight": w}}}}, to be unpacked into the

@@ -27,6 +27,7 @@ from gpt2 import Model, nested
 
 # ---------------------------------------------------------------- backends
 
+CHECKPOINT, RANDOM = "checkpoint", "random"  # where weights come from
 CHUNK = 128  # positions of a prompt that attend at a time
 
 
@@ -45,13 +46,20 @@ class Backend:
     share: Callable = on_one_thread
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
+    def empty_heads(self, q):  # [n_head, n_new, d_head] -> the same, to be filled
+        """Memory for what the heads gather, in one order for one text and for several: the bits of
+        what follows depend on it.
+        """
+        n_head, n_new, d_head = q.shape
+        return self.xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
+
     def in_parts(self, attend, q, k, v):
         """attend(q, k, v) of gpt2.py in parts: a range of heads on each thread, and a chunk of new
         positions at a time, which does not score the keys after it.
         """
-        n_head, n_new, d_head = q.shape
+        n_head, n_new, _ = q.shape
         n_past = k.shape[1] - n_new
-        heads = self.xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
+        heads = self.empty_heads(q)
         most = 1 if self.exact else CHUNK
         for start in range(0, n_new, most):
             new = slice(start, min(start + most, n_new))
@@ -85,10 +93,19 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
     one_thread = kernel and kernel.threads[0] == 1  # as "64x1" asks for
     share = on_one_thread if one_thread else on_all_threads
-    return Backend("numpy", np, np.asarray, np.asarray, plan, done, share, exact)
+    return Backend(
+        name="numpy",
+        xp=np,
+        asarray=np.asarray,
+        to_host=np.asarray,
+        plan=plan,
+        synchronize=nothing_to_wait_for,
+        share=share,
+        exact=exact,
+    )
 
 
-def done():
+def nothing_to_wait_for():
     """NumPy's `synchronize`: a call has done its work when it returns."""
 
 
@@ -107,8 +124,14 @@ def cupy_backend(exact, half):
         ) from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
         raise InputError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
-    plan = partial(gpu.plan, half=half)
-    return Backend("cupy", gpu.cupy, gpu.cupy.asarray, gpu.cupy.asnumpy, plan, gpu.synchronize)
+    return Backend(
+        name="cupy",
+        xp=gpu.cupy,
+        asarray=gpu.cupy.asarray,
+        to_host=gpu.cupy.asnumpy,
+        plan=partial(gpu.plan, half=half),
+        synchronize=gpu.synchronize,
+    )
 
 
 # ---------------------------------------------------------------- memory
@@ -190,15 +213,14 @@ def load_model(folder, backend):
     return build_model(config, stored_weights(folder, config), backend, np.float32)
 
 
-def load_models(sizes, models_dir, backend, weights="checkpoint", download=False):
+def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
     """([Model], encoder) for sizes or folders: a target first, then its drafts.
 
     weights: "checkpoint", or "random" for models of the same shapes, whose texts mean nothing.
     Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
     same to all of them.
     """
-    sources = random_sources if weights == "random" else stored_sources
-    configs, reads, encoder = sources(sizes, models_dir, download)
+    configs, reads, encoder = sources_of(sizes, models_dir, weights, download)
     require_memory(configs, backend)
     models = [
         build_model(config, read, backend, np.float32) for config, read in zip(configs, reads)
@@ -206,8 +228,14 @@ def load_models(sizes, models_dir, backend, weights="checkpoint", download=False
     return models, encoder
 
 
+def sources_of(sizes, models_dir, weights, download):
+    """(configs, their `read`s, encoder) of models with such weights."""
+    sources = random_sources if weights == RANDOM else stored_sources
+    return sources(sizes, models_dir, download)
+
+
 def stored_sources(sizes, models_dir, download):
-    """(configs, their `read`s, encoder) of checkpoints."""
+    """Those of checkpoints."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -223,7 +251,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """The same with random weights; the embedded tokenizer cuts the prompts."""
+    """Those of random weights; the embedded tokenizer cuts the prompts."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:

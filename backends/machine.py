@@ -40,7 +40,7 @@ def gpu():
 
 
 def machine(backend="numpy"):
-    """What the figures depend on beside the settings."""
+    """What the figures depend on besides the settings."""
     about = {
         "cpu": processor(),
         "threads": N_THREADS,

@@ -1,6 +1,6 @@
 """How much memory models and their caches take, and how much there is.
 
-What does not fit is refused before it is loaded: swapping, the machine would be busy for hours.
+What does not fit is refused before it is loaded: a machine that swaps is busy for hours.
 """
 
 import math
@@ -19,7 +19,7 @@ LIMITS = {
 
 def weights_bytes(config, dtype=np.float32):
     """The bytes of a model's weights."""
-    return np.dtype(dtype).itemsize * sum(math.prod(shape) for shape in config.shapes().values())
+    return np.dtype(dtype).itemsize * config.n_parameters
 
 
 def cache_bytes(config, dtype=np.float32):

@@ -1,6 +1,5 @@
 """The models this project knows by name: their shapes, where they are published, where they lie."""
 
-import math
 import os
 import re
 from pathlib import Path
@@ -37,8 +36,7 @@ def repository(size):
 
 def gigabytes(size):
     """The size of a download in words: that of the float32 weights."""
-    n_weights = sum(math.prod(shape) for shape in SIZES[size].shapes().values())
-    return f"{4 * n_weights / 1e9:.1f} GB"
+    return f"{4 * SIZES[size].n_parameters / 1e9:.1f} GB"
 
 
 # TensorFlow's files of a checkpoint; OpenAI's have one file of data

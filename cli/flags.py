@@ -22,8 +22,8 @@ from cli.values import (
     parse_K,
     parse_list,
 )
-from decoding.load import CHECKPOINT, RANDOM
 from sampling import Filter
+from utils import CHECKPOINT, RANDOM
 
 SEEDS = {"least": 0, "most": math.inf}  # that NumPy takes
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"

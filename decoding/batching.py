@@ -2,9 +2,9 @@
 
 A decoding loop knows one text, and stays as it is. Where it would read with the model, it hands its
 request in here and waits. When every text that is being decoded waits, those that want the same
-model are served in one pass, each row of it with its own past. So each text advances
-by its own accepted length, has its own random numbers and ends where it ends; then the next text
-takes its place.
+model are served in one pass, each row of it with its own past. So each text advances by its own
+accepted length, has its own random numbers and ends where it ends; then the next text takes its
+place.
 
 Drafts are served before the target, so that the target's pass finds every text with its draft
 ready.
@@ -65,21 +65,20 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     new = [model.roll_back(*one) for one in zip(texts, caches, n_lasts)]
     ends = [*accumulate(map(len, new))]
     rows = [slice(end - len(more), end) for end, more in zip(ends, new)]
-    xp = model.backend.xp
+    concatenate = model.backend.xp.concatenate
 
     def look_back(layer, q, k, v):
-        n_head, n_new, d_head = q.shape
-        heads = xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
+        heads = model.backend.empty_heads(q)
         for cache, one in zip(caches, rows):
             heads[:, one] = cache.look_back(layer, q[:, one], k[:, one], v[:, one])
-        return heads  # in memory as those of one text: the bits of what follows depend on it
+        return heads
 
-    x = xp.concatenate([model.embed(*one) for one in zip(new, caches)])
+    x = concatenate([model.embed(*one) for one in zip(new, caches)])
     x = model.blocks(x, look_back)
     for cache, one in zip(caches, rows):
         cache.advance(x[one])
     wanted = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
-    logits = model.logits(xp.concatenate(wanted))
+    logits = model.logits(concatenate(wanted))
     return [logits[end - n : end] for n, end in zip(n_lasts, accumulate(n_lasts))]
 
 

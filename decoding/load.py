@@ -8,17 +8,16 @@ import numpy as np
 
 import utils
 from backends.machine import kernels_of
-from checkpoints.files import sha256_of
+from checkpoints.files import InputError, sha256_of
 from checkpoints.folder import PARTS
 from decoding.drafts import Draft, HeadDraft, ModelDraft
 from decoding.ngrams import NGrams
 from gpt2 import Config, Model
-from utils import MODELS_DIR, InputError
+from utils import CHECKPOINT, MODELS_DIR, RANDOM
 
 NGRAM = "ngram"  # what --draft_model_size calls the look-up of n-grams
 HEADS = ("eagle", "medusa")  # and trained heads of the target
 AUTO = "auto"  # what --K calls a K that is chosen anew each round
-CHECKPOINT, RANDOM = "checkpoint", "random"  # where weights come from
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +128,8 @@ class ModelNames:
 
     def shapes(self, download=False):
         """([Config] of the sizes, their encoder)."""
-        read = utils.random_sources if self.weights == RANDOM else utils.stored_sources
-        configs, _, encoder = read(self.sizes, self.models_dir, download)
+        sources = utils.sources_of(self.sizes, self.models_dir, self.weights, download)
+        configs, _, encoder = sources
         return configs, encoder
 
     def outline(self, download=False):

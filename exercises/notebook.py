@@ -91,8 +91,8 @@ def models():
     """(target, draft model, encoder)"""
     both = pair().target, pair().draft.alone
     for role, model in zip(("target", "draft model"), both):
-        n_parameters = sum(int(np.prod(shape)) for shape in model.config.shapes().values())
-        print(f"{role}: {n_parameters:,} parameters in {model.config.n_layer} layers")
+        config = model.config
+        print(f"{role}: {config.n_parameters:,} parameters in {config.n_layer} layers")
     return *map(Rows, both), pair().encoder
 
 

@@ -50,7 +50,7 @@ from decoding.adaptive_k import costs_of_parts
 from decoding.batching import require_room
 from decoding.cluster.failed import Failed, require_all
 from decoding.cluster.place import place
-from decoding.load import RANDOM, ModelNames
+from decoding.load import ModelNames
 from decoding.run import Run
 from experiments.benchmark import peers
 from experiments.benchmark.results import check_results_output, write_results
@@ -68,7 +68,7 @@ from experiments.benchmark.speedups import best_K, row_of
 from experiments.benchmark.tables import label, markdown
 from experiments.corpus import N_OPENING, openings
 from sampling import RULES
-from utils import InputError
+from utils import RANDOM, InputError
 
 
 @dataclass(frozen=True)

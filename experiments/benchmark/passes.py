@@ -16,14 +16,14 @@ from backends.blas import N_THREADS
 from backends.machine import kernels_of
 from decoding.clock import PAST
 from sampling import Chance, Filter
-from utils import done
+from utils import nothing_to_wait_for
 
 IN_A_TURN = 5  # passes over the same number of rows
 PREFILL = 512  # tokens of a prompt to read, or as many as the context has
 STREAMED = 512 << 20  # bytes, more than any cache holds
 
 
-def median_seconds(runs, repeats, synchronize=done):
+def median_seconds(runs, repeats, synchronize=nothing_to_wait_for):
     """Median seconds of each of several things to do, {name: function} -> {name: seconds}.
 
     They take turns. In each turn the first run is not counted: it finds what another left in the
@@ -60,8 +60,8 @@ def streaming_read(n_bytes):
 
 def bytes_of_a_pass(model):
     """Bytes of parameters that every pass reads: all but the positions' and tokens' rows."""
-    sizes = model.config.shapes()
-    n = sum(int(np.prod(shape)) for name, shape in sizes.items() if name != "wpe.weight")
+    config = model.config
+    n = config.n_parameters - config.n_ctx * config.n_embd
     return n * model.params["wpe"].dtype.itemsize
 
 

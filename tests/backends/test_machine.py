@@ -1,4 +1,4 @@
-"""What the figures depend on beside the settings."""
+"""What the figures depend on besides the settings."""
 
 import os
 
