@@ -4,7 +4,7 @@ What is fastest depends on the machine: on its BLAS, its caches, and how long a 
 start. So nothing is assumed. `choose` goes through weights of the model's shapes as a pass does,
 block after block, and multiplies each by the next of its candidates. The first passes choose how
 each shape of weight is held, the others on how many threads and how many rows at a time it is
-multiplied. One candidate is not to cut the weight: on one thread, that is the plain product.
+multiplied. One candidate leaves the weight uncut: on one thread, that is the plain product.
 
 So a product is timed between other products, and on a weight that is no longer in the caches,
 because the others have passed through them since.
@@ -75,7 +75,7 @@ def matrices_of(config):
 # ---------------------------------------------------------------- candidates
 
 
-def layouts(weight, exact):
+def layouts_to_try(weight, exact):
     """Ways to try to hold a weight: (width, by_column) each."""
     widths = [width for width in WIDTHS if width < weight.n_out]
     tiled = list(itertools.product(widths, (False, True)))
@@ -84,9 +84,10 @@ def layouts(weight, exact):
     return tiled if exact and tiled else [(ALL, False), *tiled]
 
 
-def kernels(weight, layout, rows, exact):
-    """Kernels to try for a weight of that layout: so many threads, so many rows at a time."""
-    (width, by_column), uncut = layout, layout[0] == ALL
+def kernels_to_try(weight, layout, rows, exact):
+    """Kernels for a weight of that layout: on how many threads, and how many rows at a time."""
+    width, by_column = layout
+    uncut = width == ALL
     together = (1,) if exact else (ALL,) if uncut else TOGETHER[rows]
     # of a small weight, nothing would be left for a second thread once it has begun
     shared = weight.n_in * weight.n_out > AHEAD
@@ -128,7 +129,8 @@ def places_of(weights, n_model, dtype):
     columns = min(head.n_out, max(1, HEAD_BYTES // itemsize // head.n_in))
     if WIDE < columns < head.n_out:
         columns -= columns % WIDE  # so that tiles of any width read as much
-    n_block, n_head = sum(w.n_in * w.n_out for w in matrices), head.n_in * columns
+    n_block = sum(w.n_in * w.n_out for w in matrices)
+    n_head = head.n_in * columns
     n_blocks = max(1, min(n_model, COLD_BYTES // itemsize) // (n_block + n_head))
     places = []
     for _ in range(n_blocks):
@@ -143,8 +145,9 @@ def places_of(weights, n_model, dtype):
 
 
 def timed(places, n_rows, candidates):
-    """Seconds of products with so many rows: {weight: [kernel]} -> {weight: {kernel: seconds}}."""
-    times, rng = {weight: defaultdict(list) for weight in candidates}, random.Random(0)
+    """Seconds of products of n_rows rows: {weight: [kernel]} -> {weight: {kernel: seconds}}."""
+    times = {weight: defaultdict(list) for weight in candidates}
+    rng = random.Random(0)
     # one number of threads in a pass: a thread that waits for work slows the others down
     for count in sorted({one.threads[0] for found in candidates.values() for one in found}):
         chosen = {  # all candidates of a weight that is never shared
@@ -172,7 +175,8 @@ def shuffled_forever(candidates, rng):
 
 def product_seconds(n_rows, weight, memory, kernel):
     """One product and what follows it in a pass, which threads may still slow down."""
-    held, x = held_in(memory, weight, kernel), np.ones((n_rows, weight.n_in), memory.dtype)
+    held = held_in(memory, weight, kernel)
+    x = np.ones((n_rows, weight.n_in), memory.dtype)
     begin = time.perf_counter()
     y = x @ held
     layer_norm(y[:, : weight.n_in], 1, 0, 1e-5)
@@ -191,18 +195,17 @@ def choose(config, dtype, kernel=None, exact=False):
     weights = [*dict.fromkeys(Weight(*shape) for shape in matrices_of(config)), head]
     if kernel:
         return dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
-    n_model = sum(math.prod(shape) for shape in config.shapes().values())
-    places = places_of(weights, n_model, dtype)
+    places = places_of(weights, config.n_parameters, dtype)
 
     def measured(layouts_of, rows, n_rows):
         """{weight: {kernel: seconds}} of the kernels to try for these layouts."""
         candidates = {
-            weight: [one for layout in tried for one in kernels(weight, layout, rows, exact)]
+            weight: [k for layout in tried for k in kernels_to_try(weight, layout, rows, exact)]
             for weight, tried in layouts_of.items()
         }
         return timed(places, n_rows, candidates)
 
-    tried = {weight: layouts(weight, exact) for weight in weights}
+    tried = {weight: layouts_to_try(weight, exact) for weight in weights}
     one, *few = (measured(tried, rows, n) for rows, n in ((ONE, 1), (FEW, 5), (FEW, 9)))
     best = {w: [best_layout(tried[w], one[w], [t[w] for t in few])] for w in weights}
     times = {n: measured(best, rows, n) for rows in TOGETHER for n in rows}
@@ -240,7 +243,7 @@ def best_kernel(weight, times):
     return replace(best[0], threads=threads, together=together)
 
 
-def layout(config, dtype, chosen, exact=False):
+def lay_out_by(config, dtype, chosen, exact=False):
     """A function w -> what `x @ w` is computed with, by the kernels of `choose`."""
     shapes = matrices_of(config)
     empty = one_memory(sum(padded_size(*shape, chosen[Weight(*shape)]) for shape in shapes), dtype)
@@ -267,7 +270,7 @@ def plan(config, dtype, kernel=None, exact=False):
     one at a time.
     """
     # the trials come first: their memory and the model's are not to be in use at once
-    return layout(config, dtype, choose(config, dtype, kernel, exact), exact)
+    return lay_out_by(config, dtype, choose(config, dtype, kernel, exact), exact)
 
 
 def kernel_named(name):

@@ -24,22 +24,26 @@ import numpy as np
 
 from backends.blas import N_THREADS
 
-LONG = 64  # a pass of at least so many rows also shares what comes between its products
+LONG = 64  # a pass of at least this many rows also shares what comes between its products
 SPINS = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds together
 
 # seconds off the CPU in the middle of its work, from which on a thread was preempted; more where
 # the clock is coarser
 PREEMPTED = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
-# so many preemptions within so many seconds: another program wants the cores
+# this many preemptions within this many seconds: another program wants the cores
 SEVERAL, WITHIN = 3, 0.2
+
+
+def ceil_div(a, b):
+    return -(-a // b)
 
 
 @cache
 def ranges(n, n_threads, ahead):
     """0 to n in n_threads ranges: the first has `ahead` more, the rest is split evenly."""
     ahead = min(ahead, n)
-    ends = [ahead - (ahead - n) * i // n_threads for i in range(1, n_threads + 1)]
+    ends = [ahead + ceil_div((n - ahead) * i, n_threads) for i in range(1, n_threads + 1)]
     return list(zip([0, *ends], ends))
 
 
@@ -150,7 +154,7 @@ class Threads:
             bell.ring()
         try:
             function(*own)
-        finally:  # wait for all, also after an error: nobody is to write any more
+        finally:  # wait for all, also after an error: nobody may still be writing
             if off_cpu() - before > PREEMPTED:
                 self.preemptions.append(time.perf_counter())
             errors = [ended.get(done) for _, done, ended in waiting]

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.threads import THREADS, ranges
+from backends.threads import THREADS, ceil_div, ranges
 
 # numbers in a tile: times 9 rows, below the 10^6 multiplications up to which OpenBLAS does not pack
 TILE = 110_000
@@ -37,7 +37,7 @@ MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # more than any number of rows or columns; as a width: not cut
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
-AT_ONCE = 4  # rows: BLAS multiplies so many faster than three, and with AVX2 faster than two
+AT_ONCE = 4  # rows: BLAS multiplies this many faster than three, and with AVX2 faster than two
 # NumPy releases the GIL only for a product whose result has more numbers than this:
 # during a smaller one, no other thread can begin
 GIL_RELEASE_SIZE = 500
@@ -60,7 +60,7 @@ class Kernel:
     by_column: bool = False
 
     def way(self, n_rows):
-        """(n_threads, together) for so many rows."""
+        """(n_threads, together) for this many rows."""
         size = 0 if n_rows < 2 else 1 if n_rows < MANY else 2
         return self.threads[size], self.together[size]
 
@@ -80,10 +80,6 @@ class Kernel:
 ROW_BY_ROW = Kernel(ALL, (1, 1, 1), together=(1, 1, 1))
 
 
-def ceil_div(a, b):
-    return -(-a // b)
-
-
 def group_size(n_rows, most):
     """How many rows to multiply at a time, up to `most`: as few groups as can be, of one size."""
     if n_rows <= 1:
@@ -98,8 +94,8 @@ def tiles_ahead(n_in, width):
 
 
 def parts_of(n_in, n_out, kernel):
-    """Into how many parts a column of n_in is cut, 1, 2, 4, ...: so many that a tile is small
-    enough, and that each thread which multiplies one row has more than GIL_RELEASE_SIZE results.
+    """Into how many parts a column of n_in is cut, 1, 2, 4, ...: enough of them that a tile is
+    small, and that each thread which multiplies one row has more than GIL_RELEASE_SIZE results.
     """
     width, n_threads = min(kernel.width, n_out), kernel.threads[0]
     n_shared = n_out // width - tiles_ahead(n_in, width)

@@ -107,7 +107,7 @@ def fitting(name, texts, encode, longest, enough=0):
     """([(number, ids)] of the texts of up to `longest` tokens, how many longer ones were skipped);
     these are named on stderr, but for those of the built-in prompts.
 
-    Texts are numbered from 1. enough: stop when so many fit; 0 is never. Raises InputError that
+    Texts are numbered from 1. enough: stop when this many fit; 0 is never. Raises InputError that
     begins with `name` for a text that the vocabulary has no tokens for, or where none fits.
     """
     fits, skipped = [], []

@@ -2,7 +2,7 @@
 
 A drafter proposes tokens for one text (sampling.NeuralDrafter, or a reader's own). A draft is what
 stays the same from text to text: a smaller model, a head of the target, the look-up of n-grams
-(ngrams.py). Nobody asks which it is: what they need to know stands in `Draft`.
+(ngrams.py). Callers never ask which kind it is; `Draft` says all they may rely on.
 """
 
 import math
@@ -14,7 +14,7 @@ class Draft:
     """The least a draft can be. A subclass says how to make a drafter, and what else is so."""
 
     models = ()  # what runs on the backend, and needs caches
-    n_ctx = math.inf  # of its context
+    n_ctx = math.inf  # tokens it can read
     most = math.inf  # tokens that a round can draft
     alone = None  # the Model that could write texts by itself
     looks_up = False  # drafts only where it finds something

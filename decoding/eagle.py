@@ -54,7 +54,7 @@ class EagleCache(KVCache):
     def __init__(self, config, backend, dtype, n_positions):
         super().__init__(config, backend, dtype, n_positions)
         self.hidden = backend.xp.zeros((n_positions + 1, config.n_hidden), dtype)
-        self.n_text = 1  # so many positions follow a hidden state of the target, if they were read
+        self.n_text = 1  # positions that follow a hidden state of the target, if they were read
 
     def advance(self, hidden):  # [n_new, n_hidden]
         start, self.length = self.length, self.length + hidden.shape[0]

@@ -121,7 +121,7 @@ class ModelNames:
             from backends import autotune
 
             def plan(config, dtype):
-                return autotune.layout(config, dtype, choices[config], self.exact)
+                return autotune.lay_out_by(config, dtype, choices[config], self.exact)
 
             backend = replace(backend, plan=plan)
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)

@@ -6,8 +6,8 @@ own output head makes logits of it. A whole draft costs one small pass. But no h
 tokens the heads before it chose, nor the one that the target sampled last.
 
 The residual block adds to what the output head reads. In front of the final norm the same block
-learns next to nothing: hidden states there are many times larger, and the norm shrinks with them
-what a block adds.
+learns next to nothing: hidden states there are many times larger, so the norm shrinks whatever a
+block adds along with them.
 
 So the places of a draft are independent: its distribution is the product of the heads' rows. Each
 token was sampled from its own row, which is its q, and `verify` applies as it stands. ("Typical
@@ -35,7 +35,8 @@ class MedusaConfig:
 
     def shapes(self):
         """The parameters its file must hold: {name: shape}."""
-        d, shapes = self.n_embd, {}
+        d = self.n_embd
+        shapes = {}
         for i in range(self.n_places):
             for name in ("c_fc", "c_proj"):
                 shapes |= {f"heads.{i}.{name}.weight": (d, d), f"heads.{i}.{name}.bias": (d,)}

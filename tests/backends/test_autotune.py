@@ -21,7 +21,7 @@ def uncut(config, dtype):
     """The layout of a model whose blocks are not cut, and multiplied by two threads."""
     chosen = autotune.choose(config, dtype, Kernel(ALL, (2, 1, 2)))
     head = Weight(config.n_embd, config.n_vocab, transposed=True)
-    return autotune.layout(config, dtype, chosen | {head: Kernel(ALL, (1, 1, 1))})
+    return autotune.lay_out_by(config, dtype, chosen | {head: Kernel(ALL, (1, 1, 1))})
 
 
 def test_every_kernel_gives_the_same_logits():
@@ -54,7 +54,10 @@ def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
     monkeypatch.setattr(autotune, "timed", timed)
     monkeypatch.setattr(autotune, "N_THREADS", n_threads)
     # the output head is as small as can be
-    config = SimpleNamespace(n_embd=1, n_vocab=1, shapes=lambda: {"h.0.w": shape})
+    shapes = {"h.0.w": shape}
+    config = SimpleNamespace(
+        n_embd=1, n_vocab=1, n_parameters=math.prod(shape), shapes=lambda: shapes
+    )
     return autotune.choose(config, np.float32, exact=exact)[Weight(*shape)]
 
 
@@ -140,8 +143,8 @@ def test_every_candidate_multiplies(monkeypatch):
         candidates = {
             weight: [
                 kernel
-                for layout in autotune.layouts(weight, exact=False)
-                for kernel in autotune.kernels(weight, layout, rows, exact=False)
+                for layout in autotune.layouts_to_try(weight, exact=False)
+                for kernel in autotune.kernels_to_try(weight, layout, rows, exact=False)
             ]
             for weight in WEIGHTS
         }
@@ -167,12 +170,12 @@ def test_every_layout_of_a_head_that_does_not_fit_reads_as_much(monkeypatch):
     head = Weight(16, 40_000, transposed=True)
     (_, memory), *_ = autotune.places_of([head], 16 * 40_000, np.float32)
     read = set()
-    for width, by_column in autotune.layouts(head, exact=False):
+    for width, by_column in autotune.layouts_to_try(head, exact=False):
         weight = autotune.held_in(memory, head, Kernel(width, (1, 1, 1), by_column=by_column))
         read.add(weight.tiles.size if isinstance(weight, tiles.Tiles) else weight.size)
     assert read == {16 * 2048}
     # threads would read rows that do not lie one after the other
-    assert len(autotune.kernels(head, (ALL, False), autotune.ONE, exact=False)) == 1
+    assert len(autotune.kernels_to_try(head, (ALL, False), autotune.ONE, exact=False)) == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
