@@ -20,11 +20,11 @@ if __name__ == "__main__":
 try:
     # isort: off
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
+    from checkpoints.files import InputError
     from cli.exit_codes import exit_code, script
     from cli.parser import call, unknown
     from cli.texts import Output, Texts, check_together, several
     from cli.flags import Settings
-    from utils import InputError
 except ModuleNotFoundError as missing:
     message = f"error: {missing.name} is not installed: pip install -r requirements.txt"
     print(message, file=sys.stderr)

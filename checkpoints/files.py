@@ -69,6 +69,11 @@ def name_of(model):
     return Path(model).name if Path(model).is_absolute() else model
 
 
+def counted(n, noun):
+    """The number and the noun: "1 prompt", "2 prompts"."""
+    return f"{n} {noun}{'s' if n != 1 else ''}"
+
+
 def digest(files, algorithm):
     """A checksum of hashlib over the contents of files, one after the other, in hexadecimal."""
     state = hashlib.new(algorithm, usedforsecurity=False)

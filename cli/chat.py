@@ -13,6 +13,7 @@ import textwrap
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 
+from checkpoints.files import InputError
 from cli.exit_codes import UNUSABLE, print_error
 from cli.flags import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
 from cli.parser import flags_in
@@ -22,7 +23,6 @@ from decoding.load import Pair, load_pair
 from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
 from decoding.run import Run
-from utils import InputError
 
 
 @dataclass(frozen=True)

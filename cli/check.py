@@ -4,10 +4,10 @@ import sys
 from functools import partial
 
 from checkpoints.doctor import examine
-from checkpoints.files import printable
+from checkpoints.files import InputError, printable
 from checkpoints.search import find_folder, locate
 from cli.flags import Folder
-from utils import InputError, get_backend, load_model
+from utils import get_backend, load_model
 
 
 def check(*size_or_path, settings: Folder):

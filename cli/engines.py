@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 
 from checkpoints.files import first_of
-from checkpoints.vocabulary import read_merges
-from utils import load_encoder, open_weights, read_config
+from checkpoints.folder import open_weights, read_config
+from checkpoints.vocabulary import load_encoder, read_merges
 
 
 def write_gguf(folder, path):

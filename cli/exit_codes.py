@@ -13,8 +13,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from checkpoints.files import naming, printable
-from utils import InputError
+from checkpoints.files import InputError, naming, printable
 
 # raised for input, or a model, that cannot be used; the last where a model's numbers overflow
 UNUSABLE = (InputError, MemoryError, FloatingPointError)

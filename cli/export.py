@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from checkpoints.files import first_of
+from checkpoints.files import InputError, SettingError, first_of
+from checkpoints.search import find_folder
 from cli.engines import write_gguf, write_openvino
 from cli.files import check_output, whole
 from cli.flags import Folder, flag
-from cli.values import SettingError
-from utils import InputError, find_folder, stored_sources
+from utils import stored_sources
 
 
 @dataclass(frozen=True)

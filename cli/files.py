@@ -5,8 +5,7 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
-from checkpoints.files import naming
-from utils import InputError
+from checkpoints.files import InputError, naming
 
 
 def temporary_name(path):

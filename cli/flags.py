@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass, field
 
 import utils
+from checkpoints.files import SettingError
 from cli.prompts import choose_prompts
 from cli.values import (
     AUTO,
     MOST,
-    SettingError,
     check_choice,
     check_length,
     check_number,

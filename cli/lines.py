@@ -12,10 +12,9 @@ import zlib
 from contextlib import ExitStack
 from pathlib import Path
 
-from checkpoints.files import naming
+from checkpoints.files import InputError, naming
 from cli.files import whole
 from decoding.cluster.failed import Failed
-from utils import InputError
 
 try:
     import fcntl

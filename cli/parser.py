@@ -1,9 +1,9 @@
 """From the words of a command line to the arguments of a command.
 
 A command is a function of groups of flags. A parameter that is annotated with a group, `settings:
-Settings`, stands for all fields of that dataclass (cli/flags.py); `*names`
-takes words without a flag. The default of a flag gives the type of its value; one whose default is
-a tuple may be given several times.
+Settings`, stands for all fields of that dataclass (cli/flags.py); `*names` takes words without a
+flag. The default of a flag gives the type of its value; one whose default is a tuple may be given
+several times.
 
 Fire makes the call. What it would guess is settled before: a value is whatever comes after its
 flag (a prompt may begin with --), and 123, None and [1, 2] are texts where a text is expected.
@@ -18,9 +18,8 @@ from typing import Any, Callable
 
 import fire
 
+from checkpoints.files import InputError, SettingError
 from cli.help import OWN, markdown, usage
-from cli.values import SettingError
-from utils import InputError
 
 EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from checkpoints.files import SettingError
 from cli.files import check_output, write_whole
 from cli.flags import Machine, Models, Settings, flag
-from cli.values import SettingError
 from decoding.load import load_pair
 from page.report import page_of
 from page.runs import answers_of, finished_run

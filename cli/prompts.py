@@ -20,9 +20,8 @@ the whole file is one, HellaSwag's form if all of two or more blocks have it. A 
 import re
 from pathlib import Path
 
-from checkpoints.files import note, some
+from checkpoints.files import InputError, counted, note, some
 from cli.reading import parse_json, read_lines
-from utils import InputError
 
 FIELDS = ("turns", "instruction", "prompt", "question", "text")
 STORIES = Path(__file__).with_name("stories.txt")
@@ -98,8 +97,7 @@ def read_prompts(path):
         raise InputError(
             f"{path}: holds no prompts; expected JSON Lines, a JSON array, or one prompt a line"
         )
-    plural = "s" if len(prompts) > 1 else ""
-    note(f"{path}: read {len(prompts)} prompt{plural}, {form}")
+    note(f"{path}: read {counted(len(prompts), 'prompt')}, {form}")
     return [text for _, text in prompts]
 
 

@@ -8,8 +8,7 @@ import json
 import zlib
 from pathlib import Path
 
-from checkpoints.files import strict_json
-from utils import InputError
+from checkpoints.files import InputError, strict_json
 
 MOST_BYTES = 256 << 20  # of a file, unpacked
 

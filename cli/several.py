@@ -5,6 +5,7 @@ from functools import partial
 
 from tqdm import tqdm
 
+from checkpoints.files import counted
 from cli import show
 from cli.lines import Lines
 from decoding.cluster.failed import Failed
@@ -37,7 +38,7 @@ def generate_several(prompt, settings, output):
         return
     n = min(batch_size, len(prompts))
     for decoder, (n_tokens, seconds) in totals.items():
-        line = f"{decoder.capitalize()}, {n} prompt{'s' if n > 1 else ''} at a time: {n_tokens} "
+        line = f"{decoder.capitalize()}, {counted(n, 'prompt')} at a time: {n_tokens} "
         print(f"{line}tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s")
     if output.out:
         print(f"Written: {output.out}")

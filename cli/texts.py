@@ -4,12 +4,12 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
+from checkpoints.files import InputError, SettingError
 from cli.files import check_output
 from cli.flags import FORMS, Group, Json, Workers, check_apart, flag
 from cli.prompts import fitting, read_prompts
-from cli.values import SettingError, check_number
+from cli.values import check_number
 from decoding.prompt import Prompt
-from utils import InputError
 
 MOST_TEXTS = 1000  # at a time: each has a thread
 DEFAULT = ("Once upon a time there lived a king",)

@@ -2,8 +2,8 @@
 
 import re
 
+from checkpoints.files import SettingError
 from decoding.load import AUTO
-from utils import SettingError
 
 MOST = 10**9  # of anything that is counted
 MOST_COST = 1e6  # of a token or a pass, in target passes over one row

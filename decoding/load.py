@@ -137,7 +137,7 @@ class ModelNames:
         configs, encoder = self.shapes(download)
         return Pairs(Shape(configs[0]), {}, encoder)
 
-    def choices(self):
+    def kernel_choices(self):
         """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from utils import InputError, SettingError
+from checkpoints.files import InputError, SettingError
 
 
 @dataclass(frozen=True)

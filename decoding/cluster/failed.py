@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from checkpoints.files import InputError, some
+from checkpoints.files import InputError, counted, some
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,5 @@ class Failed:
 def require_all(failed, rest="the others are done, give the same command to try these again"):
     """Raises InputError if there is any {what: why it could not be had}."""
     if failed:
-        n_prompts = f"{len(failed)} prompt{'s' if len(failed) > 1 else ''}"
         named = some([f"{name}: {why}" for name, why in failed.items()])
-        raise InputError(f"{n_prompts} failed: {named}; {rest}")
+        raise InputError(f"{counted(len(failed), 'prompt')} failed: {named}; {rest}")

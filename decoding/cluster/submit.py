@@ -12,9 +12,8 @@ from collections import Counter, deque
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 
-from checkpoints.files import note
+from checkpoints.files import InputError, counted, note
 from decoding.cluster.failed import Failed
-from utils import InputError
 
 try:
     import cloudpickle
@@ -83,7 +82,7 @@ class Cluster:
 
     def load(self):
         """Let every worker load the models."""
-        wanted = self.wanted, self.wanted.choices(), worker.fingerprints(self.wanted)
+        wanted = self.wanted, self.wanted.kernel_choices(), worker.fingerprints(self.wanted)
         cloudpickle.register_pickle_by_value(worker)
         loader = worker.Loader(self.name, pickle.dumps(wanted))
         try:
@@ -116,16 +115,15 @@ class Cluster:
         function(pairs, items) is called by a worker, with `group` items at a time. failed: the dict
         that gets {name(item): why}
         """
-        begin, items = time.monotonic(), list(items)
+        begin = time.monotonic()
         for item, result in zip(items, self.results(function, items, group)):
             if isinstance(result, Failed):
                 failed[name(item)] = result.reason
             yield result
         if items and not failed:
-            n_prompts = f"{len(items)} prompt{'s' if len(items) > 1 else ''}"
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
-            note(f"{n_prompts} in {took}, workers: {where}")
+            note(f"{counted(len(items), 'prompt')} in {took}, workers: {where}")
 
     def results(self, function, items, group):
         """Yield the result of each item, in their order.

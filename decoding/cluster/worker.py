@@ -40,7 +40,7 @@ class Loader(WorkerPlugin):
     A worker that has them announces a resource of this name, which the groups of prompts ask for:
     Dask gives them to no other worker, and one at a time.
 
-    wanted: pickled (ModelNames, its choices, the fingerprints that a worker must have).
+    wanted: pickled (ModelNames, its kernel_choices, the fingerprints that a worker must have).
     """
 
     def __init__(self, name, wanted):

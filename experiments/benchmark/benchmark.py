@@ -270,7 +270,7 @@ def rows_of_prompts(settings, where, target, lines, result):
     todo = [item for item in items if item not in stored]
     result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
     todo, costs = todo + ways, {}
-    results = where.run(partial(measured, settings), todo, result["failed"], name=str)
+    results = where.run(partial(measured, settings), todo, result["failed"])
     for outcome, item in zip(progress(results, len(todo), target, "measurements"), todo):
         if isinstance(outcome, Failed):
             continue

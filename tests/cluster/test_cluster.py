@@ -116,7 +116,7 @@ def test_a_log(cli, file, tmp_path, address):
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
     wanted = ModelNames("17M", ("0.7M-17M",), str(pair), exact=exact)
-    choices = wanted.choices()
+    choices = wanted.kernel_choices()
     together = {kernel.together for found in choices.values() for kernel in found.values()}
     assert (together == {(1, 1, 1)}) == exact
     expected = wanted.kernels_in(wanted.load(choices))
