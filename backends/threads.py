@@ -148,7 +148,8 @@ class Threads:
                 done = SimpleQueue()
                 inbox.put((function, *part, done, ended))
                 waiting.append((bell, done, ended))
-        before, patient = off_cpu(), not self.has_competition()
+        before = off_cpu()
+        patient = not self.has_competition()
         for bell, _, ended in waiting:
             bell.patient = ended.patient = patient
             bell.ring()

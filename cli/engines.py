@@ -45,7 +45,8 @@ def add_tokenizer(file, folder, kinds):
     """Byte-level BPE with GPT-2's pattern, and no token added in front of a text."""
     vocabulary = json.loads(first_of(folder, "vocab.json", "encoder.json").read_bytes())
     merges = read_merges(first_of(folder, "merges.txt", "vocab.bpe"))
-    tokens, end = sorted(vocabulary, key=vocabulary.get), load_encoder(folder).end_of_text
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    end = load_encoder(folder).end_of_text
     file.add_tokenizer_model("gpt2")
     file.add_tokenizer_pre("gpt-2")
     file.add_token_list(tokens)

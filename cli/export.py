@@ -37,7 +37,8 @@ def export(*size_or_path, settings: ExportSettings):
     """
     if len(size_or_path) != 1:
         raise InputError(f"export: expected one size or folder, not {len(size_or_path)}")
-    folder, out = find_folder(size_or_path[0], settings.models_dir), settings.out
+    folder = find_folder(size_or_path[0], settings.models_dir)
+    out = settings.out
     stored_sources(size_or_path, settings.models_dir, False)  # only what can be loaded here
     try:
         if settings.format == "gguf":

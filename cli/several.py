@@ -16,7 +16,8 @@ from decoding.together import results_of
 def generate_several(prompt, settings, output):
     """What `generate` does with several prompts. Raises InputError."""
     # a mistake is made in the code of this process, so in one text at a time
-    batch_size, totals = 1 if settings.mistake else output.batch_size, {}
+    batch_size = 1 if settings.mistake else output.batch_size
+    totals = {}
     if output.cluster:
         from decoding.cluster.place import place, spread
 

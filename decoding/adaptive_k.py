@@ -135,7 +135,8 @@ class AdaptiveK:
         theory.speedup for all of them in one go, as a sum that grows with K: every round asks
         twice.
         """
-        h, tokens = self.drafted / self.asked, accumulate(a**K for K in range(len(self.costs)))
+        h = self.drafted / self.asked
+        tokens = accumulate(a**K for K in range(len(self.costs)))
         return [(h * n + 1 - h) / (h * cost + 1 - h) for n, cost in zip(tokens, self.costs)]
 
     def __call__(self, last):
