@@ -32,7 +32,7 @@ class Program:
 
     version: what stands beside every figure
     ways: {decoder: function (ids, n) -> (new ids, how many passes of the target wrote them)}
-    passes: {n_rows: function that makes one pass over so many tokens}, where it has any
+    passes: {n_rows: function that makes one pass over n_rows tokens}, where it has any
     """
 
     name: str

@@ -51,7 +51,7 @@ class ReplaySettings(Machine, Verification, Folder):
         "first draft model",
     )
     seed: int = flag(
-        123, "of the random decisions, where the log has a temperature above 0", **SEEDS
+        123, "seed of the random decisions, where the log has a temperature above 0", **SEEDS
     )
 
     def check(self):
