@@ -119,7 +119,8 @@ def open_weights(folder, config):
     Left out are Hugging Face's prefix, its causal masks, and its second copy of the embedding,
     which must be a copy.
     """
-    (path, *others), shapes = weights_files(folder), config.shapes()
+    path, *others = weights_files(folder)
+    shapes = config.shapes()
     for other in others:
         if not other.is_file():
             raise InputError(f"{other}: is missing, but {path.name} needs it; fetch it")

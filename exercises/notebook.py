@@ -56,7 +56,8 @@ def guessed(guess, p, q):
 
 def branches(rule, p, q):
     """Print how a rule for one token comes to its distribution."""
-    outcomes, total = outcomes_of(rule, p, q), np.zeros(len(p))
+    outcomes = outcomes_of(rule, p, q)
+    total = np.zeros(len(p))
     for name, is_draft in (("drafted and kept", True), ("replacements", False)):
         masses = [outcomes.get((token, is_draft), 0.0) for token in range(len(p))]
         total += masses
@@ -193,8 +194,8 @@ def race(K, predicted):
     speedup beside the predicted one, and draw the race of the first text.
     """
     pairs = {"plain": Pair(pair().target, None, pair().encoder), "speculative": pair()}
-    # of each text, (tokens, milliseconds) of its rounds
-    rounds, texts = {name: [] for name in pairs}, openings(first=1, n_times=2)
+    texts = openings(first=1, n_times=2)
+    rounds = {name: [] for name in pairs}  # of each text, (tokens, milliseconds) of its rounds
     for n, (chance, ids) in enumerate(texts):
         for name in pairs:
             run = Run(pairs[name], ids, N_TOKENS, K, FILTER, chance)

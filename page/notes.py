@@ -102,7 +102,8 @@ class Notes:
         for i, token in enumerate(round.tokens):
             tokens = {int(token), *draft[i : i + 1]}
             likely.append(likely_rows(p[i], q[i] if i < n else None, *tokens))
-        replacements, i = None, round.accepted
+        replacements = None
+        i = round.accepted
         if i < round.examined and not self.run.coupled:
             covered = support[i - 1] if support and i else 1.0
             replacements = residual_rows(covered * p[i], q[i], int(round.tokens[-1]))

@@ -208,7 +208,8 @@ def answers_of(settings, pair):
 
 def finished_run(settings, pair):
     """The data of a page with everything that the page could ask about a run."""
-    request, tell = Request(), lambda **line: None
+    request = Request()
+    tell = lambda **line: None
     data = ANSWERS["race"](settings, pair, request, tell)
     data["costs"] = costs(settings, pair, request, tell)
     data["rules"] = list(rule_rows(settings, pair, request, tell))

@@ -242,7 +242,8 @@ class Way(NamedTuple):
 
 def measurements(settings, pairs, items):
     """Of each Item the Runs of all contenders, as JSON; of each Way what its rounds cost."""
-    filters, warm = settings.filters(), False
+    filters = settings.filters()
+    warm = False
     for item in items:
         filter = filters[item.temperature]
         if isinstance(item, Way):
@@ -322,7 +323,8 @@ def rows_of_batches(settings, pairs, target):
 def rows_of_programs(settings, pairs, target, result):
     """A row for each program and decoder."""
     (draft,) = settings.drafts()
-    pair, folders = pairs.pair(draft), None
+    pair = pairs.pair(draft)
+    folders = None
     run = dataclasses.replace(
         settings.plain_run(pairs, settings.sampling),
         K=settings.Ks()[0],

@@ -111,7 +111,8 @@ class TargetSettings(Training):
 
     def kept(self, folder):
         """The layers to keep of the model in a folder."""
-        layers, last = parse_list("layers", self.layers, int), utils.read_config(folder).n_layer - 1
+        layers = parse_list("layers", self.layers, int)
+        last = utils.read_config(folder).n_layer - 1
         for layer in layers:
             check_numbers(0, last, layers=layer)
         return layers
@@ -195,7 +196,8 @@ def draft(settings: DraftSettings):
 
 def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
-    read, folder = texts.Texts.read(settings, source, written), settings.result(size)
+    read = texts.Texts.read(settings, source, written)
+    folder = settings.result(size)
     start = settings.start and settings.folder(settings.start)
     origin["start"] = start and fingerprint(start)
     training = run.Run(model, settings, read, size, **origin)
@@ -224,9 +226,11 @@ def medusa(settings: MedusaSettings):
 def train_head(settings, name, make, tokens=4096, **notes):
     """Train make(config of the target) and write it, with notes, beside the target."""
     folder = settings.folder(settings.target_model_size)
-    grown_on, config = fingerprint(folder), utils.read_config(folder)
+    grown_on = fingerprint(folder)
+    config = utils.read_config(folder)
     torch.manual_seed(settings.seed)
-    head, losses = make(config), run.distances_from(models.read_model(folder))
+    head = make(config)
+    losses = run.distances_from(models.read_model(folder))
     read = texts.Texts.read(settings, folder, written=True, tokens=tokens)
     training = run.Run(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
     training.train(*losses, config.n_ctx)
