@@ -1,9 +1,9 @@
 """The settings of a run, in groups that commands put together.
 
-A field of a group is a flag: its name, its default, its meaning and its check stand here and
-nowhere else. --help and the lists in docs/usage.md are printed from them. A command's settings are
-a dataclass that inherits the groups it takes; where a flag means a little more there (a list of
-sizes for one), it declares the field anew.
+A field of a group is a flag: its name, default, meaning and limits are defined here and nowhere
+else. --help and the lists in docs/usage.md are generated from them. A command's settings are a
+dataclass that inherits the groups it takes; where a flag accepts more in that command (a list of
+sizes in place of one), the dataclass declares the field anew.
 """
 
 import dataclasses
@@ -162,7 +162,7 @@ class Sampling(Group):
     heading = "Sampling"
 
     temperature: float = flag(0.0, "0 is greedy decoding")
-    top_k: int = flag(0, "sample from this many most likely tokens; 0 keeps all", least=0)
+    top_k: int = flag(0, "sample from the top_k most likely tokens; 0 keeps all", least=0)
     top_p: float = flag(
         1.0, "sample from the smallest set of most likely tokens with this total probability"
     )
@@ -194,8 +194,8 @@ class Verification(Group):
 
     verification: str = flag(
         "token",
-        "the accept/reject rule: token decides on each drafted token in turn; block on all of a "
-        "round together, and on average accepts at least as many",
+        "the accept/reject rule: token decides on each drafted token in turn; block decides on all "
+        "those of a round together, and on average accepts at least as many",
         choices=("token", "block"),
     )
 
@@ -225,8 +225,8 @@ class Drafting(Verification, Models):
     )
     coupled: bool = flag(
         False,
-        "draft and target share the sampling noise of each position, so that the two texts are the "
-        "same at any temperature",
+        "the draft model and the target share the sampling noise of each position, so that the two "
+        "texts are the same at any temperature",
     )
 
 

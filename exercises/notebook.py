@@ -11,8 +11,9 @@ from cli.prompts import choose_prompts
 from decoding.clock import Clock, measure_costs
 from decoding.load import Pair, load
 from decoding.run import Run
-from exercises.checks import one_place, outcomes_of
-from exercises.feedback import checked, compare  # noqa: F401, the notebook calls them here
+from exercises import feedback
+from exercises.checks import outcomes_of
+from exercises.feedback import checked  # noqa: F401, the notebook calls it here
 from proving.enumeration import every_branch, total_variation
 from proving.mistakes import MISTAKES
 from proving.patching import changed_lines, made
@@ -45,13 +46,8 @@ GUESSES = {"match": match, "replace_from_p": replace_from_p}
 
 
 def guessed(guess, p, q):
-    """`compare` of a reader's guess; then of the one that the task asks for, if it is another."""
-    asked_for = GUESSES[guess.__name__]
-    found, expected = compare(guess, p, q), one_place(asked_for, p, q)
-    expected = [expected[0].get((token,), 0.0) for token in range(len(p))], expected[1]
-    if found is None or not all(map(np.allclose, found, expected)):
-        print("The answer below the task:")
-        compare(asked_for, p, q)
+    """Print what comes out of one of the two guesses, as its reader has written it."""
+    feedback.guessed(guess, GUESSES[guess.__name__], p, q)
 
 
 def branches(rule, p, q):

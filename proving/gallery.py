@@ -74,7 +74,7 @@ TOLD = {
     "greedy-draft": Told(
         symptom="text that is too predictable; often more speed, too, because the likeliest token "
         "of a good draft model is accepted more often. transformers made its assistant greedy "
-        "again for speed (huggingface/transformers#30778) and took that back four months later "
+        "again for speed (huggingface/transformers#30778) and reverted this four months later "
         "(huggingface/transformers#33534).",
         cause="the draft model proposes its likeliest token, but hands over its softmax as q. The "
         "rule divides by q(x), the probability of drafting x, and that is now 1. Sample x, or "
@@ -82,7 +82,7 @@ TOLD = {
         picture="Right: 0.10, 0.20, 0.70. Wrong: 0.17, 0, 0.83",
     ),
     "filter-on-draft-only": Told(
-        symptom="the text reads as at temperature 1, whatever the temperature, top-k and top-p; "
+        symptom="the text reads as if at temperature 1, whatever the temperature, top-k and top-p; "
         "they only change the acceptance rate, mostly for the worse.",
         cause="the rule is exact for the p that it gets, and it gets the unfiltered one. What the "
         "filter rules out comes back through the residual.",
@@ -181,7 +181,7 @@ def gallery():
                 yield from told(name)
             else:
                 rows.append(row(group, name))
-    yield "## The others"
+    yield "## Other mistakes"
     yield "\n".join(header + rows)
 
 
