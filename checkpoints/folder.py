@@ -8,15 +8,24 @@ import re
 import numpy as np
 
 from checkpoints.files import InputError, first_of, read_json
-from checkpoints.formats import safetensors, tf_checkpoint
+from checkpoints.formats import safetensors
 from checkpoints.registry import TF_DATA, TF_INDEX
 from gpt2 import Config
 
 SHARDS_INDEX = "model.safetensors.index.json"
+
+
+def read_tf_checkpoint(path):
+    """Imported when a folder holds that format: a plain run reads no code that it does not need."""
+    from checkpoints.formats.tf_checkpoint import read_table
+
+    return read_table(path)
+
+
 WEIGHTS = {
     "model.safetensors": safetensors.read_table,
     SHARDS_INDEX: safetensors.read_sharded,
-    TF_INDEX: tf_checkpoint.read_table,
+    TF_INDEX: read_tf_checkpoint,
 }
 PARTS = [
     ("config.json", "hparams.json"),
