@@ -1,5 +1,5 @@
-"""What of a checkpoint folder can be compared with something: files with what their source stated,
-tensors with their shapes and checksums, the logits of 124M with OpenAI's.
+"""Examine a checkpoint folder: compare its files with what their source stated, its tensors with
+their shapes and checksums, and the logits of 124M with OpenAI's.
 
 Each comparison is made whatever the one before found, so that one run names all that is wrong.
 """

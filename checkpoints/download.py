@@ -60,8 +60,9 @@ def from_any(sources, size, folder):
     """Fetch what a folder lacks from the first source that has it all."""
     reasons = []
     for source in sources:
+        fetch_from = from_openai if source == "openai" else from_hugging_face
         try:
-            from_openai(size, folder) if source == "openai" else from_hugging_face(size, folder)
+            fetch_from(size, folder)
         except Refused as error:
             reasons.append(f"{SOURCES[source]}: {error}")
             continue

@@ -16,7 +16,7 @@ SHARDS_INDEX = "model.safetensors.index.json"
 
 
 def read_tf_checkpoint(path):
-    """Imported here, as few folders hold TensorFlow's format."""
+    """Imported when a folder holds that format: a plain run reads no code that it does not need."""
     from checkpoints.formats.tf_checkpoint import read_table
 
     return read_table(path)
@@ -128,7 +128,8 @@ def open_weights(folder, config):
     Left out are Hugging Face's prefix, its causal masks, and its second copy of the embedding,
     which must be a copy.
     """
-    (path, *others), shapes = weights_files(folder), config.shapes()
+    path, *others = weights_files(folder)
+    shapes = config.shapes()
     for other in others:
         if not other.is_file():
             raise InputError(f"{other}: is missing, but {path.name} needs it; fetch it")

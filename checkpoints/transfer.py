@@ -167,7 +167,7 @@ def facts(reply, url):
 
 
 def difference(path, stated):
-    """In what a file is not the one that the server stated, in words; None if it is."""
+    """How a file differs from what the server stated, in words; None if it does not."""
     size = path.stat().st_size
     if stated["size"] not in (None, size):
         return f"has {size} bytes of {stated['size']}"

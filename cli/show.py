@@ -64,17 +64,18 @@ class Screen:
     def __init__(self, settings, output, prompt, pair):
         self.settings, self.output, self.encoder = settings, output, pair.encoder
         self.begin = f"Text = {self.encoder.decode(prompt.ids)}"
-        self.report = None
+        self.notes = None  # of the speculative run, for --report
         note_room(settings, pair, [prompt])
-        if settings.report:
-            from page.report import Report
-
-            self.report = Report(settings, pair.encoder)
 
     def watchers(self, run, decoder):
         """Begin the block of a decoder. Returns who watches its run."""
         speculates = run.pair.draft is not None
-        watchers = [self.report.watch(run)] if self.report and speculates else []
+        watchers = []
+        if self.settings.report and speculates:
+            from page.notes import Notes
+
+            self.notes = Notes(run, self.settings.rule_name == "block")
+            watchers.append(self.notes)
         if self.output.json:
             return [*watchers, Bar(run.n_tokens)]
         print(title(f"{decoder.capitalize()} Decode"))
@@ -100,8 +101,11 @@ class Screen:
             print(json.dumps(summary))
         else:
             comparison(summary)
-        if self.report:
-            write_whole(self.settings.report, self.report.page(summary))
+        if self.notes:
+            from page.report import page_of, report_data
+
+            data = report_data(self.settings, self.notes.notes, summary, self.encoder)
+            write_whole(self.settings.report, page_of(data))
             if not self.output.json:
                 print(f"Report: {self.settings.report}")
 

@@ -208,7 +208,8 @@ def check_catch_up_8(answer):
 def result_of(result, n_vocab):
     """(the token, whether it is a draft)"""
     expected = f"(a token below {n_vocab}, whether it is a draft)"
-    require(np.shape(result) == (2,), f"it returns {result!r}, expected {expected}")
+    pair = isinstance(result, (tuple, list)) and len(result) == 2
+    require(pair, f"it returns {result!r}, expected {expected}")
     (token,) = whole_numbers(result[:1], expected)
     require(0 <= token < n_vocab, f"it returns {result!r}, expected {expected}")
     return token, bool(result[1])
@@ -229,9 +230,10 @@ def one_place(answer, p, q, n_drafts=1):
         require(
             len(drafts) <= most, f"{len(drafts)} drafts are sampled from q, expected {n_drafts}"
         )
+        found = f"what `sample(q)` returned: {drafts}" if drafts else "a call of `sample(q)` before"
         require(
             not is_draft or token in drafts,
-            f"token {token} is said to be a draft, expected one that was sampled from q: {drafts}",
+            f"token {token} is said to be the draft, expected {found}",
         )
         return token, is_draft
 
@@ -293,9 +295,10 @@ def check_rule(answer, block):
     for target, draft_model, K in rounds_to_check():
         expected = can_be_kept(target, draft_model, K, block)
         texts, kept = one_round(rule, target, draft_model, K)
-        what = f"K = {K}"
-        if K == 1:
-            what += f", p = {shown(target(()))}, q = {shown(draft_model(()))}"
+        what = f"K = {K}" if K else "an empty draft"
+        if 1 <= K <= 2:  # these models know no text, only its length
+            for row, model in (("p", target), ("q", draft_model)):
+                what += f", {row} = " + ", ".join(shown(model((0,) * i)) for i in range(K))
         figures = f"; on average {kept:.4f} drafts are kept, by {name} {expected:.4f}"
         same_texts(texts, target, K + 1, what, kept=figures)
         enough_kept(kept, expected, what, figures)
@@ -342,8 +345,10 @@ def texts_of(answer, form, models, ids, n_tokens, K, end=None):
     def run(branches):
         target, draft_model = map(Counted, models)
         chance = Choices(branches)
-        how = list(ids), n_tokens, K, chance.sample, chance.toss, end
+        given = list(ids)
+        how = given, n_tokens, K, chance.sample, chance.toss, end
         text = whole_numbers(answer(form(target), form(draft_model), *how), "a list of tokens")
+        same(given, list(ids), "the ids that it was given, afterwards")
         return tuple(text), target.n_passes
 
     for (text, passes), mass in every_branch(run).items():
@@ -368,7 +373,7 @@ def check_loop(answer, form, right):
         require(lengths <= {n_tokens}, f"{what}: of {lengths} tokens, expected {n_tokens}")
         same_texts(texts, lambda text: models[0]([*ids, *text]), n_tokens, what, end)
         _, most = texts_of(right, form, models, ids, n_tokens, K, end)
-        few = f"expected {most:.4f} or fewer: one pass for each round, and a rule that keeps more"
+        few = f"expected {most:.4f} or fewer: one a round, with K drafts where there is room"
         require(
             n_passes <= most + 1e-9,
             f"{what}: {n_passes:.4f} passes of the target on average, {few}",

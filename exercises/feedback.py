@@ -14,27 +14,39 @@ STANDS_IN = "the answer below its task stands in"
 MOST_CALLS = 1000  # in one run of a check
 
 
-def compare(guess, p, q):
-    """Print what comes out of a guess, beside p, and how many drafts it keeps. Returns both, or
-    None where the guess fails.
+def guessed(guess, asked_for, p, q):
+    """Print what comes out of a reader's guess, beside p, and how many drafts it keeps; then of the
+    one that the task asks for, if that is another.
 
     guess(p, q, sample, toss) returns (the token, whether it is the draft), as one_token_6 does.
     """
+    name, expected = guess.__name__, tried(asked_for, p, q)
     try:
-        texts, kept = one_place(ending(guess), p, q)
+        found = tried(ending(guess), p, q)
     except NotImplementedError:
-        print(f"{guess.__name__}: STILL TO BE WRITTEN")
-        return None
+        print(f"{name}: STILL TO BE WRITTEN")
     except Exception as error:
-        print(f"{guess.__name__}: {described(error, guess)}")
-        return None
-    yours = np.array([texts.get((token,), 0.0) for token in range(len(p))])
-    far = total_variation(dict(enumerate(yours)), dict(enumerate(p)))
-    print(f"{guess.__name__}: {'wrong' if far > 1e-9 else 'right'}, at a distance of {far:.2f}")
+        print(f"{name}: {described(error, guess)}")
+    else:
+        if all(map(np.allclose, found, expected)):
+            print_outcome(f"{name}, as the task asks", p, *found)
+            return
+        print_outcome(f"{name}, but not as the task asks", p, *found)
+    print_outcome("The answer below the task", p, *expected)
+
+
+def tried(guess, p, q):
+    """(the distribution of what comes out, how many drafts are kept)"""
+    texts, kept = one_place(guess, p, q)
+    return np.array([texts.get((token,), 0.0) for token in range(len(p))]), kept
+
+
+def print_outcome(whose, p, found, kept):
+    far = total_variation(dict(enumerate(found)), dict(enumerate(p)))
+    print(f"{whose}: {'wrong' if far > 1e-9 else 'right'}, at a distance of {far:.2f}")
     print(f"  the target's p   {shown(p)}")
-    print(f"  what comes out   {shown(yours)}")
+    print(f"  what comes out   {shown(found)}")
     print(f"  drafts kept      {kept:.2f}")
-    return yours, kept
 
 
 def checked(answer):

@@ -11,8 +11,9 @@ from cli.prompts import choose_prompts
 from decoding.clock import Clock, measure_costs
 from decoding.load import Pair, load
 from decoding.run import Run
-from exercises.checks import one_place, outcomes_of
-from exercises.feedback import checked, compare  # noqa: F401, the notebook calls them here
+from exercises import feedback
+from exercises.checks import outcomes_of
+from exercises.feedback import checked  # noqa: F401, the notebook calls it here
 from proving.enumeration import every_branch, total_variation
 from proving.mistakes import MISTAKES
 from proving.patching import changed_lines, made
@@ -45,18 +46,14 @@ GUESSES = {"match": match, "replace_from_p": replace_from_p}
 
 
 def guessed(guess, p, q):
-    """`compare` of a reader's guess; then of the one that the task asks for, if it is another."""
-    asked_for = GUESSES[guess.__name__]
-    found, expected = compare(guess, p, q), one_place(asked_for, p, q)
-    expected = [expected[0].get((token,), 0.0) for token in range(len(p))], expected[1]
-    if found is None or not all(map(np.allclose, found, expected)):
-        print("The answer below the task:")
-        compare(asked_for, p, q)
+    """Print what comes out of one of the two guesses, as its reader has written it."""
+    feedback.guessed(guess, GUESSES[guess.__name__], p, q)
 
 
 def branches(rule, p, q):
     """Print how a rule for one token comes to its distribution."""
-    outcomes, total = outcomes_of(rule, p, q), np.zeros(len(p))
+    outcomes = outcomes_of(rule, p, q)
+    total = np.zeros(len(p))
     for name, is_draft in (("drafted and kept", True), ("replacements", False)):
         masses = [outcomes.get((token, is_draft), 0.0) for token in range(len(p))]
         total += masses
@@ -193,8 +190,8 @@ def race(K, predicted):
     speedup beside the predicted one, and draw the race of the first text.
     """
     pairs = {"plain": Pair(pair().target, None, pair().encoder), "speculative": pair()}
-    # of each text, (tokens, milliseconds) of its rounds
-    rounds, texts = {name: [] for name in pairs}, openings(first=1, n_times=2)
+    texts = openings(first=1, n_times=2)
+    rounds = {name: [] for name in pairs}  # of each text, (tokens, milliseconds) of its rounds
     for n, (chance, ids) in enumerate(texts):
         for name in pairs:
             run = Run(pairs[name], ids, N_TOKENS, K, FILTER, chance)

@@ -31,7 +31,7 @@ class Yours(Draft):
 
 
 def tokens_per_pass(pair, prompts):
-    """Of this draft, over all prompts."""
+    """Tokens per target pass with this pair's draft, over all prompts."""
     n_tokens = n_passes = 0
     for ids in prompts:
         rounds = Run(pair, ids, N_TOKENS, K).rounds()

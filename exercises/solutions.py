@@ -60,7 +60,7 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
         # 2. One pass of the target: a row for each drafted token, and one for what follows them.
         p = target(ids + text + draft)[-len(draft) - 1 :]
         # 3. Accept some, add one token, and stop where the text ends.
-        n_accepted, token = verify_7(draft, q, p, sample, toss)
+        n_accepted, token = verify_7(draft, np.array(q), p, sample, toss)
         for x in draft[:n_accepted] + [token]:
             text.append(x)
             if x == end:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from decoding.clock import Seconds
 from sampling import Round, residual
 
 N_LIKELY = 4  # candidates a note keeps of each distribution
@@ -29,11 +30,10 @@ class Note:
     # for each token, [(token, p, q)] of the likeliest there; q is None where nothing was drafted
     likely: list
     residual: list | None  # after a rejection, [(token, probability)] of the likeliest replacements
-    seconds: dict  # of drafting, of the target's pass, and of the rest: the rule, filter and loop
-    passes: list  # seconds of each pass of the draft
+    seconds: Seconds
 
 
-def likeliest(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
+def top_tokens(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
     """The n likeliest tokens of a distribution, best first, without those of probability 0."""
     top = np.argpartition(p, -n)[-n:] if n < len(p) else np.arange(len(p))
     return [int(token) for token in top[np.argsort(-p[top], kind="stable")] if p[token] > 0]
@@ -41,9 +41,9 @@ def likeliest(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
 
 def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q)]
     """The likeliest tokens of p and of q, and these tokens too, in the order of p."""
-    shown = {*likeliest(p), *tokens}
+    shown = {*top_tokens(p), *tokens}
     if q is not None:
-        shown.update(likeliest(q))
+        shown.update(top_tokens(q))
     rows = [(x, float(p[x]), None if q is None else float(q[x])) for x in shown]
     return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
 
@@ -51,7 +51,7 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
 def residual_rows(p, q, token):  # [n_vocab], [n_vocab] -> [(token, probability)]
     """The likeliest replacements of a rejected draft, and the one that was sampled."""
     rest = residual(p, q)
-    shown = dict.fromkeys([*likeliest(rest), token])
+    shown = dict.fromkeys([*top_tokens(rest), token])
     return [(x, float(rest[x])) for x in shown]
 
 
@@ -93,7 +93,8 @@ class Notes:
         self.n_tossed += len(coins)
 
     def note(self, round, seconds, coins):
-        draft, p, n = [int(token) for token in round.draft], round.p, len(round.draft)
+        draft = [int(token) for token in round.draft]
+        p, n = round.p, len(draft)
         q = round.q if draft else p[:0]
         p_drafted, q_drafted = p[np.arange(n), draft].tolist(), q[np.arange(n), draft].tolist()
         support = block_support(p_drafted, q_drafted) if self.in_blocks else None
@@ -101,7 +102,8 @@ class Notes:
         for i, token in enumerate(round.tokens):
             tokens = {int(token), *draft[i : i + 1]}
             likely.append(likely_rows(p[i], q[i] if i < n else None, *tokens))
-        replacements, i = None, round.accepted
+        replacements = None
+        i = round.accepted
         if i < round.examined and not self.run.coupled:
             covered = support[i - 1] if support and i else 1.0
             replacements = residual_rows(covered * p[i], q[i], int(round.tokens[-1]))
@@ -120,6 +122,5 @@ class Notes:
             support=support,
             likely=likely,
             residual=replacements,
-            seconds={part: getattr(seconds, part) for part in ("draft", "target", "rule")},
-            passes=seconds.passes,
+            seconds=seconds,
         )

@@ -1,9 +1,9 @@
 """The page: a run, round by round, in one file that needs nothing else, neither a network nor
 another file.
 
-page/web/ holds its markup, its style and its scripts; they are put together here, with
-the run's data in them as JSON. `--report` writes the page of a finished run; `python main.py play`
-serves the same page, which then asks for its data itself.
+page/web/ holds its markup, its style and its scripts; they are put together here, with the run's
+data in them as JSON. `--report` writes the page of a finished run; `python main.py play` serves the
+same page, which then asks for its data itself.
 """
 
 import base64
@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from checkpoints.files import name_of
-from page.notes import Notes
 
 WEB = Path(__file__).with_name("web")
 SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.js")
@@ -64,19 +63,20 @@ def pieces(encoder, ids, tokens):
     return begin, shown
 
 
-NOTED = "draft passes p q overlap matching coins numbers support likely residual".split()
+NOTED = "draft p q overlap matching coins numbers support likely residual".split()
 
 
 def round_data(note, shown):
     """What the page knows of one round. shown: an iterator over the pieces of the text."""
-    one = note.round
+    one, took = note.round, note.seconds
     return {
         "accepted": one.accepted,
         "examined": one.examined,
         "tokens": [int(token) for token in one.tokens],
         "sources": one.sources,
         "shown": [next(shown) for _ in one.tokens],
-        "seconds": short([note.seconds[part] for part in ("draft", "target", "rule")]),
+        "seconds": short([took.draft, took.target, took.rule]),
+        "passes": short(took.passes),
         **{name: short(getattr(note, name)) for name in NOTED},
     }
 
@@ -88,7 +88,7 @@ def plain_data(result, shown, notes):
     tokens = result["token_ids"]
     seconds = [result["seconds"] / len(tokens)] * len(tokens)
     if notes:
-        seconds = [sum(note.seconds.values()) for note in notes]
+        seconds = [note.seconds.total for note in notes]
     return {"tokens": tokens, "shown": shown, "seconds": short(seconds), "timed": bool(notes)}
 
 
@@ -164,19 +164,3 @@ def page_of(data):
         before, after = page.split("{{" + name + "}}")
         page = before + text + after
     return page
-
-
-class Report:
-    """The page of a run, as --report asks for it."""
-
-    def __init__(self, settings, encoder):
-        self.settings, self.encoder = settings, encoder
-
-    def watch(self, run):
-        """The watcher of the run that the page shows."""
-        self.notes = Notes(run, self.settings.rule_name == "block")
-        return self.notes
-
-    def page(self, summary):
-        """The page, once the JSON object of the run is there."""
-        return page_of(report_data(self.settings, self.notes.notes, summary, self.encoder))

@@ -13,8 +13,7 @@ from typing import Callable
 
 from decoding.coupled import match
 from decoding.prompt import Prompt
-from decoding.run import RULES as RULES_OF
-from decoding.run import Run
+from decoding.run import RULES, Run
 from page.report import pieces
 from proving import inexact
 from proving.distance import compare, first_difference, toy_distributions
@@ -55,17 +54,17 @@ WHAT = {  # each rule does
 
 def all_rules():
     """Yield every Rule, the token rule first."""
-    decisions = {"token rule": verify, "match rule": match} | inexact.RULES
+    decisions = {"token rule": verify, "match rule": match} | inexact.COMPARED
     for name, decide in decisions.items():
         kind = "right" if decide in (verify, match, verify_block) else "inexact"
         yield Rule(name, kind, WHAT[name], decide)
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
-        decide = RULES_OF[mistake.scene.verification]
+        decide = RULES[mistake.scene.verification]
         yield Rule(name, "mistake", mistake.what, decide, mistake)
 
 
-RULES = {rule.name: rule for rule in all_rules()}
+ALL_RULES = {rule.name: rule for rule in all_rules()}
 LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 
 
@@ -107,7 +106,7 @@ def text_row(rule, settings, pair, prompt, tell):
                 tell()
                 n_rounds += 1
                 tokens += [int(token) for token in one.tokens]
-                sources += one.sources[: len(one.tokens)]
+                sources += one.sources
         except ERRORS as failure:
             error = described(failure)
     _, shown = pieces(pair.encoder, prompt.ids, tokens)
@@ -128,7 +127,7 @@ def distribution_row(name):
     """The exact distribution of texts under a rule on the toy pair, against the target's own. There
     is none for shared noise, which is continuous: its branches cannot be enumerated.
     """
-    rule = RULES[name]
+    rule = ALL_RULES[name]
     if rule.kind == "noise":
         return {"distribution": None}
     scene = rule.mistake.scene if rule.mistake else Scene()
@@ -155,7 +154,7 @@ def rule_rows(settings, pair, request, tell):
     settings = settings.replace(mode="speculative", **request.settings)
     prompt = Prompt.of(request.prompt, settings, pair)
     first = None
-    for rule in RULES.values():
+    for rule in ALL_RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
         row |= text_row(rule, settings, pair, prompt, tell) | distribution_row(rule.name)
         first = first or row["tokens"]

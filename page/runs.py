@@ -17,21 +17,20 @@ from decoding.prompt import Prompt
 from decoding.run import Coins, Run
 from page.notes import Notes
 from page.report import report_data
-from page.rules import RULES, rule_rows
+from page.rules import ALL_RULES, rule_rows
 from sampling import Filter
 from utils import InputError
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 MOST_K = 8  # of the rounds whose costs are measured
 MOST = 10**9  # of anything that is counted
-TURNS, ROUNDS = 8, 2  # in each turn, so many rounds of every K
+TURNS, ROUNDS = 8, 2  # in each turn, this many rounds of every K
 GREEDY = Filter(0.0)  # drafts without random numbers
 
 # ---------------------------------------------------------------- a request
 
 
-# the numbers of the form, by the names of cli.flags; each is of the type of the
-# value that it begins with
+# the numbers of the form, by the names of cli.flags; each has the type of its first value
 FIELDS = {
     "n_tokens_to_generate": {"label": "Tokens", "value": 60, "least": 1, "most": 200},
     "K": {"label": "K", "value": 4, "least": 1, "most": 12},
@@ -190,7 +189,7 @@ def costs(settings, pair, request, tell):
 def rules(settings, pair, request, tell):
     """Tells each row of page.rules."""
     for done, row in enumerate(rule_rows(settings, pair, request, tell), 1):
-        tell(row=row, done=done, total=len(RULES))
+        tell(row=row, done=done, total=len(ALL_RULES))
     return {}
 
 
@@ -209,11 +208,8 @@ def answers_of(settings, pair):
 
 def finished_run(settings, pair):
     """The data of a page with everything that the page could ask about a run."""
-
-    def tell(**line):
-        pass
-
     request = Request()
+    tell = lambda **line: None
     data = ANSWERS["race"](settings, pair, request, tell)
     data["costs"] = costs(settings, pair, request, tell)
     data["rules"] = list(rule_rows(settings, pair, request, tell))

@@ -60,7 +60,8 @@ def toy_distributions(scene, mistake=None, rule=None):
     """
     target, draft = toy_pair(scene.toy_room, scene.toy_draft)
     n_tokens, k = scene.toy
-    filter, ended = scene.filter, at_end if scene.stop else sampling.never
+    filter = scene.filter
+    ended = at_end if scene.stop else sampling.never
     rule = rule or sampling.RULES[scene.verification]
     right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
 

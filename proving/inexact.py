@@ -48,7 +48,7 @@ def prepared(drafter, rule):
     return OneFurther(drafter) if rule is cascade else drafter
 
 
-RULES = {
+COMPARED = {  # in the table of docs/family.md
     "token rule": verify,
     "block verification": verify_block,
     "typical acceptance": typical_acceptance,

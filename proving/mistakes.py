@@ -309,7 +309,8 @@ def require_made(name, rule, draft_name):
 
     rule: "token" or "block", or another one, which has none of these parts
     """
-    mistake, problem = find(name), None
+    mistake = find(name)
+    problem = None
     used = {"token": {verify, sampling.residual}, "block": {verify_block, sampling.residual}}
     parts = set().union(*used.values())
     if draft_name in mistake.not_by:

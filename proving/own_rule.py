@@ -133,7 +133,8 @@ class Own:
 
     def text_of_loop(self, settings, pair, prompt):
         """Some tokens by the reader's loop; None if there is no model or no room for it."""
-        models, encoder = (pair.target, pair.draft.alone), pair.encoder
+        models = pair.target, pair.draft.alone
+        encoder = pair.encoder
         if None in models:
             return None
         K = settings.K if isinstance(settings.K, int) else 4  # auto

@@ -28,7 +28,8 @@ def changed(function, *pieces):
             )
         wrong = wrong.replace(old, new)
     # compiled at the function's place in its file, so that a traceback finds it there
-    padded, namespace = "\n" * (first_line - 1) + wrong, {}
+    padded = "\n" * (first_line - 1) + wrong
+    namespace = {}
     code = compile(padded, inspect.getsourcefile(function), "exec", dont_inherit=True)
     exec(code, function.__globals__, namespace)
     return right, wrong, namespace[function.__name__].__code__

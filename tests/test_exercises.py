@@ -12,7 +12,7 @@ from wrong_answers import RIGHT, WRONG, compared, replaced
 from exercises import bugs, checks, mine, score
 from exercises import solutions as right
 from exercises.checks import CHECKS, Wrong
-from exercises.feedback import checked, compare
+from exercises.feedback import checked, guessed
 from proving import verdict
 from proving.verdict import can_be_kept, one_round
 from utils import InputError
@@ -156,20 +156,22 @@ def test_checked_goes_on_with_the_solution(capsys, answer, said):
 @pytest.mark.parametrize(
     "guess, said",
     [
-        (compared, ["right", "[0.5, 0.3, 0.2]", "0.30"]),
+        (compared, ["compared, as the task asks: right", "[0.5, 0.3, 0.2]", "0.30"]),
         (
             replaced(right.one_token_6, residual_3=lambda p, q: p),
-            ["wrong, at a distance of 0.15", "[0.35, 0.39, 0.26]", "0.70"],
+            ["one_token_6, but not as the task asks: wrong, at a distance of 0.15", "0.70"],
         ),
         (stub, ["STILL TO BE WRITTEN"]),
         (failing, ["ZeroDivisionError"]),
-        (lambda p, q, sample, toss: (sample(p), True), ["said to be a draft"]),
+        (lambda p, q, sample, toss: (sample(p), True), ["said to be the draft"]),
     ],
 )
 def test_a_guess_is_shown_beside_p(capsys, guess, said):
-    compare(guess, checks.P, checks.Q)
+    guessed(guess, compared, checks.P, checks.Q)
     shown = capsys.readouterr().out
     assert all(words in shown for words in said)
+    answer = "The answer below the task: right, at a distance of 0.00"
+    assert (answer in shown) == (guess is not compared)
 
 
 # ---------------------------------------------------------------- find the bug

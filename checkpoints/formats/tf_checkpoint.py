@@ -77,7 +77,8 @@ def read_block(raw, offset, size):
     # at the end: where keys are stored whole, for a binary search, and how many such places
     n_restarts = int.from_bytes(block[-4:], "little")
     end = size - 4 * (n_restarts + 1)  # of the entries
-    stream, key, entries = BytesIO(block), b"", []
+    stream = BytesIO(block)
+    key, entries = b"", []
     while stream.tell() < end:
         shared, rest, length = varint(stream), varint(stream), varint(stream)
         if shared + rest > LONGEST_KEY:

@@ -21,6 +21,7 @@ class Here:
         self.kernels = models.kernels_in(self.pairs)
 
     def run(self, function, items, failed, group=1, name=str):
+        """As Cluster.run, but an item that fails ends it."""
         return function(self.pairs, items)
 
     def __enter__(self):
@@ -42,7 +43,7 @@ def place(cluster, models, download=False):
 # ---------------------------------------------------------------- what generate does with a file
 
 
-def texts(settings, batch_size, pairs, prompts):
+def json_of_prompts(settings, batch_size, pairs, prompts):
     """The JSON object of each Prompt, as on one machine."""
     pair = pairs.pair(settings.draft_model_size)
     # no totals: a speed of several machines together would mean little
@@ -52,7 +53,8 @@ def texts(settings, batch_size, pairs, prompts):
 def spread(cluster, settings, prompts, batch_size):
     """Yield the JSON object of each Prompt, in their order, Failed for one that failed."""
     if prompts:
-        failed, function = {}, partial(texts, settings, batch_size)
+        failed = {}
+        function = partial(json_of_prompts, settings, batch_size)
         name = lambda prompt: f"prompt {prompt.number}"
         with cluster as workers:
             yield from workers.run(function, prompts, failed, batch_size, name)

@@ -144,7 +144,7 @@ class Cluster:
                         futures.add(future)
                     future = next(futures)
                     i = begun.pop(future)
-                    done[i] = results_of(future, groups[i])
+                    done[i] = gathered(future, groups[i])
                 yield from done.pop(next_group)
         except UNREACHABLE:
             raise InputError(
@@ -166,7 +166,7 @@ class Cluster:
         return self.client.submit(*task, pure=False, resources={self.name: 1})
 
 
-def results_of(future, items):
+def gathered(future, items):
     """What a Future gives for these items, Failed for each of them where its workers died."""
     try:
         return future.result()

@@ -1,9 +1,9 @@
 """python main.py benchmark: which draft, which K, at which temperature: measured under the rules of
 experiments/benchmark/speedups.py.
 
-Results are {"machine", "settings", "rows", "best_K"}, as JSON, and beside that the rows as CSV and
-all as Markdown tables. A row is a draft with a K; "best_K" compares the K that theory predicts for
-each draft with the fastest. With --batch_size a row says what batches do to both decoders
+Results are {"machine", "settings", "rows", "best_K"}, as JSON, and also the rows as CSV and all as
+Markdown tables. A row is a draft with a K; "best_K" compares the K that theory predicts for each
+draft with the fastest. With --batch_size a row says what batches do to both decoders
 (decoding/batching.py), with --programs what other programs do with the same weights.
 
 What has been measured is kept in FILE.json.partial, one line for each prompt, until the run is
@@ -17,6 +17,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -92,7 +93,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     )
     temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
     repeats: int = flag(3, "how often to measure each; medians are reported", least=1)
-    seed: int = flag(123, "of the random draws and of the order of the runs")
+    seed: int = flag(123, "seed of the random draws and of the order of the runs")
     synthetic_acceptance: str = flag(
         "",
         "accept each drafted token with this probability, whatever the models compute; all passes "
@@ -105,7 +106,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     )
     batch_size: str = flag(
         "",
-        "measure tokens per second of both decoders with so many texts at once, such as 1,2,4,8: "
+        "measure tokens per second of both decoders with this many texts at once, such as 1,2,4,8: "
         f"after prompts of {N_RANDOM} random tokens; not with --resume",
     )
     programs: str = flag(
@@ -142,7 +143,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return one_pair and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance(self):
-        """Of each drafted token, by coin; None where the models decide."""
+        """The probability of --synthetic_acceptance; None where the models decide."""
         given = self.synthetic_acceptance
         return parse_number("synthetic_acceptance", given, 0, 1) if given else None
 
@@ -176,17 +177,17 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
             drafts = []  # a draft would agree with nothing
         return ModelNames.of(self, target, drafts)
 
-    def run(self, pairs, filter, ids=()):
+    def plain_run(self, pairs, filter, ids=()):
         """The Run of the target alone, after this prompt."""
         return Run(pairs.pair(), [*ids], self.n_tokens_to_generate, filter=filter)
 
     def race(self, pairs, filter, ids=()):
         """All contenders after this prompt."""
-        run = self.run(pairs, filter, ids)
+        run = self.plain_run(pairs, filter, ids)
         return Race(run, pairs.drafts, self.contenders(), self.acceptance())
 
     def labels(self):
-        """What each row says of how real it is."""
+        """The columns that mark figures of random weights or synthetic acceptance."""
         return {"weights": self.weights, "synthetic_acceptance": self.acceptance()}
 
 
@@ -240,9 +241,10 @@ class Way(NamedTuple):
         return f"rounds of {self.draft} for {self.target} at temperature {self.temperature:g}"
 
 
-def measured(settings, pairs, items):
+def measurements(settings, pairs, items):
     """Of each Item the Runs of all contenders, as JSON; of each Way what its rounds cost."""
-    filters, warm = settings.filters(), False
+    filters = settings.filters()
+    warm = False
     for item in items:
         filter = filters[item.temperature]
         if isinstance(item, Way):
@@ -257,45 +259,46 @@ def measured(settings, pairs, items):
         yield [*map(dataclasses.asdict, runs)]
 
 
-def rows_of_prompts(settings, where, target, lines, result):
-    """The rows of one target. What is not among the `lines` yet is measured; the result is told how
-    many were, the best K of each draft, and {what: why} of what could not be measured.
+def measure(settings, where, target, items, lines, result):
+    """{Item or Way: what was measured of it}. What is not among the `lines` yet is measured; the
+    result is told how many were, and {what: why} of what could not be measured.
     """
+    found = {Item(*key, tuple(ids)): runs for (*key, ids), runs in lines.done}
+    todo = [item for item in items if item not in found]
+    result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
+    outcomes = where.run(partial(measurements, settings), todo, result["failed"])
+    for outcome, item in zip(progress(outcomes, len(todo), target, "measurements"), todo):
+        if isinstance(outcome, Failed):
+            continue
+        found[item] = outcome
+        if isinstance(item, Item):
+            lines.add([item, outcome])
+    return found
+
+
+def rows_of_prompts(settings, where, target, lines, result):
+    """The rows of one target; the result gets the best K of each draft."""
     prompts, n_skipped = settings.chosen(where.pairs)
     temperatures = [*settings.filters()]
     items = [Item(target, t, i, (*ids,)) for t in temperatures for i, ids in enumerate(prompts)]
     every = itertools.product(temperatures, settings.drafts(), settings.rules())
     ways = [Way(target, *way) for way in every]
-    stored = {Item(*key, tuple(ids)): runs for (*key, ids), runs in lines.done}
-    todo = [item for item in items if item not in stored]
-    result["machine"]["prompts_measured_before_resuming"] += len(items) - len(todo)
-    todo, costs = todo + ways, {}
-    results = where.run(partial(measured, settings), todo, result["failed"])
-    for outcome, item in zip(progress(results, len(todo), target, "measurements"), todo):
-        if isinstance(outcome, Failed):
-            continue
-        if isinstance(item, Way):
-            costs[item] = outcome
-        else:
-            lines.add([item, outcome])
-            stored[item] = outcome
-
+    found = measure(settings, where, target, items + ways, lines, result)
     rows = []
     for t in temperatures:
-        by_prompt = [stored[item] for item in items if item.temperature == t and item in stored]
-        same = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
-        same |= settings.labels()
+        by_prompt = [found[item] for item in items if item.temperature == t and item in found]
+        about = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
+        about |= settings.labels()
         # no prompt is left where all failed
         runs = {
-            contender: [Measured(**measured) for measured in of_contender]
+            contender: [Measured(**one) for one in of_contender]
             for contender, of_contender in zip(settings.contenders(), zip(*by_prompt))
         }
-        rows += [row_of(contender, runs, **same) for contender in [*runs][1:]]
+        rows += [row_of(contender, runs, **about) for contender in [*runs][1:]]
+    key = itemgetter("temperature", "draft", "verification")
     for way in ways:
-        key = way.temperature, way.draft, way.rule
-        names = "temperature", "draft", "verification"
-        if of_way := [row for row in rows if tuple(row[name] for name in names) == key]:
-            result["best_K"].append(best_K(of_way, costs.get(way)))
+        if of_way := [row for row in rows if key(row) == way[1:]]:
+            result["best_K"].append(best_K(of_way, found.get(way)))
     return rows
 
 
@@ -321,9 +324,10 @@ def rows_of_batches(settings, pairs, target):
 def rows_of_programs(settings, pairs, target, result):
     """A row for each program and decoder."""
     (draft,) = settings.drafts()
-    pair, folders = pairs.pair(draft), None
+    pair = pairs.pair(draft)
+    folders = None
     run = dataclasses.replace(
-        settings.run(pairs, settings.filter),
+        settings.plain_run(pairs, settings.filter),
         K=settings.Ks()[0],
         rule=RULES[settings.verification],
     )
@@ -342,7 +346,7 @@ def rows_of_programs(settings, pairs, target, result):
 # ---------------------------------------------------------------- the run
 
 
-def run(settings, lines, cluster=""):
+def measure_all(settings, lines, cluster=""):
     """Measure what is not among the `lines`. Returns the results, which say what failed."""
     about = machine(settings.backend) | {"kernels": {}, "prompts_measured_before_resuming": 0}
     result = {"machine": about, "settings": settings.as_dict(), "rows": []}
@@ -406,7 +410,7 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
     if output.plot:  # before anything is measured, as matplotlib may be missing
         from experiments.benchmark.plots import draw
     with kept_lines(settings, output) as lines:
-        result = run(settings, lines, output.cluster)
+        result = measure_all(settings, lines, output.cluster)
         failed = result.get("failed", {})
         # print first: a file that cannot be written must not cost what was measured
         if output.json:

@@ -32,7 +32,7 @@ class Program:
 
     version: what stands beside every figure
     ways: {decoder: function (ids, n) -> (new ids, how many passes of the target wrote them)}
-    passes: {n_rows: function that makes one pass over so many tokens}, where it has any
+    passes: {n_rows: function that makes one pass over n_rows tokens}, where it has any
     """
 
     name: str
@@ -218,7 +218,8 @@ def started(names, pair, folders, run):
 
     folders: of the target's checkpoint, and of the draft's or None; for random weights None
     """
-    programs, missing = [ours(pair, run)], {}
+    programs = [ours(pair, run)]
+    missing = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
             try:
@@ -261,7 +262,8 @@ def compare(programs, prompts, run, repeats, seed):
     results = {way: [*zip(*of_way)] for way, of_way in turns.items()}
     costs = {program.name: cost_of_rows(program, 4 * repeats) for program in programs}
     our_seconds, (our_texts, *_), _ = next(iter(results.values()))
-    rows, n = [], run.n_tokens * len(prompts)
+    rows = []
+    n = run.n_tokens * len(prompts)
     for (program, way), (seconds, (texts, *_), (n_passes, *_)) in results.items():
         speed = against = None
         if all(len(ids) == run.n_tokens for ids in texts):

@@ -28,7 +28,8 @@ class ProfileSettings(Machine, Weights, Target):
     )
     repeats: int = flag(
         20,
-        "of each pass; medians are reported. A prefill is repeated a quarter as often",
+        "how often to time each pass; medians are reported. A prefill is repeated a quarter as "
+        "often",
         least=1,
     )
 
@@ -44,10 +45,11 @@ def show_passes(result):
     bandwidth, first = result["bandwidth_gb_per_s"], result["rows"][0]["milliseconds"]
     gigabytes = result["weights_bytes"] / 1e9
     print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
+    rows = []
     for row in result["rows"]:
-        of_streaming = row["gb_per_s"] / bandwidth
-        row |= {"of_streaming": of_streaming, "against_the_first": row["milliseconds"] / first}
-    print(table(result["rows"], COLUMNS))
+        of_streaming, against = row["gb_per_s"] / bandwidth, row["milliseconds"] / first
+        rows.append(row | {"of_streaming": of_streaming, "against_the_first": against})
+    print(table(rows, COLUMNS))
     print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms\n".format(**result["prefill"]))
     print(aligned(["weight", "kernel"], result["kernels"].items()))
     print("\nA one-row pass, and the choice of a token after it:\n")

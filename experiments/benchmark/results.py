@@ -68,7 +68,8 @@ def read_rows(path):
     """The rows of a results file of benchmark or replay, each with the rule and the sampling
     parameters that its file states for all; what it does not say is None. Raises InputError.
     """
-    result, expected = parse_json(read_bytes(path), path), "expected results of benchmark or replay"
+    result = parse_json(read_bytes(path), path)
+    expected = "expected results of benchmark or replay"
     check_fields(result, FIELDS, path, expected)
     settings, log = result.get("settings") or {}, result.get("log") or {}
     check_fields(log, {"settings": optional(is_object)}, path, expected)

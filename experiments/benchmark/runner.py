@@ -144,7 +144,8 @@ class Race:
     """Contenders on one prompt: the first is PLAIN.
 
     run: what each has to write, by the target alone
-    acceptance: of each draft by coin, where it is given
+    acceptance: the probability to accept each drafted token with, in place of the rule's verdict;
+        or None
     """
 
     run: Run

@@ -125,7 +125,8 @@ def figures_of(plain, fast, by_token):
         "acceptance_rate": acceptance([run.rounds for run in fast]),
         "tokens_per_target_pass": Figure([sum(run.tokens) for run in fast], passes),
     }
-    unequal, time = unequal_counts(plain, fast), figures["speedup_time"]
+    unequal = unequal_counts(plain, fast)
+    time = figures["speedup_time"]
     time.withheld = unequal or why_withheld(fast, time.interval)
     gain = Figure(seconds_of(by_token), seconds if by_token else [])
     figures["speedup_over_token"] = gain

@@ -42,8 +42,8 @@ def share_interval(successes, trials, repeats=1):
     """The 95 % interval over prompts of sum(successes) / sum(trials), a share from 0 to 1; None
     where fewer than LEAST_PROMPTS had a trial.
 
-    Prompts differ, so trials of one prompt tell less than independent ones. The interval is the one
-    of so many independent trials as would be as uncertain (Korn and Graubard 1998): a score
+    Prompts differ, so trials of one prompt tell less than independent ones. The interval is that
+    of as many independent trials as would be equally uncertain (Korn and Graubard 1998): a score
     interval with continuity correction (Newcombe 1998, method 4), or the rule of three where all or
     none succeeded. It covers the true acceptance rate in 94 % of cases or more; see
     tests/benchmark/test_statistics.py.
@@ -78,7 +78,7 @@ def score_bound(share, n, side):
 
 
 def student_t(freedom):
-    """How many standard errors a 95 % interval reaches to each side, for so many degrees of
+    """How many standard errors a 95 % interval reaches to each side, for this many degrees of
     freedom: Fisher's expansion around the normal distribution's 1.96.
 
     Within 0.001 from five degrees on (Abramowitz and Stegun 1964, 26.7.5).
@@ -97,9 +97,9 @@ class Figure:
     withheld: why it must not be published, if so
     """
 
-    def __init__(self, numerators, denominators, withheld=None, interval=interval):
+    def __init__(self, numerators, denominators, withheld=None, interval_of=interval):
         self.value = ratio(numerators, denominators)
-        self.interval = interval(numerators, denominators)
+        self.interval = interval_of(numerators, denominators)
         self.withheld = withheld
 
     @property
@@ -120,10 +120,10 @@ def as_columns(figures):
 
 
 def acceptance(by_prompt, repeats=1):
-    """The Figure of all rounds, of so many repeats: accepted over examined."""
+    """The Figure of all rounds, of this many repeats: accepted over examined."""
     examined = [sum(e for _, e, _ in rounds) for rounds in by_prompt]
     accepted = [sum(a for _, _, a in rounds) for rounds in by_prompt]
-    return Figure(accepted, examined, interval=partial(share_interval, repeats=repeats))
+    return Figure(accepted, examined, interval_of=partial(share_interval, repeats=repeats))
 
 
 def counts(by_prompt, K):

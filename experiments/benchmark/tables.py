@@ -36,7 +36,7 @@ WITH_INTERVAL = "speedup_time", "speedup_over_token"
 
 
 def as_text(value):
-    """A value of a row: of a measured one, at least three digits."""
+    """A value of a row; a measured one with one to three decimals."""
     if value is None:
         return "–"
     if isinstance(value, dict):  # a median with its range

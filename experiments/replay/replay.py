@@ -51,7 +51,7 @@ class ReplaySettings(Machine, Verification, Folder):
         "first draft model",
     )
     seed: int = flag(
-        123, "of the random decisions, where the log has a temperature above 0", **SEEDS
+        123, "seed of the random decisions, where the log has a temperature above 0", **SEEDS
     )
 
     def check(self):
@@ -82,7 +82,8 @@ class ReplaySettings(Machine, Verification, Folder):
             return None
         if not all(flags):
             raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
-        Ks, c = self.Ks(), parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
+        Ks = self.Ks()
+        c = parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
         parts = self.verify_cost.split(",")
         v = [parse_number("verify_cost", part, 1 / MOST_COST, MOST_COST) for part in parts]
         if len(v) == 1:
@@ -102,7 +103,8 @@ class ReplaySettings(Machine, Verification, Folder):
 
 def load_drafts(settings, log):
     """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
-    drafts, names = {NGRAM: NGrams()}, settings.drafts()
+    drafts = {NGRAM: NGrams()}
+    names = settings.drafts()
     sizes = [*filter(is_size, names)]
     if sizes:  # the first is loaded as a target is
         first, *others = sizes

@@ -95,7 +95,8 @@ class CoinDrafter:
 def agreement(draft, text, filter):  # -> [n, 3]
     """For each token within the draft's context: q(x) / p(x), and bounds of sum(min(p, q))."""
     ids, n_prompt = text.ids[: draft.config.n_ctx + 1], len(text.prompt)
-    n, agreements = len(ids) - n_prompt, []
+    n = len(ids) - n_prompt
+    agreements = []
     if n > 0:
         Q = filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))
         places = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
@@ -222,7 +223,8 @@ def figures(runs, K, latency):
     """What a row says of the rounds of each text."""
     rounds = [[(len(round.draft), round.examined, round.accepted) for round in run] for run in runs]
     tokens = [sum(len(round.tokens) for round in run) for run in runs]
-    unknown, costs = latency.missing(K), [0] * len(runs)
+    unknown = latency.missing(K)
+    costs = [0] * len(runs)
     if not unknown:
         costs = [sum(latency.of_round(drafted, K) for drafted, *_ in run) for run in rounds]
     ratios = {

@@ -162,7 +162,7 @@ class Eagle(nn.Module):
         n, place = q.shape[-2], len(keys) - 1
         every = torch.ones(n, n, dtype=torch.bool)
         visible = [every.tril(-place)]
-        # the earlier tokens of the draft lie so many positions before the newest
+        # each earlier token of the draft, `ago` positions before the newest
         visible += [every.tril(-ago).triu(-ago) for ago in reversed(range(place))]
         mask = torch.cat(visible, -1)
         return F.scaled_dot_product_attention(q, torch.cat(keys, 2), torch.cat(values, 2), mask)

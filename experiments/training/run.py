@@ -24,13 +24,16 @@ EVERY = 200  # steps from one checkpoint to the next
 
 
 def cross_entropy(model, ids, offset):
-    """Of the next token, in nats. ids: [batch, n_seq + 1]; offset: the position of the first"""
+    """The cross-entropy of the next token, in nats.
+
+    ids: [batch, n_seq + 1]; offset: the position of the first
+    """
     logits = model.logits(model.hidden(ids[:, :-1], offset))
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
 def kullback_leibler(p, q):  # 2 x [..., n_vocab], logits
-    """Of the target's distribution p from the draft's q, the mean over places."""
+    """KL(p || q) of target p and draft q, the mean over places."""
     p, q = p.log_softmax(-1), q.log_softmax(-1)
     return (p.exp() * (p - q)).sum(-1).mean()
 
@@ -155,7 +158,9 @@ class Run:
             torch.save(state, part)
 
     def learning_rate(self):
-        """Of this step: up over the first 2 % of the run, down to zero over its last 60 %."""
+        """The learning rate of this step: it rises over the first 2 % of the run, and falls to zero
+        over its last 60 %.
+        """
         steps = self.settings.steps
         warm_up = (self.step + 1) / (0.02 * steps)
         decay = (steps - self.step) / (0.6 * steps)

@@ -60,7 +60,8 @@ def token_ids(corpus, split, folder):
 
     folder: of a model whose vocabulary it is
     """
-    encoder, ids = load_encoder(folder), []
+    encoder = load_encoder(folder)
+    ids = []
     end = [] if encoder.end_of_text is None else [encoder.end_of_text]
     for document in documents(corpus, split):
         ids += encoder.encode(document) + end

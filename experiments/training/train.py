@@ -77,13 +77,13 @@ class Places(Group):
 
 @dataclass(frozen=True)
 class Training(Places):
-    """A run over so many steps. An interrupted one may go on with another number of them."""
+    """A run over a number of steps. An interrupted one may go on with another."""
 
     heading = "Run"
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
-    steps: int = flag(3000, "how many, of 4,096 tokens", least=1)
-    learning_rate: float = flag(3e-3, "the highest", least=1e-9)
+    steps: int = flag(3000, "how many steps, of 4,096 tokens each", least=1)
+    learning_rate: float = flag(3e-3, "the highest learning rate of the run", least=1e-9)
     weight_decay = 0.05
 
 
@@ -91,8 +91,8 @@ class Training(Places):
 class TargetSettings(Training):
     target_model_size: str = flag("7M", "the folder in models_dir that it is written to")
     start: str = flag("", "a model to start from; without it, that size with random weights")
-    layers: str = flag("", "those of it to keep, at twice the width: 0,1,2,4,7 for example")
-    steps: int = flag(4000, "how many, of 4,096 tokens")
+    layers: str = flag("", "layers of --start to keep, at twice its width: 0,1,2,4,7 for example")
+    steps: int = flag(4000, "how many steps, of 4,096 tokens each")
     dropout: float = flag(
         0.0, "the share of numbers that each step sets to zero", least=0, most=0.99
     )
@@ -111,7 +111,8 @@ class TargetSettings(Training):
 
     def kept(self, folder):
         """The layers to keep of the model in a folder."""
-        layers, last = parse_list("layers", self.layers, int), utils.read_config(folder).n_layer - 1
+        layers = parse_list("layers", self.layers, int)
+        last = utils.read_config(folder).n_layer - 1
         for layer in layers:
             check_number("layers", layer, 0, last)
         return layers
@@ -122,13 +123,13 @@ class DraftSettings(Training):
     draft_model_size: str = flag("0.7M", "the folder in models_dir that it is written to")
     start: str = flag("", "a draft model to start from; without it, 0.7M with random weights")
     written: bool = flag(False, "half of the text is what the target wrote (train.py samples)")
-    learning_rate: float = flag(4e-3, "the highest")
+    learning_rate: float = flag(4e-3, "the highest learning rate of the run")
 
 
 @dataclass(frozen=True)
 class EagleSettings(Training):
-    steps: int = flag(1000, "how many, of 4,096 tokens")
-    width: int = flag(256, "of the block")
+    steps: int = flag(1000, "how many steps, of 4,096 tokens each")
+    width: int = flag(256, "the width of EAGLE's block")
 
     def check(self):
         if self.width < EAGLE_HEADS or self.width % EAGLE_HEADS:
@@ -137,9 +138,9 @@ class EagleSettings(Training):
 
 @dataclass(frozen=True)
 class MedusaSettings(Training):
-    n_heads: int = flag(3, "how many, one for each position of a draft", least=1)
-    steps: int = flag(1000, "how many, of 1,024 tokens")
-    learning_rate: float = flag(1e-2, "the highest")
+    n_heads: int = flag(3, "how many heads, one for each position of a draft", least=1)
+    steps: int = flag(1000, "how many steps, of 1,024 tokens each")
+    learning_rate: float = flag(1e-2, "the highest learning rate of the run")
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,8 @@ def draft(settings: DraftSettings):
 
 def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
-    read, folder = texts.Texts.read(settings, source, written), settings.result(size)
+    read = texts.Texts.read(settings, source, written)
+    folder = settings.result(size)
     start = settings.start and settings.folder(settings.start)
     origin["start"] = start and fingerprint(start)
     training = run.Run(model, settings, read, size, **origin)
@@ -224,9 +226,11 @@ def medusa(settings: MedusaSettings):
 def train_head(settings, name, make, tokens=4096, **notes):
     """Train make(config of the target) and write it, with notes, beside the target."""
     folder = settings.folder(settings.target_model_size)
-    grown_on, config = fingerprint(folder), utils.read_config(folder)
+    grown_on = fingerprint(folder)
+    config = utils.read_config(folder)
     torch.manual_seed(settings.seed)
-    head, losses = make(config), run.distances_from(models.read_model(folder))
+    head = make(config)
+    losses = run.distances_from(models.read_model(folder))
     read = texts.Texts.read(settings, folder, written=True, tokens=tokens)
     training = run.Run(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
     training.train(*losses, config.n_ctx)

@@ -60,8 +60,8 @@ def test_the_browser_is_opened_by_a_file_of_its_owner(monkeypatch):
 
 
 def test_a_run_is_saved_without_a_server(cli, monkeypatch, tmp_path):
-    path, (first, *_) = tmp_path / "run.html", rules.RULES
-    monkeypatch.setattr(rules, "RULES", {first: rules.RULES[first]})
+    path, (first, *_) = tmp_path / "run.html", rules.ALL_RULES
+    monkeypatch.setattr(rules, "ALL_RULES", {first: rules.ALL_RULES[first]})
     assert cli("--save", path, command=["play"]).code == 0
     text = path.read_text(encoding="utf-8")
     for part in ('"plain"', '"target_seconds"', '"distribution"'):

@@ -149,7 +149,7 @@ def test_without_a_cluster_nothing_of_dask_is_imported():
 # ---------------------------------------------------------------- what goes wrong with workers
 
 
-WRITTEN = place.texts
+WRITTEN = place.json_of_prompts
 NUMBER = 6  # of the prompt that is a worker's ruin
 
 
@@ -189,7 +189,7 @@ def ruined(ruin, when, settings, batch_size, pairs, prompts):
 
 
 def let(monkeypatch, ruin, when):
-    monkeypatch.setattr(place, "texts", partial(ruined, ruin, str(when)))
+    monkeypatch.setattr(place, "json_of_prompts", partial(ruined, ruin, str(when)))
 
 
 @pytest.mark.parametrize("ruin", [killed, greedy])
@@ -222,7 +222,7 @@ def hoarding(settings, batch_size, pairs, prompts):
 
 def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
     """If all were paused, the run would wait for ever."""
-    monkeypatch.setattr(place, "texts", hoarding)
+    monkeypatch.setattr(place, "json_of_prompts", hoarding)
     done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and found == expected
 
@@ -371,7 +371,7 @@ def test_a_benchmark(benchmark, address):
     assert alone["machine"]["kernels"] == together["machine"]["kernels"]
 
 
-MEASURED = benchmarking.measured
+MEASURED = benchmarking.measurements
 
 
 def refusing(settings, pairs, items):
@@ -385,7 +385,7 @@ def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, m
     """The table is that of the others. With --out, --resume measures it alone."""
     out = tmp_path / "results.json"
     with monkeypatch.context() as patch:
-        patch.setattr(benchmarking, "measured", refusing)
+        patch.setattr(benchmarking, "measurements", refusing)
         done = benchmark("--json", f"--out={out}", f"--cluster={address}")
     name = "17M at temperature 1, prompt 2"
     assert done.code == 2 and f"1 prompt failed: {name}: Zero" in done.err

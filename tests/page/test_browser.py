@@ -37,9 +37,9 @@ READY = "Boolean(state.base && !asking && state.costs)"
 @pytest.fixture
 def few_rules(monkeypatch):
     """A few rules: all have distributions that are quickly computed."""
-    few = {name: rules.RULES[name] for name in rules.RULES if name in FEW}
+    few = {name: rules.ALL_RULES[name] for name in rules.ALL_RULES if name in FEW}
     for module in (rules, runs):
-        monkeypatch.setattr(module, "RULES", few)
+        monkeypatch.setattr(module, "ALL_RULES", few)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from live import PROMPT, SETTINGS, loaded, unheard
 
 from decoding.prompt import Prompt
 from page import rules
-from page.rules import RULES, distribution_row, rule_rows
+from page.rules import ALL_RULES, distribution_row, rule_rows
 from page.runs import Request
 from proving import inexact
 from proving.distance import compare, first_difference, toy_distributions
@@ -32,7 +32,7 @@ def sampled(pair):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
     rows = sampled if temperature else rows_of(pair, temperature=0.0)
-    assert rows.keys() == MISTAKES.keys() | inexact.RULES.keys() | {"shared noise", "match rule"}
+    assert rows.keys() == MISTAKES.keys() | inexact.COMPARED.keys() | {"shared noise", "match rule"}
     token = rows["token rule"]
     assert token["parts"] is None and token["error"] is None
     assert len(token["tokens"]) == SETTINGS["n_tokens_to_generate"] == len(token["shown"])
@@ -54,7 +54,7 @@ def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
 def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
     models = loaded(pair, draft_model_size=draft, temperature=1.0, n_tokens_to_generate=20)
     prompt = Prompt.of(PROMPT, *models)
-    row = rules.text_row(RULES["shared noise"], *models, prompt, unheard)
+    row = rules.text_row(ALL_RULES["shared noise"], *models, prompt, unheard)
     flags = ("--temperature", 1.0, "--coupled", "--draft_model_size", draft)
     result = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20, *flags)
     assert row["tokens"] == result["speculative"]["token_ids"]
@@ -69,10 +69,10 @@ def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeyp
         return cascade(draft, q, p, chance)
 
     monkeypatch.setattr(inexact, "cascade", watched)
-    rule = dataclasses.replace(RULES["speculative cascade"], decide=watched)
+    rule = dataclasses.replace(ALL_RULES["speculative cascade"], decide=watched)
     models = loaded(pair, n_tokens_to_generate=12)
     list(rules.rounds_of(rule, *models, Prompt.of(PROMPT, *models)))
-    monkeypatch.setitem(RULES, rule.name, rule)
+    monkeypatch.setitem(ALL_RULES, rule.name, rule)
     distribution_row.__wrapped__(rule.name)
     assert {*rows} == {1}
 
@@ -97,9 +97,9 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(
     assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ALL_RULES)
 def test_a_rule_is_described_in_one_plain_line(name):
-    what = RULES[name].what
+    what = ALL_RULES[name].what
     assert what and not set("`\n") & set(what) and len(what) < 140
     assert not what.endswith(".") and "arXiv" not in what
 

@@ -10,7 +10,7 @@ from toys import tokens_of
 
 from proving.distance import TOY_PROMPT, toy_pair
 from proving.enumeration import chain_rule, every_branch, total_variation
-from proving.inexact import RULES, OneFurther, cascade, prepared
+from proving.inexact import COMPARED, OneFurther, cascade, prepared
 from sampling import Filter, NeuralDrafter, never, speculative
 
 N_TOKENS, K = 3, 2  # of the toy texts
@@ -31,7 +31,7 @@ def cost_of(rule, filter=Filter(1.0)):
     return distance, sum(n * mass for n, mass in first.items())
 
 
-COSTS = {name: cost_of(rule) for name, rule in RULES.items()}
+COSTS = {name: cost_of(rule) for name, rule in COMPARED.items()}
 
 
 def test_exact_rules_keep_the_distribution_and_others_accept_more():

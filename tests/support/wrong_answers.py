@@ -216,6 +216,22 @@ def k_sequential(p, q, sample, toss):
 # ---------------------------------------------------------------- loops
 
 
+def on_after_a_rejection(draft, q, p, sample, toss):
+    accepted = [i for i, x in enumerate(draft) if toss(p[i][x] / q[i][x])]
+    if len(accepted) == len(draft):
+        return len(draft), sample(p[len(draft)])
+    first = next(i for i in range(len(draft)) if i not in accepted)
+    if len(accepted) > first:  # a later one was accepted: keep all up to it
+        return accepted[-1] + 1, sample(p[accepted[-1] + 1])
+    return first, sample(right.residual_3(p[first], q[first]))
+
+
+def ids_grow(target, draft_model, ids, n_tokens, K, sample, toss, end):
+    text = right.speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end)
+    ids += text
+    return text
+
+
 def loop(verify=right.verify_7, drafted=lambda K, room: min(K, room - 1), stops=None, asks=1):
     """speculative_9 with another rule, number of drafts or end, or which asks for q again."""
 
@@ -418,7 +434,7 @@ WRONG = {
         "ids are emptied": ("the ids afterwards: []", ids_cleared),
     },
     "one_token_6": {
-        "sample(p), True": ("said to be a draft", lambda p, q, sample, toss: (sample(p), True)),
+        "sample(p), True": ("said to be the draft", lambda p, q, sample, toss: (sample(p), True)),
         "replaced from p": (
             "yours [0.35, 0.39, 0.26], right [0.5, 0.3, 0.2]",
             replaced(right.one_token_6, residual_3=lambda p, q: p),
@@ -428,15 +444,27 @@ WRONG = {
             replaced(right.one_token_6, residual_3=lambda p, q: np.maximum(p - q, 0)),
         ),
         "compare": ("0.3000 of the drafts are kept, 0.7000 can be", compared),
-        "a flag of its own": ("said to be a draft", toss_of_the_overlap),
+        "a flag of its own": ("said to be the draft", toss_of_the_overlap),
         "a flag without a draft": (
-            "said to be a draft",
+            "said to be the draft",
             lambda p, q, sample, toss: (sample(p), toss(np.minimum(p, q).sum())),
         ),
-        "a replacement called draft": ("said to be a draft", flag_tied_to_no_draft),
+        "a replacement called draft": ("said to be the draft", flag_tied_to_no_draft),
         "unverified": ("right [0.5, 0.3, 0.2]", lambda p, q, sample, toss: (sample(q), True)),
+        "the residual itself": (
+            "it returns (array(",
+            lambda p, q, sample, toss: (right.residual_3(p, q), False),
+        ),
+        "chance of its own": (
+            "expected a call of `sample(q)` before",
+            lambda p, q, sample, toss: (int(q.argmax()), True),
+        ),
     },
     "verify_7": {
+        "on after a rejection": (
+            "K = 2, p = [0, 0.5, 0.5], [0.2, 0.3, 0.5], q = [0.2, 0.4, 0.4], [0.5, 0.5, 0]",
+            on_after_a_rejection,
+        ),
         "replaced from p": (
             "the first token: yours [0.35, 0.39, 0.26], right [0.5, 0.3, 0.2]",
             rule(replacement=lambda p, q: p),
@@ -479,8 +507,8 @@ WRONG = {
             "total variation distance",
             replaced(right.two_drafts_10, residual_3=lambda p, q: p),
         ),
-        "sample(p), True": ("said to be a draft", lambda p, q, sample, toss: (sample(p), True)),
-        "without replacement": ("said to be a draft", drafts(2, replacement=False)),
+        "sample(p), True": ("said to be the draft", lambda p, q, sample, toss: (sample(p), True)),
+        "without replacement": ("said to be the draft", drafts(2, replacement=False)),
         "three": ("3 drafts are sampled from q, expected 2", drafts(3)),
     },
     "speculative_9": {
@@ -503,7 +531,8 @@ WRONG = {
             "shape (1, 3)",
             lambda target, draft, ids, n, K, sample, toss, end: [sample(target(ids))],
         ),
-        "a pass for each place": ("one pass for each round", a_pass_for_each_place),
+        "a pass for each place": ("or fewer: one a round", a_pass_for_each_place),
+        "ids grow": ("the ids that it was given, afterwards", ids_grow),
     },
     "cached_14": {
         "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),

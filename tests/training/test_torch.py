@@ -89,7 +89,7 @@ def test_a_head_drafts_as_it_was_trained(folder, name):
     # training guesses on a whole text at once
     for place, (first, logits) in enumerate(head.places(ids, 0, teacher.hidden(ids), teacher)):
         for i, row in enumerate(logits[0].numpy(), first):
-            n_text = i + 1 - place  # the draft began after so many tokens
+            n_text = i + 1 - place  # the draft began after this many tokens
             assert np.allclose(last_logits(target, stored, n_text, IDS[: i + 1]), row, atol=1e-3)
             n_guesses -= 1
     assert n_guesses == 0
