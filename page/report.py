@@ -72,7 +72,7 @@ def round_data(note, shown):
     return {
         "accepted": one.accepted,
         "examined": one.examined,
-        "tokens": [int(token) for token in one.tokens],
+        "tokens": one.tokens,
         "sources": one.sources,
         "shown": [next(shown) for _ in one.tokens],
         "seconds": short([took.draft, took.target, took.rule]),

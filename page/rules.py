@@ -13,14 +13,14 @@ from typing import Callable
 
 from decoding.coupled import match
 from decoding.prompt import Prompt
-from decoding.run import RULES, Run
+from decoding.run import Run
 from page.report import pieces
 from proving import inexact
 from proving.distance import compare, first_difference, toy_distributions
 from proving.mistakes import ERRORS, MISTAKES, Mistake, Scene
 from proving.own_rule import described
 from proving.patching import made
-from sampling import Chance, verify, verify_block
+from sampling import RULES, Chance, verify, verify_block
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def text_row(rule, settings, pair, prompt, tell):
             for one in rounds:
                 tell()
                 n_rounds += 1
-                tokens += [int(token) for token in one.tokens]
+                tokens += one.tokens
                 sources += one.sources
         except ERRORS as failure:
             error = described(failure)
