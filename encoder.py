@@ -107,9 +107,8 @@ class Encoder:
             ) from None
         return merge(ids, self._merges)
 
-    def encode(self, text, special=False):
-        """The token ids of a text. If `special`, each <|endoftext|> in it becomes that one token;
-        otherwise it is text like any other.
+    def encode(self, text):
+        """The token ids of a text. <|endoftext|> in it is text like any other.
 
         Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
         """
@@ -121,11 +120,8 @@ class Encoder:
                 f"the text has a lone surrogate ({bad}): expected valid Unicode"
             ) from None
         ids = []
-        special = special and self.end_of_text is not None
-        for i, part in enumerate(text.split(END_OF_TEXT) if special else [text]):
-            ids += [self.end_of_text] if i > 0 else []  # between two parts
-            for word in WORD.findall(part):
-                ids += self._encode_word(word)
+        for word in WORD.findall(text):
+            ids += self._encode_word(word)
         return ids
 
     def decode(self, ids):
