@@ -72,7 +72,7 @@ class Screen:
         speculates = run.pair.draft is not None
         watchers = []
         if self.settings.report and speculates:
-            from page.notes import Notes
+            from page.rounds import Notes
 
             self.notes = Notes(run, self.settings.rule_name == "block")
             watchers.append(self.notes)

@@ -15,8 +15,8 @@ from decoding.clock import measure_costs
 from decoding.metrics import summary
 from decoding.prompt import Prompt
 from decoding.run import Coins, Run
-from page.notes import Notes
 from page.report import report_data
+from page.rounds import Notes
 from page.rules import ALL_RULES, rule_rows
 from sampling import Filter
 from utils import InputError

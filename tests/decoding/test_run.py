@@ -23,7 +23,7 @@ from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
 from decoding.run import Coins, Run
 from encoder import Encoder
-from page.notes import Notes
+from page.rounds import Notes
 from proving.mistakes import mistaken
 from sampling import Chance, Filter, Round, never, verify, verify_block
 from utils import InputError

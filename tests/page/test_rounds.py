@@ -18,7 +18,7 @@ from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.run import Coins, Run
-from page.notes import Notes
+from page.rounds import Notes
 from proving.mistakes import mistaken
 from sampling import never
 
