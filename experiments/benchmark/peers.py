@@ -242,13 +242,13 @@ def timed(write, prompts, n_tokens):
     return time.perf_counter() - begin, texts, sum(n_passes)
 
 
-def cost_of_rows(program, repeats):
-    """The time of a pass over the most rows over that of a pass over one row; None if unknown.
+def cost_of_rows(program, K, repeats):
+    """The time of a pass over K + 1 rows over that of a pass over one row; None if unknown.
 
     A block for each program: after another's pass the caches, and its threads, would count.
     """
     seconds = median_seconds(program.passes, repeats)
-    return seconds[max(seconds)] / seconds[min(seconds)] if seconds else None
+    return seconds[K + 1] / seconds[1] if seconds else None
 
 
 def compare(programs, prompts, run, repeats, seed):
@@ -260,7 +260,7 @@ def compare(programs, prompts, run, repeats, seed):
     }
     turns = in_turns(ways, repeats, seed, "programs")
     results = {way: [*zip(*of_way)] for way, of_way in turns.items()}
-    costs = {program.name: cost_of_rows(program, 4 * repeats) for program in programs}
+    costs = {program.name: cost_of_rows(program, run.K, 4 * repeats) for program in programs}
     our_seconds, (our_texts, *_), _ = next(iter(results.values()))
     rows = []
     n = run.n_tokens * len(prompts)
