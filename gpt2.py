@@ -121,7 +121,7 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_hea
 
 
 def attention(x, c_attn, c_proj, n_head, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
-    # look_back(q, k, v): what the new positions gather from the text: KVCache's, in this layer
+    # look_back(q, k, v): KVCache.look_back in this layer, which stores k and v and calls `attend`
     n_new, n_embd = x.shape
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)

@@ -46,7 +46,7 @@ COMMANDS = {
 }
 
 
-def generate(prompt: Texts, settings: Settings, output: Output):
+def generate(texts: Texts, settings: Settings, output: Output):
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
     Both decoders sample from the distribution of a large model, the target. The speculative one
@@ -68,25 +68,26 @@ def generate(prompt: Texts, settings: Settings, output: Output):
     from decoding.run import Run
 
     # load the pair of models, and read the prompt
-    check_together(prompt, settings, output)
-    if several(prompt, output):
+    check_together(texts, settings, output)
+    if several(texts, output):
         from cli.several import generate_several
 
-        return generate_several(prompt, settings, output)
+        return generate_several(texts, settings, output)
     pair = load_pair(settings, output.download)
-    (start,) = prompt.read(settings, pair)
-    screen = show.Screen(settings, output, start, pair)
+    (prompt,) = texts.read(settings, pair)
+    screen = show.Screen(settings, output, prompt, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
-    runs = {decoder: Run.of(settings, pair, start, decoder) for decoder in settings.decoders}
+    runs = {decoder: Run.of(settings, pair, prompt, decoder) for decoder in settings.decoders}
     results = {}
     for decoder, run in runs.items():
         run.warm_up()
-        results[decoder] = run.finish(*screen.watchers(run, decoder))
+        watchers = screen.begin(run, decoder)
+        results[decoder] = run.finish(*watchers)
         screen.end(decoder, results[decoder])
 
     # compare the texts and their times
-    screen.compare(summary(settings, pair, start, results))
+    screen.compare(summary(settings, pair, prompt, results))
 
 
 def dispatch(arguments):

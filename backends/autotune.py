@@ -197,19 +197,21 @@ def choose(config, dtype, kernel=None, exact=False):
         return dict.fromkeys(weights, replace(kernel, together=(1, 1, 1)) if exact else kernel)
     places = places_of(weights, config.n_parameters, dtype)
 
-    def measured(layouts_of, rows, n_rows):
-        """{weight: {kernel: seconds}} of the kernels to try for these layouts."""
+    def measured(layouts, rows, n_rows):
+        """{weight: {kernel: seconds}} of n_rows rows, by the kernels for {weight: layouts}."""
         candidates = {
-            weight: [k for layout in tried for k in kernels_to_try(weight, layout, rows, exact)]
-            for weight, tried in layouts_of.items()
+            w: [k for layout in layouts[w] for k in kernels_to_try(w, layout, rows, exact)]
+            for w in weights
         }
         return timed(places, n_rows, candidates)
 
-    tried = {weight: layouts_to_try(weight, exact) for weight in weights}
-    one, *few = (measured(tried, rows, n) for rows, n in ((ONE, 1), (FEW, 5), (FEW, 9)))
-    best = {w: [best_layout(tried[w], one[w], [t[w] for t in few])] for w in weights}
-    times = {n: measured(best, rows, n) for rows in TOGETHER for n in rows}
-    return {w: best_kernel(w, {n: t[w] for n, t in times.items()}) for w in weights}
+    # first: how is each weight held?
+    layouts = {w: layouts_to_try(w, exact) for w in weights}
+    one, five, nine = (measured(layouts, rows, n) for rows, n in ((ONE, 1), (FEW, 5), (FEW, 9)))
+    held = {w: [best_layout(layouts[w], one[w], [five[w], nine[w]])] for w in weights}
+    # then, held like that: on how many threads, and how many rows at a time?
+    times = {n: measured(held, rows, n) for rows in TOGETHER for n in rows}
+    return {w: best_kernel(w, {n: times[n][w] for n in times}) for w in weights}
 
 
 def best_layout(layouts, one, few):

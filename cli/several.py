@@ -13,7 +13,7 @@ from decoding.load import ModelNames, load_pair
 from decoding.together import results_of
 
 
-def generate_several(prompt, settings, output):
+def generate_several(texts, settings, output):
     """What `generate` does with several prompts. Raises InputError."""
     # a mistake is made in the code of this process, so in one text at a time
     batch_size = 1 if settings.mistake else output.batch_size
@@ -26,7 +26,7 @@ def generate_several(prompt, settings, output):
     else:
         pair = load_pair(settings, output.download)
         decode = partial(results_of, settings, pair, totals=totals)
-    prompts = prompt.read(settings, pair)
+    prompts = texts.read(settings, pair)
     show.note_room(settings, pair, prompts)
     if output.out:
         into_file(decode, settings, prompts, batch_size, output)

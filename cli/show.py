@@ -63,11 +63,11 @@ class Screen:
 
     def __init__(self, settings, output, prompt, pair):
         self.settings, self.output, self.encoder = settings, output, pair.encoder
-        self.begin = f"Text = {self.encoder.decode(prompt.ids)}"
+        self.opening = f"Text = {self.encoder.decode(prompt.ids)}"
         self.notes = None  # of the speculative run, for --report
         note_room(settings, pair, [prompt])
 
-    def watchers(self, run, decoder):
+    def begin(self, run, decoder):
         """Begin the block of a decoder. Returns who watches its run."""
         speculates = run.pair.draft is not None
         watchers = []
@@ -84,7 +84,7 @@ class Screen:
 
             return [*watchers, Trace(self.encoder)]
         if self.settings.stream:
-            return [*watchers, Stream(self.encoder, self.begin)]
+            return [*watchers, Stream(self.encoder, self.opening)]
         return [*watchers, Bar(run.n_tokens)]
 
     def end(self, decoder, result):
@@ -93,7 +93,7 @@ class Screen:
             return
         times(result)
         streamed = self.settings.stream and not (self.settings.trace and decoder == "speculative")
-        print("" if streamed else f"{self.begin}{result['text']}\n")
+        print("" if streamed else f"{self.opening}{result['text']}\n")
 
     def compare(self, summary):
         """What the two decoders have in common, as JSON or in words; and the report."""

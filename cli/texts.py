@@ -81,15 +81,15 @@ class Output(Json, Workers):
             check_output("out", self.out, (".jsonl",))
 
 
-def several(prompt, output):
+def several(texts, output):
     """Whether there are several prompts, or a file for results as of several."""
-    return bool(prompt.prompts or output.out or len(prompt.prompt) > 1)
+    return bool(texts.prompts or output.out or len(texts.prompt) > 1)
 
 
-def check_together(prompt, settings, output):
+def check_together(texts, settings, output):
     """Refuses, before models are loaded, flags that cannot go together and unreadable prompts."""
     check_apart(settings, output)
-    if several(prompt, output):
+    if several(texts, output):
         for name in filter(settings.has, ALONE):
             problem = "with several prompts: expected one; give a single --prompt, without --out"
             raise SettingError(name, problem)
@@ -98,7 +98,7 @@ def check_together(prompt, settings, output):
         raise SettingError("cluster", problem)
     if settings.report:
         check_output("report", settings.report, (".html",))
-    prompt.given  # read before the models are: a file that cannot be used should cost no load
+    texts.given  # read before the models are: a file that cannot be used should cost no load
 
 
 def read_prompt(prompt):

@@ -32,8 +32,9 @@ class Seconds:
 class Clock:
     """Times the parts of a run: `rounds` decodes it, and says what its rounds took.
 
-    seconds: {part: seconds} of "draft", "verify" and "sampling", and with in_detail of "cache", the
-        writing of keys and values; what a part takes inside another counts for the inner one only
+    seconds: {part: seconds} of "draft", "verify" and "sampling" (here the filter alone), and with
+        in_detail of "cache", the writing of keys and values; what a part takes inside another
+        counts for the inner one only
     passes, draft_passes: (rows, seconds) of each pass of the target, and of the draft's model
     proposals: (tokens, seconds) of each draft
     """
@@ -55,19 +56,19 @@ class Clock:
     def rounds(self, run, chance=None):
         """Yield (Round, its Seconds) of a run. Between two rounds, no time is counted."""
         rounds = self.on(run).rounds(chance)
+        noted = self.passes, self.draft_passes, self.proposals
         while True:
-            lists = self.passes, self.draft_passes, self.proposals
-            counts = [len(found) for found in lists]
+            before = [len(calls) for calls in noted]
             begin = time.perf_counter()
             round = next(rounds, None)
             elapsed = time.perf_counter() - begin
             if round is None:
                 return
-            target, passes, proposals = (
-                [seconds for _, seconds in found[n:]] for found, n in zip(lists, counts)
-            )
-            drafting, verifying = sum(passes or proposals), sum(target)
-            yield round, Seconds(drafting, verifying, elapsed - drafting - verifying, passes)
+            new = [calls[n:] for calls, n in zip(noted, before)]
+            target, passes, proposals = ([seconds for _, seconds in calls] for calls in new)
+            # the look-up of n-grams makes no passes: there, whole proposals are the drafting
+            draft = sum(passes) if passes else sum(proposals)
+            yield round, Seconds(draft, sum(target), elapsed - draft - sum(target), passes)
 
     def timed(self, part, function, note=lambda result, elapsed: None):
         """The function, with the seconds of its calls added to the part and told to `note`."""

@@ -68,6 +68,7 @@ class Run:
         What only some settings ask for is imported for those.
         """
         encoded("stop", settings.stop, pair.encoder)  # raises if it cannot be encoded
+        rule = RULES[settings.rule_name]
         run = cls(
             pair=pair if decoder == "speculative" else replace(pair, draft=None),
             ids=prompt.ids,
@@ -77,7 +78,7 @@ class Run:
             new_chance=partial(Coins, prompt.seed),
             ended=stop_condition(pair.encoder, settings.stop),
             confidence=settings.draft_confidence,
-            rule=RULES[settings.rule_name],
+            rule=rule,
         )
         if settings.coupled:
             shared = partial(Shared, prompt.seed, len(prompt.ids))
@@ -87,7 +88,6 @@ class Run:
         if settings.K == AUTO:
             from decoding.adaptive_k import new_K
 
-            rule = RULES[settings.rule_name]
             run = replace(run, K=new_K(pair.target, pair.draft, run.filter, rule, n_texts))
         if settings.rule:
             from proving.own_rule import own_rule
@@ -135,7 +135,7 @@ class Run:
         clock stands still meanwhile.
         """
         chance, clock, tally = self.new_chance(), Clock(), Tally(self.coupled)
-        rounds = clock.rounds(self, chance)
+        rounds = clock.rounds(self, chance)  # self.rounds(chance), each Round with its Seconds
         _, prefill = next(rounds)  # a Round without tokens
         coins = getattr(chance, "tossed", [])  # shared noise tosses none
         n_tossed = 0

@@ -100,11 +100,14 @@ class Own:
             after_toy_prompt(model, ROUND.filter) for model in toy_pair(K_TOY + 1, ROUND.toy_draft)
         )
         rule = self.rule(verification)
-        texts, kept = one_round(rule, target, draft, K_TOY)
-        texts, right = (completed(some, target, K_TOY + 1) for some in (texts, {(): 1.0}))
+        begun, kept = one_round(rule, target, draft, K_TOY)
         far = total_variation(*toy_distributions(TOYS[verification], rule=rule))
+        if far <= ROUNDING:
+            # the target goes on with what the round has begun; and it writes all by itself
+            texts, right = (completed(some, target, K_TOY + 1) for some in (begun, {(): 1.0}))
+            far = total_variation(texts, right)
         return {
-            "rule_distance": far if far > ROUNDING else total_variation(texts, right),
+            "rule_distance": far,
             "rule_keeps": {
                 "drafted": K_TOY,
                 "kept": kept,

@@ -286,18 +286,22 @@ def rows_of_prompts(settings, where, target, lines, result):
     found = measure(settings, where, target, items + ways, lines, result)
     rows = []
     for t in temperatures:
-        by_prompt = [found[item] for item in items if item.temperature == t and item in found]
+        of_prompts = [found[item] for item in items if item.temperature == t and item in found]
+        if not of_prompts:  # all failed
+            continue
         about = {"target": target, "temperature": t, "skipped_prompts": n_skipped}
         about |= settings.labels()
-        # no prompt is left where all failed
+        # by prompt and then by contender -> by contender and then by prompt
+        contenders = settings.contenders()
         runs = {
-            contender: [Measured(**one) for one in of_contender]
-            for contender, of_contender in zip(settings.contenders(), zip(*by_prompt))
+            contender: [Measured(**of_prompt[i]) for of_prompt in of_prompts]
+            for i, contender in enumerate(contenders)
         }
-        rows += [row_of(contender, runs, **about) for contender in [*runs][1:]]
+        rows += [row_of(contender, runs, **about) for contender in contenders if contender != PLAIN]
     key = itemgetter("temperature", "draft", "verification")
     for way in ways:
-        if of_way := [row for row in rows if key(row) == way[1:]]:
+        wanted = way.temperature, way.draft, way.rule
+        if of_way := [row for row in rows if key(row) == wanted]:
             result["best_K"].append(best_K(of_way, found.get(way)))
     return rows
 

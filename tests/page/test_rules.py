@@ -93,9 +93,7 @@ def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(
     assert row["distance"] == compare(wrong, right)[0] > 0.1
     for column in (1, 2):
         assert sum(text[column] for text in row["distribution"]) == pytest.approx(1)
-    ours = [
-        text[1] for text in row["distribution"]
-    ]  # the likeliest first, then what is never right
+    ours = [text[1] for text in row["distribution"]]  # likeliest first
     assert ours == sorted(ours, reverse=True)
     is_error = lambda text: any(isinstance(token, str) for token in text)
     assert row["errors"] == sum(mass for text, mass in wrong.items() if is_error(text))
