@@ -6,6 +6,7 @@ No check is statistical: a function that makes random choices is run through eve
 """
 
 import copy
+import inspect
 import itertools
 from collections import defaultdict
 from functools import lru_cache
@@ -52,13 +53,18 @@ def same(found, expected, what):
 def close(found, expected, what):
     """The same numbers but for rounding."""
     same(np.shape(found), np.shape(expected), f"the shape of {what}")
-    right = np.allclose(found, expected, rtol=0, atol=1e-12)
-    require(right, f"{what}: {shown(found)}, expected {shown(expected)}")
+    off = np.max(abs(np.subtract(found, expected)))
+    yours, right = (f"{one:.4g}" if np.ndim(one) == 0 else shown(one) for one in (found, expected))
+    nearly = f", which differs by {off:.1g}" if yours == right else ""
+    require(off <= 1e-12, f"{what}: {yours}, expected {right}{nearly}")
 
 
 def returns(answer, expected, *arguments):
     """What a function without chance returns; its arguments stay as they are."""
-    what = f"{answer.__name__}({', '.join(map(repr, arguments))})"
+    names = inspect.signature(answer).parameters
+    with np.printoptions(precision=10):
+        values = ", ".join(f"{name}={value!r}" for name, value in zip(names, arguments))
+    what = f"{answer.__name__}({values})"
     given = copy.deepcopy(arguments)
     close(answer(*given), expected, what)
     same(repr(given), repr(arguments), f"{what} changes its arguments. Afterwards they are")
@@ -210,9 +216,11 @@ def result_of(result, n_vocab):
     expected = f"(a token below {n_vocab}, whether it is a draft)"
     pair = isinstance(result, (tuple, list)) and len(result) == 2
     require(pair, f"it returns {result!r}, expected {expected}")
-    (token,) = whole_numbers(result[:1], expected)
+    token, is_draft = result
+    require(np.ndim(token) == 0, f"it returns {result!r}, expected {expected}: sample one")
+    (token,) = whole_numbers([token], expected)
     require(0 <= token < n_vocab, f"it returns {result!r}, expected {expected}")
-    return token, bool(result[1])
+    return token, bool(is_draft)
 
 
 def one_place(answer, p, q, n_drafts=1):
@@ -223,6 +231,7 @@ def one_place(answer, p, q, n_drafts=1):
     def run(branches):
         chance = Choices(branches)
         token, is_draft = result_of(answer(p.copy(), q.copy(), chance.sample, chance.toss), len(p))
+        require(chance.samples, "`sample` is never called, expected a draft from `sample(q)`")
         drafts = [x for row, x in chance.samples if np.array_equal(row, q)]
         # what replaces them may be sampled from the same numbers
         last = [row for row, _ in chance.samples[-1:]]
@@ -276,9 +285,9 @@ def check_two_drafts_10(answer):
 def rounds_to_check():
     """(target, draft model, K), easy ones first."""
     bonus = np.array([0.2, 0.3, 0.5])
-    yield constant(P), constant(), 0
     yield constant(P, bonus), constant(Q), 1
     yield constant(P, bonus), constant(P), 1
+    yield constant(P), constant(), 0
     # some tokens have no probability
     yield constant([0, 0.5, 0.5], bonus, P), constant(Q, [0.5, 0.5, 0]), 2
     # two tokens replace a rejected one, in proportions that depend on the token before
@@ -290,8 +299,19 @@ def rounds_to_check():
 
 def check_rule(answer, block):
     """Its distribution, and how many drafts it keeps."""
-    name = "block verification" if block else "verify"
-    rule = lambda draft, q, p, chance: answer(draft, q, p, chance.sample, chance.toss)
+    name = "block verification" if block else "the right rule"
+
+    def rule(draft, q, p, chance):
+        result = answer(draft, q, p, chance.sample, chance.toss)
+        for row, _ in chance.samples[len(draft) :]:
+            is_in = lambda rows: any(np.array_equal(row, one) for one in rows)
+            require(
+                is_in(p) or not is_in(q),
+                f"it samples from q = {shown(row)}, expected the draft that came from there, or a "
+                "replacement from elsewhere",
+            )
+        return result
+
     for target, draft_model, K in rounds_to_check():
         expected = can_be_kept(target, draft_model, K, block)
         texts, kept = one_round(rule, target, draft_model, K)
@@ -367,7 +387,7 @@ def check_loop(answer, form, right):
         ([2, 0], 2, 3, 2),
         ([0], 2, 2, 0),
     ):
-        what = f"{n_tokens} tokens after {ids} with K = {K} and the end {end}"
+        what = f"{n_tokens} tokens after {ids} with K = {K} and the end token {end}"
         texts, n_passes = texts_of(answer, form, models, ids, n_tokens, K, end)
         lengths = {len(text) for text in texts if end not in text}
         require(lengths <= {n_tokens}, f"{what}: of {lengths} tokens, expected {n_tokens}")
@@ -380,7 +400,7 @@ def check_loop(answer, form, right):
         )
     for n_tokens, K in ((4, 1), (7, 2), (8, 3)):
         texts, n_passes = texts_of(answer, form, (counting, counting), [0], n_tokens, K)
-        what = f"{n_tokens} tokens with K = {K}, every draft right"
+        what = f"{n_tokens} tokens with K = {K}, where the draft model is the target"
         same(texts, {tuple(n % 3 for n in range(1, n_tokens + 1)): 1.0}, f"{what}: the text")
         same(n_passes, -(-n_tokens // (K + 1)), f"{what}: passes of the target")
 

@@ -16,7 +16,7 @@ MOST_CALLS = 1000  # in one run of a check
 
 def guessed(guess, asked_for, p, q):
     """Print what comes out of a reader's guess, beside p, and how many drafts it keeps; then of the
-    one that the task asks for, if that is another.
+    one that the task asks for, if that is another. What fails is said in one line.
 
     guess(p, q, sample, toss) returns (the token, whether it is the draft), as one_token_6 does.
     """
@@ -27,6 +27,7 @@ def guessed(guess, asked_for, p, q):
         print(f"{name}: STILL TO BE WRITTEN")
     except Exception as error:
         print(f"{name}: {described(error, guess)}")
+        return
     else:
         if all(map(np.allclose, found, expected)):
             print_outcome(f"{name}, as the task asks", p, *found)
@@ -43,7 +44,8 @@ def tried(guess, p, q):
 
 def print_outcome(whose, p, found, kept):
     far = total_variation(dict(enumerate(found)), dict(enumerate(p)))
-    print(f"{whose}: {'wrong' if far > 1e-9 else 'right'}, at a distance of {far:.2f}")
+    verdict = "wrong" if far > 1e-9 else "right"
+    print(f"{whose}: the distribution is {verdict}, at a distance of {far:.2f}")
     print(f"  the target's p   {shown(p)}")
     print(f"  what comes out   {shown(found)}")
     print(f"  drafts kept      {kept:.2f}")

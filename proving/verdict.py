@@ -144,7 +144,7 @@ def first_wrong(texts, right):
 def row(distribution):
     """A row of next_tokens; the end is named where it may come."""
     *tokens, end = distribution
-    return shown(tokens) + (f" and the end {end:.4g}" if end else "")
+    return shown(tokens) + (f" and P(end) {end:.4g}" if end else "")
 
 
 def shown(p):

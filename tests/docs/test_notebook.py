@@ -131,6 +131,16 @@ return len(draft), sample(p[len(draft)])
 WRONG = [
     ("residual_3", "return np.maximum(p - q, 0)", "[0.3, 0, 0], expected [1, 0, 0]"),
     ("residual_3", "return np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()", "nan"),
+    (
+        "residual_3",
+        "rest = np.maximum(p - q, 0)\nreturn rest / rest.sum() if not np.allclose(p, q) else p",
+        "q=array([0.5 , 0.2500000009, 0.2499999991])",
+    ),
+    (
+        "residual_3",
+        "rest = np.maximum(p - q, 0)\nreturn rest / (rest.sum() + 1e-9)",
+        "which differs by 3e-09",
+    ),
     ("one_token_6", "x, y = sample(q), sample(p)\nreturn y, x == y", "0.3000 of the drafts"),
     (
         "one_token_6",
@@ -140,13 +150,18 @@ WRONG = [
     ("one_token_6", "return sample(q)", "expected (a token below 3, whether"),
     ("verify_7", ACCEPT.replace("residual_3(p[i], q[i])", "p[i]"), "yours [0.35, 0.39, 0.26]"),
     ("verify_7", ACCEPT.replace("p[len(draft)]", "p[0]"), "after ("),
-    ("verify_7", ACCEPT.replace("sample(p[len(draft)])", "draft[-1]"), "in line"),
-    ("speculative_9", ROUND, "the end 2"),  # does not stop there
+    ("verify_7", ACCEPT.replace("sample(p[len(draft)])", "sample(p[i])"), "after ("),
+    ("verify_7", "return len(draft), p[9]", "in line"),
+    ("speculative_9", ROUND, "the end token 2"),  # does not stop there
     ("speculative_9", ROUND.replace("text +=", "more ="), "does not end"),
     ("speculative_9", ROUND.replace("min(K, n_tokens - len(text) - 1)", "K"), "expected 1"),
     ("speculative_9", "return [sample(target(ids)[-1])] * n_tokens", "right ["),
     ("speedup_5", "return (1 - a ** (K + 1)) / (1 - a) / (K * c + v)", "ZeroDivisionError"),
-    ("speedup_5", "return (1 + K * a) / (K * c + v)", "expected [1.39]"),
+    (
+        "speedup_5",
+        "return (1 + K * a) / (K * c + v)",
+        "speedup_5(a=0.3, K=2, c=0.0, v=1.0): 1.6, expected 1.39",
+    ),
 ]
 
 
@@ -182,8 +197,8 @@ def test_a_wrong_answer_costs_one_line_and_the_solution_goes_on(capsys, name, bo
             "x = sample(q)\nreturn x, True",
             ["wrong", "kept      1.00", "The answer below", "right", "kept      0.30"],
         ),
-        ("match", "return x", ["it FAILS with NameError", "in line", "The answer below", "0.30"]),
-        ("replace_from_p", "while True:\n    sample(p)", ["does not end", "The answer below"]),
+        ("match", "return x", ["it FAILS with NameError", "in line"]),
+        ("replace_from_p", "while True:\n    sample(p)", ["does not end"]),
     ],
 )
 def test_a_guess_is_shown_beside_p_and_beside_the_one_asked_for(capsys, name, body, said):

@@ -216,6 +216,14 @@ def k_sequential(p, q, sample, toss):
 # ---------------------------------------------------------------- loops
 
 
+def sampled_again(draft, q, p, sample, toss):
+    for i in range(len(draft)):
+        token, kept = right.one_token_6(p[i], q[i], sample, toss)
+        if not kept:
+            return i, token
+    return len(draft), sample(p[len(draft)])
+
+
 def on_after_a_rejection(draft, q, p, sample, toss):
     accepted = [i for i, x in enumerate(draft) if toss(p[i][x] / q[i][x])]
     if len(accepted) == len(draft):
@@ -456,11 +464,12 @@ WRONG = {
             lambda p, q, sample, toss: (right.residual_3(p, q), False),
         ),
         "chance of its own": (
-            "expected a call of `sample(q)` before",
+            "`sample` is never called",
             lambda p, q, sample, toss: (int(q.argmax()), True),
         ),
     },
     "verify_7": {
+        "the draft is sampled again": ("it samples from q = [0.2, 0.4, 0.4]", sampled_again),
         "on after a rejection": (
             "K = 2, p = [0, 0.5, 0.5], [0.2, 0.3, 0.5], q = [0.2, 0.4, 0.4], [0.5, 0.5, 0]",
             on_after_a_rejection,
@@ -470,7 +479,7 @@ WRONG = {
             rule(replacement=lambda p, q: p),
         ),
         "replaced from q": (
-            "the first token: yours [0.26, 0.42, 0.32], right [0.5, 0.3, 0.2]",
+            "it samples from q = [0.2, 0.4, 0.4], expected the draft that came from there",
             rule(replacement=lambda p, q: q),
         ),
         "replaced from |p - q|": (
@@ -486,7 +495,7 @@ WRONG = {
             first_unverified,
         ),
         "the third draft is not verified": ("K = 3: a total variation distance", third_unverified),
-        "compare": ("on average 0.3000 drafts are kept, by verify 0.7000", compare_each),
+        "compare": ("on average 0.3000 drafts are kept, by the right rule 0.7000", compare_each),
         "only where p is 1": ("0.0000 drafts are kept", where_p_is_1),
         "half of min(p, q)": ("0.3500 drafts are kept", half_of_the_overlap),
         "plain decoding": ("0.0000 drafts are kept", plain),
@@ -513,8 +522,8 @@ WRONG = {
     },
     "speculative_9": {
         "plain decoding, and a useless draft": ("passes of the target", no_drafting),
-        "no end": ("right [0, 0, 0] and the end 1", loop(stops=lambda end: None)),
-        "token 0 is no end": ("the end 0: ", loop(stops=lambda end: end or None)),
+        "no end": ("right [0, 0, 0] and P(end) 1", loop(stops=lambda end: None)),
+        "token 0 is no end": ("the end token 0: ", loop(stops=lambda end: end or None)),
         "an end in the prompt": ("expected 2", nothing_after_an_end),
         "one token more": ("expected 1", too_long),
         "another rule": ("right [", loop(rule(replacement=lambda p, q: p))),
