@@ -98,7 +98,7 @@ def catch_up_8(ids, cache, n_last, forward):
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, toss, end):
     """Exercise 9 with a cache for each model: a token is read once, unless it was rejected. (In the
-    last round the target may read a few again.)
+    last rounds the target may read a few again.)
 
     target(new_ids, cache) and draft_model(new_ids, cache) are `forward` of exercise 8. An empty
     cache is types.SimpleNamespace(ids=[]). You may call your speculative_9 and catch_up_8.
