@@ -1,6 +1,6 @@
 """Speculative decoding in one file: python docs/one_file.py "Once upon a time" 0.8
 
-A language model writes one token per pass, and each pass reads all of its weights from memory: that
+A language model writes one token per pass, and each pass reads all its weights from memory: reading
 takes far longer than the arithmetic. A pass over five tokens gives the distribution after each of
 them, and can cost little more than one (with ordinary BLAS, two to three times as much).
 
