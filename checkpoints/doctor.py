@@ -46,12 +46,9 @@ def examine(folder, load_model):
     names = {name for part in PARTS for name in part} | {t.path.name for t in tensors.values()}
     there = sorted(name for name in names | record.keys() if (folder / name).is_file())
     for name in tqdm(there, desc="files", leave=False, disable=None):
-        stated = {fact: value for fact, value in record.get(name, {}).items() if value is not None}
-        facts = [fact for fact in ("size", *CHECKSUMS) if fact in stated]
-        if not facts:
+        if not (facts := stated_facts(record.get(name, {}))):
             left_out.append(f"{name}: no size or checksum of a download")
-        elif attempt(require_same, folder / name, record[name]):
-            source, _, _ = stated["url"].rpartition("/")
+        elif (source := attempt(require_same, folder / name, record[name])) is not None:
             compared.append(f"{name}: {' and '.join(facts)} as {source} stated")
 
     bar = tqdm(tensors.values(), desc="tensors", leave=False, disable=None)
@@ -74,11 +71,16 @@ def examine(folder, load_model):
     return {"compared": compared, "not compared": left_out, "problems": problems}
 
 
+def stated_facts(stated):
+    """Which of its size and checksums the source of a file stated."""
+    return [fact for fact in ("size", *CHECKSUMS) if stated.get(fact) is not None]
+
+
 def require_same(path, stated):
-    """True for a file that is as its source stated. Raises InputError for another."""
+    """The source of a file that is as stated there. Raises InputError for another."""
     if wrong := difference(path, stated):
         raise InputError(f"{path}: {wrong}; delete it, then use python main.py download again")
-    return True
+    return stated["url"].rpartition("/")[0]
 
 
 def compare_checksum(tensor):
