@@ -13,7 +13,7 @@ n_head * d_head, n_vocab. A comment behind each signature gives the shapes that 
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,9 +79,9 @@ def gelu(x, xp):  # [..., n] -> [..., n]
     return x * (0.5 + 0.5 * xp.tanh(x * (c + (c * 0.044715) * (x * x))))
 
 
-def softmax(x, xp):  # [..., n] -> [..., n]
-    # subtract the largest, so that exp cannot overflow
-    x = xp.exp(x - x.max(axis=-1, keepdims=True))
+def softmax(x, xp):  # [..., n] -> [..., n], in place: a new array would cost more than exp does
+    x -= x.max(axis=-1, keepdims=True)  # so that exp cannot overflow
+    xp.exp(x, out=x)
     x /= x.sum(axis=-1, keepdims=True)
     return x
 
@@ -112,21 +112,26 @@ def causal_mask(n, xp, dtype):  # -> [n, n]
     return xp.triu(xp.full((n, n), -math.inf, dtype=dtype), k=1)
 
 
-def attend(q, k, v, xp):  # [n_head, n_new, d_head], 2 x [n_head, n_total, d_head] -> like q
+def attend(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
+    # [n_head, n_total, d_head] -> [n_head, n_new, d_head]
     n_new, d_head = q.shape[1:]
-    scores = (q * (1 / math.sqrt(d_head))) @ k.swapaxes(-1, -2)  # [n_head, n_new, n_total]
+    scores = (q * (1 / math.sqrt(d_head))) @ k  # [n_head, n_new, n_total]
     if n_new > 1:  # a position attends to the past, and to the new ones up to itself
         scores[..., -n_new:] += causal_mask(n_new, xp, q.dtype)
     return softmax(scores, xp) @ v
 
 
-def attention(x, c_attn, c_proj, n_head, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
-    # look_back(q, k, v): KVCache.look_back in this layer, which stores k and v and calls `attend`
+def attention(x, c_attn, c_proj, n_head, layer, texts, xp):  # [n_new, n_embd] -> [n_new, n_embd]
+    # texts: [(KVCache, slice)], the texts that x has rows of, and which rows
     n_new, n_embd = x.shape
+    d_head = n_embd // n_head
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
-    qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
-    heads = look_back(qkv[0], qkv[1], qkv[2])  # [n_head, n_new, d_head]
-    return linear(heads.swapaxes(0, 1).reshape(n_new, n_embd), **c_proj)
+    qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, d_head).transpose(1, 2, 0, 3)
+    heads = xp.empty((n_new, n_head, d_head), dtype=x.dtype)
+    for cache, rows in texts:
+        q, k, v = qkv[0][:, rows], qkv[1][:, rows], qkv[2][:, rows]
+        cache.attend(layer, q, k, v, out=heads[rows].swapaxes(0, 1))
+    return linear(heads.reshape(n_new, n_embd), **c_proj)
 
 
 # ---------------------------------------------------------------- the cache
@@ -138,30 +143,47 @@ class KVCache:
     Allocated once, for the whole text. `length` is the only record of how far the model has read.
     To forget what comes after a position, set it back: that costs nothing.
 
-    k, v: [n_layer, n_head, n_positions, d_head]
+    k: [n_layer, n_head, d_head, n_positions], so that scores are q @ k. With positions before
+        d_head, BLAS would rearrange the keys of the whole text for every pass over a few rows.
+    v: [n_layer, n_head, n_positions, d_head]
     hidden: [n_positions, n_embd], the output of the last block: EAGLE and Medusa drafts read it
     """
 
     def __init__(self, config, backend, dtype, n_positions):
-        shape = (config.n_layer, config.n_head, n_positions, config.n_embd // config.n_head)
-        self.k = backend.xp.empty(shape, dtype=dtype)
-        self.v = backend.xp.empty(shape, dtype=dtype)
+        heads, d_head = (config.n_layer, config.n_head), config.n_embd // config.n_head
+        # rows of an odd number of cache lines: with a power of two, a column of all rows would
+        # compete for the same few places of the CPU's cache
+        n_columns = 16 * (n_positions // 16 + 1 | 1)
+        self.k = backend.xp.empty((*heads, d_head, n_columns), dtype=dtype)[..., :n_positions]
+        self.v = backend.xp.empty((*heads, n_positions, d_head), dtype=dtype)
         self.hidden = backend.xp.empty((n_positions, config.n_embd), dtype=dtype)
         self.backend, self.length = backend, 0
 
-    def look_back(self, layer, q, k, v):  # 3 x [n_head, n_new, d_head] -> [n_head, n_new, d_head]
-        """What the new positions gather from the text, up to themselves."""
-        k, v = self.write(layer, k, v)
-        # the backend may split the work, by heads and by new positions: each part of the positions
-        # sees the keys up to its own end
-        return self.backend.in_parts(attend, q, k, v)
+    def append(self, layer, k, v):  # 2 x [n_head, n_new, d_head]
+        """Store the keys and values of the new positions."""
+        new = slice(self.length, self.length + k.shape[1])
+        self.k[layer][:, :, new] = k.swapaxes(1, 2)
+        self.v[layer][:, new] = v
 
-    def write(self, layer, k, v):  # 2 x [n_head, n_new, d_head] -> 2 x [n_head, n_total, d_head]
-        """Store the keys and values of the new positions; return all up to there."""
-        end = self.length + k.shape[1]
-        self.k[layer][:, self.length : end] = k
-        self.v[layer][:, self.length : end] = v
-        return self.k[layer][:, :end], self.v[layer][:, :end]
+    def attend(self, layer, q, k, v, out):  # 4 x [n_head, n_new, d_head]
+        """Append keys and values, and write the attention output of the new positions to `out`. The
+        heads may run on several threads.
+        """
+        self.append(layer, k, v)
+        n_head, n_new, _ = q.shape
+        xp, chunk = self.backend.xp, self.backend.chunk
+
+        def attend_heads(a, b):  # heads a to b
+            k, v = self.k[layer][a:b], self.v[layer][a:b]
+            # a chunk of new positions at a time, which does not score the keys after it
+            for start in range(0, n_new, chunk):
+                end = min(start + chunk, n_new)
+                n_seen = self.length + end
+                q_chunk = q[a:b, start:end]
+                out[a:b, start:end] = attend(q_chunk, k[:, :, :n_seen], v[:, :n_seen], xp)
+
+        n_total = self.length + n_new
+        self.backend.run_on_threads(attend_heads, n_head, n_head * n_new * n_total)
 
     def advance(self, hidden):  # [n_new, n_embd]
         """Mark the new positions as read, with these outputs of the last block."""
@@ -200,7 +222,7 @@ class Model:
         """
         new = self.roll_back(ids, cache, n_last)
         x = self.embed(new, cache)
-        x = self.blocks(x, cache.look_back)
+        x = self.blocks(x, [(cache, slice(0, len(new)))])
         cache.advance(x)
         # only the wanted rows: of a prompt of 512 tokens, all logits would take 103 MB
         return self.logits(x[len(new) - n_last :])
@@ -222,13 +244,12 @@ class Model:
         ids = self.backend.asarray(np.array(new, int))
         return self.params["wte"][ids] + self.params["wpe"][positions]
 
-    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_embd]
-        """All blocks. look_back(layer, q, k, v) is the cache's, or a batch's of several texts."""
+    def blocks(self, x, texts):  # [n_new, n_embd] -> [n_new, n_embd]
+        """All blocks, over the rows of one text or several: texts is [(KVCache, slice of rows)]."""
         n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
         for layer, block in enumerate(self.params["blocks"]):
-            in_layer = partial(look_back, layer)
             h = layer_norm(x, **block["ln_1"], epsilon=epsilon)
-            x = x + attention(h, **block["attn"], n_head=n_head, look_back=in_layer)
+            x = x + attention(h, **block["attn"], n_head=n_head, layer=layer, texts=texts, xp=xp)
             h = layer_norm(x, **block["ln_2"], epsilon=epsilon)
             x = x + mlp(h, **block["mlp"], xp=xp)
         return x

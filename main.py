@@ -20,10 +20,10 @@ if __name__ == "__main__":
 try:
     # isort: off
     import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
-    from checkpoints.files import InputError
-    from cli.exit_codes import exit_code, script
-    from cli.parser import call, unknown
-    from cli.texts import Output, Texts, check_together, several
+    from checkpoints.errors import InputError
+    from cli.exit_codes import run_for_exit_code, run_program
+    from cli.parser import call
+    from cli.texts import Output, Texts, check_combination, has_several_results
     from cli.flags import Settings
 except ModuleNotFoundError as missing:
     message = f"error: {missing.name} is not installed: pip install -r requirements.txt"
@@ -57,37 +57,50 @@ def generate(texts: Texts, settings: Settings, output: Output):
         python main.py --prompt "Once upon a time" --K 4 --trace
         python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
 
-    Other commands:
-        chat, play, profile, benchmark, record, replay, mistakes, download, check, export;
-        each has its own --help
+    Other commands, each with its own --help:
+        chat        continue prompts in a console
+        play        watch both decoders on a page in the browser
+        mistakes    list the known ways to get speculative decoding wrong
+        benchmark   measure drafts, numbers of drafted tokens, batches, other programs
+        profile     time the parts of a forward pass
+        record      store what a target and a draft say about some texts
+        replay      try other settings on what was recorded
+        download    fetch OpenAI's models
+        check       compare a model's files with what is known of them
+        export      write a model in the format of another program
     """
     # here: --help need not wait for them
     from cli import show
+    from cli.runs import config_from, json_of, kernels_in, load_pair
     from decoding.metrics import summary
-    from decoding.load import load_pair
-    from decoding.run import Run
+    from decoding.run import with_median_times
 
     # load the pair of models, and read the prompt
-    check_together(texts, settings, output)
-    if several(texts, output):
+    check_combination(texts, settings, output)
+    if has_several_results(texts, output):
         from cli.several import generate_several
 
         return generate_several(texts, settings, output)
+    config = config_from(settings)
     pair = load_pair(settings, output.download)
-    (prompt,) = texts.read(settings, pair)
+    (prompt,) = texts.read(pair, settings.seed)
     screen = show.Screen(settings, output, prompt, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
-    runs = {decoder: Run.of(settings, pair, prompt, decoder) for decoder in settings.decoders}
+    runs = {decoder: config.run(pair, prompt, decoder) for decoder in settings.decoders}
     results = {}
     for decoder, run in runs.items():
         run.warm_up()
         watchers = screen.begin(run, decoder)
-        results[decoder] = run.finish(*watchers)
+        result = run.finish(*watchers)
+        # a report shows the seconds of each round of this one run
+        results[decoder] = result if settings.report else with_median_times(result, run)
         screen.end(decoder, results[decoder])
 
     # compare the texts and their times
-    screen.compare(summary(settings, pair, prompt, results))
+    compared = summary(config, pair, prompt, results)
+    kernels = kernels_in(settings, pair)
+    screen.compare(json_of(settings, config, pair, prompt, compared, kernels))
 
 
 def dispatch(arguments):
@@ -95,11 +108,16 @@ def dispatch(arguments):
     if arguments == ["--version"]:
         print(VERSION)
         return
+    if arguments == ["help"]:
+        arguments = ["--help"]
     name, command = "generate", generate
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
     if name not in COMMANDS:
-        raise InputError(unknown("command", name, COMMANDS) + ", or flags such as --prompt TEXT")
+        from cli.hints import unknown_message  # here: a word that is known needs no hint
+
+        expected = f"{', '.join(COMMANDS)}, or flags such as --prompt TEXT; try --help"
+        raise InputError(unknown_message("command", name, COMMANDS, expected))
     if name != "generate":
         command = getattr(importlib.import_module(COMMANDS[name]), name)
     call(command, arguments)  # with the dataclasses of its signature, made from the flags
@@ -107,8 +125,8 @@ def dispatch(arguments):
 
 def main(arguments):
     """Run one command. Returns the exit code."""
-    return exit_code(lambda: dispatch(arguments))
+    return run_for_exit_code(lambda: dispatch(arguments))
 
 
 if __name__ == "__main__":
-    script(lambda: main(sys.argv[1:]))
+    run_program(lambda: main(sys.argv[1:]))

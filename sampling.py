@@ -6,9 +6,9 @@ pass. A rule that accepts or rejects each of them keeps the target's distributio
 Leviathan et al., p is the target's distribution and q the draft model's (Chen et al. swap them).
 
 Read `verify` first: it is the accept/reject rule. Then `speculative`, the loop around it, and
-`Filter`, where p and q come from. All of it is NumPy on the host. Every random choice is made by
-one object, a `Chance`; nothing here prints or looks at a clock. A drafter proposes `draft`, a list
-of drafted tokens: K of them in a round, or k, which is smaller near the end of the text.
+`SamplingParams`, where p and q come from. All of it is NumPy on the host. Every random choice is
+made by one object, an `Rng`; nothing here prints or looks at a clock. A drafter proposes `draft`, a
+list of drafted tokens: K of them in a round, or k, which is smaller near the end of the text.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
     return rest / total if total > 0 else p
 
 
-def verify(draft, q, p, chance):  # [k], [k, n_vocab], [k + 1, n_vocab] -> n_accepted, token
+def verify(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
     """Accept drafted tokens up to a rejection, then sample one (Leviathan et al., algorithm 1).
 
     draft[i] was sampled from q[i]; p[i] is the target's distribution at the same position. The
@@ -40,14 +40,14 @@ def verify(draft, q, p, chance):  # [k], [k, n_vocab], [k + 1, n_vocab] -> n_acc
     also that of max(0, p - q), the residual's divisor.) A one-hot q gets no special case.
     """
     for i, token in enumerate(draft):
-        # toss caps the ratio at 1; q > 0, as the token was sampled from q
-        if not chance.toss(p[i, token] / q[i, token]):
-            return i, chance.sample(residual(p[i], q[i]))  # the correction
+        # accept caps the ratio at 1; q > 0, because the token was sampled from q
+        if not rng.accept(p[i, token] / q[i, token]):
+            return i, rng.sample(residual(p[i], q[i]))  # the correction
     # all are accepted: the target's last row gives a token for free, the bonus
-    return len(draft), chance.sample(p[len(draft)])
+    return len(draft), rng.sample(p[len(draft)])
 
 
-def verify_block(draft, q, p, chance):  # as verify
+def verify_block(draft, p, q, rng):  # as verify
     """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
     have the same distribution as with `verify`; on average at least as many of the draft are kept.
 
@@ -72,8 +72,8 @@ def verify_block(draft, q, p, chance):  # as verify
     for t in reversed(range(len(draft) + 1)):  # the longest block first
         S = np.maximum(P[t] * p[t] - q[t], 0).sum()
         # P[0] = 1, so the loop ends in a return; and with P[t] = 1 the coin is S / S, or 0 / 0
-        if P[t] == 1 or chance.toss(S / (S + 1 - P[t])):
-            return t, chance.sample(residual(P[t] * p[t], q[t]))
+        if P[t] == 1 or rng.accept(S / (S + 1 - P[t])):
+            return t, rng.sample(residual(P[t] * p[t], q[t]))
 
 
 RULES = {"token": verify, "block": verify_block}  # as --verification names them
@@ -90,15 +90,15 @@ class Round:
     The first round of a loop is the prefill, without tokens. The last may lack the target's token,
     if the text ends at an accepted one. The acceptance rate is accepted / examined.
 
-    q, p: [k, n_vocab], [k + 1, n_vocab], the distributions that the rule was given. Those of GPT-2
+    p, q: [k + 1, n_vocab], [k, n_vocab], the distributions that the rule was given. Those of GPT-2
     take megabytes: add up what you need of a Round, and let it go.
     """
 
     tokens: list
     draft: list = field(default_factory=list)
     accepted: int = 0
-    q: Any = field(default=None, compare=False, repr=False)
     p: Any = field(default=None, compare=False, repr=False)
+    q: Any = field(default=None, compare=False, repr=False)
 
     @property
     def examined(self):
@@ -129,16 +129,16 @@ def never(generated):
 
 
 def stop_condition(encoder, stop=""):
-    """The function `ended` for the loops: true at <|endoftext|>, or once `stop` is complete."""
+    """The function `is_done` for the loops: true at <|endoftext|>, or once `stop` is complete."""
     # every token has at least one byte, so `stop` lies within this many tokens
     n_tail = len(stop.encode())
 
-    def ended(generated):
+    def is_done(generated):
         if generated[-1] == encoder.end_of_text:
             return True
         return bool(stop) and stop in encoder.decode(generated[-n_tail:])
 
-    return ended
+    return is_done
 
 
 def prefill(target, ids, n_tokens):
@@ -152,21 +152,21 @@ def prefill(target, ids, n_tokens):
     return list(ids), length, cache
 
 
-def autoregressive(target, ids, n_tokens, filter, chance, ended=never):
+def autoregressive(target, ids, n_tokens, to_probs, rng, is_done=never):
     """Yield Rounds of one token each: n_tokens in all, or fewer if the context is full or
-    ended(generated ids) is true.
+    is_done(generated ids) is true.
     """
     text, length, cache = prefill(target, ids, n_tokens)
     yield Round([])  # the prefill
     while len(text) < length:
-        p = filter(target.read(text, cache))
-        text.append(chance.sample(p[0]))
+        p = to_probs(target.read(text, cache))
+        text.append(rng.sample(p[0]))
         yield Round(text[-1:], p=p)
-        if ended(text[len(ids) :]):
+        if is_done(text[len(ids) :]):
             return
 
 
-def speculative(target, drafter, ids, n_tokens, K, filter, chance, ended=never, rule=verify):
+def speculative(target, drafter, ids, n_tokens, K, to_probs, rng, is_done=never, rule=verify):
     """Yield Rounds of 1 to K + 1 tokens: as many tokens as `autoregressive` yields, with the same
     distribution. The rule is `verify` or `verify_block`.
 
@@ -179,25 +179,28 @@ def speculative(target, drafter, ids, n_tokens, K, filter, chance, ended=never, 
         sizes = f"{drafter.n_vocab} and {target.config.n_vocab} tokens"
         raise ValueError(f"draft and target have vocabularies of {sizes}: expected the same")
     text, length, cache = prefill(target, ids, n_tokens)
-    drafter.prefill(text[:-1])
+    drafter.prefill(text[:-1], cache)
     last_round = Round([])
     yield last_round  # the prefill
     while len(text) < length:
         # 1. The drafter proposes up to k tokens. One place is left for the target's own token.
         k = K(last_round) if callable(K) else K
         draft, q = drafter.propose(text, min(k, length - len(text) - 1))
+        if len(q) < len(draft):
+            rows = f"{len(draft)} tokens with {len(q)} rows of q"
+            raise ValueError(f"the drafter proposed {rows}: expected a row for each token")
         # 2. The target scores them in one pass: row i is for draft[i], the last for what follows.
-        p = filter(target.read(text + draft, cache, n_last=len(draft) + 1))
+        p = to_probs(target.read(text + draft, cache, n_last=len(draft) + 1))
         # 3. The rule accepts the first n_accepted of them, and samples the token that follows.
-        n_accepted, next_token = rule(draft, q, p, chance)
+        n_accepted, next_token = rule(draft, p, q, rng)
         # 4. The text grows by these, up to its end. The next read forgets what was rejected.
         n_before = len(text)
         for token in draft[:n_accepted] + [next_token]:
             text.append(int(token))  # a rule of a reader's own may return NumPy's
-            if done := ended(text[len(ids) :]):
+            if done := is_done(text[len(ids) :]):
                 break
         tokens = text[n_before:]  # fewer than were accepted, if the text ended among them
-        last_round = Round(tokens, draft, min(n_accepted, len(tokens)), q, p)
+        last_round = Round(tokens, draft, min(n_accepted, len(tokens)), p, q)
         yield last_round
         if done:
             return
@@ -205,7 +208,8 @@ def speculative(target, drafter, ids, n_tokens, K, filter, chance, ended=never, 
 
 # ---------------------------------------------------------------- drafters
 #
-# A drafter has n_vocab, prefill(ids), which begins a text, and propose(ids, k) -> draft, q.
+# A drafter has n_vocab, propose(ids, k) -> draft, q, and prefill(ids, target_cache), which begins a
+# text. Only a head of the target reads the target's cache (decoding/drafts.py).
 
 
 class NeuralDrafter:
@@ -215,11 +219,11 @@ class NeuralDrafter:
     1). That is decided before sampling: to discard a token after seeing it would bias the text.
     """
 
-    def __init__(self, model, filter, chance, confidence=0.0):
-        self.model, self.filter, self.chance, self.confidence = model, filter, chance, confidence
+    def __init__(self, model, to_probs, rng, confidence=0.0):
+        self.model, self.to_probs, self.rng, self.confidence = model, to_probs, rng, confidence
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
-    def prefill(self, ids):
+    def prefill(self, ids, target_cache):
         self.cache.length = 0  # another text may have been read before
         if len(ids) <= self.model.config.n_ctx:  # after a longer text, `propose` drafts nothing
             self.model.read(ids, self.cache, n_last=0)
@@ -236,8 +240,8 @@ class NeuralDrafter:
             logits = self.model.read(ids + draft, self.cache)
             if self.confidence and highest_probability(logits) < self.confidence:
                 break
-            q.append(self.filter(logits))
-            draft.append(self.chance.sample(q[-1][0]))
+            q.append(self.to_probs(logits))
+            draft.append(self.rng.sample(q[-1][0]))
         return draft, np.concatenate(q)
 
 
@@ -249,16 +253,17 @@ def highest_probability(logits):  # [1, n_vocab] -> number
 
 # ---------------------------------------------------------------- from logits to tokens
 
-HOT = 10  # at higher temperatures float32 is too coarse to tell probabilities apart
+FLOAT64_ABOVE = 10  # at higher temperatures float32 is too coarse to tell probabilities apart
+N_COLUMNS = 256  # of the table that a search for the k-th largest logit begins with
 
 
 @dataclass(frozen=True)
-class Filter:
+class SamplingParams:
     """Turns logits into probabilities: divides by the temperature, keeps the top_k likeliest
     tokens, then of these the nucleus of mass top_p.
 
     Temperature 0 (or up to 1e-6) is greedy decoding. top_k None or 0 and top_p 1 keep every token.
-    Draft and target share one filter, but need not: speculative decoding is exact for any p and q,
+    Draft and target use the same, but need not: speculative decoding is exact for any p and q,
     as long as q is the distribution that the drafted tokens were sampled from.
     """
 
@@ -283,7 +288,7 @@ class Filter:
         tokens, best = likeliest(logits)
         if self.greedy:
             return one_hot(tokens, logits.shape[-1])
-        x = logits.astype(np.float64) if self.temperature > HOT else logits
+        x = logits.astype(np.float64) if self.temperature > FLOAT64_ABOVE else logits
         with np.errstate(over="ignore"):  # far below the best: minus infinity, probability 0
             # subtract the largest logit, so that exp cannot overflow; apply the temperature
             x = x - best
@@ -329,22 +334,33 @@ def keep_best(p, scores, k, threshold):  # [n_vocab], [n_vocab], in place
 def keep_top_k(p, logits, k):  # [n_vocab], [n_vocab], in place
     """Zero p except at the k largest logits. (Not the k largest p: rounding makes some equal.)"""
     if k < len(p):
-        keep_best(p, logits, k, np.partition(logits, -k)[-k])
+        keep_best(p, logits, k, kth_largest(logits, k))
+
+
+def kth_largest(x, k):  # [n] -> number
+    if k <= N_COLUMNS <= len(x):  # most of a vocabulary need not be sorted
+        table = x[: len(x) // N_COLUMNS * N_COLUMNS].reshape(-1, N_COLUMNS)
+        # k columns hold a number of this size, so the k-th largest of all is no smaller
+        bound = np.partition(table.max(axis=0), -k)[-k]
+        x = x[x >= bound]
+    return np.partition(x, -k)[-k]
 
 
 def keep_top_p(p, top_p):  # [n_vocab], in place
     """Keep only the nucleus of p, the fewest likeliest tokens whose sum reaches top_p (Holtzman et
     al. 2019), and rescale it to sum to 1.
     """
-    # the tokens below this limit have at most 1 - top_p together: the nucleus needs none of them
-    limit = (1 - top_p) / len(p)
-    ranked = np.sort(p[p >= limit])[::-1]
+    candidates = p[p >= 1 / len(p)]  # enough, unless p is flat
+    if candidates.sum() <= top_p:
+        # the tokens below this limit have at most 1 - top_p together: none of them is needed
+        candidates = p[p >= (1 - top_p) / len(p)]
+    ranked = np.sort(candidates)[::-1]
     k = min(1 + ranked.cumsum().searchsorted(top_p), len(ranked))
     keep_best(p, p, k, ranked[k - 1])
     p /= p.sum()
 
 
-class Chance:
+class Rng:
     """The random choices of a decoding, all of them: tokens and biased coins, from a seed."""
 
     def __init__(self, seed):
@@ -360,6 +376,6 @@ class Chance:
         u = min(u, np.nextafter(cumulative[-1], 0))  # rounding must not lead out of it
         return int(cumulative.searchsorted(u, side="right"))
 
-    def toss(self, ratio):
+    def accept(self, ratio):
         """A biased coin: True with probability min(1, ratio)."""
         return self.random() < ratio

@@ -1,5 +1,5 @@
-"""From names to models: parameters from a checkpoint folder or at random, on the array backend of
-choice.
+"""Builds models for a backend, NumPy or CuPy, with the weights of a checkpoint folder or random
+weights.
 
 The folders themselves, their file formats and downloads, are in checkpoints/.
 """
@@ -16,11 +16,9 @@ import numpy as np
 
 from backends import autotune, memory
 from backends.threads import on_all_threads, on_one_thread
-
-# re-exported: several modules import these names from utils
-from checkpoints.files import InputError, SettingError  # noqa: F401
+from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
-from checkpoints.registry import MODELS_DIR, SIZES  # noqa: F401
+from checkpoints.registry import SIZES
 from checkpoints.search import find_folder, locate
 from checkpoints.vocabulary import load_encoder, require_vocabulary
 from gpt2 import Model, nested
@@ -33,7 +31,7 @@ CHUNK = 128  # positions of a prompt that attend at a time
 
 @dataclass(frozen=True)
 class Backend:
-    """Where arrays live and how they are multiplied: all that differs between NumPy and CuPy."""
+    """The array module, and how weights are laid out: all that differs between NumPy and CuPy."""
 
     name: str
     xp: Any  # the array module: numpy or cupy
@@ -42,34 +40,14 @@ class Backend:
     # plan(config, dtype) -> lay_out; lay_out(w), for w [n_in, n_out], makes x @ lay_out(w) fast
     plan: Callable
     synchronize: Callable  # wait until all work is done
-    # share(f, n, n_rows): call f(a, b) for ranges that cover 0 to n, on threads if n_rows is large
-    share: Callable = on_one_thread
+    # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
+    run_on_threads: Callable = on_one_thread
     exact: bool = False  # a position's bits do not depend on what else is in the pass
 
-    def empty_heads(self, q):  # [n_head, n_new, d_head] -> the same, to be filled
-        """Memory for what the heads gather, in one order for one text and for several: the bits of
-        what follows depend on it.
-        """
-        n_head, n_new, d_head = q.shape
-        return self.xp.empty((n_new, n_head, d_head), dtype=q.dtype).swapaxes(0, 1)
-
-    def in_parts(self, attend, q, k, v):
-        """attend(q, k, v) of gpt2.py in parts: a range of heads on each thread, and a chunk of new
-        positions at a time, which does not score the keys after it.
-        """
-        n_head, n_new, _ = q.shape
-        n_past = k.shape[1] - n_new
-        heads = self.empty_heads(q)
-        most = 1 if self.exact else CHUNK
-        for start in range(0, n_new, most):
-            new = slice(start, min(start + most, n_new))
-            seen = slice(0, n_past + new.stop)
-
-            def attend_heads(a, b):  # heads a to b; all are done when share returns
-                heads[a:b, new] = attend(q[a:b, new], k[a:b, seen], v[a:b, seen], self.xp)
-
-            self.share(attend_heads, n_head, new.stop - start)
-        return heads
+    @property
+    def chunk(self):
+        """How many new positions attend at a time."""
+        return 1 if self.exact else CHUNK
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
@@ -91,8 +69,8 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     except ValueError as error:
         raise InputError(str(error)) from None
     plan = partial(autotune.plan, kernel=kernel, exact=exact)
-    one_thread = kernel and kernel.threads[0] == 1  # as "64x1" asks for
-    share = on_one_thread if one_thread else on_all_threads
+    one_thread = kernel and kernel.one.n_threads == 1  # as "64x1" asks for
+    run_on_threads = on_one_thread if one_thread else on_all_threads
     return Backend(
         name="numpy",
         xp=np,
@@ -100,7 +78,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         to_host=np.asarray,
         plan=plan,
         synchronize=nothing_to_wait_for,
-        share=share,
+        run_on_threads=run_on_threads,
         exact=exact,
     )
 
@@ -160,7 +138,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 
 
 def build_model(config, read, backend, dtype):
-    """A Model from `read(name) -> array of dtype`, for each name in config.shapes()."""
+    """A Model of a Config. read(name) -> array of dtype is called once for each parameter."""
     lay_out = backend.plan(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
@@ -206,8 +184,8 @@ def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
     return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
 
 
-def load_model(folder, backend):
-    """The Model of a checkpoint folder, in float32. Raises InputError."""
+def load_model(folder: Path, backend: Backend) -> Model:
+    """Load a checkpoint folder in float32. Raises InputError, also if memory does not suffice."""
     config = read_config(folder)
     require_memory([config], backend)
     return build_model(config, stored_weights(folder, config), backend, np.float32)
@@ -220,6 +198,8 @@ def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
     Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
     same to all of them.
     """
+    if isinstance(sizes, str):
+        raise InputError(f"sizes {sizes!r}: expected a list, such as [{sizes!r}]")
     configs, reads, encoder = sources_of(sizes, models_dir, weights, download)
     require_memory(configs, backend)
     models = [
@@ -229,13 +209,13 @@ def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
 
 
 def sources_of(sizes, models_dir, weights, download):
-    """(configs, their `read`s, encoder) of models with such weights."""
+    """([Config], [read], encoder) for build_model. Raises InputError."""
     sources = random_sources if weights == RANDOM else stored_sources
     return sources(sizes, models_dir, download)
 
 
 def stored_sources(sizes, models_dir, download):
-    """Those of checkpoints."""
+    """The same for checkpoints. Raises InputError if vocabularies differ."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -251,7 +231,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """Those of random weights; the embedded tokenizer cuts the prompts."""
+    """The same for random weights; the included tokenizer encodes the prompts."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:
@@ -264,7 +244,7 @@ def random_sources(sizes, models_dir, download):
 
 
 def config_of(size, models_dir):
-    """The shape of a size, or of a folder that holds at least a config.json. Raises InputError."""
+    """The Config of a size, or of a folder that holds at least a config.json. Raises InputError."""
     if size in SIZES:
         return SIZES[size]
     folder = locate(size, models_dir)

@@ -1,4 +1,4 @@
-"""The machine that figures were measured on."""
+"""Describes the machine that figures were measured on."""
 
 import datetime
 import os
@@ -12,7 +12,7 @@ from backends.blas import N_THREADS
 
 
 def processor():
-    """The name of the processor."""
+    """The name of the processor, such as "AMD EPYC 9654"."""
     try:
         names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:
@@ -21,13 +21,13 @@ def processor():
 
 
 def label():
-    """The machine in a few words, by which its figures are told from another's."""
+    """A line that names the machine: host, processor, number of threads."""
     threads = f"{N_THREADS} thread{'s' if N_THREADS > 1 else ''}"
     return f"{platform.node()} ({processor()}, {threads})"
 
 
 def gpu():
-    """The GPU that CuPy computes on, and what drives it."""
+    """{"gpu": its name, and the versions of CuPy, the driver and the runtime}. Imports CuPy."""
     import cupy  # here: only --backend cupy needs it
 
     runtime = cupy.cuda.runtime
@@ -40,7 +40,7 @@ def gpu():
 
 
 def machine(backend="numpy"):
-    """What the figures depend on besides the settings."""
+    """{name: value} of what measured figures depend on besides the settings, for result files."""
     about = {
         "cpu": processor(),
         "threads": N_THREADS,
@@ -55,7 +55,7 @@ def machine(backend="numpy"):
 
 
 def kernels_of(model):
-    """What was chosen for each weight of a block, and for the head: {"mlp.c_fc 768x3072": how}."""
+    """{"mlp.c_fc 768x3072": its kernel in words} of the weights of one block and of the head."""
     weights = {
         f"{part}.{name}": values["weight"]
         for block in model.params.get("blocks", [])[:1]  # Medusa's heads have none

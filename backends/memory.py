@@ -1,6 +1,6 @@
-"""How much memory models and their caches take, and how much there is.
+"""How many bytes models and their caches need, and how many are available.
 
-What does not fit is refused before it is loaded: a machine that swaps is busy for hours.
+utils.require_memory refuses a model that does not fit: a machine that swaps is busy for hours.
 """
 
 import math
@@ -18,12 +18,12 @@ LIMITS = {
 
 
 def weights_bytes(config, dtype=np.float32):
-    """The bytes of a model's weights."""
+    """The bytes that the weights of a model with this Config take."""
     return np.dtype(dtype).itemsize * config.n_parameters
 
 
 def cache_bytes(config, dtype=np.float32):
-    """The bytes of what is kept of one text as long as the context."""
+    """The bytes of the cache for one text that fills the context."""
     keys_and_values = 2 * config.n_layer * config.n_ctx * config.n_embd
     # EAGLE's hidden states are as wide as its target's, and there is one before the first position
     hidden = (config.n_ctx + 1) * getattr(config, "n_hidden", config.n_embd)
@@ -31,7 +31,7 @@ def cache_bytes(config, dtype=np.float32):
 
 
 def available():
-    """The bytes this process can still take on Linux; infinity elsewhere."""
+    """The bytes that this process can still allocate: on Linux a number, elsewhere infinity."""
     free = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
     found = [1024 * int(n) for n in free]
     for mark, path in re.findall(r"(?m)^\d+:(.*?):/(.*)$", read(PROC / "self/cgroup")):

@@ -24,7 +24,9 @@ import numpy as np
 
 from backends.blas import N_THREADS
 
-LONG = 64  # a pass of at least this many rows also shares what comes between its products
+# scores of a layer's attention (heads x new positions x all positions), from which on the heads are
+# shared. With 6,000, passes of 17M after 64 tokens lost more by waking a thread than they gained
+WORTH_SHARING = 20_000
 SPINS = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds together
 
@@ -32,7 +34,7 @@ PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds t
 # the clock is coarser
 PREEMPTED = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
 # this many preemptions within this many seconds: another program wants the cores
-SEVERAL, WITHIN = 3, 0.2
+PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2
 
 
 def ceil_div(a, b):
@@ -41,7 +43,7 @@ def ceil_div(a, b):
 
 @cache
 def ranges(n, n_threads, ahead):
-    """0 to n in n_threads ranges: the first has `ahead` more, the rest is split evenly."""
+    """[(start, end)] of n_threads ranges from 0 to n; the first is longer by `ahead`."""
     ahead = min(ahead, n)
     ends = [ahead + ceil_div((n - ahead) * i, n_threads) for i in range(1, n_threads + 1)]
     return list(zip([0, *ends], ends))
@@ -82,15 +84,15 @@ class Bell:
 
 
 def worker_loop(inbox, bell):
-    """Do what arrives in an inbox, and report each piece of work as done, or its error."""
+    """Run, without end, what arrives in an inbox; put None or the error into its `done` queue."""
     while True:
-        function, start, end, done, ended = bell.get(inbox)
+        function, start, end, done, done_bell = bell.get(inbox)
         try:
             function(start, end)
             done.put(None)
         except BaseException as error:
             done.put(error)
-        ended.ring()
+        done_bell.ring()
         del function, done  # they may hold large arrays, and the next call may be far away
 
 
@@ -109,7 +111,7 @@ class Threads:
     def __init__(self, n):
         self.n, self.process, self.others = n, None, []
         self.free = threading.Lock()
-        self.preemptions = deque(maxlen=SEVERAL)  # of callers' threads: when
+        self.preemptions = deque(maxlen=PREEMPTION_COUNT)  # of callers' threads: when
 
     def begin(self):
         self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
@@ -118,47 +120,48 @@ class Threads:
         self.process = os.getpid()
 
     def has_competition(self):
-        """Whether callers were just preempted several times."""
+        """Whether another program wants the cores: callers were preempted several times lately."""
         times = self.preemptions
-        return len(times) == SEVERAL and time.perf_counter() - times[0] < WITHIN
+        recent = bool(times) and time.perf_counter() - times[0] < PREEMPTION_SECONDS
+        return recent and len(times) == PREEMPTION_COUNT
 
-    def share(self, function, n, n_threads, ahead=0):
-        """function(start, end) on n_threads threads, for ranges that together are 0 to n.
+    def run_on_threads(self, function, n, n_threads, ahead=0):
+        """Call function(start, end) on n_threads threads, for ranges that together are 0 to n.
 
-        The caller's thread begins at once, and so is given `ahead` more than the others. Work is
-        shared one piece at a time: meanwhile another caller, or a function that shares in turn, is
-        served on its own thread.
+        The caller's thread begins first, so its range has `ahead` more than the others. If the
+        threads are busy with another call, the whole range runs on the caller's thread. Raises what
+        the function raises, when all threads are done.
         """
         n_threads = min(n_threads, self.n)
         if n_threads == 1 or not self.free.acquire(blocking=False):
             function(0, n)
             return
         try:
-            self.share_parts(function, *ranges(n, n_threads, ahead))
+            self.run_parts(function, *ranges(n, n_threads, ahead))
         finally:
             self.free.release()
 
-    def share_parts(self, function, own, *parts):
-        """function(start, end) for the caller's own range, and for each part on another thread."""
+    def run_parts(self, function, own, *parts):
+        """Call function(start, end) for the own range on this thread, for each part on another."""
         if self.process != os.getpid():
             self.begin()
         waiting = []
-        for part, (inbox, bell, ended) in zip(parts, self.others):
+        for part, (inbox, bell, done_bell) in zip(parts, self.others):
             if part[0] < part[1]:  # wake nobody for nothing
                 done = SimpleQueue()
-                inbox.put((function, *part, done, ended))
-                waiting.append((bell, done, ended))
+                inbox.put((function, *part, done, done_bell))
+                waiting.append((bell, done, done_bell))
         before = off_cpu()
         patient = not self.has_competition()
-        for bell, _, ended in waiting:
-            bell.patient = ended.patient = patient
+        for bell, _, done_bell in waiting:
+            bell.patient = done_bell.patient = patient
             bell.ring()
         try:
             function(*own)
         finally:  # wait for all, also after an error: nobody may still be writing
             if off_cpu() - before > PREEMPTED:
                 self.preemptions.append(time.perf_counter())
-            errors = [ended.get(done) for _, done, ended in waiting]
+            errors = [done_bell.get(done) for _, done, done_bell in waiting]
         for error in errors:
             if error is not None:
                 raise error
@@ -167,11 +170,13 @@ class Threads:
 THREADS = Threads(N_THREADS)
 
 
-def on_one_thread(function, n, n_rows):
-    """function(0, n)."""
+def on_one_thread(function, n, size):
+    """Call function(0, n) on this thread. size: as in on_all_threads, not used."""
     function(0, n)
 
 
-def on_all_threads(function, n, n_rows):
-    """function(start, end) for ranges that together are 0 to n: on all of them in a long pass."""
-    THREADS.share(function, n, N_THREADS if n_rows >= LONG else 1)
+def on_all_threads(function, n, size):
+    """Call function(start, end) for ranges that together are 0 to n, on all threads if `size`, the
+    number of attention scores to compute, is above WORTH_SHARING.
+    """
+    THREADS.run_on_threads(function, n, N_THREADS if size > WORTH_SHARING else 1)

@@ -26,6 +26,7 @@ What is best depends on the machine; backends/autotune.py finds out.
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,70 +38,86 @@ MANY = 12  # rows, from here on; up to there they are few
 ALL = 1 << 62  # more than any number of rows or columns; as a width: not cut
 LINE = 64  # bytes of a cache line
 BUFFER = 1 << 18  # numbers that wait to be added up
-AT_ONCE = 4  # rows: BLAS multiplies this many faster than three, and with AVX2 faster than two
+ROWS_AT_ONCE = 4  # rows: BLAS multiplies this many faster than three, and with AVX2 faster than two
 # NumPy releases the GIL only for a product whose result has more numbers than this:
 # during a smaller one, no other thread can begin
 GIL_RELEASE_SIZE = 500
-AHEAD = 100_000  # weights that a thread multiplies by a few rows before another has begun
+HEAD_START = 100_000  # weights that a thread multiplies by a few rows before another has begun
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a weight lies in memory: in tiles of `width` columns, each contiguous row by row, or
+    column by column. With a width of ALL it is not cut.
+    """
+
+    width: int
+    by_column: bool = False
+
+
+class Schedule(NamedTuple):
+    """How a weight is multiplied: on how many threads, and by how many rows at a time.
+
+    One row may be computed as two, because BLAS can be faster at a thin matrix than at a vector.
+    """
+
+    n_threads: int
+    n_rows: int
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """How one shape of weight is held and multiplied.
+    """The Layout of a weight, and its Schedules for one row, for a few rows and for many rows."""
 
-    Each tile has `width` columns, and is contiguous row by row, or column by column; with a width
-    of ALL, the weight is not cut. For one row, for a few and for many: how many threads, and how
-    many rows at a time meet a tile. One row may be computed as two, where BLAS is faster at a thin
-    matrix than at a vector.
-    """
+    layout: Layout
+    one: Schedule
+    few: Schedule
+    many: Schedule
 
-    width: int
-    threads: tuple
-    together: tuple = (1, 9, 8)
-    by_column: bool = False
+    @classmethod
+    def on(cls, n_threads, layout, n_rows=(1, 9, 8)):
+        """The Kernel with n_threads for any number of rows. n_rows: of its three Schedules."""
+        return cls(layout, *(Schedule(n_threads, n) for n in n_rows))
 
-    def way(self, n_rows):
-        """(n_threads, together) for this many rows."""
-        size = 0 if n_rows < 2 else 1 if n_rows < MANY else 2
-        return self.threads[size], self.together[size]
+    def schedule(self, n_rows):
+        """The Schedule for this many rows."""
+        return self.one if n_rows < 2 else self.few if n_rows < MANY else self.many
 
     def __str__(self):
-        threads = "/".join(map(str, self.threads))
-        if self.width == ALL:
-            return f"uncut; for 1/few/many rows {threads} threads"
-        together = "/".join(map(str, self.together)).replace(str(ALL), "all")
-        order = " by column" if self.by_column else ""
-        return (
-            f"tiles of {self.width}{order}; for 1/few/many rows {threads} threads, "
-            f"{together} at a time"
-        )
+        n_threads, n_rows = zip(self.one, self.few, self.many)
+        threads = f"for 1/few/many rows {'/'.join(map(str, n_threads))} threads"
+        if self.layout.width == ALL:
+            return f"uncut; {threads}"
+        order = " by column" if self.layout.by_column else ""
+        at_a_time = "/".join("all" if n == ALL else str(n) for n in n_rows)
+        return f"tiles of {self.layout.width}{order}; {threads}, {at_a_time} at a time"
 
 
 # NumPy's own product, on one thread, whose bits for a row do not depend on the other rows
-ROW_BY_ROW = Kernel(ALL, (1, 1, 1), together=(1, 1, 1))
+ROW_BY_ROW = Kernel.on(1, Layout(ALL), (1, 1, 1))
 
 
 def group_size(n_rows, most):
-    """How many rows to multiply at a time, up to `most`: as few groups as can be, of one size."""
+    """Rows in a group, `most` or fewer: as few groups as possible, all of the same size."""
     if n_rows <= 1:
         return most
     size = ceil_div(n_rows, ceil_div(n_rows, most))
-    return AT_ONCE if size == 3 else size
+    return ROWS_AT_ONCE if size == 3 else size
 
 
 def tiles_ahead(n_in, width):
-    """How many tiles the first thread multiplies more than the others."""
-    return AHEAD // (n_in * width)
+    """How many tiles more than the other threads the caller's thread multiplies, for few rows."""
+    return HEAD_START // (n_in * width)
 
 
-def parts_of(n_in, n_out, kernel):
-    """Into how many parts a column of n_in is cut, 1, 2, 4, ...: enough of them that a tile is
-    small, and that each thread which multiplies one row has more than GIL_RELEASE_SIZE results.
+def count_parts(n_in, n_out, kernel):
+    """The number of parts, a power of 2, into which columns of n_in numbers are cut: enough that a
+    tile is small, and that a thread that multiplies one row has over GIL_RELEASE_SIZE results.
     """
-    width, n_threads = min(kernel.width, n_out), kernel.threads[0]
+    width, (n_threads, n_rows) = min(kernel.layout.width, n_out), kernel.one
     n_shared = n_out // width - tiles_ahead(n_in, width)
     is_shared = n_threads > 1 and n_shared > 1
-    fewest = max(1, n_shared // n_threads) * width * kernel.together[0]  # results of a thread
+    fewest = max(1, n_shared // n_threads) * width * n_rows  # results of a thread
     n_parts = 1
     while n_in % (2 * n_parts) == 0 and (
         n_in // n_parts * width > TILE or (is_shared and fewest * n_parts <= GIL_RELEASE_SIZE)
@@ -109,13 +126,12 @@ def parts_of(n_in, n_out, kernel):
     return n_parts
 
 
-def one_memory(n, dtype):
-    """A function `empty(shape, dtype)` that gives arrays of n numbers altogether, one after the
-    other in memory.
+def contiguous_allocator(n, dtype):
+    """Allocate n numbers, and return a function empty(shape, dtype) that cuts arrays from them, one
+    after the other. The first array begins at a cache line.
 
-    The system backs one large array by huge pages; of arrays as small as weights it leaves out a
-    sixth and more, and whoever reads through that waits for addresses to be looked up. The first
-    begins at a cache line, and so do those after it.
+    The system backs one large array by huge pages. Of arrays as small as weights, it leaves a
+    sixth and more without: reading that part is slower, because addresses have to be looked up.
     """
     free = np.empty(n + LINE, dtype)
     free = free[-free.ctypes.data % LINE // free.itemsize :]
@@ -128,18 +144,18 @@ def one_memory(n, dtype):
     return empty
 
 
-def padded_size(n_in, n_out, kernel):
-    """Numbers in the tiles of a weight."""
-    width = min(kernel.width, n_out)
+def padded_size(n_in, n_out, layout):
+    """How many numbers the tiles of a weight [n_in, n_out] hold, with the zeros that fill them."""
+    width = min(layout.width, n_out)
     return n_in * ceil_div(n_out, width) * width
 
 
-def tiles_in(memory, n_in, n_parts, kernel):
-    """Memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width]."""
-    n_tiles = len(memory) // (n_in * kernel.width)
-    if kernel.by_column:
-        return memory.reshape(n_parts, n_tiles, kernel.width, -1).swapaxes(2, 3)
-    return memory.reshape(n_parts, n_tiles, -1, kernel.width)
+def tiles_in(memory, n_in, n_parts, layout):
+    """A view of memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width]."""
+    n_tiles, depth = len(memory) // (n_in * layout.width), n_in // n_parts
+    if layout.by_column:
+        return memory.reshape(n_parts, n_tiles, layout.width, depth).swapaxes(2, 3)
+    return memory.reshape(n_parts, n_tiles, depth, layout.width)
 
 
 def padded(x, multiple):
@@ -163,19 +179,20 @@ class Tiles:
 
     @classmethod
     def cut(cls, weight, kernel, empty=np.empty):
-        """The tiles of a weight, in memory that empty(shape, dtype) provides."""
+        """Copy a weight [n_in, n_out] into Tiles, in memory that empty(shape, dtype) returns."""
         n_in, n_out = weight.shape
-        kernel = replace(kernel, width=min(kernel.width, n_out))
-        n_parts, whole = parts_of(n_in, n_out, kernel), n_out // kernel.width
+        width, n_parts = min(kernel.layout.width, n_out), count_parts(n_in, n_out, kernel)
+        n_whole, n_left = divmod(n_out, width)
+        memory = empty((padded_size(n_in, n_out, kernel.layout),), weight.dtype)
+        tiles = tiles_in(memory, n_in, n_parts, replace(kernel.layout, width=width))
         # copy each tile into one piece: a strided view would be read at half the speed
-        memory = empty((padded_size(n_in, n_out, kernel),), weight.dtype)
-        tiles = tiles_in(memory, n_in, n_parts, kernel)
-        parts = weight.reshape(n_parts, -1, n_out)
-        columns = parts[:, :, : whole * kernel.width].reshape(*parts.shape[:2], whole, kernel.width)
-        tiles[:, :whole] = columns.swapaxes(1, 2)
-        if rest := n_out % kernel.width:
-            tiles[:, whole, :, :rest] = parts[:, :, -rest:]
-            tiles[:, whole, :, rest:] = 0
+        parts = weight.reshape(n_parts, n_in // n_parts, n_out)
+        columns = parts[:, :, : n_whole * width]  # [n_parts, depth, n_whole * width]
+        columns = columns.reshape(*columns.shape[:2], n_whole, width)
+        tiles[:, :n_whole] = columns.swapaxes(1, 2)  # [n_parts, n_whole, depth, width]
+        if n_left:
+            tiles[:, n_whole, :, :n_left] = parts[:, :, -n_left:]  # [n_parts, depth, n_left]
+            tiles[:, n_whole, :, n_left:] = 0
         return cls(tiles, n_out, kernel)
 
     @property
@@ -183,39 +200,49 @@ class Tiles:
         """The transpose, to look rows up in: the embedding, where self is the output head."""
         return Columns(self)
 
-    def __rmatmul__(self, x):
-        n_rows = len(x)
-        n_threads, most = self.kernel.way(n_rows)
+    def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
+        n_rows, (n_in, n_out) = len(x), self.shape
+        n_threads, most = self.kernel.schedule(n_rows)
         group = group_size(n_rows, most)
-        x = padded(x, group)
+        x = padded(x, group)  # [n_groups * group, n_in]
         n_parts, n_tiles, _, width = self.tiles.shape
         y = np.empty((len(x), n_tiles * width), x.dtype)
-        at_once = n_parts == 1 and len(x) == group
-        multiply = self.at_once(x, y) if at_once else self.in_groups(x, y, group)
-        ahead = tiles_ahead(self.shape[0], width) if n_rows < MANY else 0
-        THREADS.share(multiply, n_tiles, n_threads, ahead)
-        return y[:n_rows, : self.shape[1]]
+        whole = n_parts == 1 and len(x) == group
+        multiply = self.multiply_whole(x, y) if whole else self.multiply_in_groups(x, y, group)
+        ahead = tiles_ahead(n_in, width) if n_rows < MANY else 0
+        THREADS.run_on_threads(multiply, n_tiles, n_threads, ahead)
+        return y[:n_rows, :n_out]
 
-    def at_once(self, x, y):
-        """multiply(first, end): all rows with these tiles, where no tile is a part of a column."""
-        tiles = self.tiles[0]
+    def multiply_whole(self, x, y):  # [n_rows, n_in], [n_rows, n_tiles * width]
+        """A function multiply(first, end) that writes to y the products of all rows and the tiles
+        first to end - 1. For tiles that hold whole columns.
+        """
+        tiles = self.tiles[0]  # [n_tiles, n_in, width]
         n_tiles, _, width = tiles.shape
-        products = y.reshape(-1, n_tiles, width).swapaxes(0, 1)
-        return lambda a, b: np.matmul(x, tiles[a:b], products[a:b])
+        products = y.reshape(len(x), n_tiles, width).swapaxes(0, 1)  # [n_tiles, n_rows, width]
+        return lambda first, end: np.matmul(x, tiles[first:end], products[first:end])
 
-    def in_groups(self, x, y, group):
-        """multiply(first, end): some rows at a time with each of these tiles, and sums of parts."""
+    def multiply_in_groups(self, x, y, group):  # as multiply_whole; n_rows = n_groups * group
+        """As multiply_whole, but multiplies a tile by one group of rows at a time, and adds up the
+        products of the parts of a column.
+        """
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // group
-        rows = x.reshape(n_groups, group, n_parts, depth).transpose(2, 0, 1, 3)[:, None]
-        sums = y.reshape(n_groups, group, n_tiles, width).transpose(2, 0, 1, 3)
+        rows = x.reshape(n_groups, group, n_parts, depth)
+        rows = rows.transpose(2, 0, 1, 3)  # [n_parts, n_groups, group, depth]
+        rows = rows[:, None]  # [n_parts, 1, n_groups, group, depth]
+        tiles = self.tiles[:, :, None]  # [n_parts, n_tiles, 1, depth, width]
+        sums = y.reshape(n_groups, group, n_tiles, width)
+        sums = sums.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
         n_together = BUFFER // (n_parts * (len(x) or 1) * width) or 1  # tiles
 
         def multiply(first, end):
             for a in range(first, end, n_together):
                 b = min(a + n_together, end)
                 # a tile meets all groups before the next is read, which the order of y would not do
-                np.matmul(rows, self.tiles[:, a:b, None]).sum(axis=0, out=sums[a:b])
+                products = np.matmul(rows, tiles[:, a:b])
+                # [n_parts, b - a, n_groups, group, width] -> [b - a, n_groups, group, width]
+                products.sum(axis=0, out=sums[a:b])
 
         return multiply
 
@@ -235,10 +262,10 @@ class Uncut:
         n_rows, (n_in, n_out) = len(x), self.shape
         is_few = n_rows < MANY
         if n_rows > 1 and is_few:
-            x = padded(x, AT_ONCE)
-        n_threads, _ = self.kernel.way(n_rows)
+            x = padded(x, ROWS_AT_ONCE)
+        n_threads, _ = self.kernel.schedule(n_rows)
         # x @ W = x[:, :h] @ W[:h] + x[:, h:] @ W[h:], the same sum on however many threads
-        parts = ranges(n_in, n_threads, AHEAD // n_out if is_few else 0)
+        parts = ranges(n_in, n_threads, HEAD_START // n_out if is_few else 0)
         products = [None] * n_threads
 
         def multiply(a, b):
@@ -246,7 +273,7 @@ class Uncut:
                 first, end = parts[i]
                 products[i] = x[:, first:end] @ self.weight[first:end]
 
-        THREADS.share(multiply, n_threads, n_threads)
+        THREADS.run_on_threads(multiply, n_threads, n_threads)
         y = products[0]
         for product in products[1:]:
             y += product

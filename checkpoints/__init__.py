@@ -10,5 +10,5 @@ A folder holds, under Hugging Face's names or OpenAI's,
     or model.ckpt.index, model.ckpt.data-...     the weights as OpenAI stores them
                                                  (formats/tf_checkpoint.py)
 
-search.py finds folders, download.py fetches them (transfer.py each file), doctor.py examines them.
+search.py finds folders, download.py fetches them (transfer.py each file), check.py examines them.
 """

@@ -8,10 +8,10 @@ import os
 import sys
 from pathlib import Path
 
-from checkpoints.files import InputError, note
-from checkpoints.folder import SHARDS_INDEX, missing_files, named_in
+from checkpoints.errors import InputError, note
+from checkpoints.folder import SHARDS_INDEX, missing_files, other_weights_files
 from checkpoints.registry import REPOSITORIES, TF_DATA, TF_INDEX, gigabytes, repository
-from checkpoints.transfer import Missing, Refused, fetch
+from checkpoints.transfer import HttpError, Missing, fetch
 
 try:
     import fcntl
@@ -45,25 +45,32 @@ def fetch_model(size, models_dir, source="auto"):
     if source not in ("auto", *sources):
         raise InputError(f"--source {source!r}: expected auto or {' or '.join(sources)} for {size}")
     folder = Path(models_dir) / size
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             if missing_files(folder):
-                from_any(sources if source == "auto" else [source], size, folder)
+                fetch_from_first_source(sources if source == "auto" else [source], size, folder)
+    except OSError as error:
+        place = error.filename or folder
+        raise InputError(
+            f"{place}: cannot be written ({error.strerror}); use another --models_dir"
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only an empty one
     return folder
 
 
-def from_any(sources, size, folder):
-    """Fetch what a folder lacks from the first source that has it all."""
+def fetch_from_first_source(sources, size, folder):
+    """Fetch the missing files from the first source that has all, then delete the .part files of
+    other sources. Raises InputError with the reason of each source.
+    """
     reasons = []
     for source in sources:
-        fetch_from = from_openai if source == "openai" else from_hugging_face
+        fetch_from = fetch_from_openai if source == "openai" else fetch_from_hugging_face
         try:
             fetch_from(size, folder)
-        except Refused as error:
+        except HttpError as error:
             reasons.append(f"{SOURCES[source]}: {error}")
             continue
         for part in folder.glob("*.part"):  # of the other source
@@ -75,13 +82,13 @@ def from_any(sources, size, folder):
     )
 
 
-def from_openai(size, folder):
+def fetch_from_openai(size, folder):
     base = os.environ.get("GPT2_OPENAI_ENDPOINT") or OPENAI
     for name in OPENAI_FILES:
         fetch(f"{base.rstrip('/')}/{size}", folder / name)
 
 
-def from_hugging_face(size, folder):
+def fetch_from_hugging_face(size, folder):
     host = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
     url = f"{host.rstrip('/')}/{repository(size)}/resolve/main"
     for name in ("config.json", "vocab.json", "merges.txt"):
@@ -91,17 +98,17 @@ def from_hugging_face(size, folder):
             fetch(url, folder / name)
         except Missing:
             continue
-        for path in named_in(folder / name):
+        for path in other_weights_files(folder / name):
             fetch(url, path)
         return
-    raise Refused(
+    raise HttpError(
         "it has no model.safetensors; a pickle (pytorch_model.bin) is never opened: convert it"
     )
 
 
 @contextlib.contextmanager
 def locked(folder):
-    """Alone with a folder: another process that wants it waits here."""
+    """Hold a lock on a folder: another process that downloads it waits."""
     if not fcntl:
         yield
         return

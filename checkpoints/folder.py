@@ -7,7 +7,8 @@ import re
 
 import numpy as np
 
-from checkpoints.files import InputError, first_of, read_json
+from checkpoints.errors import InputError
+from checkpoints.files import first_of, read_json
 from checkpoints.formats import safetensors
 from checkpoints.registry import TF_DATA, TF_INDEX
 from gpt2 import Config
@@ -36,14 +37,14 @@ PARTS = [
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 MASK = r"h\.\d+\.attn\.(masked_)?bias"  # Hugging Face's name of a causal mask
 
-LARGEST = 10**7
-MOST_LAYERS = 1000
+MAX_DIMENSION = 10**7
+MAX_LAYERS = 1000
 NUMBERS = {  # of gpt2.Config: Hugging Face's name, the least, the most
-    "n_vocab": ("vocab_size", 2, LARGEST),
-    "n_ctx": ("n_positions", 1, LARGEST),
-    "n_embd": ("n_embd", 2, LARGEST),  # a matrix of one column is no matrix
-    "n_head": ("n_head", 1, LARGEST),
-    "n_layer": ("n_layer", 1, MOST_LAYERS),
+    "n_vocab": ("vocab_size", 2, MAX_DIMENSION),
+    "n_ctx": ("n_positions", 1, MAX_DIMENSION),
+    "n_embd": ("n_embd", 2, MAX_DIMENSION),  # a matrix of one column is no matrix
+    "n_head": ("n_head", 1, MAX_DIMENSION),
+    "n_layer": ("n_layer", 1, MAX_LAYERS),
 }
 GPT2 = {  # all that gpt2.py computes, where config.json says more than numbers
     "model_type": ["gpt2"],
@@ -63,12 +64,12 @@ def missing_files(folder):
         if not any((folder / name).is_file() for name in names):
             lacks.append(" or ".join(names))
     there = [folder / name for name in WEIGHTS if (folder / name).is_file()]
-    needed = named_in(there[0]) if there else []
+    needed = other_weights_files(there[0]) if there else []
     return lacks + [path.name for path in needed if not path.is_file()]
 
 
-def named_in(path):
-    """The files that hold the weights, where the one to begin with is only an index."""
+def other_weights_files(path):
+    """The Paths of the files with the weights, as a list, if `path` is only an index; else []."""
     if path.name == SHARDS_INDEX:
         return sorted({*safetensors.shards(path).values()})
     if path.name == TF_INDEX:
@@ -77,7 +78,7 @@ def named_in(path):
 
 
 def weights_files(folder):
-    """All files that a folder's weights are in, first the one to begin with when reading them."""
+    """The Paths of a folder's weights as a list, first the file to open. Raises InputError."""
     there = [name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
     if there and there[0] in PICKLES:
         raise InputError(
@@ -86,7 +87,7 @@ def weights_files(folder):
             ".save_pretrained(FOLDER) writes model.safetensors"
         )
     path = first_of(folder, *WEIGHTS)
-    return [path, *named_in(path)]
+    return [path, *other_weights_files(path)]
 
 
 # ---------------------------------------------------------------- the shape

@@ -35,7 +35,7 @@ def repository(size):
 
 
 def gigabytes(size):
-    """The size of a download in words: that of the float32 weights."""
+    """The size of a download as text, "0.5 GB": that of the float32 weights."""
     return f"{4 * SIZES[size].n_parameters / 1e9:.1f} GB"
 
 

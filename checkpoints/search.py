@@ -6,7 +6,7 @@ import os
 from glob import glob
 from pathlib import Path
 
-from checkpoints.files import InputError
+from checkpoints.errors import InputError
 from checkpoints.folder import WEIGHTS, missing_files
 from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository
 
@@ -24,7 +24,7 @@ def locate(size, models_dir):
     return next((folder for folder in folders if os.path.isdir(folder)), None)
 
 
-def cached(size):
+def find_cached(size):
     """The folder of a complete model in Hugging Face's cache on this machine, or None."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     home = Path(os.environ.get("HF_HOME") or caches / "huggingface")
@@ -56,7 +56,7 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
     if folder and (folder != Path(models_dir) / size or not missing_files(folder)):
         return folder
     if repository(size):
-        if model := cached(size):
+        if model := find_cached(size):
             return model
         from checkpoints.download import fetch_if_wanted  # here, as requests is slow to import
 
@@ -64,11 +64,11 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
             return model
     if folder and size not in REPOSITORIES:
         return folder  # reading it will say what is missing
-    raise InputError(not_found(size, models_dir, folder))
+    raise InputError(not_found_message(size, models_dir, folder))
 
 
-def not_found(size, models_dir, folder):
-    """What to tell a person whose model is not there, or whose folder is incomplete."""
+def not_found_message(size, models_dir, folder):
+    """The error message for a model that is not there, or whose folder is incomplete."""
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     else:

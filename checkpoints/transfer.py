@@ -12,13 +12,15 @@ import os
 import re
 import shutil
 from time import sleep
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
 from requests.utils import urldefragauth as without_credentials
 from tqdm import tqdm
 
-from checkpoints.files import InputError, digest, naming, note, read_json
+from checkpoints.errors import InputError, note, with_filename
+from checkpoints.files import digest, read_json
 
 RECORD = "download.json"
 CHECKSUMS = ("sha256", "md5")
@@ -33,20 +35,20 @@ FAILURES = {  # the first that fits: other errors hold the whole history of a co
 }
 
 
-class Again(Exception):
-    """This attempt failed, the next may not."""
+class Retry(Exception):
+    """This attempt failed; another attempt may succeed."""
 
 
-class Refused(Exception):
-    """This source does not give the file, however often it is asked; another may."""
+class HttpError(Exception):
+    """This source does not provide the file, so retrying is useless; another source may."""
 
 
-class Missing(Refused):
+class Missing(HttpError):
     """The source does not have the file."""
 
 
 def fetch(folder_url, path):
-    """Fetch a file that is not there until it is whole, then give it its name. Raises Refused, or
+    """Fetch a file that is not there until it is whole, then give it its name. Raises HttpError, or
     InputError for a full disk. What is known of it is kept in the folder's download.json.
     """
     if path.is_file():
@@ -55,23 +57,25 @@ def fetch(folder_url, path):
     most = failures = 0
     while True:
         try:
-            receive(f"{folder_url}/{path.name}", path.name, part, record)
+            download_rest(f"{folder_url}/{path.name}", path.name, part, record)
             if wrong := difference(part, record[path.name]):
                 part.unlink()  # nothing can be added that would mend it
-                raise Again(f"what came {wrong}")
+                raise Retry(f"what came {wrong}")
             part.replace(path)
             return
-        except Refused as error:
+        except HttpError as error:
             raise type(error)(f"{path.name}: {error}") from None
-        except (requests.RequestException, urllib3.exceptions.HTTPError, Again) as error:
+        except (requests.RequestException, urllib3.exceptions.HTTPError, Retry) as error:
             have = size_of(part)
             failures = 1 if have > most else failures + 1
             most = max(most, have)
             reason = next((FAILURES[kind] for kind in FAILURES if isinstance(error, kind)), error)
             if failures == ATTEMPTS:
-                raise Refused(f"{path.name}: {reason}, {ATTEMPTS} times in a row") from None
-            note(f"{path.name}: {reason}; trying again")
-            sleep(2 ** (failures - 1))
+                raise HttpError(f"{path.name}: {reason}, {ATTEMPTS} times in a row") from None
+            wait, server = 2 ** (failures - 1), urlsplit(folder_url).hostname
+            attempt = f"attempt {failures + 1} of {ATTEMPTS} in {wait} s"
+            note(f"{path.name} from {server}: {reason}; {attempt}")
+            sleep(wait)
 
 
 def size_of(part):
@@ -81,9 +85,10 @@ def size_of(part):
 # ---------------------------------------------------------------- one attempt
 
 
-def receive(url, name, part, record):
-    """One attempt: bring part nearer to the whole file. Raises Again, Refused, or an error of
-    requests or urllib3.
+def download_rest(url, name, part, record):
+    """Make one request, and append the bytes that arrive to `part`.
+
+    Raises Retry, HttpError, or an error of requests or urllib3.
     """
     have, stated = size_of(part), record.get(name)
     if not (have and stated and stated["etag"] and stated["url"] == without_credentials(url)):
@@ -96,15 +101,17 @@ def receive(url, name, part, record):
     try:
         reply = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
     except ValueError:  # of requests, urllib or a codec, with any wording
-        raise Refused("the address, or the one it redirects to, is not valid") from None
+        raise HttpError("the address, or the one it redirects to, is not valid") from None
     with reply:
-        if reply.status_code in (206, 416) and not (stated and goes_on(reply, have, stated)):
+        if reply.status_code in (206, 416) and not (
+            stated and continues_download(reply, have, stated)
+        ):
             part.unlink(missing_ok=True)
-            raise Again("the file on the server has changed")
+            raise Retry("the file on the server has changed")
         require_file(reply)
         if reply.status_code == 200:
-            stated, have = facts(reply, url), 0
-            # emptied before its facts are stored, which thus never describe another file's bytes
+            stated, have = metadata_of(reply, url), 0
+            # emptied before its metadata is stored, which thus never describe another file's bytes
             part.write_bytes(b"")
             record[name] = stated
             write_record(part.parent, record)
@@ -114,7 +121,7 @@ def receive(url, name, part, record):
             raise InputError(f"{part}: {figures}; make room, then try again")
         units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
         bar = tqdm(desc=name, total=stated["size"], initial=have, **units)
-        with naming(part), part.open("ab") as file, bar:
+        with with_filename(part), part.open("ab") as file, bar:
             # read1 does not wait for a full chunk, which a connection that breaks may never bring
             while chunk := reply.raw.read1(CHUNK):
                 file.write(chunk)
@@ -123,31 +130,31 @@ def receive(url, name, part, record):
             os.fsync(file.fileno())
 
 
-def goes_on(reply, have, stated):
-    """Whether a reply brings the rest, from this byte on, of the file that was stated."""
+def continues_download(reply, have, stated):
+    """Whether a reply has the bytes from `have` on of the file whose metadata is `stated`."""
     from_there = reply.headers.get("Content-Range", "").startswith(f"bytes {have}-")
     return from_there and reply.headers.get("ETag") == stated["etag"]
 
 
 def require_file(reply):
-    """Raises Refused or Again for a reply that does not bring the file."""
+    """Raises HttpError or Retry for a reply that does not bring the file."""
     status, headers = reply.status_code, reply.headers
     if status in (408, 425, 429) or status >= 500:
-        raise Again(f"the server answers {status}")
+        raise Retry(f"the server answers {status}")
     if status == 404:
         raise Missing("it is not there")
     if status not in (200, 206):
-        raise Refused(f"the server answers {status}; does it exist, and is it public?")
+        raise HttpError(f"the server answers {status}; does it exist, and is it public?")
     if "html" in headers.get("Content-Type", "") or "Content-Encoding" in headers:
-        raise Refused("something else came instead of the file (does the network want a login?)")
+        raise HttpError("something else came instead of the file (does the network want a login?)")
     if reply.raw.length_remaining is None and not reply.raw.chunked:
-        raise Again("the server does not say how long the file is")
+        raise Retry("the server does not say how long the file is")
 
 
 # ---------------------------------------------------------------- what a server states of a file
 
 
-def facts(reply, url):
+def metadata_of(reply, url):
     """What a reply says of the whole file: size, entity tag and checksums. Size and tag are None
     where it does not, the tag also where it does not stand for the very same bytes.
     """
@@ -179,13 +186,13 @@ def difference(path, stated):
 
 def write_record(folder, record):
     new = folder / f"{RECORD}.new"
-    with naming(new):
+    with with_filename(new):
         new.write_text(json.dumps(record, indent=1) + "\n")
     new.replace(folder / RECORD)
 
 
 def read_record(folder):
-    """What is known of a folder's files, {name: facts}."""
+    """What is known of a folder's files, {name: metadata}."""
     record = read_json(folder / RECORD, optional=True)
     for stated in record.values():
         complete = isinstance(stated, dict) and stated.keys() >= {"url", "size", "etag"}

@@ -5,7 +5,8 @@ Files that are missing, cut off or do not belong together raise InputError.
 
 import re
 
-from checkpoints.files import InputError, first_of, read_json
+from checkpoints.errors import InputError
+from checkpoints.files import first_of, read_json
 from encoder import Encoder, byte_symbols
 
 # Special tokens, which no merge makes: <name>, with or without | inside, and [name]

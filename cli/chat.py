@@ -13,16 +13,17 @@ import textwrap
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 
-from checkpoints.files import InputError
+from checkpoints.errors import InputError
 from cli.exit_codes import UNUSABLE, print_error
-from cli.flags import Drafting, Ending, Machine, Models, Sampling, Tracing, flag
+from cli.flags import Drafting, Ending, Machine, Models, Sampling, Settings, Tracing, flag
+from cli.hints import unknown_message
 from cli.parser import flags_in
+from cli.runs import config_from, load_pair
 from cli.show import Stream, note_room
 from cli.trace import Trace
-from decoding.load import Pair, load_pair
+from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
-from decoding.run import Run
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
 
     seed: int = flag(123, "seed of the random numbers; each text starts from it again")
     trace: bool = flag(False, "print what speculates round by round, every token marked")
-    speculates, mistake, rule = True, "", ""
+
+    def of_texts(self):
+        """The settings of generate that are the same, the others at their defaults."""
+        return Settings(**self.as_dict())
 
 
 # {command: what it means}
@@ -46,7 +50,7 @@ ACTIONS = {
     "reload": "read the models again, or others: /reload TARGET DRAFT",
     "stats": "what was generated in this session, and how fast",
     "help": "this",
-    "quit": "end; so does Ctrl-D",
+    "quit": "end; so do quit, exit and Ctrl-D",
 }
 LOADED = {field.name for group in (Models, Machine) for field in fields(group)}
 NAMES = {"n_tokens_to_generate": "length"}  # where a command is not called as its flag
@@ -62,13 +66,13 @@ HEADINGS = {  # {the first command below it: heading}
 }
 
 
-def pairs_of(pair):
+def pairs_by_decoder(pair):
     """{decoder: the Pair it runs with}, of the decoders that these models allow."""
     found = {"target": replace(pair, draft=None), "ngram": replace(pair, draft=NGrams())}
-    if not pair.draft.looks_up:
+    if not pair.draft.is_lookup:
         found["speculative"] = pair
-    if pair.draft.alone:
-        found["draft"] = Pair(pair.draft.alone, None, pair.encoder)
+    if pair.draft.standalone_model:
+        found["draft"] = Pair(pair.draft.standalone_model, None, pair.encoder)
     return found
 
 
@@ -87,11 +91,11 @@ class Console:
         """Read the models of these settings, and continue with them and whatever decoders they
         allow. Where it raises InputError, all is as it was.
         """
-        pair = load_pair(settings)
-        pairs = pairs_of(pair)
+        pair = load_pair(settings.of_texts())
+        pairs, config = pairs_by_decoder(pair), config_from(settings.of_texts())
         prompt = Prompt(1, "", [pair.encoder.end_of_text or 0], settings.seed)
         for pair in pairs.values():
-            Run.of(settings, pair, prompt).warm_up()
+            config.run(pair, prompt).warm_up()
         self.current, self.pairs = settings, pairs
         self.on &= pairs.keys()
         self.on = self.on or {"speculative" if "speculative" in pairs else "ngram"}
@@ -99,11 +103,13 @@ class Console:
         print(f"target {target}, draft {draft}", file=sys.stderr)
 
     def answer(self, line):
-        """Obey one line of input, or say in one line why not."""
+        """Run one line of input, a command or a prompt; print an error as one line on stderr."""
         try:
-            if line.startswith("/") and not line.startswith("//"):
+            if line.strip() in ("quit", "exit", "/exit"):
+                self.quit()
+            elif line.startswith("/") and not line.startswith("//"):
                 word, _, rest = line[1:].partition(" ")
-                self.obey(word, rest)
+                self.run_command(word, rest)
             elif line.strip():
                 self.prompt(line.removeprefix("/"))
         except UNUSABLE as error:
@@ -119,18 +125,18 @@ class Console:
             if len(self.on) > 1:
                 print(f"[{decoder}]")
             pair = self.pairs[decoder]
-            prompt = Prompt.of(text, self.current, pair)
+            prompt = Prompt.of(text, pair, self.current.seed)
             note_room(self.current, pair, [prompt])
             begin = pair.encoder.decode(prompt.ids)
             traced = self.current.trace and pair.draft
             show = Trace(pair.encoder) if traced else Stream(pair.encoder, begin)
-            result = Run.of(self.current, pair, prompt).finish(show)
+            result = config_from(self.current.of_texts()).run(pair, prompt).finish(show)
             if traced:
                 print(begin + result["text"])
-            self.count(decoder, result)
+            self.add_to_totals(decoder, result)
 
-    def count(self, decoder, result):
-        """Add a text to the statistics, and say what it was."""
+    def add_to_totals(self, decoder, result):
+        """Add a result to the totals of its decoder, and print its figures on stderr."""
         n_tokens, seconds = len(result["token_ids"]), result["seconds"]
         total = {"texts": 1, "tokens": n_tokens, "seconds": seconds, "rounds": n_tokens}
         line = f"{decoder}: {n_tokens} tokens in {seconds:.2f} s, {n_tokens / seconds:.1f} tokens/s"
@@ -143,12 +149,14 @@ class Console:
 
     # ------------------------------------------------------------ commands
 
-    def obey(self, word, rest):
-        """One command. Raises InputError for what cannot be done."""
+    def run_command(self, word, rest):
+        """Run the command `word` with the text `rest`. Raises InputError if it cannot be run."""
         name = {name.lower(): name for name in COMMANDS}.get(word.lower())
         if name is None:
-            problem = "try /help, or // to begin a prompt with a slash"
-            raise InputError(f"unknown command {'/' + word!r}: {problem}")
+            expected = "one of those that /help lists, or // to begin a prompt with a slash"
+            raise InputError(
+                unknown_message("command", f"/{word}", [f"/{one}" for one in COMMANDS], expected)
+            )
         if name == "reload":
             self.reload(rest)
         elif name in ACTIONS and rest.strip():
@@ -165,8 +173,8 @@ class Console:
         return getattr(self.current, FLAGS[name].name)
 
     def change(self, name, text):
-        """Change a setting. Raises InputError, and then all is as it was."""
-        value = parsed(name, text, self.value(name))
+        """Change a setting. Raises InputError and changes nothing if the text is not a value."""
+        value = parse_setting(name, text, self.value(name))
         if name in FLAGS:
             self.current = self.current.replace(**{FLAGS[name].name: value})
         elif not value:
@@ -177,12 +185,14 @@ class Console:
             advice = f"try /reload {self.current.target_model_size} and a draft's size"
             raise InputError(f"{name}: there is no draft model; {advice}")
 
-    def say(self, line):
+    def print_answer(self, line):
         print(line, file=self.answers)
 
     def show(self, name):
         value = self.value(name)
-        self.say(f"{name} {'on' if value is True else 'off' if value is False else repr(value)}")
+        self.print_answer(
+            f"{name} {'on' if value is True else 'off' if value is False else repr(value)}"
+        )
 
     def settings(self):
         for name in SETTINGS:
@@ -200,26 +210,26 @@ class Console:
 
     def stats(self):
         row = "{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format
-        self.say(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
+        self.print_answer(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
         for decoder, n in self.totals.items():
             if n:
                 rate = f"{n['accepted'] / n['examined']:.3f}" if n["examined"] else "-"
                 speed, per_pass = n["tokens"] / n["seconds"], n["tokens"] / n["rounds"]
                 figures = f"{speed:.1f}", rate, f"{per_pass:.2f}"
-                self.say(row(decoder, n["texts"], n["tokens"], *figures))
+                self.print_answer(row(decoder, n["texts"], n["tokens"], *figures))
 
     def help(self):
         for name, meaning in COMMANDS.items():
             if name in HEADINGS:
-                self.say(HEADINGS[name])
+                self.print_answer(HEADINGS[name])
             line = f"  /{name:<17} {meaning}"
-            self.say(textwrap.fill(line, 100, subsequent_indent=" " * 21))
+            self.print_answer(textwrap.fill(line, 100, subsequent_indent=" " * 21))
 
     def quit(self):
         self.running = False
 
 
-def parsed(name, text, value):
+def parse_setting(name, text, value):
     """The new value of a setting, read as its flag is; without a text, the value it has, or the
     other one of on and off.
     """

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from checkpoints.download import SOURCES, fetch_model
-from checkpoints.files import InputError
+from checkpoints.errors import InputError
 from checkpoints.registry import REPOSITORIES, repository
 from checkpoints.search import find_folder
 from cli.flags import Folder, flag

@@ -6,6 +6,7 @@ end (SIGTERM), or its terminal was closed (SIGHUP).
 """
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from checkpoints.files import InputError, naming, printable
+from checkpoints.errors import InputError, printable, with_filename
 
 # raised for input, or a model, that cannot be used; the last where a model's numbers overflow
 UNUSABLE = (InputError, MemoryError, FloatingPointError)
@@ -24,19 +25,30 @@ ADVICE = {  # for an OSError
 }
 
 
+class Output(io.TextIOWrapper):
+    """Standard output, which has a name in what it raises, whenever it is flushed."""
+
+    def write(self, text):
+        with with_filename(OUTPUT):
+            return super().write(text)
+
+    def flush(self):
+        with with_filename(OUTPUT):
+            super().flush()
+
+
 def print_error(problem):
-    """One line on stderr, without a character that a terminal would obey."""
+    """Print one line on stderr, with control characters escaped."""
     print("error:", printable(str(problem)), file=sys.stderr)
 
 
-def exit_code(run):
-    """Call run(), and return the exit code of the program."""
+def run_for_exit_code(run):
+    """Call run() and return the exit code. Prints an expected error as one line on stderr."""
     try:
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
             run()
-        with naming(OUTPUT):
-            sys.stdout.flush()
+        sys.stdout.flush()
         return 0
     except UNUSABLE as error:
         print_error(error)
@@ -62,12 +74,12 @@ def exit_code(run):
 
 
 def end(number, frame):
-    """End as on that signal, but clear away first what is only half written."""
+    """Handle a signal by an exception, so that unfinished files are deleted; then exit."""
     sys.exit(128 + number)
 
 
-def script(main):
-    """End this program with the exit code that main() returns."""
+def run_program(main):
+    """Install signal handlers and safe streams, call main(), and exit with the code it returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
@@ -78,5 +90,8 @@ def script(main):
     sys.stdin = sys.stdin or open(os.devnull)
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w", errors="backslashreplace")
-    sys.stdout.reconfigure(errors="replace")
+    options = {
+        name: getattr(sys.stdout, name) for name in ("encoding", "line_buffering", "write_through")
+    }
+    sys.stdout = Output(sys.stdout.detach(), errors="replace", **options)
     sys.exit(main())

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from checkpoints.files import InputError, SettingError, first_of
+from checkpoints.engines import write_gguf, write_openvino
+from checkpoints.errors import InputError, SettingError
+from checkpoints.files import first_of
 from checkpoints.search import find_folder
-from cli.engines import write_gguf, write_openvino
-from cli.files import check_output, whole
+from cli.files import check_output, create_atomically
 from cli.flags import Folder, flag
 from utils import stored_sources
 
@@ -21,29 +22,30 @@ class ExportSettings(Folder):
 
     def check(self):
         if not self.out:
-            raise SettingError("out", "'': expected the name of what to write")
+            raise SettingError("out", "missing: expected the name of the new file or folder")
 
 
-def export(*size_or_path, settings: ExportSettings):
+def export(*size_or_folder, settings: ExportSettings):
     """Write a model and its tokenizer in the format of another inference engine, in float32.
 
     Name a size in models_dir, or a folder. docs/engines.md shows how to run each engine on the
-    result. transformers and vLLM read the model folders as they are. Exporting needs
-    pip install --group engines.
+    result. transformers and vLLM read the model folders as they are. gguf needs
+    pip install gguf, openvino pip install --group engines.
 
     Examples:
         python main.py export 17M --out 17M.gguf
         python main.py export 17M --format openvino --out 17M-openvino
     """
-    if len(size_or_path) != 1:
-        raise InputError(f"export: expected one size or folder, not {len(size_or_path)}")
-    folder = find_folder(size_or_path[0], settings.models_dir)
+    if len(size_or_folder) != 1:
+        given = " ".join(size_or_folder)
+        raise InputError(f"export {given}".rstrip() + ": expected one size or folder after export")
+    folder = find_folder(size_or_folder[0], settings.models_dir)
     out = settings.out
-    stored_sources(size_or_path, settings.models_dir, False)  # only what can be loaded here
+    stored_sources(size_or_folder, settings.models_dir, False)  # only what can be loaded here
     try:
         if settings.format == "gguf":
             check_output("out", out, (".gguf",))
-            with whole(out) as temporary:
+            with create_atomically(out) as temporary:
                 write_gguf(folder, temporary)
         else:
             check_output("out", out, ("",))
@@ -51,11 +53,13 @@ def export(*size_or_path, settings: ExportSettings):
             for name in ("config.json", "vocab.json", "merges.txt"):
                 first_of(folder, name)
             first_of(folder, "model.safetensors", "model.safetensors.index.json")
-            with whole(out) as temporary:
+            with create_atomically(out) as temporary:
                 temporary.mkdir()
                 write_openvino(folder, temporary)
     except ModuleNotFoundError as missing:
         name = missing.name.partition(".")[0]
         command = "pip install --group engines, with pip 25.1 or newer"
+        if settings.format == "gguf":
+            command = "pip install gguf"
         raise InputError(f"{name} is not installed: {command}") from None
-    print(f"{size_or_path[0]}: {out}")
+    print(f"{size_or_folder[0]}: {out}")

@@ -1,17 +1,48 @@
-"""What a command writes: files that are checked before its work begins, and whole or not there."""
+"""Output files: checked before the work begins, and written completely or not at all."""
 
 import os
+import platform
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
-from checkpoints.files import InputError, naming
+from checkpoints.errors import InputError, with_filename
+
+
+class OutputAppeared(InputError):
+    """The output has appeared during the run; the result is kept under another name."""
 
 
 def temporary_name(path):
-    """A name beside `path` for what is not whole yet."""
-    path = Path(path)
-    return path.with_name(f"{path.name}.{os.getpid()}.part")
+    """Return a Path beside `path` for unfinished output; its name has this machine and process.
+    Deletes the unfinished output of processes that were killed on this machine.
+    """
+    path, ours = Path(path), f"{Path(path).name}.{platform.node()}."
+    for left in path.parent.iterdir() if path.parent.is_dir() else ():
+        pid = left.name.removeprefix(ours).removesuffix(".part")
+        if left.name == f"{ours}{pid}.part" and pid.isdecimal() and not is_running(int(pid)):
+            delete(left)
+    return path.with_name(f"{ours}{os.getpid()}.part")
+
+
+def is_running(pid):
+    """Whether the process exists; on Windows always True, because os.kill would end it."""
+    try:
+        if os.name == "posix":
+            os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        pass
+    return True
+
+
+def delete(path):
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def check_output(flag, path, endings):
@@ -24,8 +55,9 @@ def check_output(flag, path, endings):
         raise InputError(f"--{flag} {text!r}: expected {expected}")
     try:
         # try it out: only that tells names that are too long, and places like /proc
-        Path(path).open("xb").close()
-        Path(path).unlink()
+        for name in (Path(path), temporary_name(path)):  # which is longer
+            name.open("xb").close()
+            name.unlink()
     except FileExistsError:  # even a link to nothing, or a folder
         raise InputError(
             f"--{flag}: {text!r} is there already; delete it or give another name"
@@ -38,39 +70,39 @@ def check_output(flag, path, endings):
 
 
 @contextmanager
-def whole(path):
-    """A temporary name beside `path` for a file or a folder, renamed to it if the block ends well
-    and deleted if not. Raises InputError if the path has appeared meanwhile: then the result keeps
-    its temporary name.
+def create_atomically(path):
+    """Yield a temporary Path for a new file or folder. It is renamed to `path` if the block
+    succeeds, else deleted. Raises OutputAppeared if `path` has appeared meanwhile.
     """
-    temporary = temporary_name(path)
+    path, temporary = Path(path), temporary_name(path)
     try:
-        with naming(path):
+        with with_filename(path):
             yield temporary
     except BaseException:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            temporary.unlink(missing_ok=True)
+        delete(temporary)
         raise
     if os.path.lexists(path):
-        raise InputError(f"{path}: appeared during this run; its result is in {temporary}")
+        kept = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}")
+        temporary.rename(kept)
+        raise OutputAppeared(
+            f"{path}: appeared during this run; expected none; its result is in {kept}"
+        )
     temporary.rename(path)
 
 
 @contextmanager
-def replacing(path):
-    """A temporary name beside `path`, which takes its place if the block ends well."""
+def replace_atomically(path):
+    """Yield a temporary Path, which replaces the file `path` if the block succeeds."""
     temporary = temporary_name(path)
     try:
-        with naming(path):
+        with with_filename(path):
             yield temporary
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def write_whole(path, text):
-    """Write a file, whole or not at all."""
-    with whole(path) as temporary:
+def write_atomically(path, text):
+    """Write text to a new file, completely or not at all."""
+    with create_atomically(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -10,53 +10,25 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 
-import utils
-from checkpoints.files import SettingError
-from cli.prompts import choose_prompts
-from cli.values import (
-    AUTO,
-    MOST,
-    check_choice,
-    check_length,
-    check_number,
-    parse_K,
-    parse_list,
-)
-from sampling import Filter
+from checkpoints.errors import SettingError
+from checkpoints.registry import MODELS_DIR
+from cli.values import AUTO, MAX_COUNT, check_choice, check_number, parse_K, parse_list
+from decoding.load import NGRAM
+from sampling import SamplingParams
 from utils import CHECKPOINT, RANDOM
 
 SEEDS = {"least": 0, "most": math.inf}  # that NumPy takes
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
-# {flag: the others that cannot be given with it}, some with one of their values only
-APART = {
-    "prompts": "prompt",
-    "prompt_ids": "prompt prompts",
-    "draft_confidence": "draft_model_size=ngram",  # n-grams give no probabilities
-    "coupled": "verification=block rule",  # shared noise decides in place of a rule
-    # what is about speculation needs some
-    "trace": "mode=autoregressive json",
-    "stream": "json",
-    "report": "mode=autoregressive",
-    "mistake": "mode=autoregressive",
-    "rule": "mode=autoregressive",
-    # workers have no mistakes, and none of this machine's files
-    "cluster": "mistake rule",
-    # benchmark: what measures something else, or has no figures for an output
-    "corpus": "prompts weights=random",
-    "programs": "batch_size synthetic_acceptance cluster dtype",
-    "plot": "batch_size programs K=auto",  # the picture has one point for each K
-    "resume": "batch_size programs",  # which keep nothing when they are interrupted
-    "costs": "draft_cost",
-}
 
-
-def flag(default, meaning, reader=None, least=None, most=MOST, choices=()):
+def flag(default, meaning, reader=None, least=None, most=MAX_COUNT, choices=(), conflicts=""):
     """A field that is a flag, and what its value may be: from `least` to `most`, or one of the
-    choices. reader(text) gives the value, where its type does not say how.
+    choices. reader(text) returns the value, if the type of the default does not say how to read it.
+    conflicts: the flags that cannot be given with it, separated by spaces, some as "flag=value".
     """
     limits = {"least": least, "most": most, "choices": choices}
-    return field(default=default, metadata={"meaning": meaning, "reader": reader, "limits": limits})
+    about = {"meaning": meaning, "reader": reader, "limits": limits, "conflicts": conflicts.split()}
+    return field(default=default, metadata=about)
 
 
 def check_limits(name, value, least, most, choices):
@@ -68,7 +40,7 @@ def check_limits(name, value, least, most, choices):
 
 @dataclass(frozen=True)
 class Group:
-    """Some flags that belong together. `check` of each class refuses what its flags do not."""
+    """Flags that belong together. `check` of a class raises SettingError for what limits cannot."""
 
     def __post_init__(self):
         # a flag that a class declares anew keeps its limits
@@ -77,7 +49,7 @@ class Group:
                 check_limits(one.name, getattr(self, one.name), **one.metadata["limits"])
             if "check" in vars(kind):
                 kind.check(self)
-        check_apart(self)
+        check_conflicts(self)
 
     def has(self, given):
         """Whether a flag is not at its default; of "flag=value", whether it has that value."""
@@ -93,16 +65,18 @@ class Group:
         return dataclasses.replace(self, **changes)
 
     def as_dict(self):
+        """{name of a flag: its value}."""
         return dataclasses.asdict(self)
 
 
-def check_apart(*groups):
+def check_conflicts(*groups):
     """Raises SettingError for flags of these groups that cannot be given together."""
-    for name, others in APART.items():
-        for other in others.split():
-            if all(any(group.has(one) for group in groups) for one in (name, other)):
+    fields = [one for group in groups for one in dataclasses.fields(group) if group.has(one.name)]
+    for one in fields:
+        for other in one.metadata["conflicts"]:
+            if any(group.has(other) for group in groups):
                 problem = f"with --{other.replace('=', ' ')}: expected one of the two"
-                raise SettingError(name, problem)
+                raise SettingError(one.name, problem)
 
 
 @dataclass(frozen=True)
@@ -121,7 +95,13 @@ class Ending(Group):
 class Folder(Group):
     heading = "Models"
 
-    models_dir: str = flag(utils.MODELS_DIR, "the folder that holds a folder for each size")
+    models_dir: str = flag(MODELS_DIR, "the folder that holds a folder for each size")
+
+    def portable(self):
+        """{name of a flag: its value} without models_dir, which differs between machines."""
+        settings = self.as_dict()
+        del settings["models_dir"]
+        return settings
 
 
 @dataclass(frozen=True)
@@ -144,6 +124,11 @@ class Models(Target):
 
     def drafts(self):
         return parse_list("draft_model_size", self.draft_model_size)
+
+    def check(self):
+        if self.draft_model_size.lower() == "none":
+            expected = "expected a draft; to decode without one, give --mode autoregressive"
+            raise SettingError("draft_model_size", f"{self.draft_model_size}: {expected}")
 
 
 @dataclass(frozen=True)
@@ -178,14 +163,14 @@ class Sampling(Group):
         return parse_list("temperature", self.temperature, float)
 
     def filters(self):
-        """{temperature: Filter}, for one or several temperatures."""
-        return {one: Filter(one, self.top_k, self.top_p) for one in self.temperatures()}
+        """{temperature: SamplingParams}, for one or several temperatures."""
+        return {one: SamplingParams(one, self.top_k, self.top_p) for one in self.temperatures()}
 
     @property
-    def filter(self):
-        """The sampling parameters as the Filter of draft and target."""
-        (filter,) = self.filters().values()
-        return filter
+    def to_probs(self):
+        """The sampling parameters as the SamplingParams of draft and target."""
+        (to_probs,) = self.filters().values()
+        return to_probs
 
 
 @dataclass(frozen=True)
@@ -211,7 +196,7 @@ class Drafting(Verification, Models):
     K: int | str = flag(
         4,
         "how many tokens to draft per round; auto chooses for each round, from the acceptance rate "
-        "and the time that rounds take",
+        "and the time that rounds take, and decodes one text at a time",
         parse_K,
         least=1,
         most=math.inf,
@@ -227,7 +212,13 @@ class Drafting(Verification, Models):
         False,
         "the draft model and the target share the sampling noise of each position, so that the two "
         "texts are the same at any temperature",
+        conflicts="verification=block rule",  # shared noise decides in place of a rule
     )
+
+    def check(self):
+        if self.draft_confidence and NGRAM in self.drafts():
+            why = "n-grams give no probabilities; expected one of the two"
+            raise SettingError("draft_confidence", f"with --draft_model_size {NGRAM}: {why}")
 
 
 @dataclass(frozen=True)
@@ -236,16 +227,18 @@ class Speculation(Drafting):
         "",
         "make a known mistake on purpose; python main.py mistakes lists them. A mistake of the "
         "block rule selects that rule",
+        conflicts="mode=autoregressive",
     )
     rule: str = flag(
         "",
         "an accept/reject rule of your own (docs/exercises.md): exercises.mine, another module or "
         "a .py file. Also prints its distance from the target's distribution, and what it keeps",
+        conflicts="mode=autoregressive",
     )
 
     @property
     def rule_name(self):
-        """The accept/reject rule: that of --verification, or the one a mistake is made in."""
+        """The rule, "token" or "block": the one that --mistake changes, else --verification."""
         if not self.mistake:
             return self.verification
         from proving.mistakes import rule_of
@@ -279,26 +272,8 @@ class Workers(Group):
         "",
         "spread several prompts over the workers of a Dask cluster: local:4 starts four here, "
         "tcp://HOST:8786 is a running scheduler",
+        conflicts="mistake rule",  # workers have no mistakes, and none of this machine's files
     )
-
-
-@dataclass(frozen=True)
-class PromptFile(Group):
-    heading = "Text"
-
-    prompts: str = flag("", f"{FORMS}. By default built-in stories")
-    n_prompts: int = flag(12, "how many prompts to use; 0 is all", least=0)
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt", least=1)
-
-    def longest(self, pairs):
-        """The most tokens of a prompt."""
-        n_ctx, n_tokens = pairs.target.config.n_ctx, self.n_tokens_to_generate
-        check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
-        return n_ctx - n_tokens
-
-    def chosen(self, pairs):
-        """(the prompts' ids, how many longer ones were skipped)."""
-        return choose_prompts(self.prompts, self.n_prompts, pairs.encoder, self.longest(pairs))
 
 
 @dataclass(frozen=True)
@@ -309,16 +284,20 @@ class Tracing(Group):
         False,
         "print the speculative text round by round, and mark where each token came from; not with "
         "--json",
+        conflicts="mode=autoregressive json",
     )
 
 
 @dataclass(frozen=True)
 class Showing(Tracing):
-    stream: bool = flag(False, "print the text while it is written; not with --json")
+    stream: bool = flag(
+        False, "print the text while it is written; not with --json", conflicts="json"
+    )
     report: str = flag(
         "",
         "write a page to this .html file, with the numbers of every decision of the speculative "
         "run",
+        conflicts="mode=autoregressive",
     )
 
 
@@ -331,9 +310,8 @@ class Json(Group):
 
 @dataclass(frozen=True)
 class Settings(Showing, Machine, Sampling, Speculation, Ending):
-    """Everything that decides what a run does, its prompt apart. The field names are the flags of
-    `generate` and the keys of "settings" in its JSON object. Raises SettingError, one line, for a
-    value that makes no sense.
+    """All that decides what a run does, except its prompt: the flags of `generate`, and the keys of
+    "settings" in its JSON object. Raises InputError for a value that makes no sense.
     """
 
     mode: str = flag(
@@ -344,24 +322,28 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
     seed: int = flag(
         123,
         "seed of the random numbers; prompt n of several uses seed + n - 1. The same seed gives "
-        "the same text, except with --K auto, which depends on measured times",
+        "the same text, unless measured times decide: with --K auto, and with --kernels auto where "
+        "logits are not --exact",
     )
     heading = "Text"
 
     def check(self):
+        """Raise InputError if --mistake is unknown, or changes code that these flags never run."""
         if not self.mistake:
             return
-        from proving.mistakes import require_made
+        from cli.hints import find_mistake
+        from proving.mistakes import require_usable
 
+        find_mistake(self.mistake)
         other = self.coupled or self.rule  # decides in place of the two rules
-        require_made(self.mistake, "other" if other else self.rule_name, self.draft_model_size)
+        require_usable(self.mistake, "other" if other else self.rule_name, self.draft_model_size)
         if (self.rule_name, self.verification) == ("token", "block"):
             problem = f"{self.mistake} with --verification block: it is made in the token rule"
             raise SettingError("mistake", f"{problem}; expected no --verification")
 
     @property
     def decoders(self):
-        """The decoders that run, in order."""
+        """The names of the decoders to run, in order: "autoregressive", "speculative" or both."""
         return ("autoregressive", "speculative") if self.mode == "both" else (self.mode,)
 
     @property
@@ -370,15 +352,9 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
 
     def as_json(self, prompt, seed, ids=()):
         """The "settings" of a JSON object: those that give one prompt's text alone."""
-        settings = {"prompt": prompt} | self.as_dict() | {"seed": seed}
-        settings["verification"] = self.rule_name
-        # newer settings are named where they are not the default
-        for name in ("verification", "rule"):
-            if settings[name] == DEFAULTS[name]:
-                del settings[name]
-        if prompt is None:
-            settings["prompt_ids"] = list(ids)
-        return settings
+        prompt_ids = None if prompt is not None else list(ids)
+        own = {"prompt": prompt, "prompt_ids": prompt_ids}
+        return own | self.as_dict() | {"seed": seed, "verification": self.rule_name}
 
 
 DEFAULTS = Settings().as_dict()

@@ -5,9 +5,10 @@ of docs/usage.md.
 import ast
 import inspect
 import re
+import shutil
 import textwrap
 
-WIDTH = 88
+MAX_WIDTH = 100  # columns of --help in a wide terminal
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
 HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine")
 
@@ -27,12 +28,12 @@ def default_of(flag):
     return " ".join(flag.default) if isinstance(flag.default, tuple) else str(flag.default)
 
 
-def described(flag):
-    """The lines of a flag in --help."""
+def describe_flag(flag, width):
+    """The text of one flag in --help, `width` columns wide."""
     value = "" if isinstance(flag.default, bool) else " ..."
     if default := default_of(flag):  # "" for a bool
         value = f" (default {default})"
-    meaning = textwrap.fill(flag.meaning, WIDTH - 6, break_on_hyphens=False)
+    meaning = textwrap.fill(flag.meaning, width - 6, break_on_hyphens=False)
     return f"  --{flag.name}{value}\n{textwrap.indent(meaning, ' ' * 6)}"
 
 
@@ -42,13 +43,32 @@ def docstring(command):
     return ast.get_docstring(tree.body[0])
 
 
+def usage_line(command, flags):
+    """How to call a command: its name, the words it takes, its flags."""
+    kinds = inspect.signature(command).parameters.values()
+    words = [f"[{one.name.upper()} ...]" for one in kinds if one.kind == one.VAR_POSITIONAL]
+    name = "" if command.__name__ == "generate" else command.__name__
+    return " ".join(["Usage: python main.py", name, *words, "[--FLAG VALUE ...]"]).replace(
+        "  ", " "
+    )
+
+
+def wrap_paragraphs(text, width):
+    """The paragraphs of a docstring, as wide as the terminal; indented ones stay as they are."""
+    fill = lambda one: one if one.startswith(" ") else textwrap.fill(one, width)
+    return "\n\n".join(map(fill, text.strip().split("\n\n")))
+
+
 def usage(command, flags):
-    """The help text of a command: its docstring, with its flags before "Examples:" and the like."""
-    introduction, *rest = re.split(r"(?m)^(?=[A-Z]\w*(?: \w+)*:\n)", docstring(command))
-    blocks = [introduction.strip()]
+    """The help text of a command: how to call it, its docstring, its flags, then the sections of
+    the docstring, such as "Examples:".
+    """
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", docstring(command))
+    blocks = [usage_line(command, flags), wrap_paragraphs(introduction, width)]
     for heading, below in by_heading(flags).items():
-        blocks.append("\n".join([f"{heading}:", *map(described, below)]))
-    return "\n\n".join([*blocks, *(section.rstrip() for section in rest)])
+        blocks.append("\n".join([f"{heading}:", *(describe_flag(flag, width) for flag in below)]))
+    return "\n\n".join([*blocks, *(section.rstrip() for section in sections)])
 
 
 def markdown(flags):

@@ -10,7 +10,6 @@ flag (a prompt may begin with --), and 123, None and [1, 2] are texts where a te
 """
 
 import dataclasses
-import difflib
 import inspect
 import json
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, Callable
 
 import fire
 
-from checkpoints.files import InputError, SettingError
+from checkpoints.errors import InputError, SettingError
 from cli.help import OWN, markdown, usage
 
 EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
@@ -67,7 +66,7 @@ def flags_in(group):
 
 
 def groups_of(command):
-    """({parameter: dataclass} of a command, whether it takes words without a flag)"""
+    """Return ({parameter: dataclass} of a command, whether it takes words without a flag)."""
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
     return groups, len(groups) < len(parameters)
@@ -79,16 +78,9 @@ def flags_of(command):
     return {flag.name: flag for group in groups.values() for flag in flags_in(group)}
 
 
-def unknown(kind, word, names, expected=""):
-    """What to tell a person whose word is none of these names, or of what is expected."""
-    close = difflib.get_close_matches(word, names, cutoff=0.75)
-    hint = f", close to {' and '.join(close)}" if close else ""
-    return f"unknown {kind} {word!r}{hint}: expected {expected or ', '.join(names)}"
-
-
-def spelled(words, flags, takes_words):
-    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: no value can be taken for a flag, or a
-    flag for a value. None where one of them asks for help.
+def normalize_words(words, flags, takes_words):
+    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: every value follows its flag
+    after "=". Returns None if a word asks for help. Raises InputError for an unknown flag.
     """
     rest, plain, texts = list(words), [], {}
     while rest:
@@ -100,11 +92,13 @@ def spelled(words, flags, takes_words):
             continue
         name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or name not in flags:
+            from cli.hints import unknown_message  # here: a word that is known needs no hint
+
             names = [f"--{name}" for name in flags]
             if word.startswith("-"):
-                raise InputError(unknown("flag", word, names))
+                raise InputError(unknown_message("flag", word, names))
             expected = "flags; a command comes before them, as in python main.py check 7M"
-            raise InputError(unknown("argument", word, names, expected))
+            raise InputError(unknown_message("argument", word, names, expected))
         default = flags[name].default
         if not equals and isinstance(default, bool):
             text = "True"
@@ -119,7 +113,7 @@ def spelled(words, flags, takes_words):
 
 
 def call(command, words):
-    """Call the command as the words say, or print its help if they ask for that.
+    """Run a command with the words of a command line, or print its help if a word asks for it.
 
     Raises InputError for a flag it does not have or a value of another type.
     """
@@ -127,7 +121,7 @@ def call(command, words):
     if words == ["--help=markdown"]:
         print(markdown(flags))
         return
-    words = spelled(words, flags, takes_words)
+    words = normalize_words(words, flags, takes_words)
     if words is None:
         print(usage(command, flags))
         return

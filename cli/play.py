@@ -7,11 +7,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from checkpoints.files import SettingError
-from cli.files import check_output, write_whole
-from cli.flags import Machine, Models, Settings, flag
-from decoding.load import load_pair
-from page.report import page_of
+from tqdm import tqdm
+
+from checkpoints.errors import SettingError
+from cli.files import check_output, write_atomically
+from cli.flags import DEFAULTS, Machine, Models, Settings, flag
+from cli.runs import load_pair
+from page.report import about, page_of
 from page.runs import answers_of, finished_run
 from page.server import LiveServer
 
@@ -23,7 +25,7 @@ REDIRECT = """<!doctype html>
 
 
 @contextmanager
-def in_browser(address):
+def open_in_browser(address):
     """Open the address in a browser, on a thread: some browsers return only when they are closed.
 
     Every user of a machine can read the arguments of a browser in the process list. These name a
@@ -63,18 +65,31 @@ def play(settings: PlaySettings):
     of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Machine)}
     of_texts = Settings(**of_models)
     pair = load_pair(of_texts)
+
+    def about_run(prompt, **changes):
+        given = of_texts.replace(**changes).as_json(prompt.text, prompt.seed)
+        return about(given, prompt.ids, DEFAULTS)
+
     if settings.save:
-        write_whole(settings.save, page_of(finished_run(of_texts, pair)))
+        with tqdm(desc="The page's run", leave=False, disable=None) as bar:
+
+            def tell(done=0, total=None):
+                bar.total, bar.n = total, done
+                bar.update(0)
+
+            data = finished_run(about_run, pair, tell)
+        write_atomically(settings.save, page_of(data))
+        print(f"Written: {settings.save}")
         return
     try:
-        server = LiveServer(settings.port, answers_of(of_texts, pair))
+        server = LiveServer(settings.port, answers_of(about_run, pair))
     except OSError as error:
         raise SettingError(
             "port", f"{settings.port}: {error.strerror}; give another, or 0"
         ) from None
-    print(f"{server.address}\nCtrl-C ends it.", flush=True)
+    print(f"The page is at {server.address}\nCtrl-C ends its server.", flush=True)
     try:
-        with nullcontext() if settings.no_browser else in_browser(server.address):
+        with nullcontext() if settings.no_browser else open_in_browser(server.address):
             server.serve_forever()
     except KeyboardInterrupt:
         print("Stopped.")

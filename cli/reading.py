@@ -8,9 +8,10 @@ import json
 import zlib
 from pathlib import Path
 
-from checkpoints.files import InputError, strict_json
+from checkpoints.errors import InputError
+from checkpoints.files import strict_json
 
-MOST_BYTES = 256 << 20  # of a file, unpacked
+MAX_BYTES = 256 << 20  # of a file, unpacked
 
 
 def parse_json(text, where):
@@ -21,7 +22,7 @@ def parse_json(text, where):
         raise InputError(f"{where}: expected JSON ({error})") from None
 
 
-def read_bytes(path, most=MOST_BYTES):
+def read_bytes(path, most=MAX_BYTES):
     """The content of a file, unpacked where its name ends in .gz or .bz2."""
     path = Path(path)
     open_file = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
@@ -37,7 +38,7 @@ def read_bytes(path, most=MOST_BYTES):
     return data
 
 
-def read_lines(path, most=MOST_BYTES):
+def read_lines(path, most=MAX_BYTES):
     """The lines of a text file, with or without a byte order mark."""
     data = read_bytes(path, most)
     try:

@@ -1,75 +1,119 @@
 """Several prompts, decoded together: a block or a line of JSON for each, or a file of results."""
 
 import json
+import time
 from functools import partial
 
 from tqdm import tqdm
 
-from checkpoints.files import counted
+from checkpoints.errors import note, plural
 from cli import show
-from cli.lines import Lines
+from cli.resumable_output import ResumableLines
+from cli.runs import config_from, json_of, pair_spec
+from decoding.cluster.executor import new_executor, run_prompts
 from decoding.cluster.failed import Failed
-from decoding.load import ModelNames, load_pair
-from decoding.together import results_of
+from decoding.load import AUTO
+from decoding.together import decode_in_batches
 
 
 def generate_several(texts, settings, output):
-    """What `generate` does with several prompts. Raises InputError."""
-    # a mistake is made in the code of this process, so in one text at a time
-    batch_size = 1 if settings.mistake else output.batch_size
-    totals = {}
-    if output.cluster:
-        from decoding.cluster.place import place, spread
-
-        workers = place(output.cluster, ModelNames.of(settings), output.download)
-        pair, decode = workers.pairs.pair(), partial(spread, workers, settings)
-    else:
-        pair = load_pair(settings, output.download)
-        decode = partial(results_of, settings, pair, totals=totals)
-    prompts = texts.read(settings, pair)
+    """Decode several prompts, and print or write their results. Raises InputError."""
+    config, draft = config_from(settings), settings.draft_model_size
+    batch_size = output.batch_size
+    # a mistake is made in the code of this process, and K auto is chosen for a text alone
+    if settings.mistake or settings.K == AUTO and settings.speculates:
+        batch_size = 1
+    executor = new_executor(output.cluster, pair_spec(settings), output.download)
+    pair = executor.pairs.pair(draft)
+    prompts = texts.read(pair, settings.seed)
+    if settings.K == AUTO and batch_size < min(output.batch_size, len(prompts)):
+        note("--K auto decodes one text at a time")
     show.note_room(settings, pair, prompts)
-    if output.out:
-        into_file(decode, settings, prompts, batch_size, output)
-    else:
+    show.note_mistake(settings)
+    begin = time.perf_counter()
+    totals, n_written = {}, []  # workers add to copies of totals
+    function = partial(
+        decode_in_batches,
+        draft=draft,
+        config=config,
+        decoders=settings.decoders,
+        batch_size=batch_size,
+        totals=totals,
+    )
+
+    def decode(prompts):
+        """Yield the JSON object of each Prompt, or Failed."""
         # the results come first in zip: at their end they say which prompts failed
-        for results, prompt in zip(decode(prompts, batch_size), prompts):
+        for found, prompt in zip(run_prompts(executor, function, prompts, batch_size), prompts):
+            if isinstance(found, Failed):
+                yield found
+                continue
+            n_written.extend(len(found[decoder]["token_ids"]) for decoder in settings.decoders)
+            yield json_of(settings, config, pair, prompt, found, executor.kernels)
+
+    if output.out:
+        write_results(decode, settings, prompts, output)
+    else:
+        for results, prompt in zip(decode(prompts), prompts):
             if not isinstance(results, Failed):
-                show_one(settings, pair, prompt, results, output)
+                print_result(settings, pair, prompt, results, output, alone=batch_size == 1)
     if output.json:
         return
-    n = min(batch_size, len(prompts))
-    for decoder, (n_tokens, seconds) in totals.items():
-        line = f"{decoder.capitalize()}, {counted(n, 'prompt')} at a time: {n_tokens} "
-        print(f"{line}tokens in {seconds:.2f}s with prefill, {n_tokens / seconds:.1f} tokens/s")
+    if output.cluster:
+        n_tokens, seconds = sum(n_written), time.perf_counter() - begin
+        speed = f"{n_tokens / seconds:.1f} tokens/s, with prefill and waiting"
+        print(f"All workers together: {n_tokens} tokens in {seconds:.2f}s, {speed}")
+    else:
+        print_totals(totals, min(batch_size, len(prompts)))
     if output.out:
         print(f"Written: {output.out}")
 
 
-def show_one(settings, pair, prompt, results, output):
-    """The block of one of several prompts, or its line of JSON."""
+def print_totals(totals, n):
+    """Print the speeds of n prompts at a time. totals: {decoder: (tokens, seconds)}"""
+    print(f"{plural(n, 'prompt')} at a time, with prefill:")
+    speeds = {decoder: n_tokens / seconds for decoder, (n_tokens, seconds) in totals.items()}
+    for decoder, (n_tokens, seconds) in totals.items():
+        figures = f"{n_tokens} tokens in {seconds:.2f}s, {speeds[decoder]:.1f} tokens/s"
+        print(f"{decoder.capitalize()}: {figures}")
+    if len(speeds) == 2:
+        print(f"Speedup = {speeds['speculative'] / speeds['autoregressive']:.2f}")
+    if n > 1:
+        print("Speculation gains less in a batch; --batch_size 1 decodes one prompt at a time.")
+
+
+def print_result(settings, pair, prompt, results, output, alone):
+    """Print the block of one of several prompts, or its line of JSON. alone: whether its batch was
+    of this prompt only, so that its times can be shown.
+    """
     if output.json:
         print(json.dumps(results), flush=True)
         return
     print(show.title(f"Prompt {prompt.number}"))
     for decoder in settings.decoders:
         print(show.title(f"{decoder.capitalize()} Decode"))
-        show.times(results[decoder])
+        if alone:
+            show.print_times(results[decoder])
         print(f"Text = {pair.encoder.decode(prompt.ids)}{results[decoder]['text']}\n")
-    show.comparison(results)
+    show.print_comparison(results, alone)
     print()
 
 
-def into_file(decode, settings, prompts, batch_size, output):
-    """Store the results; those that an interrupted run has stored stay as they are."""
+def write_results(decode, settings, prompts, output):
+    """Decode the prompts whose results an interrupted run has not stored, and write --out."""
     of_prompts = [settings.as_json(prompt.text, prompt.seed, prompt.ids) for prompt in prompts]
-    fingerprints = ModelNames.of(settings).fingerprints()
-    with Lines(output.out, [of_prompts, fingerprints]) as lines:
-        todo = lines.todo(len(prompts))
-        found = decode([prompts[i] for i in todo], batch_size)
-        done = {"initial": len(prompts) - len(todo), "total": len(prompts), "unit": " prompts"}
+    fingerprints = pair_spec(settings).fingerprints()
+    with ResumableLines(output.out, [of_prompts, fingerprints]) as lines:
+        missing = lines.missing_places(len(prompts))
+        found = decode([prompts[i] for i in missing])
+        done = {
+            "initial": len(prompts) - len(missing),
+            "total": len(prompts),
+            "unit": " prompts",
+        }
         try:
-            for results, i in zip(tqdm(found, **done, leave=False, disable=None), todo):
-                lines.put(i, results, settings=of_prompts[i], fingerprints=fingerprints)
+            for results, i in zip(tqdm(found, **done, leave=False, disable=None), missing):
+                lines.write(i, results, settings=of_prompts[i], fingerprints=fingerprints)
         finally:  # some prompts may have failed
             if output.json:
                 for results in lines.done:

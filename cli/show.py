@@ -4,8 +4,10 @@ import json
 
 from tqdm import tqdm
 
-from checkpoints.files import note
-from cli.files import write_whole
+from checkpoints.errors import note, plural
+from cli.files import write_atomically
+from cli.flags import DEFAULTS
+from decoding.load import AUTO
 
 
 def title(text):
@@ -22,9 +24,19 @@ def note_room(settings, pair, prompts):
             note(f"{which}the context ends after {room} of {n_tokens} tokens")
 
 
+def note_mistake(settings):
+    """Say on stderr if a mistake cannot show with these settings, and where it can."""
+    if settings.mistake:
+        from proving.mistakes import flags_of, get_mistake
+
+        if not get_mistake(settings.mistake).shows_with(settings.to_probs):
+            command = f"python main.py --mistake {settings.mistake} {flags_of(settings.mistake)}"
+            note(f"the mistake cannot show with these sampling parameters; try {command}")
+
+
 # ---------------------------------------------------------------- watchers of a run
 #
-# Run.finish calls a watcher with each Round, its seconds and its coins; with None at the end.
+# Run.finish calls a watcher with each Round, its seconds and the Rng; with None at the end.
 
 
 class Bar:
@@ -33,11 +45,11 @@ class Bar:
     def __init__(self, n_tokens):
         self.bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=None)
 
-    def __call__(self, round, *moment):
-        if round is None:
+    def __call__(self, this_round, *moment):
+        if this_round is None:
             self.bar.close()
         else:
-            self.bar.update(len(round.tokens))
+            self.bar.update(len(this_round.tokens))
 
 
 class Stream:
@@ -48,11 +60,11 @@ class Stream:
         self.decode = encoder.incremental_decoder()
         print(begin, end="", flush=True)
 
-    def __call__(self, round, *moment):
-        if round is None:
+    def __call__(self, this_round, *moment):
+        if this_round is None:
             print(self.decode([], final=True), flush=True)
         else:
-            print(self.decode(self.encoder.without_end(round.tokens)), end="", flush=True)
+            print(self.decode(self.encoder.without_end(this_round.tokens)), end="", flush=True)
 
 
 class Screen:
@@ -62,13 +74,15 @@ class Screen:
     """
 
     def __init__(self, settings, output, prompt, pair):
-        self.settings, self.output, self.encoder = settings, output, pair.encoder
+        self.settings, self.output, self.pair = settings, output, pair
+        self.encoder = pair.encoder
         self.opening = f"Text = {self.encoder.decode(prompt.ids)}"
         self.notes = None  # of the speculative run, for --report
         note_room(settings, pair, [prompt])
+        note_mistake(settings)
 
     def begin(self, run, decoder):
-        """Begin the block of a decoder. Returns who watches its run."""
+        """Print the heading of a decoder. Returns the list of watchers for Run.finish."""
         speculates = run.pair.draft is not None
         watchers = []
         if self.settings.report and speculates:
@@ -88,10 +102,10 @@ class Screen:
         return [*watchers, Bar(run.n_tokens)]
 
     def end(self, decoder, result):
-        """End the block of a decoder."""
+        """Print the times and the text of a decoder."""
         if self.output.json:
             return
-        times(result)
+        print_times(result)
         streamed = self.settings.stream and not (self.settings.trace and decoder == "speculative")
         print("" if streamed else f"{self.opening}{result['text']}\n")
 
@@ -100,12 +114,13 @@ class Screen:
         if self.output.json:
             print(json.dumps(summary))
         else:
-            comparison(summary)
+            print_comparison(summary)
         if self.notes:
-            from page.report import page_of, report_data
+            from page.report import about, page_of, report_data
 
-            data = report_data(self.settings, self.notes.notes, summary, self.encoder)
-            write_whole(self.settings.report, page_of(data))
+            known = about(summary["settings"], summary["prompt_token_ids"], DEFAULTS)
+            data = report_data(known, summary, self.notes.notes, self.pair)
+            write_atomically(self.settings.report, page_of(data))
             if not self.output.json:
                 print(f"Report: {self.settings.report}")
 
@@ -113,12 +128,15 @@ class Screen:
 # ---------------------------------------------------------------- figures
 
 
-def times(result):
+def print_times(result):
     line = "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill, "
     print((line + "{tokens_per_second:.1f} tokens/s").format(**result))
 
 
-def comparison(results):
+def print_comparison(results, alone=True):
+    """Print the figures of the speculative run, and whether the two texts are equal. alone: whether
+    the prompt was decoded by itself: in a batch, its neighbours add to its times.
+    """
     fast, difference = results["speculative"], results.get("difference")
     if fast and fast["examined"]:
         counts = "{accepted} of {examined} examined drafted tokens".format(**fast)
@@ -128,10 +146,14 @@ def comparison(results):
             print(f"The token rule would accept {rate}, on average; docs/coupling.md says why.")
     if fast:
         print(f"Tokens per target pass = {fast['tokens_per_target_pass']:.2f}")
-    if results["speedup"]:
-        print(f"Speedup = {results['speedup']:.2f}")
-    if "rule_distance" in results:
-        show_own(results)
+    if fast and results["settings"]["K"] == AUTO:
+        lengths = fast["draft_lengths"].items()
+        rounds = ", ".join(f"{K} in {plural(n, 'round')}" for K, n in lengths)
+        print(f"Drafted tokens, as --K auto chose = {rounds}")
+    if results["speedup"] and alone:
+        how = "one prompt; python main.py benchmark averages over several"
+        print(f"Speedup = {results['speedup']:.2f} ({how})")
+    rule_is_right = print_own_figures(results) if "rule_distance" in results else True
     if results["identical"]:
         print("The two texts are identical.")
     elif difference:
@@ -139,18 +161,26 @@ def comparison(results):
         why = "the two best logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
         print((where + why).format(**difference))
     elif results["identical"] is False:
-        temperature = results["settings"]["temperature"]
-        why = f"as two samples from one distribution do at temperature {temperature}"
+        settings = results["settings"]
+        why = f"as two samples from one distribution do at temperature {settings['temperature']}"
+        if mistake := settings.get("mistake"):
+            why = f"as without the mistake; how wrong it is: python main.py mistakes {mistake}"
+        elif not rule_is_right:
+            why = "as they would with a right rule; the distance above says how wrong yours is"
         print(f"The two texts differ, {why}.")
 
 
-def show_own(results):
-    far = "{}: total variation distance from the target = {:.4f}, exact, on a toy pair"
-    print(far.format("Your rule", results["rule_distance"]))
+def print_own_figures(results):
+    """Print the figures of a reader's own rule and loop. Returns whether the rule is right."""
+    from proving.verdict import ROUNDING, format_distance
+
+    far = "{}: total variation distance from the target = {}, exact, on a toy pair"
+    print(far.format("Your rule", format_distance(results["rule_distance"])))
     keeps = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
     keeps += "the most that an exact round can keep is {most:.2f}"
     print(keeps.format(**results["rule_keeps"]))
     loop = results["own_loop"]
     if loop:
-        print(far.format("Your loop", loop["distance"]))
+        print(far.format("Your loop", format_distance(loop["distance"])))
         print(f"Its first {len(loop['token_ids'])} tokens: {loop['text']!r}")
+    return results["rule_distance"] <= ROUNDING

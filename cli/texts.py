@@ -4,16 +4,15 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
-from checkpoints.files import InputError, SettingError
+from checkpoints.errors import InputError, SettingError
 from cli.files import check_output
-from cli.flags import FORMS, Group, Json, Workers, check_apart, flag
-from cli.prompts import fitting, read_prompts
+from cli.flags import FORMS, Group, Json, Workers, check_conflicts, flag
 from cli.values import check_number
 from decoding.prompt import Prompt
 
-MOST_TEXTS = 1000  # at a time: each has a thread
+MAX_PROMPTS = 1000  # at a time: each has a thread
 DEFAULT = ("Once upon a time there lived a king",)
-ALONE = ("stream", "trace", "report")  # show one text
+ONE_PROMPT_FLAGS = ("stream", "trace", "report")  # show one text
 
 
 def parse_ids(text):
@@ -33,29 +32,44 @@ class Texts(Group):
         "the text to continue, or - for standard input; <|endoftext|> in it is ordinary text; "
         "repeat the flag for several prompts",
     )
-    prompts: str = flag("", f"{FORMS}. Prompts that are too long are skipped, and named on stderr")
-    prompt_ids: list = flag("", "the prompt as token ids, such as 1,2,3", parse_ids)
+    prompts: str = flag(
+        "",
+        f"{FORMS}. Prompts that are too long are skipped, and named on stderr",
+        conflicts="prompt",
+    )
+    prompt_ids: list = flag(
+        "", "the prompt as token ids, such as 1,2,3", parse_ids, conflicts="prompt prompts"
+    )
 
     @cached_property
     def given(self):
         """The texts, of the command line, a file or standard input; these are read once."""
         if not self.prompts:
             return [read_prompt(text) for text in self.prompt]
+        return [*self.in_file.values()]
+
+    @cached_property
+    def in_file(self):
+        """{place: text} of the prompts in the file."""
+        from cli.prompts import read_prompts  # here: only a file of prompts needs it
+
         return read_prompts(self.prompts)
 
-    def read(self, settings, pair):
-        """The Prompts for a Pair. Those of a file that are too long are skipped, and named on
-        stderr. Raises InputError.
+    def read(self, pair, seed):
+        """The Prompts for a Pair; seed: that of the first. Those of a file that are too long are
+        skipped, and named on stderr. Raises InputError.
         """
         if self.prompt_ids:
             for token in self.prompt_ids:
                 check_number("prompt_ids", token, 0, pair.encoder.n_vocab - 1)
-            return [Prompt.of_ids(self.prompt_ids, settings, pair)]
+            return [Prompt.of_ids(self.prompt_ids, pair, seed)]
         if not self.prompts:
-            return [Prompt.of(text, settings, pair, n) for n, text in enumerate(self.given, 1)]
+            return [Prompt.of(text, pair, seed, n) for n, text in enumerate(self.given, 1)]
+        from cli.prompts import select_fitting
+
         longest = pair.target.config.n_ctx - 1
-        fits, _ = fitting(self.prompts, self.given, pair.encoder.encode, longest)
-        return [Prompt.of_ids(ids, settings, pair, self.given[n - 1], n) for n, ids in fits]
+        fits, _ = select_fitting(self.prompts, self.in_file, pair.encoder.encode, longest)
+        return [Prompt.of_ids(ids, pair, seed, self.given[n - 1], n) for n, ids in fits]
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ class Output(Json, Workers):
         "repository as owner/name",
     )
     batch_size: int = flag(
-        8, "how many of several prompts to decode together", least=1, most=MOST_TEXTS
+        8, "how many of several prompts to decode together", least=1, most=MAX_PROMPTS
     )
     out: str = flag(
         "",
@@ -81,16 +95,16 @@ class Output(Json, Workers):
             check_output("out", self.out, (".jsonl",))
 
 
-def several(texts, output):
-    """Whether there are several prompts, or a file for results as of several."""
+def has_several_results(texts, output):
+    """Whether to decode as several prompts: more than one, a file of prompts, or --out."""
     return bool(texts.prompts or output.out or len(texts.prompt) > 1)
 
 
-def check_together(texts, settings, output):
-    """Refuses, before models are loaded, flags that cannot go together and unreadable prompts."""
-    check_apart(settings, output)
-    if several(texts, output):
-        for name in filter(settings.has, ALONE):
+def check_combination(texts, settings, output):
+    """Raises InputError, before models are loaded, for conflicting flags and unreadable prompts."""
+    check_conflicts(settings, output)
+    if has_several_results(texts, output):
+        for name in filter(settings.has, ONE_PROMPT_FLAGS):
             problem = "with several prompts: expected one; give a single --prompt, without --out"
             raise SettingError(name, problem)
     elif output.cluster:

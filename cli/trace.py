@@ -3,7 +3,7 @@
 import os
 import sys
 
-from checkpoints.files import printable
+from checkpoints.errors import printable
 
 # {source of a token: (its name, what stands before it and after it, its colour: ESC [ ... m)}
 SOURCES = {
@@ -35,21 +35,21 @@ class Trace:
         _, before, after, colour = SOURCES[source]
         return self.paint(before + text + after, colour)
 
-    def __call__(self, round, *moment):
-        if round is not None:
+    def __call__(self, this_round, *moment):
+        if this_round is not None:
             self.n_rounds += 1
-            print(self.line(round), flush=True)
+            print(self.line(this_round), flush=True)
             return
         # the bytes of a character that was never finished
         rest = printable(self.decode([], final=True))
         if rest:
             print(INDENT + rest)
 
-    def line(self, round):
-        line = f"{self.n_rounds:>5}  {f'{round.accepted}/{round.examined}':>8}  "
-        for token, source in zip(round.tokens, round.sources):
+    def line(self, this_round):
+        line = f"{self.n_rounds:>5}  {f'{this_round.accepted}/{this_round.examined}':>8}  "
+        for token, source in zip(this_round.tokens, this_round.sources):
             line += self.marked(printable(self.decode([token])), source)
-        for token in round.draft[round.accepted : round.examined]:
+        for token in this_round.draft[this_round.accepted : this_round.examined]:
             rejected = printable(self.encoder.decode([token]))
             line += self.paint(f'  not "{rejected}"', ASIDE)
         return line

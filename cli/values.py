@@ -2,15 +2,15 @@
 
 import re
 
-from checkpoints.files import SettingError
+from checkpoints.errors import SettingError
 from decoding.load import AUTO
 
-MOST = 10**9  # of anything that is counted
-MOST_COST = 1e6  # of a token or a pass, in target passes over one row
+MAX_COUNT = 10**9  # of anything that is counted
+MAX_COST = 1e6  # of a token or a pass, in target passes over one row
 
 
 def parse_list(name, text, kind=str):
-    """The items of "A,B", each once."""
+    """The items of "A,B" as a list, each converted by `kind`. Raises SettingError for repeats."""
     try:
         items = [kind(part.strip()) for part in str(text).split(",")]
     except ValueError:
@@ -21,7 +21,7 @@ def parse_list(name, text, kind=str):
 
 
 def parse_K(text):
-    """A number of drafts, or "auto"."""
+    """The number of drafted tokens as an int, or "auto"."""
     if text == AUTO:
         return AUTO
     try:
@@ -61,7 +61,7 @@ def parse_number(name, text, least, most):
     raise SettingError(name, f"{text!r}: expected a number from {least:g} to {most:g}")
 
 
-def check_number(name, value, least, most=MOST):
+def check_number(name, value, least, most=MAX_COUNT):
     """Refuses a value that is not within these limits."""
     if not value >= least:
         raise SettingError(name, f"{value}: expected {least} or more")
@@ -70,7 +70,7 @@ def check_number(name, value, least, most=MOST):
 
 
 def check_length(name, n_tokens, room):
-    """Refuses more tokens than a context has room for."""
+    """Raise SettingError for the flag `name` if n_tokens exceeds `room`, a number of tokens."""
     if room < 1:
         raise SettingError(name, f"{n_tokens}: expected a model with a longer context")
     if n_tokens > room:

@@ -1,10 +1,9 @@
-"""Many texts at once: the loops of sampling.py, one thread each, whose passes are put together.
+"""Decodes many texts at once: each loop of sampling.py runs in a thread, and passes are shared.
 
-A decoding loop knows one text, and stays as it is. Where it would read with the model, it hands its
-request in here and waits. When every text that is being decoded waits, those that want the same
-model are served in one pass, each row of it with its own past. So each text advances by its own
-accepted length, has its own random numbers and ends where it ends; then the next text takes its
-place.
+A decoding loop knows one text, and stays as it is. Instead of reading with the model, it sends a
+Request and waits. When every text that is being decoded waits, the requests to one model are served
+in one pass; each text attends to its own cache only. So each text advances by its own accepted
+length, has its own random numbers and its own end.
 
 Drafts are served before the target, so that the target's pass finds every text with its draft
 ready.
@@ -12,17 +11,20 @@ ready.
 
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
 from utils import require_memory
 
-THREAD = "text"  # how the names of threads begin
+THREAD = "text"  # the prefix of the threads' names
 
 
 def require_room(models, n_texts, n_positions):
-    """Raises InputError if there is no memory for n_texts texts of n_positions at a time."""
+    """Raises InputError if the caches of n_texts texts of n_positions tokens do not fit in memory.
+    models: [Model], loaded already.
+    """
     configs = [
         replace(model.config, n_ctx=min(n_positions, model.config.n_ctx)) for model in models
     ]
@@ -31,7 +33,7 @@ def require_room(models, n_texts, n_positions):
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A read that a text's loop waits for: with which model, of what, and where the logits go."""
+    """A call model.read(*arguments) that a text's loop waits for; its logits go into `answer`."""
 
     text: int
     model: Any
@@ -54,27 +56,23 @@ class BatchedModel:
         return result
 
 
+@singledispatch
 def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-    """`model.read` for several texts in one pass, each with its own cache and n_last.
+    """Call model.read(ids, cache, n_last) for several texts in one pass.
+
+    texts: a sequence with the ids of each text; caches and n_lasts: with one item for each text
+    Returns a list of logits, [n_last, n_vocab] for each text. Raises ValueError where `read` does.
 
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
-    know which rows belong to which text.
+    know which rows belong to which text. (This is for gpt2.Model; medusa.py has it for its heads.)
     """
-    if hasattr(model, "read_together"):  # Medusa's heads know a shorter way
-        return model.read_together(texts, caches, n_lasts)
+    # for each text: the ids that its cache lacks, where its rows end in the pass, and these rows
     new = [model.roll_back(*one) for one in zip(texts, caches, n_lasts)]
     ends = [*accumulate(map(len, new))]
     rows = [slice(end - len(more), end) for end, more in zip(ends, new)]
     concatenate = model.backend.xp.concatenate
-
-    def look_back(layer, q, k, v):
-        heads = model.backend.empty_heads(q)
-        for cache, one in zip(caches, rows):
-            heads[:, one] = cache.look_back(layer, q[:, one], k[:, one], v[:, one])
-        return heads
-
     x = concatenate([model.embed(*one) for one in zip(new, caches)])
-    x = model.blocks(x, look_back)
+    x = model.blocks(x, [*zip(caches, rows)])
     for cache, one in zip(caches, rows):
         cache.advance(x[one])
     wanted = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
@@ -83,8 +81,10 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
 
 
 def serve(waiting, target):
-    """One pass for the requests to one model, a draft first. Returns those that still wait."""
-    model = max((request.model for request in waiting), key=lambda one: one is not target)
+    """Serve the [Request] to one model in one pass, drafts before the target. Returns the other
+    requests, which still wait.
+    """
+    model = max((request.model for request in waiting), key=lambda model: model is not target)
     requests = [request for request in waiting if request.model is model]
     requests.sort(key=lambda request: request.text)
     try:
@@ -96,41 +96,39 @@ def serve(waiting, target):
     return [request for request in waiting if request.model is not model]
 
 
-def decode_together(tasks, target, draft, batch_size):
-    """Yield what the tasks return, in their order; batch_size of them run at a time.
+def decode_together(tasks, pair):
+    """Run tasks at the same time, each in a thread of its own: [what each task returns].
 
-    tasks: functions of the target and the draft, which are given to them with BatchedModels in
-    place of the models. What a task raises is raised here and ends the others; no thread outlives
-    this call. Memory: at most batch_size times the caches that a task makes (see require_room).
+    tasks: one or more functions task(pair); each is called with this pair, whose models are
+        replaced by BatchedModels, so that passes are shared
+
+    If a task raises an error, it is raised here, and the other tasks end. No thread outlives this
+    call.
     """
-    inbox, waiting, texts, answers = SimpleQueue(), [], [], []
+    inbox, answers = SimpleQueue(), [SimpleQueue() for _ in tasks]
 
     def run(number, task):
-        stand_in = lambda model: BatchedModel(number, model, inbox, answers[number])
-        return task(stand_in(target), draft and draft.over(stand_in))
+        return task(pair.over(lambda model: BatchedModel(number, model, inbox, answers[number])))
 
-    pool = ThreadPoolExecutor(batch_size, THREAD)
+    pool = ThreadPoolExecutor(len(tasks), THREAD)
     try:
-        for number, task in enumerate(tasks):
-            answers.append(SimpleQueue())
-            texts.append(pool.submit(run, number, task))
-            texts[-1].add_done_callback(inbox.put)
-        n_left = len(texts)
-        while texts:
-            if len(waiting) == min(batch_size, n_left):  # nobody computes: the next pass
-                waiting = serve(waiting, target)
+        texts = [pool.submit(run, number, task) for number, task in enumerate(tasks)]
+        for text in texts:
+            text.add_done_callback(inbox.put)
+        waiting, n_left = [], len(texts)
+        while n_left:
+            if len(waiting) == n_left:  # nobody computes: the next pass
+                waiting = serve(waiting, pair.target)
             message = inbox.get()
             if isinstance(message, Request):
                 waiting.append(message)
-                continue
-            n_left -= 1
-            message.result()  # raises what the task raised
-            while texts and texts[0].done():
-                yield texts.pop(0).result()
+            else:
+                message.result()  # raises what the task raised
+                n_left -= 1
+        return [text.result() for text in texts]
     finally:
         # end the texts that are still being decoded: those that compute, when they read or end.
         # Each is told, whether it waits or not: Ctrl-C may have come between get and append
-        pool.shutdown(wait=False, cancel_futures=True)
         for answer in answers:
             answer.put(CancelledError())
-        pool.shutdown()
+        pool.shutdown(cancel_futures=True)

@@ -11,29 +11,31 @@ speculative text is then the autoregressive text, token for token, as it always 
 decoding, and both are draws from the target's distribution. Where p and q are close they mostly
 choose the same token, so drafts are accepted (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
 
-So it takes no more than another Chance, `Shared`, and another rule, `agree`.
+The loop stays the same: only the Rng, `SharedNoise`, and the rule, `agree`, are different.
 """
 
 import numpy as np
 
+from decoding.streams import Purpose, stream
+
 
 def noise(seed, position, n_vocab):  # -> [n_vocab]
     """The Gumbel noise of one position of a text: a function of its arguments only."""
-    return np.random.default_rng([position, seed]).gumbel(size=n_vocab)
+    return np.random.default_rng(stream(Purpose.SHARED_NOISE, seed, position)).gumbel(size=n_vocab)
 
 
 def scores(p, seed, position):  # [n_vocab] -> [n_vocab]
-    """log p plus the noise of a position. A token that the filter left nothing has minus infinity,
-    and never wins."""
+    """log p plus the noise of a position. A token of probability 0 has minus infinity, and never
+    wins."""
     with np.errstate(divide="ignore"):
         return np.log(p) + noise(seed, position, len(p))
 
 
-class Shared:
-    """The Chance of a text whose noise depends on the seed and the position alone.
+class SharedNoise:
+    """The Rng of a text whose noise depends on the seed and the position alone.
 
-    position: of the token that is sampled next
-    begin: of the first token of the round, where `agree` goes back to
+    position: where in the text the next token is sampled
+    begin: the position of the first token of the round, to which `agree` goes back
     """
 
     def __init__(self, seed, n_prompt):
@@ -45,22 +47,22 @@ class Shared:
         return best
 
 
-def match(draft, q, p, chance):  # as sampling.verify
+def match(draft, p, q, rng):  # as sampling.verify
     """Sample a token from p, and keep the drafted one if it is the same.
 
     Exact for any q, but with independent choices it keeps a drafted token with probability p, where
     `verify` keeps it with min(1, p / q).
     """
     for i, token in enumerate(draft):
-        sampled = chance.sample(p[i])
+        sampled = rng.sample(p[i])
         if sampled != token:
             return i, sampled
-    return len(draft), chance.sample(p[len(draft)])
+    return len(draft), rng.sample(p[len(draft)])
 
 
-def agree(draft, q, p, chance):  # as sampling.verify, with Shared
-    """Match, under the noise that the draft was chosen with."""
-    chance.position = chance.begin
-    result = match(draft, q, p, chance)
-    chance.begin = chance.position
+def agree(draft, p, q, rng):  # as sampling.verify; rng: SharedNoise
+    """Go back to the first position of the round, then `match` with the noise the draft had."""
+    rng.position = rng.begin
+    result = match(draft, p, q, rng)
+    rng.begin = rng.position
     return result

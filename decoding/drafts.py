@@ -1,8 +1,8 @@
-"""Drafts: anything that can make a drafter for a target.
+"""Drafts: a smaller model, a head of the target, or the look-up of n-grams (ngrams.py).
 
-A drafter proposes tokens for one text (sampling.NeuralDrafter, or a reader's own). A draft is what
-stays the same from text to text: a smaller model, a head of the target, the look-up of n-grams
-(ngrams.py). Callers never ask which kind it is; `Draft` says all they may rely on.
+A Draft is loaded once. For each text it makes a new drafter, which proposes the tokens
+(sampling.NeuralDrafter). Callers never ask of which kind a Draft is: they use only the attributes
+and methods of the base class.
 """
 
 import math
@@ -11,49 +11,26 @@ from sampling import NeuralDrafter
 
 
 class Draft:
-    """The least a draft can be. A subclass says how to make a drafter, and what else is so."""
+    """The base class of all drafts. A subclass defines `drafter`, and overrides what differs."""
 
-    models = ()  # what runs on the backend, and needs caches
-    n_ctx = math.inf  # tokens it can read
-    most = math.inf  # tokens that a round can draft
-    alone = None  # the Model that could write texts by itself
-    looks_up = False  # drafts only where it finds something
+    models = ()  # the models it runs, each of which needs a cache
+    n_ctx = math.inf  # how many tokens it can read
+    max_draft_tokens = math.inf  # per round, whatever the context
+    standalone_model = None  # a Model that can write texts without the target
+    is_lookup = False  # whether it searches the text, and often drafts nothing
 
-    def drafter(self, target, filter, chance, confidence=0.0):
-        """A drafter for one text. target remembers the cache of the text (SeenTarget)."""
+    def drafter(self, target, to_probs, rng, confidence=0.0):
+        """A new drafter for one text. to_probs: SamplingParams; confidence: see NeuralDrafter."""
         raise NotImplementedError
 
-    def longest(self, target):
-        """The most tokens that a round can draft."""
+    def max_draft_length(self, target):
+        """The largest number of tokens that a round with this target can draft."""
         # the last drafted token is never read by the draft
-        return min(target.config.n_ctx - 1, self.n_ctx, self.most)
+        return min(target.config.n_ctx - 1, self.n_ctx, self.max_draft_tokens)
 
-    def over(self, wrap):
-        """The same draft with wrap(model) in place of its model, if it has one."""
+    def over(self, stand_in):
+        """A copy of this draft that runs stand_in(model) in place of its model, if any."""
         return self
-
-    def wrapped(self, wrap):
-        """The same draft with wrap(drafter) in place of its drafters."""
-        return Wrapped(self, wrap)
-
-
-class Wrapped:
-    """A draft whose drafters are wrapped in something: a clock, an observer."""
-
-    def __init__(self, draft, wrap):
-        self.draft, self.wrap = draft, wrap
-
-    def __getattr__(self, name):
-        return getattr(self.draft, name)
-
-    def drafter(self, target, filter, chance, confidence=0.0):
-        return self.wrap(self.draft.drafter(target, filter, chance, confidence))
-
-    def over(self, wrap):
-        return Wrapped(self.draft.over(wrap), self.wrap)
-
-    def wrapped(self, wrap):
-        return Wrapped(self, wrap)
 
 
 class ModelDraft(Draft):
@@ -61,13 +38,13 @@ class ModelDraft(Draft):
 
     def __init__(self, model):
         self.model, self.models, self.n_ctx = model, (model,), model.config.n_ctx
-        self.alone = model
+        self.standalone_model = model
 
-    def drafter(self, target, filter, chance, confidence=0.0):
-        return NeuralDrafter(self.model, filter, chance, confidence)
+    def drafter(self, target, to_probs, rng, confidence=0.0):
+        return NeuralDrafter(self.model, to_probs, rng, confidence)
 
-    def over(self, wrap):
-        return type(self)(wrap(self.model))
+    def over(self, stand_in):
+        return type(self)(stand_in(self.model))
 
 
 class HeadDraft(ModelDraft):
@@ -77,45 +54,27 @@ class HeadDraft(ModelDraft):
 
     def __init__(self, head):
         super().__init__(head)
-        self.alone, self.most = None, head.config.n_places
+        self.standalone_model, self.max_draft_tokens = None, head.config.n_places
 
-    def drafter(self, target, filter, chance, confidence=0.0):
-        return HeadDrafter(self.model, target, filter, chance, confidence)
-
-
-class SeenTarget:
-    """Stands in for the target of one text and remembers its cache. For the loops it is a model.
-
-    The loop in sampling.py hands a drafter the text and nothing else. A head also needs what the
-    target has computed: gpt2.KVCache keeps the last hidden state of every position.
-    """
-
-    def __init__(self, model):
-        self.model, self.config, self.read = model, model.config, model.read
-        self.cache = None  # of the text that is being decoded
-
-    def new_cache(self, n_positions=None):
-        self.cache = self.model.new_cache(n_positions)
-        return self.cache
+    def drafter(self, target, to_probs, rng, confidence=0.0):
+        return HeadDrafter(self.model, to_probs, rng, confidence)
 
 
 class HeadDrafter(NeuralDrafter):
-    """Drafts with a head as with any model, after it has looked at the target (a SeenTarget).
+    """Drafts with a head as with any model. Before that, the head's cache copies the target's last
+    hidden states, which the target's cache (gpt2.KVCache) keeps for every position.
 
-    When it is asked, the target has read the text but for its last token.
+    When a draft is proposed, the target has read all of the text except its last token.
     """
 
-    def __init__(self, head, target, filter, chance, confidence=0.0):
-        super().__init__(head, filter, chance, confidence)
-        self.target = target
-
-    def prefill(self, ids):
-        if not ids:  # a text of one token, of which the target has read nothing
+    def prefill(self, ids, target_cache):
+        self.target_cache = target_cache
+        if not ids:  # a prompt of one token: the target has read nothing yet
             return
-        self.cache.length = 0  # `look` must not keep what it knows of another text
-        self.cache.look(self.target.cache.hidden, len(ids))
-        super().prefill(ids)
+        self.cache.length = 0  # `look` must not keep hidden states of the text before
+        self.cache.look(target_cache.hidden, len(ids))
+        super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        self.cache.look(self.target.cache.hidden, len(ids))
+        self.cache.look(self.target_cache.hidden, len(ids))
         return super().propose(ids, min(k, self.model.config.n_places))

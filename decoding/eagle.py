@@ -29,7 +29,7 @@ class EagleConfig(Config):
 
     @property
     def n_places(self):
-        """How many tokens it can draft in a row: as many as there is room for."""
+        """The most tokens that it can draft in a row: as many as its context holds."""
         return self.n_ctx
 
     def shapes(self):
@@ -61,10 +61,16 @@ class EagleCache(KVCache):
         self.hidden[start + 1 : self.length + 1] = hidden
 
     def look(self, hidden, n_text):
-        """The target has read a text but for its last token: its hidden states replace guesses."""
-        # forget what was computed from guesses; the last position is read again in any case
+        """Copy the target's hidden states over EAGLE's guesses. Sets `length` back, so that what
+        was computed from a guess is computed again.
+
+        hidden: [n_positions, n_hidden], the target's, that of position i in row i
+        n_text: the number of tokens of the text; the target has read all of them except the last
+        """
+        # before self.n_text, nothing was computed from guesses; the last position is always read
         self.length = start = min(self.length, self.n_text, n_text - 1)
         first = max(start, 1)
+        # here row i is the state before position i: the target's state at position i - 1
         self.hidden[first:n_text] = hidden[first - 1 : n_text - 1]
         self.n_text = n_text
 
@@ -84,6 +90,9 @@ class Eagle(Model):
         both = self.backend.xp.concatenate([before, super().embed(new, cache)], axis=1)
         return linear(both, **self.params["fc"])
 
-    def blocks(self, x, look_back):  # [n_new, n_embd] -> [n_new, n_hidden]
-        """One block, whose output is turned into a guess at the target's next hidden state."""
-        return linear(super().blocks(x, look_back), **self.params["proj"])
+    def blocks(self, x, texts):  # [n_new, n_embd] -> [n_new, n_hidden]
+        """Run the one block, and project its output to guesses at the target's next hidden states.
+
+        texts: [(EagleCache, slice)], the texts that x has rows of, and which rows
+        """
+        return linear(super().blocks(x, texts), **self.params["proj"])

@@ -1,28 +1,32 @@
-"""Heads on disk: models/<target>/eagle.safetensors and medusa.safetensors, beside their target.
+"""Loads heads from models/<target>/eagle.safetensors and medusa.safetensors, beside their target.
 
-A head makes sense of one target's hidden states and of no other's. Its file says which target that
-is, by the SHA-256 of the target's weights.
+A head fits the hidden states of one target only. Its file names this target, by the SHA-256 of the
+target's weights.
 """
 
 import numpy as np
 
 from backends.tiles import ROW_BY_ROW, Tiles
+from checkpoints.errors import InputError
 from checkpoints.files import sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
 from decoding.eagle import Eagle, EagleConfig
 from decoding.medusa import Medusa, MedusaConfig
 from gpt2 import nested
-from utils import InputError
 
 
 def fingerprint(folder):
-    """The SHA-256 of a model's weights. Raises InputError for a folder without any."""
+    """The SHA-256, in hex, of the weights in a model's folder. Raises InputError if it has none."""
     return sha256_of(weights_files(folder))
 
 
 def load_head(name, folder, target):
-    """The head of that name in the folder of its target, a Model. Raises InputError."""
+    """Load the head `name`, "eagle" or "medusa", from the folder of its target, a Model.
+
+    Returns an Eagle or a Medusa. Raises InputError if there is no such file, if it was trained on
+    other weights, or if its tensors are not those of such a head.
+    """
     path = folder / f"{name}.safetensors"
     train = f"python experiments/training/train.py {name}"
     if not path.is_file():
@@ -32,7 +36,7 @@ def load_head(name, folder, target):
         )
     table = safetensors.read_table(path)
     _, notes, _ = safetensors.read_header(path)
-    if not isinstance(notes, dict) or notes.get("target") != fingerprint(folder):
+    if notes.get("target") != fingerprint(folder):
         raise InputError(
             f"{path}: was trained on another target than the model beside it; train it again with "
             f"{train}"
@@ -48,9 +52,9 @@ def load_head(name, folder, target):
 
 
 def config_of(name, target, shapes, notes):
-    """The shape of a head from those of its tensors and its target's Config.
-
-    Raises TypeError or ValueError for what no head can have.
+    """The EagleConfig or MedusaConfig of a head. target: the target's Config; shapes: {name: shape}
+    of the file's tensors; notes: {str: str} of its header. Raises TypeError or ValueError if no
+    head can have such shapes or notes.
     """
     if name == "medusa":
         n_places = max(1, len(shapes) // 4)
@@ -64,7 +68,7 @@ def config_of(name, target, shapes, notes):
 
 
 def build(config, read, target):
-    """A head from `read(name) -> array`, asked once for each of config.shapes()."""
+    """The Eagle or Medusa of a config. read(name) -> array is called once for each tensor name."""
     backend = target.backend
 
     def store(array):

@@ -1,4 +1,4 @@
-"""From names to models: a target, its drafts and their encoder."""
+"""Loads a target, its drafts and their encoder, from the names that a user gives."""
 
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -8,12 +8,15 @@ import numpy as np
 
 import utils
 from backends.machine import kernels_of
-from checkpoints.files import InputError, sha256_of
+from checkpoints.errors import InputError
+from checkpoints.files import sha256_of
 from checkpoints.folder import PARTS
+from checkpoints.registry import MODELS_DIR
+from checkpoints.search import find_folder
 from decoding.drafts import Draft, HeadDraft, ModelDraft
 from decoding.ngrams import NGrams
 from gpt2 import Config, Model
-from utils import CHECKPOINT, MODELS_DIR, RANDOM
+from utils import CHECKPOINT, RANDOM
 
 NGRAM = "ngram"  # what --draft_model_size calls the look-up of n-grams
 HEADS = ("eagle", "medusa")  # and trained heads of the target
@@ -22,7 +25,7 @@ AUTO = "auto"  # what --K calls a K that is chosen anew each round
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What decodes: a target, its draft (None where nothing speculates), and their encoder."""
+    """A target, its draft (None for autoregressive decoding alone), and their encoder."""
 
     target: Model
     draft: Draft | None
@@ -30,8 +33,13 @@ class Pair:
 
     @property
     def models(self):
-        """All that needs caches."""
+        """[Model]: the target, then the models of the draft. Each of them needs a cache."""
         return [self.target, *(self.draft.models if self.draft else ())]
+
+    def over(self, stand_in):
+        """The same pair with stand_in(model) in place of each model."""
+        draft = self.draft and self.draft.over(stand_in)
+        return Pair(stand_in(self.target), draft, self.encoder)
 
 
 @dataclass(frozen=True)
@@ -47,13 +55,13 @@ class Pairs:
 
 
 def is_size(name):
-    """Whether a draft's name is that of a model with weights of its own."""
+    """Whether a draft's name is a size or a folder, not a head of the target and not n-grams."""
     return name != NGRAM and name not in HEADS
 
 
 def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False):
-    """The Pairs of a target and its drafts, each a size, a folder, or the name of a head or of
-    n-grams. Raises InputError, before any weight is read, for a draft that cannot pair.
+    """Load a target and its drafts, and return their Pairs. drafts: a list of sizes, folders, names
+    of HEADS, or NGRAM. Raises InputError, before it reads weights, for a draft that cannot pair.
     """
     heads = [name for name in drafts if name in HEADS]
     if heads and weights == RANDOM:
@@ -62,28 +70,28 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
             f"{NGRAM}, as a head fits the weights it was trained on"
         )
     sizes = [name for name in drafts if is_size(name)]
-    (model, *smaller), encoder = utils.load_models(
+    (target_model, *smaller), encoder = utils.load_models(
         [target, *sizes], models_dir, backend, weights, download
     )
-    found = {NGRAM: NGrams()} | {name: ModelDraft(one) for name, one in zip(sizes, smaller)}
+    loaded = {NGRAM: NGrams()} | dict(zip(sizes, map(ModelDraft, smaller)))
     for name in heads:
         from decoding.head_files import load_head
 
-        folder = utils.find_folder(target, models_dir)
-        found[name] = HeadDraft(load_head(name, folder, model))
-    return Pairs(model, {name: found[name] for name in drafts}, encoder)
+        folder = find_folder(target, models_dir)
+        loaded[name] = HeadDraft(load_head(name, folder, target_model))
+    return Pairs(target_model, {name: loaded[name] for name in drafts}, encoder)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Stands in for a model whose weights are in other processes."""
+class ModelStub:
+    """The Config of a model whose weights are in other processes, for code that needs no more."""
 
     config: Config
 
 
 @dataclass(frozen=True)
-class ModelNames:
-    """A target and its drafts by name, and how they are multiplied: what a process has to load."""
+class ModelSpec:
+    """The names of a target and its drafts, and how to multiply. It can be sent to a worker."""
 
     target: str
     drafts: tuple = ()
@@ -94,28 +102,16 @@ class ModelNames:
     exact: bool = False
     dtype: str = "float32"
 
-    @classmethod
-    def of(cls, settings, target=None, drafts=None):
-        """As the flags of a command say, those that it has. Without names, the target and the draft
-        of generate.
-        """
-        if target is None:
-            target = settings.target_model_size
-            drafts = [settings.draft_model_size] if settings.speculates else []
-        names = ("models_dir", "weights", "backend", "kernels", "exact", "dtype")
-        flags = {name: getattr(settings, name) for name in names if hasattr(settings, name)}
-        return cls(target, tuple(drafts or ()), **flags)
-
     def __getstate__(self):  # for pickle: another machine has its own place for models
         return {name: value for name, value in vars(self).items() if value != MODELS_DIR}
 
     @property
     def sizes(self):
-        """The models with weights of their own, the target first."""
+        """[size or folder] of the models with weights of their own, the target first."""
         return [self.target, *filter(is_size, self.drafts)]
 
     def load(self, choices=None, download=False):
-        """The Pairs, their weights held as {Config: kernels} says."""
+        """Load and return Pairs. choices: from `kernel_choices`, or None. Raises InputError."""
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
             from backends import autotune
@@ -127,30 +123,30 @@ class ModelNames:
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
 
     def shapes(self, download=False):
-        """([Config] of the sizes, their encoder)."""
-        sources = utils.sources_of(self.sizes, self.models_dir, self.weights, download)
-        configs, _, encoder = sources
+        """([Config] of self.sizes, their encoder), without reading weights. Raises InputError."""
+        args = self.sizes, self.models_dir, self.weights, download
+        configs, _, encoder = utils.sources_of(*args)
         return configs, encoder
 
-    def outline(self, download=False):
-        """Pairs to prepare prompts with: the target's Shape, and no drafts."""
+    def load_stub(self, download=False):
+        """Pairs that are enough to prepare prompts with: the target's ModelStub, and no drafts."""
         configs, encoder = self.shapes(download)
-        return Pairs(Shape(configs[0]), {}, encoder)
+        return Pairs(ModelStub(configs[0]), {}, encoder)
 
     def kernel_choices(self):
-        """{Config: kernels} by trial on this machine; {} where there is nothing to choose."""
+        """Time kernels here: {Config: {Weight: Kernel}}; {} if the settings leave no choice."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
         from backends import autotune
 
         configs, _ = self.shapes()
-        return {one: autotune.choose(one, np.float32, exact=self.exact) for one in configs}
+        return {config: autotune.choose(config, np.float32, exact=self.exact) for config in configs}
 
     def fingerprints(self):
-        """{model: SHA-256 of its files}, for two runs or two machines to compare."""
+        """{size or head: SHA-256 of its files}, to compare the models of two machines."""
         if self.weights == RANDOM:
             return {size: repr(utils.config_of(size, self.models_dir)) for size in self.sizes}
-        folders = {size: utils.find_folder(size, self.models_dir) for size in self.sizes}
+        folders = {size: find_folder(size, self.models_dir) for size in self.sizes}
         files = {
             size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
             for size, folder in folders.items()
@@ -163,12 +159,7 @@ class ModelNames:
         }
 
     def kernels_in(self, pairs):
-        """{model: {shape: how it is multiplied}} of the models that are loaded, by size."""
-        models = {name: draft.alone for name, draft in pairs.drafts.items() if draft.alone}
+        """{size: {weight: its kernel in words}} of loaded Pairs, for the JSON object."""
+        models = {name: draft.standalone_model for name, draft in pairs.drafts.items()}
         models = {self.target: pairs.target} | models
-        return {name: kernels_of(model) for name, model in models.items()}
-
-
-def load_pair(settings, download=False):
-    """The Pair of the settings of generate. Raises InputError."""
-    return ModelNames.of(settings).load(download=download).pair(settings.draft_model_size)
+        return {name: kernels_of(model) for name, model in models.items() if model}

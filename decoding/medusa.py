@@ -19,12 +19,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from decoding.batching import read_together
 from gpt2 import layer_norm, mlp
 
 
 @dataclass(frozen=True)
 class MedusaConfig:
-    """The shape of the target, and how many heads there are."""
+    """The target's sizes, and the number of heads, n_places."""
 
     n_vocab: int
     n_ctx: int
@@ -44,7 +45,7 @@ class MedusaConfig:
 
 
 class MedusaCache:
-    """What the heads have to say about the text that was looked at."""
+    """The target's last hidden state of a text, and the heads' logits once they are computed."""
 
     def __init__(self, nothing):
         self.length = 0  # it keeps nothing of a position
@@ -52,7 +53,9 @@ class MedusaCache:
         self.hidden, self.n_text, self.logits = nothing, 0, None
 
     def look(self, hidden, n_text):
-        """Take the last hidden state of a text of which the target has not read the last token."""
+        """Take the last hidden state of a text of n_text tokens, of which the target has read all
+        but the last. hidden: [n_positions, n_embd], from the target's cache.
+        """
         self.hidden = hidden[n_text - 2] if n_text > 1 else self.nothing
         self.n_text, self.logits = n_text, None
 
@@ -74,18 +77,7 @@ class Medusa:
 
         n_last: 1, or 0 for a prefill
         """
-        return self.read_together([ids], [cache], [n_last])[0]
-
-    def read_together(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-        new = [cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None]
-        if new:
-            for cache, logits in zip(new, self.logits([cache.hidden for cache in new])):
-                cache.logits = logits
-        empty = np.empty((0, self.config.n_vocab))
-        return [
-            cache.logits[[len(ids) - cache.n_text]] if n_last else empty
-            for ids, cache, n_last in zip(texts, caches, n_lasts)
-        ]
+        return read_together(self, [ids], [cache], [n_last])[0]
 
     def logits(self, hidden):  # n_texts x [n_embd] -> [n_texts, n_places, n_vocab]
         """All heads in one pass."""
@@ -96,3 +88,19 @@ class Medusa:
         x = xp.concatenate([hidden + mlp(hidden, **head, xp=xp) for head in params["heads"]])
         logits = self.backend.to_host(x @ params["head"])
         return logits.reshape(self.config.n_places, len(hidden), -1).swapaxes(0, 1)
+
+
+@read_together.register
+def _(heads: Medusa, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
+    """All heads for all texts in one pass, at the first token of a draft; the other tokens of the
+    draft have their logits in the cache.
+    """
+    new = [cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None]
+    if new:
+        for cache, logits in zip(new, heads.logits([cache.hidden for cache in new])):
+            cache.logits = logits
+    empty = np.empty((0, heads.config.n_vocab))
+    return [
+        cache.logits[[len(ids) - cache.n_text]] if n_last else empty
+        for ids, cache, n_last in zip(texts, caches, n_lasts)
+    ]

@@ -1,8 +1,10 @@
-"""What the rounds of a text add up to, what two decoders have in common, and why two greedy texts
-differ.
+"""The JSON object of a prompt: the sums over the rounds of a text, the comparison of two decoders,
+and the reason why two greedy texts differ.
 """
 
+from collections import Counter
 from functools import partial
+from itertools import zip_longest
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from decoding.coupled import scores
 
 
 class Tally:
-    """Adds up the rounds of a text, and keeps none.
+    """Adds up the figures of a text's rounds, without keeping the Rounds.
 
     shared: whether draft and target share their noise. Then it also adds up how many drafts the
         token rule would accept: at each place, with probability sum of min(p, q).
@@ -18,28 +20,30 @@ class Tally:
 
     def __init__(self, shared=False):
         self.ids, self.seconds, self.overlap = [], 0.0, 0.0 if shared else None
-        self.n_rounds = self.drafted = self.examined = self.accepted = 0
+        self.n_rounds = self.examined = self.accepted = 0
+        self.draft_lengths = Counter()  # {drafted tokens: rounds}
 
-    def add(self, round, seconds):
-        self.ids += round.tokens
+    def add(self, this_round, seconds):
+        self.ids += this_round.tokens
         self.seconds += seconds.total
         self.n_rounds += 1
-        self.drafted += len(round.draft)
-        self.examined += round.examined
-        self.accepted += round.accepted
-        if self.overlap is not None and round.examined:
-            n = round.examined
-            self.overlap += np.minimum(round.p[:n], round.q[:n]).sum()
+        self.draft_lengths[len(this_round.draft)] += 1
+        self.examined += this_round.examined
+        self.accepted += this_round.accepted
+        if self.overlap is not None and this_round.examined:
+            n = this_round.examined
+            self.overlap += np.minimum(this_round.p[:n], this_round.q[:n]).sum()
 
     def speculation(self):
-        """The speculative decoder's figures in the JSON object.
+        """The speculative decoder's figures, {name: value} for the JSON object.
 
         The acceptance rate is accepted / examined, and null where nothing was examined.
         """
         rate = lambda accepted: float(accepted / self.examined) if self.examined else None
         figures = {
             "rounds": self.n_rounds,
-            "drafted": self.drafted,
+            "drafted": sum(K * n for K, n in self.draft_lengths.items()),
+            "draft_lengths": dict(sorted(self.draft_lengths.items())),
             "examined": self.examined,
             "accepted": self.accepted,
             "acceptance_rate": rate(self.accepted),
@@ -50,15 +54,14 @@ class Tally:
         return figures
 
 
-def summary(settings, pair, prompt, results):
-    """The JSON object of a Prompt, from {decoder: what Run.finish returns}; nulls where one of them
-    is missing.
+def summary(config, pair, prompt, results):
+    """The JSON object of a Prompt: both decoders' results and their comparison. results: {decoder:
+    what Run.finish returned}; a missing decoder becomes None. config: their GenerationConfig.
 
     "difference" is there only for two texts that should be equal and are not.
     """
     plain, fast = results.get("autoregressive"), results.get("speculative")
     found = {
-        "settings": settings.as_json(prompt.text, prompt.seed, prompt.ids),
         "prompt_token_ids": prompt.ids,
         "autoregressive": plain,
         "speculative": fast,
@@ -69,20 +72,22 @@ def summary(settings, pair, prompt, results):
         texts = plain["token_ids"], fast["token_ids"]
         found["speedup"] = fast["tokens_per_second"] / plain["tokens_per_second"]
         found["identical"] = texts[0] == texts[1]
-        if (settings.filter.greedy or settings.coupled) and not found["identical"]:
-            noisy = partial(noisy_logits, settings.filter, prompt.seed)
-            how = {"score": noisy} if settings.coupled else {}
+        if (config.to_probs.greedy or config.coupled) and not found["identical"]:
+            noisy = partial(noisy_logits, config.to_probs, prompt.seed)
+            how = {"score": noisy} if config.coupled else {}
             found["difference"] = explain_difference(pair.target, prompt.ids, *texts, **how)
-    if settings.rule:
-        from proving.own_rule import own_figures
-
-        found |= own_figures(settings, pair, prompt)
     return found
 
 
-def noisy_logits(filter, seed, logits, position):  # [n_vocab] -> [n_vocab]
-    """What shared noise makes of logits: the largest wins."""
-    return scores(filter(logits[None])[0], seed, position)
+def noisy_logits(to_probs, seed, logits, position):  # [n_vocab] -> [n_vocab]
+    """The scores of one position under shared noise: the token with the largest is chosen."""
+    return scores(to_probs(logits[None])[0], seed, position)
+
+
+def first_difference(first, second):
+    """The index of the first token in which two texts differ; None for equal texts."""
+    both = enumerate(zip_longest(first, second))
+    return next((i for i, (token, token_2) in both if token != token_2), None)
 
 
 def explain_difference(target, ids, first, second, score=lambda logits, position: logits):
@@ -94,8 +99,7 @@ def explain_difference(target, ids, first, second, score=lambda logits, position
     what rounding does to them. A gap of at most twice that is a tie, which rounding may break
     either way; a larger gap is a bug.
     """
-    pairs = list(zip(first, second))
-    position = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    position = first_difference(first, second)
     text = ids + first[:position]
     whole = target.read(text, target.new_cache())[0]
     cache = target.new_cache()

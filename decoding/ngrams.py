@@ -1,18 +1,18 @@
-"""N-grams: a draft without a model, by looking up what followed the last tokens before."""
+"""N-grams: a draft without a model, which proposes what followed the last tokens earlier."""
 
 from decoding.drafts import Draft
 from sampling import one_hot
 
 
 class NGrams(Draft):
-    """The look-up of n-grams in the text so far: no model."""
+    """Drafts by looking up n-grams in the text so far, without a model."""
 
-    looks_up = True
+    is_lookup = True
 
-    def drafter(self, target, filter, chance, confidence=0.0):
+    def drafter(self, target, to_probs, rng, confidence=0.0):
         return NGramDrafter(target.config.n_vocab)
 
-    def longest(self, target):
+    def max_draft_length(self, target):
         return max(0, target.config.n_ctx - 2)  # after two tokens, the first of which is found
 
 
@@ -24,7 +24,7 @@ class NGramDrafter:
     def __init__(self, n_vocab, max_n=16):
         self.n_vocab, self.max_n = n_vocab, max_n
 
-    def prefill(self, ids):
+    def prefill(self, ids, target_cache):
         pass
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]

@@ -1,40 +1,42 @@
-"""A prompt: the token ids that a run continues, and where they came from."""
+"""A prompt: the token ids that a run continues, their text, and the seed."""
 
 from dataclasses import dataclass
 
-from checkpoints.files import InputError, SettingError
+from checkpoints.errors import InputError, SettingError
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A text to continue. text is None where token ids were given."""
+    """A text to continue. text is None if the user gave token ids."""
 
     number: int  # among several prompts, from 1; each has its own seed
     text: str | None
-    ids: list
+    ids: list  # of int
     seed: int
 
     @classmethod
-    def of(cls, text, settings, pair, number=1):
-        """The Prompt of a text; an empty one starts from <|endoftext|>. Raises InputError."""
-        ids = encoded("prompt", text, pair.encoder) or [pair.encoder.end_of_text]
-        if ids == [None]:
+    def of(cls, text, pair, seed, number=1):
+        """The Prompt of a text for a Pair; an empty text becomes <|endoftext|>. Its seed is seed +
+        number - 1. Raises InputError if the text has too many tokens or cannot be encoded.
+        """
+        ids = encode_setting("prompt", text, pair.encoder) or [pair.encoder.end_of_text]
+        if ids == [None]:  # the text is empty, and the encoder has no end of text
             problem = "'': expected text, as the vocabulary has no <|endoftext|> to begin with"
             raise SettingError("prompt", problem)
-        return cls.of_ids(ids, settings, pair, text, number)
+        return cls.of_ids(ids, pair, seed, text, number)
 
     @classmethod
-    def of_ids(cls, ids, settings, pair, text=None, number=1):
-        """The same for token ids."""
+    def of_ids(cls, ids, pair, seed, text=None, number=1):
+        """The Prompt of token ids. Raises InputError if there are too many."""
         longest = pair.target.config.n_ctx - 1
         if len(ids) > longest:
             expected = f"expected at most {longest}, the context less one; shorten it"
             raise InputError(f"prompt {number} has {len(ids)} tokens: {expected}")
-        return cls(number, text, ids, settings.seed + number - 1)
+        return cls(number, text, ids, seed + number - 1)
 
 
-def encoded(name, text, encoder):
-    """The ids of a text that was given as the setting of that name."""
+def encode_setting(name, text, encoder):
+    """[id] of a text that is the value of the setting `name`. Raises SettingError."""
     try:
         return encoder.encode(text)
     except ValueError as error:

@@ -1,57 +1,51 @@
-"""Several prompts with the same settings: batches of runs, and the JSON object of each prompt."""
+"""Decodes several prompts in batches, all with the same GenerationConfig."""
 
 import time
 from dataclasses import replace
-from functools import partial
 
 from decoding.batching import decode_together, require_room
 from decoding.metrics import summary
 from decoding.run import Run
 
 
-def all_together(task, runs):
-    """[task(run)] of Runs that share a Pair, all decoded at the same time."""
-
-    def of(run, target, draft):  # models that take part in the passes of the batch
-        return task(replace(run, pair=replace(run.pair, target=target, draft=draft)))
-
-    pair = runs[0].pair
-    tasks = [partial(of, run) for run in runs]
-    return list(decode_together(tasks, pair.target, pair.draft, len(runs)))
+def map_together(task, runs):
+    """[task(run)] for Runs that share a Pair, called at the same time, with shared passes."""
+    tasks = [lambda pair, run=run: task(replace(run, pair=pair)) for run in runs]
+    return decode_together(tasks, runs[0].pair)
 
 
 def finish_together(runs):
-    """What `finish` of each Run returns."""
-    return all_together(Run.finish, runs)
+    """[run.finish()] for Runs that share a Pair, decoded at the same time."""
+    return map_together(Run.finish, runs)
 
 
-def results_of(settings, pair, prompts, batch_size, totals):
-    """Yield the JSON object of each Prompt, in their order. batch_size of them are decoded together
-    by one decoder, then by the other; then all of them are yielded.
+def decode_in_batches(pairs, prompts, draft, config, decoders, batch_size, totals):
+    """Yield the `metrics.summary` of each Prompt, in order. Each batch of batch_size prompts is
+    decoded by one decoder after the other, with a draft of the Pairs; then its summaries follow.
 
-    Each is what it would be alone. Its seconds are those in which its neighbours were decoded as
-    well; the tokens and seconds of all together are added up in totals, {decoder: (tokens,
-    seconds)}.
+    A text is the same as without a batch. Its seconds include the decoding of its neighbours.
+    totals: a dict that is filled with {decoder: (tokens, seconds)} of all prompts together. Raises
+    InputError if a batch does not fit in memory.
     """
     if not prompts:
         return
-    longest = max(len(prompt.ids) for prompt in prompts) + settings.n_tokens_to_generate
+    pair = pairs.pair(draft)
+    longest = max(len(prompt.ids) for prompt in prompts) + config.n_tokens
     n_texts = min(batch_size, len(prompts))
     require_room(pair.models, n_texts, longest)
-    for decoder in settings.decoders:
-        Run.of(settings, pair, prompts[0], decoder, n_texts).warm_up()
+    for decoder in decoders:
+        config.run(pair, prompts[0], decoder).warm_up()
         totals[decoder] = 0, 0.0
     for start in range(0, len(prompts), batch_size):
         batch = prompts[start : start + batch_size]
         results = []
-        for decoder in settings.decoders:
-            runs = [Run.of(settings, pair, prompt, decoder, len(batch)) for prompt in batch]
-            runs = [replace(run, K=runs[0].K) for run in runs]  # one that learns learns from all
+        for decoder in decoders:
+            runs = [config.run(pair, prompt, decoder) for prompt in batch]
             begin = time.perf_counter()
             results.append(finish_together(runs))
             seconds = time.perf_counter() - begin
             n_tokens = sum(len(result["token_ids"]) for result in results[-1])
             totals[decoder] = totals[decoder][0] + n_tokens, totals[decoder][1] + seconds
         # no clock runs now: texts can be compared, and results stored
-        for prompt, *of_decoders in zip(batch, *results):
-            yield summary(settings, pair, prompt, dict(zip(settings.decoders, of_decoders)))
+        for prompt, *prompt_results in zip(batch, *results):
+            yield summary(config, pair, prompt, dict(zip(decoders, prompt_results)))

@@ -1,34 +1,51 @@
-"""Use from Python: load a pair of models, decode, bring your own drafter.
+"""Use from Python: load a pair of models, decode, print the text as it comes, bring a drafter.
 
-Run it from the root of the repository: python -m docs.library
+In the root of the repository: python -m docs.library. Anywhere: after pip install -e . there.
 """
 
-from utils import MODELS_DIR, get_backend, load_models  # sets up BLAS: import it first
+import sys
+
+try:
+    from checkpoints.registry import MODELS_DIR
+    from utils import get_backend, load_models  # sets up BLAS: import it first
+except ModuleNotFoundError as missing:
+    sys.exit(f"no module {missing.name}: run python -m docs.library, or pip install -e . first")
 
 # isort: split
-from sampling import Chance, Filter, NeuralDrafter, one_hot, speculative
+from sampling import NeuralDrafter, Rng, SamplingParams, one_hot, speculative, stop_condition
 
 (target, draft), encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, get_backend())
 
 
 class Echo:
-    """A drafter that expects the last nine tokens to come again."""
+    """A drafter of your own. It expects the last nine tokens to come again.
+
+    The text stays exact as long as each token is sampled from its row of q.
+    """
 
     n_vocab = target.config.n_vocab
 
-    def prefill(self, ids):
-        pass
+    def prefill(self, ids, target_cache):
+        """Begin a text. ids: the prompt without its last token, which `propose` gets."""
 
-    def propose(self, ids, k):  # up to k tokens, and the distribution each was sampled from
+    def propose(self, ids, k):  # [n_ids] -> [n_drafted], [n_drafted, n_vocab]; n_drafted <= k
         tokens = (ids[-9:] * k)[:k]
         return tokens, one_hot(tokens, self.n_vocab)
 
 
 ids = encoder.encode("Once upon a time")
-greedy, chance = Filter(temperature=0.0), Chance(0)
-for drafter in (NeuralDrafter(draft, greedy, chance), Echo()):
-    tokens, n_passes = [], -1  # the first round is the prefill
-    for one in speculative(target, drafter, ids, 40, 4, greedy, chance):
-        tokens += one.tokens
+greedy, rng = SamplingParams(temperature=0.0), Rng(seed=0)
+for drafter in (NeuralDrafter(draft, greedy, rng), Echo()):
+    print(encoder.decode(ids), end="")
+    decode = encoder.incremental_decoder()  # keeps the bytes of an unfinished character
+    is_done = stop_condition(encoder)  # at <|endoftext|>
+    n_passes, n_tokens, examined, accepted = -1, 0, 0, 0  # the first round is the prefill
+    for one in speculative(target, drafter, ids, 40, 4, greedy, rng, is_done):
+        print(decode(encoder.without_end(one.tokens)), end="", flush=True)
         n_passes += 1
-    print(f"{len(tokens) / n_passes:.2f} tokens per target pass: {encoder.decode(tokens)!r}")
+        n_tokens += len(one.tokens)
+        examined += one.examined
+        accepted += one.accepted
+    print(decode([], final=True))
+    print(f"{type(drafter).__name__}: {accepted} of {examined} examined drafted tokens accepted,")
+    print(f"{n_tokens / n_passes:.2f} tokens per target pass\n")

@@ -1,13 +1,11 @@
 """Speculative decoding in one file: python docs/one_file.py "Once upon a time" 0.8
 
-A language model writes one token per pass, and each pass reads all its weights from memory: reading
-takes far longer than the arithmetic. A pass over five tokens gives the distribution after each of
-them, and can cost little more than one (with ordinary BLAS, two to three times as much).
-
-Most tokens are easy: a small draft model often guesses what the large target would write. Let it
-guess K tokens, and let the target read them in one pass. A rule accepts the first few, perhaps
-none, and adds one token of the target's own, so that the text has exactly the target's distribution
-(above temperature 0, two texts still differ, as two samples do). No cache here: count passes.
+A language model writes one token per pass, and each pass reads all its weights from memory, which
+takes far longer than the arithmetic. So a pass over five tokens, which gives the distribution after
+each of them, can cost little more than one (with ordinary BLAS, two to three times as much). Most
+tokens are easy: a small draft model often guesses them. Let it guess K tokens, and let the large
+target read them in one pass. A rule accepts the first few, perhaps none, and adds a token of the
+target's own, so that the text has exactly the target's distribution. No cache here: count passes.
 """
 
 import argparse
@@ -29,7 +27,7 @@ def decode_plainly(target, ids, n_tokens, sample):  # -> the whole text, the pas
     return ids, n_tokens
 
 
-def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, toss):  # -> the same
+def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, accept):  # -> the same
     length, n_passes = len(ids) + n_tokens, 0
     while len(ids) < length:
         # 1. The draft model guesses, one small pass per token; q is what each was sampled from.
@@ -41,22 +39,22 @@ def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, toss):  
         p = target(ids + draft)[-len(draft) - 1 :]
         n_passes += 1
         # 3. The rule keeps the first few, and the text grows by these and one more token.
-        n_accepted, token = verify(draft, q, p, sample, toss)
+        n_accepted, token = verify(draft, p, q, sample, accept)
         ids = ids + draft[:n_accepted] + [token]
     return ids, n_passes
 
 
-def verify(draft, q, p, sample, toss):  # [k], k rows, k + 1 rows -> number accepted, next token
+def verify(draft, p, q, sample, accept):  # [k], k + 1 rows, k rows -> number accepted, next token
     """Keep the draft up to the first rejection, then sample one token of the target's own. draft[i]
     was sampled from q[i]; p[i] is the target's distribution at the same place. A token x is drafted
     and accepted with probability q(x) min(1, p(x) / q(x)) = min(p(x), q(x)). The residual, max(0, p
-    - q) scaled to sum to 1, replaces rejected tokens: it gives x the rest of p(x). (It is not 0: a
-    rejected x has p(x) < q(x), and both p and q sum to 1, so another token has p above q.)
+    - q) scaled to sum to 1, replaces rejected tokens: it gives x the rest of p(x).
     """
     for i, x in enumerate(draft):
-        if not toss(p[i][x] / q[i][x]):  # rejected
+        if not accept(p[i][x] / q[i][x]):  # rejected
             residual = np.maximum(p[i] - q[i], 0)
-            return i, sample(residual / residual.sum())
+            # If p = q up to rounding, a rejection is rounding, too, and the residual may be 0.
+            return i, sample(residual / residual.sum() if residual.any() else p[i])
     # All are accepted, and the target's last row gives one more token for free.
     return len(draft), sample(p[len(draft)])
 
@@ -71,15 +69,16 @@ def layer_norm(x, w, name):
     return x * w[name + ".weight"] + w[name + ".bias"]
 
 
-def linear(x, w, name):
+def linear(x, w, name):  # [n, n_in] -> [n, n_out]; w holds NAME.weight and NAME.bias
     return x @ w[name + ".weight"] + w[name + ".bias"]
 
 
-def attention(x, w, name, n_head):  # [n, n_embd] -> [n, n_embd]; q, k, v: [n_head, n, d_head]
-    q, k, v = linear(x, w, name + ".c_attn").reshape(len(x), 3, n_head, -1).transpose(1, 2, 0, 3)
-    scores = q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5
+def attention(x, w, name, n_head):  # [n, n_embd] -> [n, n_embd]
+    qkv = linear(x, w, name + ".c_attn").reshape(len(x), 3, n_head, -1).transpose(1, 2, 0, 3)
+    query, key, value = qkv  # each [n_head, n, d_head]
+    scores = query @ key.swapaxes(1, 2) / query.shape[-1] ** 0.5
     scores[:, ~np.tri(len(x), dtype=bool)] = -np.inf  # no token looks at a later one
-    heads = softmax(scores) @ v
+    heads = softmax(scores) @ value
     return linear(heads.swapaxes(0, 1).reshape(x.shape), w, name + ".c_proj")
 
 
@@ -99,7 +98,8 @@ def load_model(folder, temperature):  # -> a function from n tokens to n distrib
     data = (folder / "model.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     weights = {}
-    for name, entry in list(json.loads(data[8:start]).items())[1:]:  # the first is no array
+    entries = json.loads(data[8:start]).items()
+    for name, entry in (item for item in entries if "data_offsets" in item[1]):  # the arrays
         begin, end = entry["data_offsets"]
         values = np.frombuffer(data[start + begin : start + end], dtype=np.float16)
         weights[name] = values.reshape(entry["shape"]).astype(np.float32)
@@ -120,7 +120,7 @@ def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, 
     def encode(text):
         found = []
         for word in WORD.findall(text):
-            # Byte-pair encoding: start from bytes, and apply each merge that training has learned.
+            # Byte-pair encoding. Each part has a space on both sides; each learned merge joins two.
             parts = "".join(f" {spelling[byte]} " for byte in word.encode())
             for left, right in merges:
                 parts = parts.replace(f" {left}  {right} ", f" {left}{right} ")
@@ -139,12 +139,12 @@ if __name__ == "__main__":
         parser.error(f"temperature {temperature}: expected a number of 0 or more")
     encode, decode = load_tokenizer(MODELS / "17M")
     target, draft_model = (load_model(MODELS / size, temperature) for size in ("17M", "0.7M-17M"))
-    ids, n_tokens, rng = encode(prompt), 60, np.random.default_rng(0)
-    if not 0 < len(ids) <= 512 - n_tokens:  # these models read 512 tokens at most
-        parser.error(f"a prompt of {len(ids)} tokens: expected 1 to {512 - n_tokens}")
-    sample, toss = lambda p: int(rng.choice(len(p), p=p)), lambda ratio: rng.random() < ratio
-    plain = decode_plainly(target, ids, n_tokens, sample)
-    fast = decode_speculatively(target, draft_model, ids, n_tokens, 4, sample, toss)
-    for name, (text, n_passes) in {"Plain": plain, "Speculative": fast}.items():
-        print(f"{name}: {n_passes} target passes, {n_tokens / n_passes:.2f} tokens per pass")
+    ids, n, rng = encode(prompt), 60, np.random.default_rng(0)
+    if not 0 < len(ids) <= 512 - n:  # these models read 512 tokens at most
+        parser.error(f"a prompt of {len(ids)} tokens: expected 1 to {512 - n}")
+    sample, accept = lambda p: int(rng.choice(len(p), p=p)), lambda ratio: rng.random() < ratio
+    texts = {"Plain": decode_plainly(target, ids, n, sample)}
+    texts["Speculative"] = decode_speculatively(target, draft_model, ids, n, 4, sample, accept)
+    for name, (text, n_passes) in texts.items():
+        print(f"{name}: {n_passes} target passes, {n / n_passes:.2f} tokens per pass")
         print(decode(text), end="\n\n")

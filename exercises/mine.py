@@ -6,7 +6,7 @@
 
 They stand in the order in which they build on each other; the numbers are only names. p is the
 target's distribution and q the draft model's, both arrays [n_vocab] that sum to 1. Make every
-random choice with `sample(p)`, which returns a token sampled from p, or `toss(r)`, which is True
+random choice with `sample(p)`, which returns a token sampled from p, or `accept(r)`, which is True
 with probability r (always, for r of 1 and above). You are given both; bring no randomness of your
 own. The checks take every branch, and so know the exact distribution of what you return.
 """
@@ -38,7 +38,7 @@ def residual_3(p, q):
     raise NotImplementedError
 
 
-def one_token_6(p, q, sample, toss):
+def one_token_6(p, q, sample, accept):
     """Sample a draft from q, and keep it or replace it. Return (the token, whether it is the
     draft).
 
@@ -47,7 +47,7 @@ def one_token_6(p, q, sample, toss):
     raise NotImplementedError
 
 
-def verify_7(draft, q, p, sample, toss):
+def verify_7(draft, p, q, sample, accept):
     """Verify k drafted tokens. Return (how many of them are accepted, the token that follows).
 
     draft: k tokens. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1, n_vocab]; p[i] is
@@ -67,7 +67,7 @@ def speedup_5(a, K, c, v):
     raise NotImplementedError
 
 
-def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
+def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """Continue ids by speculative decoding. Return the new tokens, a list: n_tokens of them, or
     fewer if the token `end` comes; it is then the last.
 
@@ -96,7 +96,7 @@ def catch_up_8(ids, cache, n_last, forward):
     raise NotImplementedError
 
 
-def cached_14(target, draft_model, ids, n_tokens, K, sample, toss, end):
+def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """Exercise 9 with a cache for each model: a token is read once, unless it was rejected. (In the
     last rounds the target may read a few again.)
 
@@ -106,7 +106,7 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, toss, end):
     raise NotImplementedError
 
 
-def two_drafts_10(p, q, sample, toss):
+def two_drafts_10(p, q, sample, accept):
     """Two drafts for one place, both sampled from q independently. Return (the token, whether it is
     one of the drafts).
 
@@ -116,7 +116,7 @@ def two_drafts_10(p, q, sample, toss):
     raise NotImplementedError
 
 
-def siblings_12(target, draft_model, ids, sample, toss):
+def siblings_12(target, draft_model, ids, sample, accept):
     """One round with a small tree: two siblings for the first place, and one child below each.
 
     The models are those of exercise 9. The siblings are different tokens: the second is sampled
@@ -127,7 +127,7 @@ def siblings_12(target, draft_model, ids, sample, toss):
     raise NotImplementedError
 
 
-def block_11(draft, q, p, sample, toss):
+def block_11(draft, p, q, sample, accept):
     """Verify k drafted tokens as a block: arguments and result as in verify_7.
 
     The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =
@@ -137,13 +137,14 @@ def block_11(draft, q, p, sample, toss):
 
 
 def drafter_13(n_vocab, sample):
-    """A drafter of your own design: an object with n_vocab, prefill(ids) and propose(ids, k).
+    """A drafter of your own design: an object with n_vocab, prefill(ids, target_cache) and
+    propose(ids, k).
 
     It guesses how a text goes on, from the text alone. prefill begins a text, with all of the
-    prompt but its last token. propose gets the whole text each time, and returns a list of up to k
-    tokens and q, an array [number of tokens, n_vocab]: row i is the distribution that token i was
-    sampled from. A token that was chosen without chance has a one-hot row. `python -m
-    exercises.score` measures your drafter.
+    prompt but its last token; the target's cache is for heads like EAGLE's. propose gets the whole
+    text each time, and returns a list of up to k tokens and q, an array [number of tokens,
+    n_vocab]: row i is the distribution that token i was sampled from. A token that was chosen
+    without chance has a one-hot row.
     """
     raise NotImplementedError
 

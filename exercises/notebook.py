@@ -7,22 +7,23 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from checkpoints.registry import MODELS_DIR
 from cli.prompts import choose_prompts
-from decoding.clock import Clock, measure_costs
+from decoding.clock import measure_costs
 from decoding.load import Pair, load
 from decoding.run import Run
 from exercises import feedback
 from exercises.checks import outcomes_of
 from exercises.feedback import checked  # noqa: F401, the notebook calls it here
-from proving.enumeration import every_branch, total_variation
+from proving.enumeration import enumerate_branches, total_variation
 from proving.mistakes import MISTAKES
-from proving.patching import changed_lines, made
-from proving.verdict import shown
-from sampling import Chance, Filter, NeuralDrafter, speculative
-from utils import MODELS_DIR, get_backend
+from proving.patching import apply_mistake, changed_lines
+from proving.verdict import format_probs
+from sampling import NeuralDrafter, Rng, SamplingParams, speculative
+from utils import get_backend
 
 TARGET, DRAFT = "17M", "0.7M-17M"
-FILTER = Filter(1.0)  # everything here is sampled at temperature 1
+FILTER = SamplingParams(1.0)  # everything here is sampled at temperature 1
 N_TOKENS, K_MEASURED = 60, 4  # of each text that is measured
 BROKEN = ("resample-from-p", "greedy-draft", "first-draft-unverified")
 GREEN, GREY, ORANGE, VIOLET = "#0a6449", "#7f838d", "#c2410c", "#5a48b5"
@@ -30,14 +31,14 @@ GREEN, GREY, ORANGE, VIOLET = "#0a6449", "#7f838d", "#c2410c", "#5a48b5"
 # ---------------------------------------------------------------- two guesses
 
 
-def match(p, q, sample, toss):
+def match(p, q, sample, accept):
     x, y = sample(q), sample(p)
     return y, x == y
 
 
-def replace_from_p(p, q, sample, toss):
+def replace_from_p(p, q, sample, accept):
     x = sample(q)
-    if toss(p[x] / q[x]):
+    if accept(p[x] / q[x]):
         return x, True
     return sample(p), False
 
@@ -46,19 +47,25 @@ GUESSES = {"match": match, "replace_from_p": replace_from_p}
 
 
 def guessed(guess, p, q):
-    """Print what comes out of one of the two guesses, as its reader has written it."""
-    feedback.guessed(guess, GUESSES[guess.__name__], p, q)
+    """Print the distribution of `match` or `replace_from_p` as the reader has written it.
+
+    guess: a function (p, q, sample, accept) -> (token, is_draft). p, q: [n_vocab]
+    """
+    name = feedback.name_of(guess, GUESSES)
+    feedback.guessed(guess, name, GUESSES[name], p, q)
 
 
 def branches(rule, p, q):
-    """Print how a rule for one token comes to its distribution."""
+    """Print the distribution of a rule for one token in two parts: drafted tokens that it keeps,
+    and replacements.
+    """
     outcomes = outcomes_of(rule, p, q)
     total = np.zeros(len(p))
     for name, is_draft in (("drafted and kept", True), ("replacements", False)):
         masses = [outcomes.get((token, is_draft), 0.0) for token in range(len(p))]
         total += masses
-        print(f"{name:<18}{shown(masses):<18}sum {sum(masses):.2f}")
-    print(f"{'together':<18}{shown(total):<18}sum {total.sum():.2f}")
+        print(f"{name:<18}{format_probs(masses):<18}sum {sum(masses):.2f}")
+    print(f"{'together':<18}{format_probs(total):<18}sum {total.sum():.2f}")
 
 
 # ---------------------------------------------------------------- models
@@ -66,44 +73,69 @@ def branches(rule, p, q):
 
 @cache
 def pair():
+    """Load the Pair of the notebook, once."""
     return load(TARGET, [DRAFT], MODELS_DIR, get_backend()).pair(DRAFT)
 
 
 class Rows:
-    """A model as the exercises have it: ids -> for each of them, the distribution of the token that
-    follows it.
+    """A model in the form of the exercises: ids -> [len(ids), n_vocab]. Row i is the distribution
+    of the token after ids[: i + 1].
 
-    passes: how often it was called
+    passes: how often it was called. n_read: how many ids it has read in all calls
     """
 
     def __init__(self, model):
-        self.model, self.passes = model, 0
+        self.model, self.passes, self.n_read = model, 0, 0
 
     def __call__(self, ids):
+        return self.read(ids, self.model.new_cache(), len(ids))
+
+    def read(self, ids, cache, n_new):  # -> [n_new, n_vocab]
         self.passes += 1
-        return FILTER(self.model.read(list(ids), self.model.new_cache(), n_last=len(ids)))
+        self.n_read += n_new
+        return FILTER(self.model.read(list(ids), cache, n_last=n_new))
+
+
+class Forward(Rows):
+    """A model in the form of catch_up_8: (new_ids, cache) -> [len(new_ids), n_vocab]. It appends
+    new_ids to cache.ids.
+    """
+
+    def __call__(self, new_ids, cache):
+        if not hasattr(cache, "of_model"):
+            cache.of_model = self.model.new_cache()
+        cache.ids += new_ids
+        # the model forgets what it has read behind the first of the new ids
+        return self.read(cache.ids, cache.of_model, len(new_ids))
 
 
 def models():
-    """(target, draft model, encoder)"""
-    both = pair().target, pair().draft.alone
+    """Print the sizes of the two models. Returns (target, draft model, encoder), the models as
+    Rows.
+    """
+    both = pair().target, pair().draft.standalone_model
     for role, model in zip(("target", "draft model"), both):
         config = model.config
         print(f"{role}: {config.n_parameters:,} parameters in {config.n_layer} layers")
     return *map(Rows, both), pair().encoder
 
 
+def forwards():
+    """(target, draft model), each a Forward."""
+    return Forward(pair().target), Forward(pair().draft.standalone_model)
+
+
 def choices(seed):
-    """(sample, toss)"""
-    chance = Chance(seed)
-    return chance.sample, chance.toss
+    """The functions (sample, accept) of a new Rng."""
+    rng = Rng(seed)
+    return rng.sample, rng.accept
 
 
 # ---------------------------------------------------------------- mistakes
 
 
 class Constant:
-    """A model whose distribution is p everywhere."""
+    """A model whose next token has the distribution p, [n_vocab], after every text."""
 
     def __init__(self, p):
         self.p, self.config = p, SimpleNamespace(n_vocab=len(p), n_ctx=8)
@@ -116,15 +148,18 @@ class Constant:
 
 
 def outcome(p, q, name=None):
-    """The distribution of the first token that the loop of sampling.py writes, by enumeration."""
+    """Enumerate the first token that sampling.speculative writes, with a mistake if one is named.
+    Returns its distribution, [n_vocab].
+    """
 
-    def run(chance):
-        drafter = NeuralDrafter(Constant(q), FILTER, chance)
-        rounds = speculative(Constant(p), drafter, [0], 2, 1, FILTER, chance)
-        return next(token for round in rounds for token in round.tokens)
+    def run(rng):
+        """Return the first token of one branch: prompt [0], 2 tokens to write, K = 1."""
+        drafter = NeuralDrafter(Constant(q), FILTER, rng)
+        rounds = speculative(Constant(p), drafter, [0], 2, 1, FILTER, rng)
+        return next(token for this_round in rounds for token in this_round.tokens)
 
-    with made(MISTAKES[name]) if name else nullcontext():
-        outcomes = every_branch(run)
+    with apply_mistake(MISTAKES[name]) if name else nullcontext():
+        outcomes = enumerate_branches(run)
     return np.array([outcomes.get(token, 0.0) for token in range(len(p))])
 
 
@@ -139,36 +174,44 @@ def show_mistakes():
 
 
 def broken(p, q):
-    """Print what comes out with each mistake, beside p."""
-    print(f"p = {shown(p)}, q = {shown(q)}, rejected {np.maximum(p - q, 0).sum():.2f}")
+    """Print the distribution of the first token with each mistake, and its distance from p."""
+    print(
+        f"p = {format_probs(p)}, q = {format_probs(q)}, rejected {np.maximum(p - q, 0).sum():.2f}"
+    )
     for name in (None, *BROKEN):
         found = outcome(p, q, name)
         far = total_variation(dict(enumerate(p)), dict(enumerate(found)))
-        print(f"    {name or 'no mistake':<24}{shown(found):<26}distance {far:.2f}")
+        print(f"    {name or 'no mistake':<24}{format_probs(found):<26}distance {far:.2f}")
 
 
 # ---------------------------------------------------------------- by the clock
 
 
 def openings(first, n_times):
-    """(what makes the Chance, ids) of texts after six of twelve story openings, each n_times."""
+    """List [(make_rng, ids)] of texts that begin with six of twelve story openings, each opening
+    n_times. make_rng() returns the Rng of a text. first: 0 or 1, which six openings
+    """
     ids, _ = choose_prompts("", 12, pair().encoder, pair().target.config.n_ctx - N_TOKENS)
-    return [(partial(Chance, seed), one) for seed, one in enumerate(ids[first::2] * n_times)]
+    return [(partial(Rng, seed), one) for seed, one in enumerate(ids[first::2] * n_times)]
 
 
 def acceptance():
-    """The acceptance rate."""
+    """Decode 24 texts speculatively, print the acceptance rate, and return it."""
     accepted = examined = 0
-    for chance, ids in openings(first=0, n_times=4):
-        for round in Run(pair(), ids, N_TOKENS, K_MEASURED, FILTER, chance).rounds():
-            accepted += round.accepted
-            examined += round.examined
+    for rng, ids in openings(first=0, n_times=4):
+        for this_round in Run(pair(), ids, N_TOKENS, K_MEASURED, FILTER, rng).rounds():
+            accepted += this_round.accepted
+            examined += this_round.examined
     print(f"a = {accepted / examined:.2f}: {accepted} of {examined} examined drafted tokens")
     return accepted / examined
 
 
 def costs(Ks, turns=12):
-    """{K: (c, v)}. In each turn rounds of every K are timed, each after some to warm up."""
+    """Measure the draft cost c and the verify cost v of every K, print and draw them, and return
+    {K: (c, v)}, both in passes of the target over one token.
+
+    turns: how often rounds of every K are timed; each figure is a median over the turns
+    """
     both = pair().target, pair().draft
     seconds, found = measure_costs(*both, FILTER, Ks, 2, range(turns))
     found = {K: tuple(np.median(of_turns, axis=0)) for K, of_turns in found.items()}
@@ -192,13 +235,13 @@ def race(K, predicted):
     pairs = {"plain": Pair(pair().target, None, pair().encoder), "speculative": pair()}
     texts = openings(first=1, n_times=2)
     rounds = {name: [] for name in pairs}  # of each text, (tokens, milliseconds) of its rounds
-    for n, (chance, ids) in enumerate(texts):
+    for n, (rng, ids) in enumerate(texts):
         for name in pairs:
-            run = Run(pairs[name], ids, N_TOKENS, K, FILTER, chance)
+            run = Run(pairs[name], ids, N_TOKENS, K, FILTER, rng)
             if n == 0:
                 run.warm_up()
-            _, *others = Clock().rounds(run)  # without the prefill
-            steps = [(len(round.tokens), 1000 * took.total) for round, took in others]
+            _, *others = run.timed_rounds()  # without the prefill
+            steps = [(len(this_round.tokens), 1000 * took.total) for this_round, took in others]
             rounds[name].append(np.array(steps))
     times = {name: np.array([steps[:, 1].sum() for steps in rounds[name]]) for name in pairs}
     for name in pairs:
@@ -221,6 +264,7 @@ def race(K, predicted):
 
 
 def new_axes(xlabel, ylabel):
+    """Begin a picture. Returns its matplotlib axes."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=(7, 3), layout="constrained")
@@ -230,6 +274,7 @@ def new_axes(xlabel, ylabel):
 
 
 def finish(axes):
+    """Add the legend to a picture, and show it."""
     import matplotlib.pyplot as plt
 
     axes.figure.legend(loc="outside right upper", frameon=False)
@@ -237,7 +282,7 @@ def finish(axes):
 
 
 def overlap(p, q):
-    """Draw p over q, and print what they share."""
+    """Draw p over q, [n_vocab] both, and print min(p, q) and its sum."""
     both, x = np.minimum(p, q), np.arange(len(p))
     axes = new_axes("token", "probability")
     axes.bar(x, both, 1, color=GREEN, alpha=0.35, label="in both")
@@ -248,5 +293,5 @@ def overlap(p, q):
     axes.stairs(p, edges, color=VIOLET, linewidth=2.5, label="p")
     axes.stairs(q, edges, color=GREY, linewidth=2.5, linestyle=(0, (5, 2)), label="q")
     axes.set(xticks=x, ylim=0)
-    print(f"min(p, q) = {shown(both)}, sum {both.sum():.2f}")
+    print(f"min(p, q) = {format_probs(both)}, sum {both.sum():.2f}")
     finish(axes)

@@ -29,16 +29,16 @@ def residual_3(p, q):
     return lacking / lacking.sum()
 
 
-def one_token_6(p, q, sample, toss):
+def one_token_6(p, q, sample, accept):
     x = sample(q)
-    if toss(p[x] / q[x]):
+    if accept(p[x] / q[x]):
         return x, True
     return sample(residual_3(p, q)), False
 
 
-def verify_7(draft, q, p, sample, toss):
+def verify_7(draft, p, q, sample, accept):
     for i, x in enumerate(draft):
-        if not toss(p[i][x] / q[i][x]):
+        if not accept(p[i][x] / q[i][x]):
             return i, sample(residual_3(p[i], q[i]))  # the drafts after it are discarded
     return len(draft), sample(p[len(draft)])  # the bonus
 
@@ -49,7 +49,7 @@ def speedup_5(a, K, c, v):
     return tokens / (K * c + v)
 
 
-def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
+def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
     text = []
     while len(text) < n_tokens:
         # 1. Draft, and leave a place for the target's own token.
@@ -60,7 +60,7 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, toss, end):
         # 2. One pass of the target: a row for each drafted token, and one for what follows them.
         p = target(ids + text + draft)[-len(draft) - 1 :]
         # 3. Accept some, add one token, and stop where the text ends.
-        n_accepted, token = verify_7(draft, np.array(q), p, sample, toss)
+        n_accepted, token = verify_7(draft, p, np.array(q), sample, accept)
         for x in draft[:n_accepted] + [token]:
             text.append(x)
             if x == end:
@@ -76,34 +76,34 @@ def catch_up_8(ids, cache, n_last, forward):
     return forward(ids[n_known:], cache)[-n_last:]
 
 
-def cached_14(target, draft_model, ids, n_tokens, K, sample, toss, end):
+def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     def with_cache(forward, n_last):
         cache = SimpleNamespace(ids=[])
         return lambda ids: catch_up_8(ids, cache, min(n_last, len(ids)), forward)
 
     # The target is asked for K + 1 rows, one for each drafted token and one more.
     models = with_cache(target, K + 1), with_cache(draft_model, 1)
-    return speculative_9(*models, ids, n_tokens, K, sample, toss, end)
+    return speculative_9(*models, ids, n_tokens, K, sample, accept, end)
 
 
-def two_drafts_10(p, q, sample, toss):
+def two_drafts_10(p, q, sample, accept):
     for _ in range(2):
         x = sample(q)
-        if toss(p[x] / q[x]):
+        if accept(p[x] / q[x]):
             return x, True
         # After a rejection the token has to come from what p lacks.
         p = residual_3(p, q)
     return sample(p), False
 
 
-def siblings_12(target, draft_model, ids, sample, toss):
+def siblings_12(target, draft_model, ids, sample, accept):
     p, q = target(ids)[-1], draft_model(ids)[-1]
     for _ in range(2):
         x = sample(q)
-        if toss(p[x] / q[x]):
+        if accept(p[x] / q[x]):
             # Below the accepted sibling there is one child; if it is accepted, a bonus follows.
             p, q = target(ids + [x])[-1], draft_model(ids + [x])[-1]
-            child, accepted = one_token_6(p, q, sample, toss)
+            child, accepted = one_token_6(p, q, sample, accept)
             bonus = [sample(target(ids + [x, child])[-1])] if accepted else []
             return [x, child, *bonus]
         p = residual_3(p, q)
@@ -115,7 +115,7 @@ def siblings_12(target, draft_model, ids, sample, toss):
     return [sample(p)]
 
 
-def block_11(draft, q, p, sample, toss):
+def block_11(draft, p, q, sample, accept):
     # P[t]: given the first t drafts, the probability that at least t are accepted
     P = [1.0]
     for i, x in enumerate(draft):
@@ -125,7 +125,7 @@ def block_11(draft, q, p, sample, toss):
         q_next = q[t] if t < len(draft) else np.zeros_like(p[t])
         lacking = np.maximum(P[t] * p[t] - q_next, 0)
         S = lacking.sum()
-        if P[t] == 1 or toss(S / (S + 1 - P[t])):
+        if P[t] == 1 or accept(S / (S + 1 - P[t])):
             # With P[t] = 1 and p = q nothing is lacking, and only rounding can lead here.
             return t, sample(lacking / S if S > 0 else p[t])
 
@@ -140,7 +140,7 @@ class AfterTheSame:
     def __init__(self, n_vocab, sample):
         self.n_vocab, self.sample = n_vocab, sample
 
-    def prefill(self, ids):
+    def prefill(self, ids, target_cache):
         pass
 
     def propose(self, ids, k):

@@ -3,16 +3,18 @@
 import pytest
 
 from exercises import mine
-from exercises.checks import CHECKS, Wrong
+from exercises.checks import CHECKS
+from exercises.feedback import describe_failure
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_exercise(name):
+    answer = getattr(mine, name)
     try:
-        CHECKS[name](getattr(mine, name))
+        CHECKS[name](answer)
         return
     except NotImplementedError:
         problem = "still to be written, in exercises/mine.py"
-    except Wrong as wrong:
-        problem = str(wrong)
+    except Exception as error:
+        problem = describe_failure(error, answer)
     pytest.fail(f"{name}: {problem}", pytrace=False)

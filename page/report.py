@@ -11,6 +11,7 @@ import hashlib
 import json
 import platform
 import shlex
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -21,23 +22,36 @@ WEB = Path(__file__).with_name("web")
 SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.js")
 
 
-def without_places(settings):
-    """The settings without where this machine keeps its files: a page is passed on."""
+def about(settings, ids, defaults):
+    """{"settings", "command"} to show of a run after these ids, from the "settings" of its JSON
+    object; without where this machine keeps its files: a page is passed on.
+
+    defaults: {name: value} of the flags, for the command line that gives the same run
+    """
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
     for name in ("target_model_size", "draft_model_size"):
         shown[name] = name_of(shown[name])
-    return shown
+    return {"settings": shown, "command": command(shown, ids, defaults)}
 
 
-def command(settings, ids, defaults):
-    """The command line that gives the same run; a prompt without a text is given by its ids."""
-    words = ["python", "main.py"]
-    if settings["prompt"] in (None, "-"):  # "-" would read standard input
+def is_hidden(character):
+    """Whether a shell or a reader would take the text for another: NUL, or one that reverses what
+    follows.
+    """
+    return unicodedata.category(character) in ("Cc", "Cf") and character not in "\n\t"
+
+
+def command(shown, ids, defaults):
+    """The command line of a run. The ids stand for a prompt without a text, and for one with hidden
+    characters.
+    """
+    words, prompt = ["python", "main.py"], shown["prompt"]
+    if prompt in (None, "-") or any(map(is_hidden, prompt)):  # "-" would read standard input
         words += ["--prompt_ids", ",".join(map(str, ids))]
     else:
-        words += ["--prompt", settings["prompt"]]
+        words += ["--prompt", prompt]
     for name, default in defaults.items():
-        value = settings.get(name, default)
+        value = shown.get(name, default)
         if value != default:
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return shlex.join(words)
@@ -63,7 +77,7 @@ def pieces(encoder, ids, tokens):
     return begin, shown
 
 
-NOTED = "draft p q overlap matching coins numbers support likely residual".split()
+NOTED = "draft p q overlap coins numbers support likely residual".split()
 
 
 def round_data(note, shown):
@@ -75,8 +89,7 @@ def round_data(note, shown):
         "tokens": one.tokens,
         "sources": one.sources,
         "shown": [next(shown) for _ in one.tokens],
-        "seconds": short([took.draft, took.target, took.rule]),
-        "passes": short(took.passes),
+        "seconds": short([took.draft, took.target, took.rest]),
         **{name: short(getattr(note, name)) for name in NOTED},
     }
 
@@ -92,14 +105,15 @@ def plain_data(result, shown, notes):
     return {"tokens": tokens, "shown": shown, "seconds": short(seconds), "timed": bool(notes)}
 
 
-def report_data(settings, notes, results, encoder, plain_notes=None):
+def report_data(about, summary, notes, pair, plain_notes=None):
     """Everything that the page shows of a run, as one JSON object.
 
-    settings: of the run; results: the JSON object of main.py
+    about: what the function of that name returns
+    summary: of decoding.metrics
     notes, plain_notes: of the speculative run, and of the autoregressive one where it was watched
     """
-    plain, fast = results["autoregressive"], results["speculative"]
-    ids = results["prompt_token_ids"]
+    plain, fast = summary["autoregressive"], summary["speculative"]
+    ids, encoder = summary["prompt_token_ids"], pair.encoder
     begin, shown = pieces(encoder, ids, fast["token_ids"])
     shown = iter(shown)
     rounds = [round_data(note, shown) for note in notes]
@@ -112,17 +126,16 @@ def report_data(settings, notes, results, encoder, plain_notes=None):
         for rows in (*one["likely"], one["residual"] or []):
             named.update(row[0] for row in rows)
     python, machine = platform.python_version(), platform.machine()
-    kept = without_places(results["settings"])
     return {
-        "settings": kept,
-        "command": command(kept, ids, defaults=type(settings)().as_dict()),
-        "coupled": kept["coupled"],
+        **about,
+        "coupled": about["settings"]["coupled"],
+        "room": pair.target.config.n_ctx - len(ids),  # tokens that the context leaves
         "prompt": begin,
         "rounds": rounds,
         "plain": plain,
         "words": {token: encoder.decode([token]) for token in sorted(named)},
         "figures": fast,
-        "speedup": results["speedup"],
+        "speedup": summary["speedup"],
         "made": f"Python {python}, NumPy {np.__version__}, {machine}.",
     }
 

@@ -1,27 +1,26 @@
-"""What the page keeps of a run: a `Note` of each round, from its distributions and its coins."""
+"""Records the rounds of a run for the page: a `Note` of each, from its distributions and Rng."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from decoding.clock import Seconds
-from sampling import Round, residual
+from sampling import Round
 
 N_LIKELY = 4  # candidates a note keeps of each distribution
 
 
 @dataclass
 class Note:
-    """The numbers of one round; those of a draft stand at its index."""
+    """The numbers of one round. Lists have one entry for each drafted token, unless said below."""
 
     round: Round
     draft: list  # the drafted tokens
     p: list  # their probabilities; with `coupled`, before the noise
     q: list
     overlap: list  # sum of min(p, q): the probability that the token rule accepts there
-    matching: list  # sum of p q: the probability that a sample from p is the drafted token
-    # u of each examined draft, accepted where u < p / q; None where none was tossed for it, as
-    # under shared noise; empty where the block rule tosses for all drafts together
+    # u of each examined draft, accepted where u < p / q; None if the rule tossed other coins or
+    # none, as under shared noise; empty where the block rule tosses for all drafts together
     coins: list
     numbers: list  # which of the run's coins each is, counted from 0
     # P of the block rule: the probability that this many drafts are accepted, given that they were
@@ -29,7 +28,8 @@ class Note:
     support: list | None
     # for each token, [(token, p, q)] of the likeliest there; q is None where nothing was drafted
     likely: list
-    residual: list | None  # after a rejection, [(token, probability)] of the likeliest replacements
+    # after a rejection, [(token, probability)] of the likeliest replacements
+    residual: list | None
     seconds: Seconds
 
 
@@ -48,15 +48,14 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
     return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
 
 
-def residual_rows(p, q, token):  # [n_vocab], [n_vocab] -> [(token, probability)]
+def residual_rows(residual, token):  # [n_vocab] -> [(token, probability)]
     """The likeliest replacements of a rejected draft, and the one that was sampled."""
-    rest = residual(p, q)
-    shown = dict.fromkeys([*top_tokens(rest), token])
-    return [(x, float(rest[x])) for x in shown]
+    shown = dict.fromkeys([*top_tokens(residual), token])
+    return [(x, float(residual[x])) for x in shown]
 
 
 def block_support(p, q):  # [k], [k] -> [k]
-    """P of sampling.verify_block for each draft, from the probabilities of the drafted tokens."""
+    """[P] of sampling.verify_block, from p and q of the drafted tokens."""
     support, P = [], 1.0
     for p_token, q_token in zip(p, q):
         P = min(1.0, P * p_token / q_token)
@@ -64,21 +63,18 @@ def block_support(p, q):  # [k], [k] -> [k]
     return support
 
 
-def coins_of(p, q, coins):  # [n], [n], [(ratio, u)] -> n times (index, u) or None
-    """For each examined draft the coin that the token rule tossed for it, and its index among the
-    coins; None where it tossed none. A mistake may leave out the first: coins are told by their
-    ratios.
+def coins_of(p, q, coins, n):  # [k], [k], [(ratio, u)] -> n times u or None
+    """[u] of the n examined drafts, if `coins` are those of the token rule: one for each draft in
+    turn, with the ratio p / q. Otherwise [None] * n, for example if a mistake skips some drafts.
     """
-    ratios = np.minimum(1, np.divide(p, q))
-    tossed = np.minimum(1, [ratio for ratio, _ in coins[: len(p)]])
-    first = len(p) - len(tossed)
-    while first < len(p) and not np.allclose(ratios[first:], tossed[: len(p) - first]):
-        first += 1
-    return [None] * first + [(i, u) for i, (_, u) in enumerate(coins[: len(p) - first])]
+    tossed = [ratio for ratio, _ in coins]
+    if len(tossed) < n or tossed != np.divide(p, q).tolist()[: len(tossed)]:
+        return [None] * n
+    return [u for _, u in coins[:n]]
 
 
 class Notes:
-    """A watcher of Run.finish that keeps a Note of each round in `notes`.
+    """A watcher of Run.finish that appends a Note of each round to the list `notes`.
 
     in_blocks: whether the rule, which may be a reader's own, is one of block verification
     """
@@ -86,39 +82,41 @@ class Notes:
     def __init__(self, run, in_blocks=False):
         self.run, self.in_blocks, self.notes, self.n_tossed = run, in_blocks, [], 0
 
-    def __call__(self, round, seconds=None, coins=()):
-        if round is None:
+    def __call__(self, this_round, seconds=None, rng=None):
+        if this_round is None:
             return
-        self.notes.append(self.note(round, seconds, coins))
-        self.n_tossed += len(coins)
+        self.notes.append(self.note(this_round, seconds, rng))
 
-    def note(self, round, seconds, coins):
-        draft = [int(token) for token in round.draft]
-        p, n = round.p, len(draft)
-        q = round.q if draft else p[:0]
+    def note(self, this_round, seconds, rng):
+        """The Note of a Round. seconds: clock.Seconds; rng: the text's Rng after the round."""
+        draft = [int(token) for token in this_round.draft]
+        p, n = this_round.p, len(draft)
+        q = this_round.q if draft else p[:0]
         p_drafted, q_drafted = p[np.arange(n), draft].tolist(), q[np.arange(n), draft].tolist()
         support = block_support(p_drafted, q_drafted) if self.in_blocks else None
         likely = []
-        for i, token in enumerate(round.tokens):
+        for i, token in enumerate(this_round.tokens):
             tokens = {int(token), *draft[i : i + 1]}
             likely.append(likely_rows(p[i], q[i] if i < n else None, *tokens))
         replacements = None
-        i = round.accepted
-        if i < round.examined and not self.run.coupled:
-            covered = support[i - 1] if support and i else 1.0
-            replacements = residual_rows(covered * p[i], q[i], int(round.tokens[-1]))
-        # the block rule tosses for all drafts together
-        examined = slice(round.examined)
-        tossed = [] if self.in_blocks else coins_of(p_drafted[examined], q_drafted[examined], coins)
+        if this_round.accepted < this_round.examined and not self.run.coupled:
+            residual, token = rng.sampled
+            if token == this_round.tokens[-1]:  # unless the rule took its token from elsewhere
+                replacements = residual_rows(residual, token)
+        first = self.n_tossed
+        tossed = getattr(rng, "tossed", [])  # shared noise tosses no coins
+        self.n_tossed = len(tossed)
+        coins = []  # the block rule tosses for all drafts together
+        if not self.in_blocks:
+            coins = coins_of(p_drafted, q_drafted, tossed[first:], this_round.examined)
         return Note(
-            round=replace(round, q=None, p=None),
+            round=replace(this_round, q=None, p=None),
             draft=draft,
             p=p_drafted,
             q=q_drafted,
             overlap=np.minimum(p[:n], q).sum(axis=-1).tolist(),
-            matching=(p[:n] * q).sum(axis=-1).tolist(),
-            coins=[coin and coin[1] for coin in tossed],
-            numbers=[coin and self.n_tossed + coin[0] for coin in tossed],
+            coins=coins,
+            numbers=[None if u is None else first + i for i, u in enumerate(coins)],
             support=support,
             likely=likely,
             residual=replacements,

@@ -12,15 +12,15 @@ from functools import cache, partial
 from typing import Callable
 
 from decoding.coupled import match
-from decoding.prompt import Prompt
-from decoding.run import Run
+from decoding.metrics import first_difference
+from decoding.streams import Purpose, stream
 from page.report import pieces
 from proving import inexact
-from proving.distance import compare, first_difference, toy_distributions
-from proving.mistakes import ERRORS, MISTAKES, Mistake, Scene
-from proving.own_rule import described
-from proving.patching import made
-from sampling import RULES, Chance, verify, verify_block
+from proving.distance import compare, toy_distributions
+from proving.limits import describe_error
+from proving.mistakes import ERRORS, MISTAKES, Mistake, MistakeCase
+from proving.patching import apply_mistake
+from sampling import RULES, Rng, verify, verify_block
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def all_rules():
         yield Rule(name, kind, WHAT[name], decide)
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
-        decide = RULES[mistake.scene.verification]
+        decide = RULES[mistake.case.verification]
         yield Rule(name, "mistake", mistake.what, decide, mistake)
 
 
@@ -71,8 +71,8 @@ LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 # ---------------------------------------------------------------- the text of a rule
 
 
-class Placed(Chance):
-    """A Chance that begins its numbers anew with each round, at its place in the text."""
+class Placed(Rng):
+    """A Rng that begins its numbers anew with each round, at its place in the text."""
 
     def __init__(self, seed, place):
         self.seed, self.place = seed, place
@@ -80,27 +80,30 @@ class Placed(Chance):
     def begin(self, K, last):
         """K of the round that begins, after the Round `last`."""
         self.place += len(last.tokens)
-        super().__init__([self.place, self.seed])
+        super().__init__(stream(Purpose.ROUND, self.seed, self.place))
         return K
 
 
-def rounds_of(rule, settings, pair, prompt):
-    """The rounds of the speculative loop under a rule."""
-    run = Run.of(settings.replace(coupled=rule.kind == "noise"), pair, prompt)
+def rounds_of(rule, config, pair, prompt):
+    """The rounds of the speculative loop under a rule, otherwise as a GenerationConfig says."""
+    run = replace(config, coupled=rule.kind == "noise").run(pair, prompt)
     if run.coupled:
         return run.rounds()
-    draft = pair.draft.wrapped(lambda drafter: inexact.prepared(drafter, rule.decide))
-    chance = Placed(prompt.seed, len(prompt.ids))
-    K = partial(chance.begin, run.K)
-    return replace(run, pair=replace(pair, draft=draft), K=K, rule=rule.decide).rounds(chance)
+
+    def loop(target, drafter, *values, **options):
+        return run.loop(target, inexact.adapt_drafter(drafter, rule.decide), *values, **options)
+
+    rng = Placed(prompt.seed, len(prompt.ids))
+    K = partial(rng.begin, run.K)
+    return replace(run, loop=loop, K=K, rule=rule.decide).rounds(rng)
 
 
-def text_row(rule, settings, pair, prompt, tell):
+def text_row(rule, config, pair, prompt, tell):
     """The text that a rule writes, and how it came about; `error` where the program fails."""
     tokens, sources, n_rounds, error = [], [], 0, None
-    with made(rule.mistake) if rule.mistake else nullcontext():
+    with apply_mistake(rule.mistake) if rule.mistake else nullcontext():
         try:
-            rounds = rounds_of(rule, settings, pair, prompt)
+            rounds = rounds_of(rule, config, pair, prompt)
             next(rounds)  # the prefill
             for one in rounds:
                 tell()
@@ -108,7 +111,7 @@ def text_row(rule, settings, pair, prompt, tell):
                 tokens += one.tokens
                 sources += one.sources
         except ERRORS as failure:
-            error = described(failure)
+            error = describe_error(failure)
     _, shown = pieces(pair.encoder, prompt.ids, tokens)
     return {
         "tokens": tokens,
@@ -130,8 +133,8 @@ def distribution_row(name):
     rule = ALL_RULES[name]
     if rule.kind == "noise":
         return {"distribution": None}
-    scene = rule.mistake.scene if rule.mistake else Scene()
-    found, right = toy_distributions(scene, rule.mistake, rule.decide)
+    case = rule.mistake.case if rule.mistake else MistakeCase()
+    found, right = toy_distributions(case, rule.mistake, rule.decide)
     texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
     far, errors = compare(found, right)
 
@@ -146,17 +149,16 @@ def distribution_row(name):
 # ---------------------------------------------------------------- all that the page shows
 
 
-def rule_rows(settings, pair, request, tell):
-    """Yield what the page shows of each rule; the first is the one the others part from.
+def rule_rows(config, pair, prompt, tell):
+    """Yield what the page shows of each rule, after a Prompt and otherwise as a GenerationConfig
+    says; the first is the one the others part from.
 
     tell() is called after every round.
     """
-    settings = settings.replace(mode="speculative", **request.settings)
-    prompt = Prompt.of(request.prompt, settings, pair)
     first = None
     for rule in ALL_RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
-        row |= text_row(rule, settings, pair, prompt, tell) | distribution_row(rule.name)
+        row |= text_row(rule, config, pair, prompt, tell) | distribution_row(rule.name)
         first = first or row["tokens"]
         row["parts"] = first_difference(first, row["tokens"])
         if rule.mistake:

@@ -17,13 +17,13 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from checkpoints.errors import InputError
 from page.report import page_of, policy
 from page.runs import FORM, FieldError, parse
-from utils import InputError
 
 ADDRESS = "127.0.0.1"
 PATIENCE = 15  # seconds for a request to arrive, and for a line of the answer to be taken
-MOST_BYTES = 100_000  # of a request's body
+MAX_BYTES = 100_000  # of a request's body
 OPEN = "open the address that was printed"
 
 
@@ -172,9 +172,16 @@ class Handler(BaseHTTPRequestHandler):
         require(counted, 411, "expected a Content-Length")
         digits = length.isascii() and length.isdigit()
         require(digits, 400, f"Content-Length: expected a number of bytes, not {length[:40]!r}")
-        large = len(length) > 9 or int(length) > MOST_BYTES
-        require(not large, 413, f"Content-Length: expected at most {MOST_BYTES} bytes")
-        return self.rfile.read(int(length))
+        large = len(length) > 9 or int(length) > MAX_BYTES
+        require(not large, 413, f"Content-Length: expected at most {MAX_BYTES} bytes")
+        try:
+            body = self.rfile.read(int(length))
+        except TimeoutError:
+            raise Refused(408, f"the body: expected within {PATIENCE} seconds") from None
+        require(
+            len(body) == int(length), 400, f"the body: expected {length} bytes, not {len(body)}"
+        )
+        return body
 
     def tell(self, **line):
         # all that it sends has been read: what is there to read now is the end

@@ -6,15 +6,15 @@ tokens, against the chain rule of the target alone.
 """
 
 from contextlib import nullcontext
-from itertools import zip_longest
 
 import gpt2
 import sampling
-from proving.enumeration import chain_rule, every_branch, total_variation
-from proving.inexact import prepared
+from checkpoints.errors import InputError
+from proving.enumeration import chain_rule, enumerate_branches, total_variation
+from proving.inexact import adapt_drafter
 from proving.mistakes import ERRORS
-from proving.patching import made
-from utils import InputError, get_backend, random_model
+from proving.patching import apply_mistake
+from utils import get_backend, random_model
 
 TOY_PROMPT = [1, 0]
 TOY_END = 2
@@ -24,16 +24,20 @@ TOY_END = 2
 
 
 def ends_in_error(outcome):
-    """See text_of."""
+    """Whether a text of text_of ends in the name of an error."""
     return any(isinstance(token, str) for token in outcome)
 
 
 def text_of(rounds):
-    """The tokens of rounds. If an error ends them, its name comes last: that is an outcome, too."""
+    """Run a loop to its end. Returns its tokens, a tuple; if one of ERRORS ends the loop, the
+    error's name is the last element.
+
+    rounds: an iterator of Rounds
+    """
     tokens = []
     try:
-        for one in rounds:
-            tokens += one.tokens
+        for this_round in rounds:
+            tokens += this_round.tokens
     except InputError:  # of a reader's own rule, which says what is wrong
         raise
     except ERRORS as error:
@@ -41,37 +45,43 @@ def text_of(rounds):
     return tuple(tokens)
 
 
-def toy_pair(room=4, draft_seed=2):
-    """(target, draft): two GPT-2s of two layers and three tokens, with room for `room` new ones."""
-    config = gpt2.Config(3, len(TOY_PROMPT) + room, n_embd=4, n_head=2, n_layer=2)
+def toy_pair(room=4, draft_seed=2, n_vocab=3):
+    """[target, draft model]: two random GPT-2s of two layers.
+
+    room: positions of the context after TOY_PROMPT
+    """
+    config = gpt2.Config(n_vocab, len(TOY_PROMPT) + room, n_embd=4, n_head=2, n_layer=2)
     arrays = get_backend(kernels="plain")
     return [random_model(config, arrays, float, seed, scale=0.8) for seed in (1, draft_seed)]
 
 
 def at_end(generated):
+    """is_done of the toy: whether the last of the generated tokens is TOY_END."""
     return generated[-1] == TOY_END
 
 
-def toy_distributions(scene, mistake=None, rule=None):
-    """The distribution of the speculative loop and the target's own, on the toy: a pair of
-    {text: probability}. Texts are whole, so that a wrong length counts too.
+def toy_distributions(case, mistake=None, rule=None):
+    """Enumerate the speculative loop on the toy pair. Returns its distribution and the target's
+    own, both {text, a tuple of tokens: probability}. Texts are whole, so that a wrong length counts
+    too.
 
-    rule: the scene's, unless one is given
+    case: a MistakeCase. mistake: a Mistake, or None for the right code
+    rule: in the form of sampling.verify; if it is None, the rule of the case
     """
-    target, draft = toy_pair(scene.toy_room, scene.toy_draft)
-    n_tokens, k = scene.toy
-    filter = scene.filter
-    ended = at_end if scene.stop else sampling.never
-    rule = rule or sampling.RULES[scene.verification]
-    right = chain_rule(target, TOY_PROMPT, n_tokens, filter, ended)
+    target, draft = toy_pair(case.toy_room, case.toy_draft)
+    n_tokens, k = case.toy
+    to_probs = case.to_probs
+    is_done = at_end if case.stop else sampling.never
+    rule = rule or sampling.RULES[case.verification]
+    right = chain_rule(target, TOY_PROMPT, n_tokens, to_probs, is_done)
 
-    def run(chance):
-        drafter = prepared(sampling.NeuralDrafter(draft, filter, chance), rule)
-        settings = n_tokens, k, filter, chance, ended, rule
+    def run(rng):
+        drafter = adapt_drafter(sampling.NeuralDrafter(draft, to_probs, rng), rule)
+        settings = n_tokens, k, to_probs, rng, is_done, rule
         return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *settings))
 
-    with made(mistake) if mistake else nullcontext():
-        return every_branch(run), right
+    with apply_mistake(mistake) if mistake else nullcontext():
+        return enumerate_branches(run), right
 
 
 def compare(distribution, right):
@@ -82,9 +92,3 @@ def compare(distribution, right):
     whole = {text: p for text, p in distribution.items() if not ends_in_error(text)}
     texts = {text: p / (1 - errors) for text, p in whole.items()}
     return total_variation(texts, right) if texts else None, errors
-
-
-def first_difference(first, second):
-    """The place of the first token in which two texts differ; None for equal texts."""
-    both = enumerate(zip_longest(first, second))
-    return next((place for place, (one, other) in both if one != other), None)

@@ -1,7 +1,7 @@
 """The exact distribution of a decoding loop: every text it can end in, with its probability,
 computed without sampling.
 
-Every random choice in the code is made by one object, a sampling.Chance. Another one in its place
+Every random choice in the code is made by one object, a sampling.Rng. Another one in its place
 takes each branch in turn and multiplies its probability, so the real loop runs through every
 possible history. The result is compared with the target's own distribution, computed by the chain
 rule: no statistics, an error of 1e-12 at most. It is feasible for a vocabulary of three tokens and
@@ -14,13 +14,24 @@ import numpy as np
 
 import sampling
 
+MAX_BRANCHES = 200_000  # of one function: half a minute
+N_REPEATED, N_RUNS = 10, 6  # so many branches are run so many times
 
-class Branches:
-    """A Chance that runs through a tree of choices: takes those of a script, then the first
-    possible one each time.
 
-    trail: (which option was taken, how many there were) for each choice
-    probability: that of all the choices together
+class WrongAnswer(AssertionError):
+    """Raised for a wrong answer to an exercise: says in one line what the function does wrong."""
+
+
+OWN_STATE = "it does something else when it runs again: expected no randomness or state of your own"
+
+
+class EnumeratingRng:
+    """An Rng for one branch of a tree of choices. It makes the choices of a script, then takes the
+    first possible option each time.
+
+    script: a list of the index of the option to take, for each choice
+    trail: a list of (index of the option taken, number of options), for each choice made
+    probability: the product of the probabilities of all choices made
     """
 
     def __init__(self, script):
@@ -33,6 +44,8 @@ class Branches:
             raise ValueError("nothing to choose: no option has a probability above 0")
         n_chosen = len(self.trail)
         taken = self.script[n_chosen] if n_chosen < len(self.script) else 0
+        if taken >= len(options):  # there were more in the run that the script was made from
+            raise WrongAnswer(OWN_STATE)
         self.trail.append((taken, len(options)))
         self.probability *= p[options[taken]]
         return options[taken]
@@ -40,13 +53,15 @@ class Branches:
     def sample(self, p):
         return self.choose(p)
 
-    def toss(self, ratio):
+    def accept(self, ratio):
         heads = min(ratio, 1)
         return self.choose([1 - heads, heads]) == 1
 
 
 def next_script(trail):
-    """The choices that lead to the next branch, depth first; None after the last."""
+    """The script of the next branch, depth first, from the trail of this branch. None after the
+    last branch.
+    """
     # the last choice that has an option left takes it; those after it begin anew
     for n_kept in reversed(range(len(trail))):
         taken, n_options = trail[n_kept]
@@ -55,26 +70,44 @@ def next_script(trail):
     return None
 
 
-def every_branch(run):
-    """{outcome: probability} of run(chance) -> outcome, over every sequence of choices."""
+def run_branch(run, script):
+    """Run one branch: (what run(rng) returns, the trail of its choices, its probability)."""
+    branches = EnumeratingRng(script)
+    outcome = run(branches)
+    return outcome, branches.trail, branches.probability
+
+
+def enumerate_branches(run):
+    """Run a function through every sequence of its random choices: {outcome: probability}.
+
+    run: called with an EnumeratingRng for each branch; returns an outcome, which is hashable
+    Raises WrongAnswer if `run` has random numbers or state of its own, or more than MAX_BRANCHES
+    branches.
+    """
     outcomes, script = defaultdict(float), []
-    while script is not None:
-        branches = Branches(script)
-        outcome = run(branches)
-        outcomes[outcome] += branches.probability
-        script = next_script(branches.trail)
-    return dict(outcomes)
+    for n in range(MAX_BRANCHES):
+        branch = outcome, trail, probability = run_branch(run, script)
+        n_more = N_RUNS - 1 if n < N_REPEATED else 0
+        if any(run_branch(run, script) != branch for _ in range(n_more)):
+            raise WrongAnswer(OWN_STATE)
+        outcomes[outcome] += probability
+        script = next_script(trail)
+        if script is None:
+            return dict(outcomes)
+    raise WrongAnswer(f"it has more than {MAX_BRANCHES:,} branches: expected fewer random choices")
 
 
-def chain_rule(target, ids, n_tokens, filter, ended=sampling.never):
-    """{text: probability} of the target alone, without any decoding loop."""
+def chain_rule(target, ids, n_tokens, to_probs, is_done=sampling.never):
+    """The target's own distribution of texts, without any decoding loop: {text, a tuple of new
+    tokens: probability}. Arguments as those of sampling.autoregressive.
+    """
     texts, done = {(): 1.0}, {}
     for _ in range(min(n_tokens, target.config.n_ctx - len(ids))):
         longer = {}
         for text, probability in texts.items():
-            p = filter(target.read(ids + list(text), target.new_cache()))[0]
+            p = to_probs(target.read(ids + list(text), target.new_cache()))[0]
             for token in np.flatnonzero(p):
-                into = done if ended([*text, token]) else longer
+                into = done if is_done([*text, token]) else longer
                 into[(*text, int(token))] = probability * p[token]
         texts = longer
     return texts | done

@@ -9,31 +9,33 @@ import numpy as np
 from sampling import verify, verify_block
 
 
-def typical_acceptance(draft, q, p, chance, epsilon=0.09, delta=0.3):
+def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):
     """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a token if p is above a
     threshold, which is lower where the target is less certain.
     """
     for i, token in enumerate(draft):
         entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()
         if p[i, token] < min(epsilon, delta * np.exp(-entropy)):
-            return i, chance.sample(p[i])
-    return len(draft), chance.sample(p[len(draft)])
+            return i, rng.sample(p[i])
+    return len(draft), rng.sample(p[len(draft)])
 
 
-def cascade(draft, q, p, chance, alpha=0.35):
+def cascade(draft, p, q, rng, alpha=0.35):
     """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for another
     target, which is q wherever the draft is sure (its best token has 1 - alpha or more), else p.
 
-    Its bonus token is that target's if the drafter is a OneFurther, else p's.
+    With an ExtraRowDrafter the bonus token comes from that other target, too; otherwise from p.
     """
     n = len(q)  # where the draft says nothing, it is not sure
     sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha
     mixed = np.where(sure, q, p[:n])
-    return verify(draft, q, np.concatenate([mixed, p[n:]]), chance)
+    return verify(draft, np.concatenate([mixed, p[n:]]), q, rng)
 
 
-class OneFurther:
-    """A drafter that gives a row of q more: that of the token after its draft."""
+class ExtraRowDrafter:
+    """A drafter whose q has one row more than its draft has tokens: the distribution of the token
+    after the draft.
+    """
 
     def __init__(self, drafter):
         self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
@@ -43,9 +45,11 @@ class OneFurther:
         return draft[:k], q
 
 
-def prepared(drafter, rule):
-    """The drafter as a rule needs it."""
-    return OneFurther(drafter) if rule is cascade else drafter
+def adapt_drafter(drafter, rule):
+    """The drafter that a rule needs: an ExtraRowDrafter around it for `cascade`, otherwise the
+    drafter itself.
+    """
+    return ExtraRowDrafter(drafter) if rule is cascade else drafter
 
 
 COMPARED = {  # in the table of docs/family.md

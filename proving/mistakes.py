@@ -5,13 +5,16 @@ of source that stand in the function once. proving/patching.py switches one on,
 proving/distance.py computes how wrong it is.
 """
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, field
+from typing import Callable
 
 import gpt2
 import sampling
-from proving.patching import made
-from sampling import Filter
-from utils import InputError
+from checkpoints.errors import InputError
+from proving.patching import apply_mistake
+from proving.reused import sample_again, sample_and_keep
+from sampling import SamplingParams
 
 # tests that catch several
 ENUMERATED = "tests/test_exact.py::test_distribution_of_the_loop_with_tables"
@@ -20,10 +23,10 @@ PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Where a mistake shows: the filter, and what else it takes."""
+class MistakeCase:
+    """Where a mistake shows: the sampling parameters, and what else it takes."""
 
-    filter: Filter = Filter(1.0)
+    to_probs: SamplingParams = SamplingParams(1.0)
     prompt: str = "Once upon a time"
     stop: str = ""  # a string that ends the text; on the toy, token 2 does if there is one
     full: bool = False  # the prompt leaves room for two tokens only
@@ -31,6 +34,18 @@ class Scene:
     toy_room: int = 4  # positions of its context after the prompt
     toy_draft: int = 2  # the seed of its draft
     verification: str = "token"  # or "block", the rule it is made in
+
+
+def always(to_probs):
+    return True
+
+
+def is_sampling(to_probs):
+    return not to_probs.greedy
+
+
+def changes_p(to_probs):
+    return to_probs.temperature != 1 or bool(to_probs.top_k) or to_probs.top_p < 1
 
 
 @dataclass(frozen=True)
@@ -43,15 +58,19 @@ class Mistake:
     caught_by: the test that fails with it, unless it is the enumeration
     cost: what a mistake does whose distribution is right
     not_by: drafts that cannot make it
+    shows_with: whether it can show with a SamplingParams
+    helpers: functions that only the wrong code calls, by name
     """
 
     what: str
     seen_in: str
     changes: dict
     caught_by: str = ENUMERATED
-    scene: Scene = Scene()
+    case: MistakeCase = MistakeCase()
     cost: str = ""
     not_by: tuple = ()
+    shows_with: Callable = always
+    helpers: dict = field(default_factory=dict)
 
 
 # files that several were seen in
@@ -69,7 +88,7 @@ loop = sampling.speculative
 # a cache with room for what is appended and never forgotten
 ROOM = {sampling.prefill: {"target.new_cache(length)": "target.new_cache()"}}
 NOTHING_FORGOTTEN = {"cache.length = min(": "n_known = min("}
-BONUS = "len(draft), chance.sample(p[len(draft)])"
+BONUS = "len(draft), rng.sample(p[len(draft)])"
 
 MISTAKES = {
     "greedy-ratio": Mistake(
@@ -78,72 +97,96 @@ MISTAKES = {
         seen_in="jaymody/speculative-sampling#3, "
         f"{ROMSTO}/42225288c6/sampling/speculative_decoding.py",
         changes={
-            Filter.__call__: {"one_hot(tokens, logits.shape[-1])": "Filter(1.0)(logits)"},
-            propose: {"self.chance.sample(q[-1][0])": "int(q[-1].argmax())"},
+            SamplingParams.__call__: {
+                "one_hot(tokens, logits.shape[-1])": "SamplingParams(1.0)(logits)"
+            },
+            propose: {"self.rng.sample(q[-1][0])": "int(q[-1].argmax())"},
             verify: {
-                "chance.sample(residual(p[i], q[i]))": "int(residual(p[i], q[i]).argmax())",
-                "chance.sample(p[len(draft)])": "int(p[len(draft)].argmax())",
+                "rng.sample(residual(p[i], q[i]))": "int(residual(p[i], q[i]).argmax())",
+                "rng.sample(p[len(draft)])": "int(p[len(draft)].argmax())",
             },
         },
-        scene=Scene(Filter(0.0)),
+        case=MistakeCase(SamplingParams(0.0)),
     ),
     "greedy-draft": Mistake(
         what="the draft model proposes its likeliest token, and hands over its softmax as q, "
         "from which nothing was drawn",
         seen_in="huggingface/transformers#32867",
-        changes={propose: {"self.chance.sample(q[-1][0])": "int(q[-1].argmax())"}},
+        changes={propose: {"self.rng.sample(q[-1][0])": "int(q[-1].argmax())"}},
         not_by=("ngram",),
+        shows_with=is_sampling,
     ),
     "resample-from-p": Mistake(
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
         seen_in=f"{ROMSTO}/b08d133d67/ngram_assisted/ngram_assisted.py",
-        changes={verify: {"chance.sample(residual(p[i], q[i]))": "chance.sample(p[i])"}},
+        changes={verify: {"rng.sample(residual(p[i], q[i]))": "rng.sample(p[i])"}},
+        shows_with=is_sampling,
+    ),
+    "draft-noise-again": Mistake(
+        what="a rejected token is replaced with the same random number that drafted it",
+        seen_in="vllm-project/vllm#54282",
+        changes={
+            propose: {"self.rng.sample(q[-1][0])": "sample_and_keep(self.rng, q[-1][0])"},
+            verify: {
+                "rng.sample(residual(p[i], q[i]))": (
+                    "sample_again(rng, len(draft) - i, residual(p[i], q[i]))"
+                )
+            },
+        },
+        case=MistakeCase(toy_draft=5),  # replacements are spread over two tokens
+        not_by=("ngram",),
+        shows_with=is_sampling,
+        helpers={"sample_and_keep": sample_and_keep, "sample_again": sample_again},
     ),
     "filter-on-draft-only": Mistake(
         what="temperature, top-k and top-p reach the draft model, and never the target",
         seen_in="vllm-project/vllm#9834, vllm-project/vllm#10198",
-        changes={loop: {"p = filter(target": "p = Filter(1.0)(target"}},
-        scene=Scene(Filter(0.7)),
+        changes={loop: {"p = to_probs(target": "p = SamplingParams(1.0)(target"}},
+        case=MistakeCase(SamplingParams(0.7)),
+        shows_with=changes_p,
     ),
     "filter-on-target-only": Mistake(
         what="temperature, top-k and top-p reach the target, and never the draft model",
-        seen_in=LMFLOW,
+        seen_in=f"{LMFLOW} (the temperature)",
         caught_by=PERFECT,
-        changes={propose: {"self.filter(": "Filter(1.0)("}},
-        scene=Scene(Filter(0.7, top_k=2)),
+        changes={propose: {"self.to_probs(": "SamplingParams(1.0)("}},
+        case=MistakeCase(SamplingParams(0.7, top_k=2)),
         cost="the draft model proposes what the target has ruled out",
         not_by=("ngram",),
     ),
     "ratio-of-raw-q": Mistake(
         what="the draft model draws from its filtered distribution, and the "
         "ratio is taken with the unfiltered one",
-        seen_in="huggingface/transformers#47932, deepseek-ai/DeepSpec#31",
+        seen_in="huggingface/transformers#47932",
         changes={
             propose: {
-                "self.filter(logits)": "Filter(1.0)(logits)",
-                "self.chance.sample(q[-1][0])": "self.chance.sample(self.filter(logits)[0])",
+                "self.to_probs(logits)": "SamplingParams(1.0)(logits)",
+                "self.rng.sample(q[-1][0])": "self.rng.sample(self.to_probs(logits)[0])",
             }
         },
-        scene=Scene(Filter(0.7)),
+        case=MistakeCase(SamplingParams(0.7)),
         not_by=("ngram",),
+        shows_with=lambda to_probs: is_sampling(to_probs) and changes_p(to_probs),
     ),
     "top-p-argsort": Mistake(
         what="top-p zeroes the positions that an argsort of the already sorted "
         "probabilities names: those of other tokens",
-        seen_in=LMFLOW,
+        seen_in=f"{LMFLOW} (which never passes a top_p to it)",
         caught_by="tests/test_sampling.py::test_filter_of_a_real_vocabulary_matches_a_full_sort",
         changes={
             sampling.keep_top_p: {
                 "keep_best(p, p, k, ranked[k - 1])": "p[np.argsort(np.sort(p)[::-1])[k:]] = 0"
             }
         },
-        scene=Scene(Filter(1.0, top_p=0.8)),
+        case=MistakeCase(SamplingParams(1.0, top_p=0.8)),
+        shows_with=lambda to_probs: is_sampling(to_probs) and to_probs.top_p < 1,
     ),
     "reseed": Mistake(
         what="the generator is seeded again before every coin: each is the same",
         seen_in=f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_verify_draws_every_coin_anew",
-        changes={verify: {"chance.toss(p[i, token]": "Chance(123).toss(p[i, token]"}},
+        changes={verify: {"rng.accept(p[i, token]": "Rng(123).accept(p[i, token]"}},
+        shows_with=is_sampling,
     ),
     "token-0-is-padding": Mistake(
         what="token 0 is taken for padding and dropped; it is the exclamation mark",
@@ -154,27 +197,27 @@ MISTAKES = {
                 "tokens = text[n_before:]": "tokens = [one for one in text[n_before:] if one != 0]"
             }
         },
-        scene=Scene(prompt="Fie! Fie! Fie!"),
+        case=MistakeCase(prompt="Fie! Fie! Fie!"),
     ),
     "divide-by-temperature-0": Mistake(
         what="temperature 0 gets no special case: logits / 0",
         seen_in="anarchy-ai/LLM-VM#239, vllm-project/vllm#27077",
         caught_by="tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
-        changes={Filter.__call__: {"if self.greedy:": "if False:"}},
-        scene=Scene(Filter(0.0)),
+        changes={SamplingParams.__call__: {"if self.greedy:": "if False:"}},
+        case=MistakeCase(SamplingParams(0.0)),
+        shows_with=lambda to_probs: to_probs.greedy,
     ),
     "stale-cache": Mistake(
         what="the keys and values of rejected tokens stay in the cache, "
         "and what follows is appended after them",
-        seen_in="romsto/Speculative-Decoding#1, ml-explore/mlx-lm#1109",
+        seen_in="ml-explore/mlx-lm#1109",
         caught_by=CACHES,
         changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
-        scene=Scene(toy_room=20),  # for all that is never forgotten
+        case=MistakeCase(toy_room=20),  # for all that is never forgotten
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected token stays in the cache",
-        seen_in="ml-explore/mlx-examples#149, huggingface/transformers#30042, "
-        "huggingface/transformers#30413",
+        seen_in="ml-explore/mlx-examples#149",
         caught_by=CACHES,
         changes=ROOM
         | {
@@ -188,10 +231,10 @@ MISTAKES = {
     ),
     "whole-text-with-cache": Mistake(
         what="the whole text is fed again, with a cache that has read it",
-        seen_in="romsto/Speculative-Decoding#4",
+        seen_in="romsto/Speculative-Decoding#1",
         caught_by=CACHES,
         changes=ROOM | {roll_back: {"ids[cache.length :]": "ids"}},
-        scene=Scene(toy_room=20),
+        case=MistakeCase(toy_room=20),
     ),
     "draft-one-behind": Mistake(
         what="the draft model reads the newest token only; after a full accept it lacks the one "
@@ -200,7 +243,7 @@ MISTAKES = {
         caught_by=PERFECT,
         changes={roll_back: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
-        scene=Scene(toy=(4, 1)),
+        case=MistakeCase(toy=(4, 1)),
         cost="the draft model guesses from a text with holes",
         not_by=("ngram", "medusa"),
     ),
@@ -209,19 +252,19 @@ MISTAKES = {
         seen_in="ohdearquant/lattice#509",
         caught_by=PERFECT,
         changes={
-            verify: {BONUS: "(len(draft) - 1, draft[-1]) if draft else (0, chance.sample(p[0]))"}
+            verify: {BONUS: "(len(draft) - 1, draft[-1]) if draft else (0, rng.sample(p[0]))"}
         },
         cost="a full accept gives K tokens instead of K + 1",
     ),
     "bonus-from-wrong-row": Mistake(
         what="after a full accept the bonus token comes from the row of the last drafted token",
         seen_in="not seen; easy to make",
-        changes={verify: {"chance.sample(p[len(draft)])": "chance.sample(p[len(draft) - 1])"}},
+        changes={verify: {"rng.sample(p[len(draft)])": "rng.sample(p[len(draft) - 1])"}},
     ),
     "first-draft-unverified": Mistake(
         what="verification begins with the second drafted token",
         seen_in="ohdearquant/lattice#243",
-        changes={verify: {"if not chance": "if i > 0 and not chance"}},
+        changes={verify: {"if not rng": "if i > 0 and not rng"}},
     ),
     "end-ignored": Mistake(
         what="the end of the text is looked for in the last token of a "
@@ -230,7 +273,7 @@ MISTAKES = {
         "LostRuins/koboldcpp#1276",
         caught_by="tests/test_sampling.py::test_the_end_may_lie_anywhere_in_an_accepted_run",
         changes={loop: {"break": "pass"}},
-        scene=Scene(stop="sun"),
+        case=MistakeCase(stop="sun"),
     ),
     "too-many-tokens": Mistake(
         what="the last round keeps all it has: up to K tokens more than were asked for",
@@ -238,14 +281,15 @@ MISTAKES = {
         f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_exactly_the_tokens_asked_for",
         changes=ROOM | {loop: {"min(k, length - len(text) - 1)": "k"}},
-        scene=Scene(toy=(2, 2)),
+        case=MistakeCase(toy=(2, 2)),
     ),
     "context-unchecked": Mistake(
         what="nothing ends the text where the context ends",
-        seen_in="turboderp-org/exllamav2#274, vllm-project/vllm#5342",
+        seen_in="not seen; in turboderp-org/exllamav2#274 and vllm-project/vllm#5342 it is a draft "
+        "that passes the end of its own context",
         caught_by="tests/test_sampling.py::test_the_context_ends_the_text",
         changes={sampling.prefill: {"min(len(ids) + n_tokens, n_ctx)": "len(ids) + n_tokens"}},
-        scene=Scene(full=True, toy_room=2),
+        case=MistakeCase(full=True, toy_room=2),
     ),
     "residual-nan": Mistake(
         what="the residual is divided by its sum, also where p <= q "
@@ -259,13 +303,15 @@ MISTAKES = {
         what="one coin is tossed, for the whole block: if that fails, no token is accepted",
         seen_in="not seen; easy to make",
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
-        scene=Scene(verification="block"),
+        case=MistakeCase(verification="block"),
+        shows_with=is_sampling,
     ),
     "block-coin-is-p": Mistake(
         what="a shorter block is accepted with P[t], as the whole one is",
         seen_in="not seen; easy to make",
-        changes={verify_block: {"toss(S / (S + 1 - P[t]))": "toss(P[t])"}},
-        scene=Scene(verification="block"),
+        changes={verify_block: {"accept(S / (S + 1 - P[t]))": "accept(P[t])"}},
+        case=MistakeCase(verification="block"),
+        shows_with=is_sampling,
     ),
     "block-unclipped": Mistake(
         what="the ratios are multiplied without the limit of 1 at each position",
@@ -275,41 +321,62 @@ MISTAKES = {
                 "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]"
             }
         },
-        scene=Scene(verification="block"),
+        case=MistakeCase(verification="block"),
+        shows_with=is_sampling,
     ),
     "block-residual-of-tokens": Mistake(
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
-        seen_in="vllm-project/vllm-ascend#7807",
+        seen_in="vllm-project/vllm-ascend#7807 (with another fault: the token rule's coins)",
         changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
-        scene=Scene(Filter(1.5), verification="block", toy_draft=9),
+        case=MistakeCase(SamplingParams(1.5), verification="block", toy_draft=9),
+        shows_with=is_sampling,
     ),
 }
 
 ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)  # what a mistake may end in
 
 
-def find(name):
-    """The Mistake of that name. Raises InputError that lists the names."""
+def get_mistake(name):
+    """The Mistake of that name. Raises InputError, which lists the names, if there is none."""
     if name not in MISTAKES:
         raise InputError(f"mistake {name!r}: expected one of {', '.join(MISTAKES)}")
     return MISTAKES[name]
 
 
 def rule_of(name):
-    """The accept/reject rule, "token" or "block", that a mistake is made in; None where it is made
-    elsewhere.
+    """The accept/reject rule that a mistake changes, "token" or "block". None if it changes no
+    rule.
     """
-    mistake = find(name)
+    mistake = get_mistake(name)
     in_a_rule = mistake.changes.keys() & {verify, verify_block}
-    return mistake.scene.verification if in_a_rule else None
+    return mistake.case.verification if in_a_rule else None
 
 
-def require_made(name, rule, draft_name):
-    """Raises InputError where the rule or the draft in use cannot make the mistake.
-
-    rule: "token" or "block", or another one, which has none of these parts
+def flags_of(name):
+    """The flags of main.py with which a mistake shows, as typed on a command line:
+    "--temperature 1.0".
     """
-    mistake = find(name)
+    case = get_mistake(name).case
+    flags = {
+        "prompt": case.prompt if case.prompt != MistakeCase.prompt else None,
+        "temperature": case.to_probs.temperature,
+        "top_k": case.to_probs.top_k,
+        "top_p": case.to_probs.top_p if case.to_probs.top_p < 1 else None,
+        "stop": case.stop or None,
+    }
+    return " ".join(
+        f"--{flag} {shlex.quote(str(value))}" for flag, value in flags.items() if value is not None
+    )
+
+
+def require_usable(name, rule, draft_name):
+    """Raise InputError if the mistake changes code that the rule or the draft in use does not run.
+
+    rule: "token", "block", or another name for a rule that runs neither sampling.verify nor
+        sampling.verify_block
+    draft_name: the value of --draft_model_size
+    """
+    mistake = get_mistake(name)
     problem = None
     used = {"token": {verify, sampling.residual}, "block": {verify_block, sampling.residual}}
     parts = set().union(*used.values())
@@ -318,27 +385,28 @@ def require_made(name, rule, draft_name):
     elif mistake.changes.keys() & (parts - used.get(rule, set())):
         problem = (
             "the rule in use cannot make it; expected no --rule or --coupled, and --verification "
-            f"{mistake.scene.verification}"
+            f"{mistake.case.verification}"
         )
     if problem:
         raise InputError(f"--mistake {name}: {problem}")
 
 
-def mistaken(name):
-    """sampling.speculative with the mistake of that name made in each of its rounds, and nowhere
-    else: what happens between two rounds is none of its business.
+def loop_with_mistake(name):
+    """A loop with the arguments and Rounds of sampling.speculative. The mistake of that name is
+    made during each round, and switched off between two rounds.
 
-    Raises InputError for an unknown name, and where the mistake makes the program fail.
+    Raises InputError for an unknown name; its rounds raise InputError where the mistake makes the
+    program fail.
     """
-    mistake = find(name)
+    mistake = get_mistake(name)
 
     def loop(*arguments, **options):
-        with made(mistake):
+        with apply_mistake(mistake):
             rounds = sampling.speculative(*arguments, **options)
         while True:
             try:
-                with made(mistake):
-                    round = next(rounds, None)
+                with apply_mistake(mistake):
+                    this_round = next(rounds, None)
             except InputError:  # of a reader's own rule, which says what is wrong
                 raise
             except ERRORS as error:
@@ -346,8 +414,8 @@ def mistaken(name):
                     f"--mistake {name}: it makes the program fail "
                     f"({type(error).__name__}: {error}); try another"
                 ) from None
-            if round is None:
+            if this_round is None:
                 return
-            yield round
+            yield this_round
 
     return loop

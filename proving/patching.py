@@ -1,7 +1,7 @@
-"""How a mistake is switched on: a function gets the code of its own source with a few pieces
-exchanged, and gets its own code back afterwards.
+"""How a mistake is switched on: the code of a function is replaced by that of its own source with a
+few pieces exchanged, and restored afterwards.
 
-Everybody who holds the function makes the mistake meanwhile. No loop is copied.
+Meanwhile every caller of the function makes the mistake. No loop is copied.
 """
 
 import inspect
@@ -13,11 +13,12 @@ import numpy as np
 
 
 @cache
-def changed(function, *pieces):
-    """(right source, wrong source, code of the wrong one) of a function with a few pieces of its
-    source exchanged, each given as (right, wrong).
+def patch_source(function, *pieces):
+    """Exchange pieces of a function's source, and compile it: (right source, wrong source, code
+    object of the wrong source). The function itself stays as it is.
 
-    Raises LookupError for a piece that is not in the function's source exactly once.
+    pieces: pairs (right piece, wrong piece) of source
+    Raises LookupError for a right piece that is not in the function's source exactly once.
     """
     lines, first_line = inspect.getsourcelines(function)
     right = wrong = textwrap.dedent("".join(lines))
@@ -36,24 +37,30 @@ def changed(function, *pieces):
 
 
 def changed_lines(function, pieces):
-    """[(right, wrong)] of the lines that differ. pieces: {right: wrong}"""
-    right, wrong, _ = changed(function, *pieces.items())
+    """The lines of a function that a mistake changes: [(right line, wrong line)].
+
+    pieces: {right piece: wrong piece} of its source
+    """
+    right, wrong, _ = patch_source(function, *pieces.items())
     return [both for both in zip(right.splitlines(), wrong.splitlines()) if both[0] != both[1]]
 
 
 @contextmanager
-def made(mistake):
-    """Within this context the code makes the mistake."""
+def apply_mistake(mistake):
+    """Within this context the code makes the mistake, and knows its helpers."""
     right, wrong = {}, {}
     for function, pieces in mistake.changes.items():
         right[function] = function.__code__
-        *_, wrong[function] = changed(function, *pieces.items())
+        *_, wrong[function] = patch_source(function, *pieces.items())
     try:
         for function, code in wrong.items():
             function.__code__ = code
-        # what a wrong rule divides by zero is its own affair
+            function.__globals__.update(mistake.helpers)
+        # a wrong rule may divide by zero: without NumPy's warnings
         with np.errstate(all="ignore"):
             yield
     finally:
         for function, code in right.items():
             function.__code__ = code
+            for name in mistake.helpers:
+                function.__globals__.pop(name, None)

@@ -10,81 +10,97 @@ from collections import defaultdict
 
 import numpy as np
 
-from proving.enumeration import every_branch
+from proving.enumeration import WrongAnswer, enumerate_branches
+
+ROUNDING = 1e-12  # a distance up to this is none
 
 
-class Wrong(AssertionError):
-    """What a reader's function does wrong, in one line."""
+class CheckedRng:
+    """An Rng around another Rng. `sample` and `accept` raise WrongAnswer for arguments that are no
+    probabilities.
 
-
-class Choices:
-    """A Chance for one branch, whose `sample` and `toss` refuse what is no probability.
-
-    samples: (the distribution, the token) of each call of `sample`
+    samples: a list of (the distribution, the token), one for each call of `sample`
     """
 
     def __init__(self, branches):
         self.branches, self.samples = branches, []
 
     def sample(self, p):
-        p = np.array(p, float)
+        p = to_array(p, f"sample({p!r}): expected probabilities")
         if p.ndim != 1:
-            raise Wrong(f"sample of an array of shape {p.shape}: expected one row")
+            raise WrongAnswer(f"sample of an array of shape {p.shape}: expected one row")
         if not (p >= 0).all() or abs(p.sum() - 1) > 1e-9:
-            raise Wrong(f"sample({shown(p)}): expected probabilities that sum to 1")
+            raise WrongAnswer(f"sample({format_probs(p)}): expected probabilities that sum to 1")
         token = self.branches.sample(p)
         self.samples.append((p, token))
         return token
 
-    def toss(self, ratio):
-        if not ratio >= 0:
-            raise Wrong(f"toss({ratio}): expected a number of 0 or more")
-        return self.branches.toss(ratio)
+    def accept(self, ratio):
+        expected = f"accept({ratio!r}): expected a number of 0 or more"
+        ratio = to_array(ratio, expected)
+        if ratio.size != 1 or not ratio >= 0:
+            raise WrongAnswer(expected)
+        return self.branches.accept(float(ratio.item()))
 
 
-def whole_numbers(result, expected):
-    """The result as a list of integers; 0.5 is none. `expected` says what it should be."""
+def to_array(numbers, problem):
+    """The numbers as an array of floats. Raises WrongAnswer(problem) if they are no numbers."""
+    try:
+        return np.array(numbers, float)
+    except (TypeError, ValueError):
+        raise WrongAnswer(problem) from None
+
+
+def to_whole_numbers(result, expected, said="it returns"):
+    """The result as a list of ints. Raises WrongAnswer if it is no sequence of whole numbers.
+
+    expected, said: for the message, what the result should be and how it came about
+    """
     try:
         return [operator.index(number) for number in result]
     except TypeError:
-        raise Wrong(f"it returns {result!r}, expected {expected}") from None
+        raise WrongAnswer(f"{said} {result!r}, expected {expected}") from None
 
 
-def accepted_and_next(result, n_drafted, n_vocab):
-    """What a rule returns: (number accepted, next token)."""
+def require_rule_result(result, n_drafted, n_vocab):
+    """The result of a rule as two ints, [number of accepted tokens, next token]. Raises WrongAnswer
+    if it has another form, or one of the numbers is out of its range.
+    """
     expected = (
         f"two whole numbers: how many of the {n_drafted} drafted tokens are accepted, and the "
         f"next token, below {n_vocab}"
     )
-    numbers = whole_numbers(result, expected)
+    numbers = to_whole_numbers(result, expected)
     if len(numbers) != 2 or not 0 <= numbers[0] <= n_drafted or not 0 <= numbers[1] < n_vocab:
-        raise Wrong(f"it returns {result!r}, expected {expected}")
+        raise WrongAnswer(f"it returns {result!r}, expected {expected}")
     return numbers
 
 
 # ---------------------------------------------------------------- one round
 
 
-def one_round(rule, target, draft_model, K):
-    """({text: probability} of the tokens of one round, the mean number of K drafts kept)."""
+def enumerate_round(rule, target, draft_model, K):
+    """Enumerate one round of K drafted tokens: ({text, the tokens of the round: probability}, the
+    mean number of drafts that the rule keeps).
+    """
 
     def run(branches):
-        chance, draft, q = Choices(branches), [], []
+        rng, draft, q = CheckedRng(branches), [], []
         for _ in range(K):
             q.append(draft_model(tuple(draft)))
-            draft.append(chance.sample(q[-1]))
+            draft.append(rng.sample(q[-1]))
         p = np.array([target(tuple(draft[:i])) for i in range(K + 1)])
         q = np.array(q).reshape(K, p.shape[1])
-        result = rule(list(draft), q, p, chance)
-        n_accepted, token = accepted_and_next(result, K, p.shape[1])
+        result = rule(list(draft), p, q, rng)
+        n_accepted, token = require_rule_result(result, K, p.shape[1])
         return (*draft[:n_accepted], token)
 
-    texts = every_branch(run)
+    texts = enumerate_branches(run)
     # every text has one token more than drafts are kept
     return texts, sum((len(text) - 1) * mass for text, mass in texts.items())
 
 
-def can_be_kept(target, draft_model, K, block, text=(), accepted=1.0, drafted=1.0):
+def expected_kept(target, draft_model, K, block, text=(), accepted=1.0, drafted=1.0):
     """The mean number of K drafts that the right rule keeps: the sum of min(p, q) at each place.
 
     Token by token, what was drafted but not accepted is lost for what follows. As a block it counts
@@ -97,15 +113,17 @@ def can_be_kept(target, draft_model, K, block, text=(), accepted=1.0, drafted=1.
     for token in np.flatnonzero(np.minimum(p, q)):
         both = min(p[token], q[token])
         later = both, q[token] if block else both
-        total += both + can_be_kept(target, draft_model, K, block, (*text, int(token)), *later)
+        total += both + expected_kept(target, draft_model, K, block, (*text, int(token)), *later)
     return total
 
 
 # ---------------------------------------------------------------- texts
 
 
-def completed(texts, target, n_tokens, end=None):
-    """{text: probability} of texts that the target goes on with, up to n_tokens or the end."""
+def complete_texts(texts, target, n_tokens, end=None):
+    """Let the target complete texts up to n_tokens or the token `end`: {text: probability}, from
+    texts {text: probability}.
+    """
     found, todo = defaultdict(float), list(texts.items())
     while todo:
         text, mass = todo.pop()
@@ -116,37 +134,48 @@ def completed(texts, target, n_tokens, end=None):
     return found
 
 
-def next_tokens(texts, n_vocab):
-    """{beginning: the distribution of what follows it}; its last entry is that the text ends."""
+def next_token_rows(texts, n_vocab):
+    """The distribution of what follows each beginning of a text: {beginning, a tuple: [n_vocab +
+    1]}. The last entry is the probability that the text ends there.
+    """
     rows = defaultdict(lambda: np.zeros(n_vocab + 1))
     for text, mass in texts.items():
         for n, token in enumerate(text):
             rows[text[:n]][token] += mass
-        rows[text][n_vocab] += mass
+        rows[text][n_vocab] = mass
     return {text: row / row.sum() for text, row in rows.items() if row.sum() > 1e-12}
 
 
-def first_wrong(texts, right):
-    """Where texts first leave the right ones, a pair of {text: probability}, in words: the shortest
-    beginning whose next token is wrong, and of these the most wrong. None if there is none.
+def describe_first_error(texts, right):
+    """Describe the first difference of two distributions {text: probability}: the shortest
+    beginning whose next token has a wrong distribution, and of several the one with the largest
+    error. None if there is no difference.
     """
     n_vocab = 1 + max(token for text in [*texts, *right] for token in text)
-    yours, expected = next_tokens(texts, n_vocab), next_tokens(right, n_vocab)
+    yours, expected = next_token_rows(texts, n_vocab), next_token_rows(right, n_vocab)
     off = {text: abs(yours[text] - expected[text]).max() for text in yours.keys() & expected.keys()}
     wrong = [text for text in off if off[text] > 1e-9]
     if not wrong:
         return None
     text = min(wrong, key=lambda text: (len(text), -off[text], text))
     place = f"after {text}" if text else "the first token"
-    return f"{place}: yours {row(yours[text])}, right {row(expected[text])}"
+    shown_rows = format_row(yours[text]), format_row(expected[text])
+    nearly = f", which differ by {off[text]:.1g}" if shown_rows[0] == shown_rows[1] else ""
+    return f"{place}: yours {shown_rows[0]}, right {shown_rows[1]}{nearly}"
 
 
-def row(distribution):
-    """A row of next_tokens; the end is named where it may come."""
+def format_row(distribution):
+    """A row of next_token_rows as text: "[0.5, 0.25] and P(end) 0.25"."""
     *tokens, end = distribution
-    return shown(tokens) + (f" and P(end) {end:.4g}" if end else "")
+    return format_probs(tokens) + (f" and P(end) {end:.4g}" if end else "")
 
 
-def shown(p):
-    """Probabilities in four digits."""
+def format_probs(p):
+    """Probabilities as text, in four digits: "[0.5, 0.3333]"."""
     return "[" + ", ".join(f"{value:.4g}" for value in np.ravel(p)) + "]"
+
+
+def format_distance(distance):
+    """A distance as text: "0.0776", or "1e-06" where four digits would show 0."""
+    hidden = ROUNDING < distance < 5e-5
+    return f"{distance:.1g}" if hidden else f"{distance:.4f}"

@@ -8,7 +8,15 @@ os.environ["HF_HUB_CACHE"] = os.devnull
 
 # the fixtures of all tests
 from browsers import browser, new_page  # noqa: E402, F401
-from command_line import as_json, cli, full_disk, interrupted, pair, program  # noqa: E402, F401
+from command_line import (  # noqa: E402, F401
+    as_json,
+    cli,
+    full_disk,
+    interrupted,
+    pair,
+    program,
+    unreadable,
+)
 from edits import check  # noqa: E402, F401
 from file_server import alone, server  # noqa: E402, F401
 from live import serve, written  # noqa: E402, F401

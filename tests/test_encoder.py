@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from toys import renumbered, tiny_vocabulary
 
-import utils
+from checkpoints.vocabulary import load_encoder
 from encoder import END_OF_TEXT, Encoder, byte_symbols, merge
 
 MODELS = ROOT / "models"
@@ -42,7 +42,7 @@ surrogates = st.characters(categories=["Cs"])
 
 @pytest.fixture(scope="module")
 def embedded():
-    return utils.load_encoder(MODELS / "17M")
+    return load_encoder(MODELS / "17M")
 
 
 # ---------------------------------------------------------------- tiktoken's numbers
@@ -59,7 +59,7 @@ def openai_folder():
 
 @pytest.fixture(scope="module")
 def openai(openai_folder):
-    return utils.load_encoder(openai_folder)
+    return load_encoder(openai_folder)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_decode_of_any_ids_equals_tiktoken(openai, oracle, ids):
 
 @pytest.mark.parametrize("size", ["0.7M", "7M", "0.7M-17M"])
 def test_the_embedded_models_share_one_vocabulary(embedded, size):
-    assert embedded == utils.load_encoder(MODELS / size)
+    assert embedded == load_encoder(MODELS / size)
     assert embedded.n_vocab == 2048
     assert all(embedded.decode([i]) for i in range(2048))
 

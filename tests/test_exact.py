@@ -23,10 +23,10 @@ from toys import tiny_model, tokens_of
 
 from decoding.ngrams import NGramDrafter
 from gpt2 import Config
-from proving.enumeration import chain_rule, every_branch, total_variation
+from proving.enumeration import chain_rule, enumerate_branches, total_variation
 from sampling import (
-    Filter,
     NeuralDrafter,
+    SamplingParams,
     autoregressive,
     never,
     speculative,
@@ -35,15 +35,15 @@ from sampling import (
 )
 
 
-def assert_exact(target, drafter, prompt, n_tokens, K, filter, ended, rule):
+def assert_exact(target, drafter, prompt, n_tokens, K, to_probs, is_done, rule):
     """drafter(chance) makes a new one for each run. Returns the distribution."""
-    expected = chain_rule(target, prompt, n_tokens, filter, ended)
+    expected = chain_rule(target, prompt, n_tokens, to_probs, is_done)
 
-    def run(chance):
-        setting = prompt, n_tokens, K, filter, chance, ended, rule
-        return tokens_of(speculative(target, drafter(chance), *setting))
+    def run(rng):
+        setting = prompt, n_tokens, K, to_probs, rng, is_done, rule
+        return tokens_of(speculative(target, drafter(rng), *setting))
 
-    assert_same_distribution(every_branch(run), expected)
+    assert_same_distribution(enumerate_branches(run), expected)
     return expected
 
 
@@ -59,37 +59,37 @@ LOOPS = [
 
 
 @rules
-@pytest.mark.parametrize("filter, zeros, n_tokens, K, ended", LOOPS)
-def test_distribution_of_the_loop_with_tables(filter, zeros, n_tokens, K, ended, rule):
+@pytest.mark.parametrize("to_probs, zeros, n_tokens, K, is_done", LOOPS)
+def test_distribution_of_the_loop_with_tables(to_probs, zeros, n_tokens, K, is_done, rule):
     """zeros: which of p and q have tokens of probability 0."""
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
-    filter = FILTERS[filter]
-    drafter = lambda chance: NeuralDrafter(draft, filter, chance)
-    expected = assert_exact(target, drafter, [0], n_tokens, K, filter, ended, rule)
-    plain = lambda chance: autoregressive(target, [0], n_tokens, filter, chance, ended)
-    assert_same_distribution(every_branch(lambda chance: tokens_of(plain(chance))), expected)
+    to_probs = FILTERS[to_probs]
+    drafter = lambda rng: NeuralDrafter(draft, to_probs, rng)
+    expected = assert_exact(target, drafter, [0], n_tokens, K, to_probs, is_done, rule)
+    plain = lambda rng: autoregressive(target, [0], n_tokens, to_probs, rng, is_done)
+    assert_same_distribution(enumerate_branches(lambda rng: tokens_of(plain(rng))), expected)
 
 
 @rules
 @pytest.mark.parametrize(
-    "filter, K, ended",
+    "to_probs, K, is_done",
     [("T=1", 1, never), ("T=1", 2, at_eos), ("greedy", 3, never)]
     + [("all", 1, never), ("all", 2, at_eos), ("all", 3, never)],
 )
-def test_distribution_of_the_loop_with_real_models_and_caches(filter, K, ended, rule):
+def test_distribution_of_the_loop_with_real_models_and_caches(to_probs, K, is_done, rule):
     """GPT-2 itself, of two layers and three tokens: a stale or short cache would show here."""
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
-    filter = FILTERS[filter]
-    drafter = lambda chance: NeuralDrafter(draft, filter, chance)
-    assert_exact(target, drafter, [1, 0], 4, K, filter, ended, rule)
+    to_probs = FILTERS[to_probs]
+    drafter = lambda rng: NeuralDrafter(draft, to_probs, rng)
+    assert_exact(target, drafter, [1, 0], 4, K, to_probs, is_done, rule)
 
 
 @rules
-@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
-def test_distribution_with_one_hot_drafts(filter, rule):
-    prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda chance: NGramDrafter(3)
-    assert_exact(TableModel(3), drafter, prompt, 4, 3, filter, at_eos, rule)
+@pytest.mark.parametrize("to_probs", FILTERS.values(), ids=FILTERS)
+def test_distribution_with_one_hot_drafts(to_probs, rule):
+    prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda rng: NGramDrafter(3)
+    assert_exact(TableModel(3), drafter, prompt, 4, 3, to_probs, at_eos, rule)
 
 
 @rules
@@ -97,8 +97,8 @@ def test_distribution_with_one_hot_drafts(filter, rule):
 def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature, rule):
     """q must be what was sampled from; it need not be filtered like p."""
     target, draft = TableModel(1), TableModel(2)
-    drafter = lambda chance: NeuralDrafter(draft, Filter(draft_temperature), chance)
-    assert_exact(target, drafter, [0], 3, 2, Filter(1.0), never, rule)
+    drafter = lambda rng: NeuralDrafter(draft, SamplingParams(draft_temperature), rng)
+    assert_exact(target, drafter, [0], 3, 2, SamplingParams(1.0), never, rule)
 
 
 @rules
@@ -106,8 +106,8 @@ def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature
 def test_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
     """The target's context ends the text; the draft's only ends the drafting."""
     target, draft = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft)
-    drafter = lambda chance: NeuralDrafter(draft, Filter(1.0), chance)
-    expected = assert_exact(target, drafter, [0, 1], 4, 3, Filter(1.0), never, rule)
+    drafter = lambda rng: NeuralDrafter(draft, SamplingParams(1.0), rng)
+    expected = assert_exact(target, drafter, [0, 1], 4, 3, SamplingParams(1.0), never, rule)
     assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
 
 
@@ -121,9 +121,9 @@ def drafts_of(q):
         yield list(draft), np.prod([row[token] for row, token in zip(q, draft)])
 
 
-def outcomes(rule, draft, q, p):
+def outcomes(rule, draft, p, q):
     """{(number accepted, next token): probability}"""
-    return every_branch(lambda chance: rule(draft, q, p, chance))
+    return enumerate_branches(lambda rng: rule(draft, p, q, rng))
 
 
 @rules
@@ -135,17 +135,17 @@ def test_verify_gives_p_for_any_q(rule, p, q):
     """
     found = np.zeros((4, 4, 4))
     for draft, mass in drafts_of(q):
-        for (n, token), probability in outcomes(rule, draft, q, p).items():
+        for (n, token), probability in outcomes(rule, draft, p, q).items():
             tokens = [*draft[:n], token]
             rows = [np.eye(4)[token] for token in tokens] + list(p[len(tokens) :])
             found += mass * probability * np.einsum("i,j,k->ijk", *rows)
     assert abs(found - np.einsum("i,j,k->ijk", *p)).max() < 1e-12
 
 
-def expected_accepted(rule, q, p):
+def expected_accepted(rule, p, q):
     mean = 0.0
     for draft, mass in drafts_of(q):
-        for (n, _), probability in outcomes(rule, draft, q, p).items():
+        for (n, _), probability in outcomes(rule, draft, p, q).items():
             mean += mass * probability * n
     return mean
 
@@ -154,13 +154,13 @@ def test_acceptance_is_one_minus_total_variation():
     """Leviathan et al., corollary 3.6, computed exactly for one drafted token."""
     rng = np.random.default_rng(0)
     p, q = rng.dirichlet(np.ones(5), 2), rng.dirichlet(np.ones(5), 1)
-    assert abs(expected_accepted(verify, q, p) - (1 - abs(p[0] - q[0]).sum() / 2)) < 1e-12
+    assert abs(expected_accepted(verify, p, q) - (1 - abs(p[0] - q[0]).sum() / 2)) < 1e-12
 
 
 # ---------------------------------------------------------------- block verification
 
 
-def block_bound(q, p, clip):
+def block_bound(p, q, clip):
     """The mean sum of P[1] ... P[k]: clipped at each place (block rule), or each ratio (token)."""
     mean = 0.0
     for draft, mass in drafts_of(q):
@@ -175,9 +175,9 @@ def block_bound(q, p, clip):
 @settings(max_examples=100, deadline=None)
 @given(p=rows_of_p, q=rows_of_q)
 def test_a_block_keeps_at_least_as_many_tokens_and_as_many_as_predicted(p, q):
-    token, block = expected_accepted(verify, q, p), expected_accepted(verify_block, q, p)
-    assert abs(token - block_bound(q, p, clip=False)) < 1e-12
-    assert abs(block - block_bound(q, p, clip=True)) < 1e-12
+    token, block = expected_accepted(verify, p, q), expected_accepted(verify_block, p, q)
+    assert abs(token - block_bound(p, q, clip=False)) < 1e-12
+    assert abs(block - block_bound(p, q, clip=True)) < 1e-12
     assert block >= token - 1e-12
 
 
@@ -187,6 +187,6 @@ def test_one_draft_or_a_certain_one_is_verified_as_by_the_token_rule(p, q):
     certain = np.eye(4)[q.argmax(axis=1)]
     for rows in (q[:1], certain):
         for draft, _ in drafts_of(rows):
-            given = draft, rows, p[: len(rows) + 1]
+            given = draft, p[: len(rows) + 1], rows
             token, block = outcomes(verify, *given), outcomes(verify_block, *given)
             assert total_variation(token, block) < 1e-12

@@ -2,20 +2,18 @@
 
 import inspect
 import re
-import sys
-from types import SimpleNamespace
 
 import pytest
-from command_line import ROOT, embedded, python
+from command_line import ROOT, python
 from wrong_answers import RIGHT, WRONG, compared, replaced
 
-from exercises import bugs, checks, mine, score
+from exercises import bugs, checks, mine
 from exercises import solutions as right
-from exercises.checks import CHECKS, Wrong
+from exercises.checks import CHECKS
 from exercises.feedback import checked, guessed
-from proving import verdict
-from proving.verdict import can_be_kept, one_round
-from utils import InputError
+from proving import limits, verdict
+from proving.enumeration import WrongAnswer
+from proving.verdict import enumerate_round, expected_kept
 
 
 def test_each_has_a_number_a_stub_a_check_a_hint_and_a_solution():
@@ -51,19 +49,21 @@ def test_a_right_answer_is_accepted(name, answer):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name, wrong", slips(WRONG))
-def test_a_wrong_answer_is_refused_by_a_verdict_that_shows_the_slip(name, wrong):
+def test_a_wrong_answer_is_refused_by_a_verdict_that_shows_the_slip(monkeypatch, name, wrong):
+    """Also one that does not end."""
+    monkeypatch.setattr(limits, "MAX_SECONDS", 1)
     said, answer = wrong
-    with pytest.raises(Wrong) as refused:
+    with pytest.raises(WrongAnswer) as refused:
         CHECKS[name](answer)
     verdict = str(refused.value)
-    assert said in verdict and ("expected" in verdict or "right" in verdict)
+    assert said in verdict and re.search("expected|right|end", verdict)
     assert "\n" not in verdict
 
 
 @pytest.mark.parametrize("name, answer", [*slips(SOLUTIONS), *slips(RIGHT)])
 def test_no_check_is_silent_for_long(monkeypatch, name, answer):
     """10,000 branches take a second."""
-    n_branches, every_branch = 0, checks.every_branch
+    n_branches, enumerate_branches = 0, checks.enumerate_branches
 
     def counted(run):
         def count(branches):
@@ -71,10 +71,10 @@ def test_no_check_is_silent_for_long(monkeypatch, name, answer):
             n_branches += 1
             return run(branches)
 
-        return every_branch(count)
+        return enumerate_branches(count)
 
     for module in (checks, verdict):
-        monkeypatch.setattr(module, "every_branch", counted)
+        monkeypatch.setattr(module, "enumerate_branches", counted)
     CHECKS[name](answer)
     assert n_branches < 30_000
 
@@ -83,9 +83,9 @@ def test_what_can_be_kept_is_what_the_solutions_keep():
     """The formula, against an enumeration."""
     for target, draft_model, K in checks.rounds_to_check():
         for answer, block in ((right.verify_7, False), (right.block_11, True)):
-            rule = lambda draft, q, p, chance: answer(draft, q, p, chance.sample, chance.toss)
-            _, kept = one_round(rule, target, draft_model, K)
-            assert kept == pytest.approx(can_be_kept(target, draft_model, K, block), abs=1e-12)
+            rule = lambda draft, p, q, rng: answer(draft, p, q, rng.sample, rng.accept)
+            _, kept = enumerate_round(rule, target, draft_model, K)
+            assert kept == pytest.approx(expected_kept(target, draft_model, K, block), abs=1e-12)
 
 
 def test_what_a_reader_sees():
@@ -95,29 +95,6 @@ def test_what_a_reader_sees():
     done = python("-m", "pytest", "exercises", "-p", "no:xdist")  # pytest alone is enough
     said = re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout)
     assert said == open_ones
-
-
-@embedded
-def test_a_drafter_is_scored_beside_the_others(monkeypatch, capsys):
-    monkeypatch.setattr(score, "N_PROMPTS", 1)
-    score.score("exercises.solutions")
-    scores = dict(re.findall(r"(?m)^(\S+) +([\d.]+)$", capsys.readouterr().out))
-    assert [*scores] == ["yours", "ngram", "0.7M-17M"]
-    assert 1 < float(scores["yours"]) < float(scores["0.7M-17M"])
-
-
-def test_a_drafter_that_is_not_written_is_one_line():
-    done = python("-m", "exercises.score", "sampling")
-    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
-
-
-def test_a_drafter_that_fails_is_not_said_to_be_unwritten(monkeypatch):
-    failing = SimpleNamespace(drafter_13=lambda n_vocab, sample: None)  # no n_vocab
-    monkeypatch.setitem(sys.modules, "failing", failing)
-    with pytest.raises(AttributeError):
-        score.score("failing")
-    with pytest.raises(InputError, match="loaded"):
-        score.score("nowhere")
 
 
 # ---------------------------------------------------------------- in the notebook
@@ -156,18 +133,18 @@ def test_checked_goes_on_with_the_solution(capsys, answer, said):
 @pytest.mark.parametrize(
     "guess, said",
     [
-        (compared, ["compared, as the task asks: the distribution is right", "0.30"]),
+        (compared, ["guess, as the task asks: the distribution is right", "0.30"]),
         (
             replaced(right.one_token_6, residual_3=lambda p, q: p),
             ["not as the task asks: the distribution is wrong, at a distance of 0.15", "0.70"],
         ),
         (stub, ["STILL TO BE WRITTEN"]),
         (failing, ["ZeroDivisionError"]),
-        (lambda p, q, sample, toss: (sample(p), True), ["said to be the draft"]),
+        (lambda p, q, sample, accept: (sample(p), True), ["said to be the draft"]),
     ],
 )
 def test_a_guess_is_shown_beside_p(capsys, guess, said):
-    guessed(guess, compared, checks.P, checks.Q)
+    guessed(guess, "guess", compared, checks.P, checks.Q)
     shown = capsys.readouterr().out
     assert all(words in shown for words in said)
     is_done = guess is compared or len(shown.splitlines()) == 1 and guess is not stub
@@ -183,7 +160,7 @@ def test_a_bug_shows_in_its_texts_and_has_one_line(capsys, number, name):
     *code, _, symptom, _ = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"distance 0\.\d+; .*yours .*, right .*", symptom)
     assert not symptom.startswith("distance 0.0000")
-    answers = [bugs.answered(name, line) for line in range(len(code) + 2)]
+    answers = [bugs.judge_line(name, line) for line in range(len(code) + 2)]
     (yes,) = [answer for answer in answers if answer.startswith("Yes")]
     assert yes.count("\n") == 2
 
@@ -193,10 +170,25 @@ def test_all_bugs_are_listed():
     assert re.findall(r"(?m)^\d", done.stdout) == [str(n + 1) for n in range(len(bugs.BUGS))]
 
 
+@pytest.mark.parametrize("line", ["0", "999"])
+def test_a_line_that_does_not_exist_is_refused(line):
+    done = python("-m", "exercises.bugs", "2", line)
+    assert (done.returncode, done.stdout) == (
+        2,
+        "",
+    ) and f"line {line}: expected 1 to" in done.stderr
+
+
+def test_the_lines_that_the_pages_ask_for_exist():
+    for page in (bugs.__doc__, (ROOT / "docs" / "exercises.md").read_text(encoding="utf-8")):
+        number, line = map(int, re.search(r"exercises.bugs (\d+) (\d+)", page).groups())
+        assert line <= len(bugs.source_lines(bugs.BUGS[number - 1])[1])
+
+
 # ---------------------------------------------------------------- commands
 
 
-@pytest.mark.parametrize("module", ["exercises.score", "exercises.bugs", "proving.gallery"])
+@pytest.mark.parametrize("module", ["exercises.bugs", "proving.gallery"])
 def test_a_script_reads_its_arguments(module):
     shown = python("-m", module, "--help")
     assert (shown.returncode, shown.stderr) == (0, "") and "usage" in shown.stdout

@@ -20,6 +20,8 @@ from toys import NUMPY, TINY
 
 import gpt2
 import utils
+from backends.threads import on_one_thread
+from checkpoints.registry import SIZES
 from decoding.batching import read_together
 from gpt2 import Config
 
@@ -31,6 +33,8 @@ SHAPES = [
     Config(7, 24, 8, 8, 1),
 ]
 PLAIN, TILED = NUMPY, utils.get_backend("numpy", kernels="8x1")
+# attention in one part
+WHOLE = SimpleNamespace(xp=np, run_on_threads=on_one_thread, chunk=10**6)
 EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
 
 
@@ -60,9 +64,8 @@ def texts(model, n_min=1, n_max=24):
 
 def feed(model, ids, cache, n_last=None):  # [n_seq] -> [n_last, n_vocab]
     """A pass over these ids as one part of attention, without Model.read's catch-up rule."""
-    whole = SimpleNamespace(in_parts=lambda attend, q, k, v: attend(q, k, v, np))
-    with mock.patch.object(cache, "backend", whole):
-        x = model.blocks(model.embed(ids, cache), cache.look_back)
+    with mock.patch.object(cache, "backend", WHOLE):
+        x = model.blocks(model.embed(ids, cache), [(cache, slice(0, len(ids)))])
     cache.advance(x)
     return model.logits(x[len(ids) - (len(ids) if n_last is None else n_last) :])
 
@@ -110,7 +113,7 @@ def test_gelu_is_the_published_formula():
 
 def test_number_of_parameters():
     count = lambda config: sum(map(math.prod, config.shapes().values()))
-    assert {size: count(config) for size, config in utils.SIZES.items()} == {
+    assert {size: count(config) for size, config in SIZES.items()} == {
         "82M": 81912576,
         "124M": 124439808,
         "355M": 354823168,
@@ -164,13 +167,15 @@ def test_texts_read_together_are_read_alone(data):
 def test_heads_shared_among_threads_are_the_heads(data):
     shape, cuts = data.draw(st.integers(0, len(SHAPES) - 1)), data.draw(st.sets(st.integers(1, 4)))
 
-    def share(function, n, n_rows):
+    def run_on_threads(function, n, size):
         ends = [0, *sorted(cut for cut in cuts if cut < n), n]
         for a, b in data.draw(st.permutations(list(zip(ends, ends[1:])))):
             function(a, b)
 
     alone = tiny_model(shape)
-    shared = dataclasses.replace(alone, backend=dataclasses.replace(PLAIN, share=share))
+    shared = dataclasses.replace(
+        alone, backend=dataclasses.replace(PLAIN, run_on_threads=run_on_threads)
+    )
     ids = data.draw(texts(alone))
     assert_same(shared.read(ids, shared.new_cache(), len(ids)), fresh(alone, ids))
 
@@ -188,6 +193,25 @@ def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
     batch = [*others, ids]
     caches, n_lasts = [model.new_cache() for _ in batch], [len(other) for other in batch]
     assert np.array_equal(read_together(model, batch, caches, n_lasts)[-1], singly)
+
+
+@pytest.mark.parametrize("kernels", ["plain", "64x1", "64x2", "auto"])
+def test_exact_logits_have_the_same_bits_in_a_long_text(kernels):
+    """Also in a longer cache, in a batch of texts of several lengths, after a rejected draft."""
+    config = Config(n_vocab=50, n_ctx=300, n_embd=128, n_head=2, n_layer=2)
+    model = utils.random_model(config, utils.get_backend("numpy", kernels, exact=True), scale=0.1)
+    ids = np.random.default_rng(0).integers(0, 50, 300).tolist()
+    cache = model.new_cache()
+    singly = np.concatenate([model.read(ids[:end], cache) for end in range(1, 301)])
+    for n_positions, n_ids in ((300, 300), (287, 287), (300, 150), (17, 17)):
+        cache = model.new_cache(n_positions)
+        assert np.array_equal(model.read(ids[:n_ids], cache, n_ids), singly[:n_ids])
+        model.read([*ids[: n_ids - 9], *[3] * 9], cache, 9)  # a draft, which is rejected
+        assert np.array_equal(model.read(ids[:n_ids], cache, 9), singly[n_ids - 9 : n_ids])
+    lengths = (300, 1, 64, 211)
+    caches = [model.new_cache(n) for n in lengths]
+    together = read_together(model, [ids[:n] for n in lengths], caches, lengths)
+    assert all(np.array_equal(rows, singly[:n]) for rows, n in zip(together, lengths))
 
 
 @fast
@@ -232,7 +256,7 @@ def test_read_reads_only_what_is_missing(monkeypatch):
 def test_softmax_of_any_size_of_scores(scores, shift):
     """exp(100) is more than a float32 holds; the trained models' scores get there."""
     x = np.array([scores, [0.0] * len(scores)], np.float32)
-    p = gpt2.softmax(x, np)
+    p = gpt2.softmax(x.copy(), np)
     assert p.dtype == np.float32 and (p >= 0).all()
     assert_same(p.sum(axis=-1), np.ones(2), atol=1e-6)
     assert_same(p[1], np.full(len(scores), 1 / len(scores)), atol=1e-6)
@@ -278,10 +302,13 @@ def test_an_id_that_is_no_token_is_refused(wrong):
     assert_same(model.read([1, 2, 3], cache), fresh(model, [1, 2, 3], 1))  # the cache still holds
 
 
-@pytest.mark.parametrize("asked, n_positions", [(7, 7), (None, 24)])
+@pytest.mark.parametrize(
+    "asked, n_positions", [(7, 7), (None, 24), (16, 16), (45, 45), (1024, 1024)]
+)
 def test_a_cache_holds_what_was_asked_for(asked, n_positions):
-    cache = tiny_model().new_cache(asked)
-    assert cache.k.shape[2] == cache.v.shape[2] == len(cache.hidden) == n_positions
+    cache = tiny_model(dtype=np.float32).new_cache(asked)
+    assert cache.k.strides[2] // 64 % 2 == 1 and cache.k.strides[2] % 64 == 0
+    assert cache.k.shape[3] == cache.v.shape[2] == len(cache.hidden) == n_positions
 
 
 # ---------------------------------------------------------------- strict arrays, one dtype

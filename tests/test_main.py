@@ -29,12 +29,14 @@ from command_line import (
 from toys import random_tensors, write_checkpoint
 
 import sampling
+from cli.flags import Settings
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 LENGTH = "--n_tokens_to_generate=30"
 TEXT = "--prompt", PROMPT, LENGTH
 COUNTS = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
+COUNTS |= {"draft_lengths"}
 
 # ---------------------------------------------------------------- what a run prints
 
@@ -47,7 +49,7 @@ def test_prints_both_blocks_and_the_comparison(cli, as_json, command):
     counts = rf"{figures['accepted']} of {figures['examined']} .*"
     rate = rf"Acceptance rate = {figures['acceptance_rate']:.3f} \({counts}\)\n"
     passes = rf"Tokens per target pass = {figures['tokens_per_target_pass']:.2f}\n"
-    rest = r"Speedup = \d+\.\d\d\nThe two texts are identical\.\n"
+    rest = r"Speedup = \d+\.\d\d \(one prompt; .*\)\nThe two texts are identical\.\n"
     pattern = f"Autoregressive Decode{block}Speculative Decode{block}{rate}{passes}{rest}"
     assert re.fullmatch(pattern, done.out) and (done.code, done.err) == (0, "")
     assert figures["accepted"] > 0
@@ -96,7 +98,10 @@ def test_stream_shows_the_same_text(cli, as_json, target, prompt, temperature):
 def test_json(as_json, pair, n, K, draft, temperature):
     length = "--prompt", PROMPT, "--n_tokens_to_generate", n
     result = as_json(*length, "--K", K, "--draft_model_size", draft, "--temperature", temperature)
-    parts = {"settings", "prompt_token_ids", "autoregressive", "speculative"}
+    parts = {"settings", "kernels", "prompt_token_ids", "autoregressive", "speculative"}
+    models = {"17M"} if draft == "ngram" else {"17M", draft}
+    assert result["kernels"].keys() == models
+    assert {len(kernels) for kernels in result["kernels"].values()} == {5}  # four weights, a head
     assert set(result) == parts | {"speedup", "identical"}
     plain, fast = result["autoregressive"], result["speculative"]
     assert set(plain) == TIMES | {"text", "token_ids"} and set(fast) == set(plain) | COUNTS
@@ -108,6 +113,9 @@ def test_json(as_json, pair, n, K, draft, temperature):
         assert decoder["tokens_per_second"] * decoder["seconds"] == pytest.approx(n)
     assert 0 <= fast["accepted"] <= fast["examined"] <= fast["drafted"] <= K * fast["rounds"]
     assert fast["accepted"] + fast["rounds"] == n
+    lengths = {int(length): rounds for length, rounds in fast["draft_lengths"].items()}
+    assert sum(lengths.values()) == fast["rounds"]
+    assert sum(length * rounds for length, rounds in lengths.items()) == fast["drafted"]
     speedup = fast["tokens_per_second"] / plain["tokens_per_second"]
     assert result["speedup"] == pytest.approx(speedup)
     assert result["identical"] == (plain["token_ids"] == fast["token_ids"])
@@ -120,6 +128,7 @@ def test_json_repeats_the_settings(as_json, pair):
     chosen = dict(prompt="x", n_tokens_to_generate=3, stop="a=b") | models | sampling
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
     settings = as_json(*arguments, "--exact")["settings"]
+    assert settings.keys() == Settings().as_dict().keys() | {"prompt", "prompt_ids"}
     assert settings | chosen | {"models_dir": str(pair), "exact": True} == settings
     assert all(type(settings[name]) is type(value) for name, value in chosen.items())
 
@@ -144,7 +153,7 @@ def test_the_seed_decides_the_text(as_json, mode):
 
 @pytest.mark.parametrize("target, verdict", [("17M", "bug"), ("flat", "tie")])
 def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, target, verdict):
-    wrong = lambda draft, q, p, chance: (0, 9)
+    wrong = lambda draft, p, q, rng: (0, 9)
     monkeypatch.setattr(sampling.verify, "__code__", wrong.__code__)
     arguments = ["--target_model_size", target, "--n_tokens_to_generate", 5]
     result, done = as_json(*arguments), cli(*arguments)
@@ -166,7 +175,7 @@ def test_block_verification(as_json, tmp_path, monkeypatch, more):
     nearly_greedy = as_json("--temperature=1e-5", *arguments, more)
     assert nearly_greedy["identical"] and nearly_greedy["settings"]["verification"] == "block"
     assert len(as_json("--temperature=1", *arguments)["speculative"]["token_ids"]) == 20
-    assert "verification" not in as_json("--n_tokens_to_generate", 3)["settings"]
+    assert as_json("--n_tokens_to_generate", 3)["settings"]["verification"] == "token"
 
 
 def test_a_confident_draft_and_shared_noise(as_json):
@@ -205,9 +214,9 @@ def test_stop_ends_with_the_token_that_completes_it(as_json, pair, mode, start, 
     whole = as_json(*arguments)[mode]
     stop = whole["text"][start : start + length]
     n = next(n for n in range(31) if stop in text_of(pair, whole["token_ids"][:n]))
-    ended = as_json(*arguments, "--stop", stop)[mode]
-    assert ended["token_ids"] == whole["token_ids"][:n] and n < 30
-    assert ended["text"].endswith(stop)
+    is_done = as_json(*arguments, "--stop", stop)[mode]
+    assert is_done["token_ids"] == whole["token_ids"][:n] and n < 30
+    assert is_done["text"].endswith(stop)
 
 
 def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
@@ -319,6 +328,18 @@ def test_a_stream_that_is_closed_or_full(pair, stream, said):
     assert said in done.stderr and b"Traceback" not in done.stderr
 
 
+FLUSHED = ["--prompt=a --prompt=b", "--trace", "--stream", "--json", "--prompt=a --prompt=b --json"]
+
+
+@pytest.mark.parametrize("flags", FLUSHED)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_output_has_its_name_wherever_it_is_flushed(pair, flags, unbuffered):
+    begin = f'PYTHONUNBUFFERED={unbuffered} "$0" "$@" {flags} >/dev/full'
+    done = shell(begin, pair, "--n_tokens_to_generate=2")
+    said = b"error: standard output: No space left on device; make room, then try again\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 def test_notes_do_not_go_to_stdout_where_stderr_is_closed(pair):
     done = shell('"$0" "$@" 2>&-', pair, "--n_tokens_to_generate=90", "--prompt=the end", "--json")
     assert done.returncode == 0 and done.stdout.count(b"\n") == 1 and json.loads(done.stdout)
@@ -346,3 +367,11 @@ def test_the_embedded_pair_pays(as_json, draft, temperature, at_least):
     assert result["identical"] or temperature
     assert "\ufffd" not in two["text"] and 0 < len(two["token_ids"]) <= 40
     assert two["tokens_per_target_pass"] >= at_least
+
+
+def test_k_auto_says_how_many_it_drafted(cli, as_json):
+    lengths = as_json(*TEXT, "--K=auto")["speculative"]["draft_lengths"]
+    assert lengths and {*map(int, lengths)} <= {*range(9)}
+    assert re.search(
+        r"\nDrafted tokens, as --K auto chose = \d in \d+ round", cli(*TEXT, "--K=auto").out
+    )

@@ -10,8 +10,9 @@ from make_golden import recipe, reference, reference_logits
 from toys import NUMPY
 
 import utils
+from checkpoints.registry import MODELS_DIR
 from gpt2 import Config
-from sampling import Chance, Filter, autoregressive
+from sampling import Rng, SamplingParams, autoregressive
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -55,7 +56,7 @@ def test_small_models(config, dtype, tolerance):
 @pytest.mark.parametrize("size", ["0.7M", "7M", "0.7M-17M", "17M"])
 def test_embedded_models(size):
     """The folders are what they claim: checkpoints in Hugging Face's format."""
-    folder = Path(utils.MODELS_DIR) / size
+    folder = Path(MODELS_DIR) / size
     theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).float().eval()
     ours = utils.load_model(folder, NUMPY)
     assert ours.config.n_layer == len(theirs.transformer.h)
@@ -70,8 +71,8 @@ def test_greedy_texts(config):
         ours, theirs = pair(config, np.float64, seed)
         prompt = random_ids(config, 3, seed)
         n = config.n_ctx - len(prompt)
-        rounds = autoregressive(ours, prompt, n, Filter(temperature=0), Chance(0))
-        text = prompt + [token for round in rounds for token in round.tokens]
+        rounds = autoregressive(ours, prompt, n, SamplingParams(temperature=0), Rng(0))
+        text = prompt + [token for this_round in rounds for token in this_round.tokens]
         given_ids = torch.tensor([prompt])
         mask = torch.ones_like(given_ids)
         with torch.no_grad():
@@ -102,6 +103,6 @@ def test_filters(seed, n_vocab, spread, temperature, top_k, top_p):
     for warper in warpers:
         scores = warper(None, scores)
     expected = scores.softmax(dim=-1).numpy()
-    found = Filter(temperature, top_k, top_p)(logits)
+    found = SamplingParams(temperature, top_k, top_p)(logits)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
     assert ((found > 0) == (expected > 0)).all()  # the same tokens, also where 1e-6 would not tell

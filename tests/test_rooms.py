@@ -5,7 +5,7 @@ import re
 from graphlib import TopologicalSorter
 
 import pytest
-from command_line import ROOT
+from command_line import ROOT, embedded, python
 
 MOST_MODULES = 20  # in a folder
 
@@ -79,13 +79,13 @@ def test_there_is_no_circle():
 
 
 def test_notes_are_printed_by_one_function():
-    """checkpoints.files.note, which escapes what a terminal would obey."""
+    """checkpoints.errors.note, which escapes what a terminal would obey."""
     found = [
         name
         for name, path in MODULES.items()
         if re.search("[\"']note:", path.read_text(encoding="utf-8"))
     ]
-    assert found == ["checkpoints.files"]
+    assert found == ["checkpoints.errors"]
 
 
 FOLDERS = sorted({path.parent for path in MODULES.values()} - {ROOT})
@@ -99,3 +99,34 @@ def test_a_folder_is_small_and_its_init_holds_no_logic(folder):
     for path in inits:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             assert isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign)), path
+
+
+# ---------------------------------------------------------------- what a reader has to read
+
+PLAIN = """
+import sys, main
+assert main.main(["--json", "--kernels=plain", "--n_tokens_to_generate=3"]) == 0
+print(*(getattr(module, "__file__", None) for module in sys.modules.values()), sep="\\n")
+"""
+
+
+@embedded
+def test_a_plain_run_loads_little():
+    done = python("-c", PLAIN)
+    loaded = {name for name, path in MODULES.items() if str(path) in done.stdout.splitlines()}
+    assert {"main", "sampling", "decoding.run", "cli.runs"} <= loaded
+    assert not {room(name) for name in loaded} & {"page", "proving", "decoding.cluster"}
+    assert not any(name.startswith("experiments") for name in loaded)
+    n_lines = sum(len(MODULES[name].read_text(encoding="utf-8").splitlines()) for name in loaded)
+    assert len(loaded) <= 42 and n_lines <= 5000
+
+
+@pytest.mark.parametrize("top", ["decoding", "page", "proving"])
+def test_below_the_command_line_nothing_reads_settings(top):
+    """Flags become values in cli/runs.py."""
+    for name, path in MODULES.items():
+        if name.split(".")[0] == top:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                of = getattr(node, "value", None)
+                reads = isinstance(node, ast.Attribute) and isinstance(of, ast.Name)
+                assert not (reads and of.id == "settings"), (name, node.lineno)

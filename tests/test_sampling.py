@@ -12,10 +12,11 @@ from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from gpt2 import Config
 from sampling import (
-    Chance,
-    Filter,
     NeuralDrafter,
+    Rng,
+    SamplingParams,
     autoregressive,
+    one_hot,
     residual,
     speculative,
     stop_condition,
@@ -26,19 +27,28 @@ LOGITS = np.log(np.array([[0.1, 0.2, 0.3, 0.4]]))
 TARGET, DRAFT = tiny_model(1), tiny_model(2)
 
 
-def run(n_tokens, K=4, filter=Filter(), ids=(1, 2, 3), drafter=None, seed=0, target=TARGET, **more):
+def run(
+    n_tokens,
+    K=4,
+    to_probs=SamplingParams(),
+    ids=(1, 2, 3),
+    drafter=None,
+    seed=0,
+    target=TARGET,
+    **more,
+):
     """The rounds of a speculative run after its prefill."""
-    chance = Chance(seed)
-    drafter = drafter or NeuralDrafter(DRAFT, filter, chance)
-    return list(speculative(target, drafter, list(ids), n_tokens, K, filter, chance, **more))[1:]
+    rng = Rng(seed)
+    drafter = drafter or NeuralDrafter(DRAFT, to_probs, rng)
+    return list(speculative(target, drafter, list(ids), n_tokens, K, to_probs, rng, **more))[1:]
 
 
-def run_alone(n_tokens, filter=Filter(), ids=(1, 2, 3), seed=0, target=TARGET, **more):
-    return list(autoregressive(target, list(ids), n_tokens, filter, Chance(seed), **more))[1:]
+def run_alone(n_tokens, to_probs=SamplingParams(), ids=(1, 2, 3), seed=0, target=TARGET, **more):
+    return list(autoregressive(target, list(ids), n_tokens, to_probs, Rng(seed), **more))[1:]
 
 
 def tokens(rounds):
-    return [token for round in rounds for token in round.tokens]
+    return [token for this_round in rounds for token in this_round.tokens]
 
 
 def scores_of(model, ids, n_last=1):
@@ -48,31 +58,31 @@ def scores_of(model, ids, n_last=1):
 # ---------------------------------------------------------------- the filter
 
 
-@pytest.mark.parametrize("filter, expected", [
-    (Filter(1.0), [0.1, 0.2, 0.3, 0.4]),
-    (Filter(0.5), [1 / 30, 4 / 30, 9 / 30, 16 / 30]),  # squares, rescaled
-    (Filter(0.0), [0, 0, 0, 1]),
-    (Filter(1e-6), [0, 0, 0, 1]),
-    (Filter(1.0, top_k=2), [0, 0, 3 / 7, 4 / 7]),
-    (Filter(1.0, top_k=9), [0.1, 0.2, 0.3, 0.4]),
-    (Filter(1.0, top_k=0), [0.1, 0.2, 0.3, 0.4]),
-    (Filter(1.0, top_p=0.35), [0, 0, 0, 1]),
-    (Filter(1.0, top_p=0.65), [0, 0, 3 / 7, 4 / 7]),
-    (Filter(1.0, top_p=0.75), [0, 2 / 9, 3 / 9, 4 / 9]),
+@pytest.mark.parametrize("to_probs, expected", [
+    (SamplingParams(1.0), [0.1, 0.2, 0.3, 0.4]),
+    (SamplingParams(0.5), [1 / 30, 4 / 30, 9 / 30, 16 / 30]),  # squares, rescaled
+    (SamplingParams(0.0), [0, 0, 0, 1]),
+    (SamplingParams(1e-6), [0, 0, 0, 1]),
+    (SamplingParams(1.0, top_k=2), [0, 0, 3 / 7, 4 / 7]),
+    (SamplingParams(1.0, top_k=9), [0.1, 0.2, 0.3, 0.4]),
+    (SamplingParams(1.0, top_k=0), [0.1, 0.2, 0.3, 0.4]),
+    (SamplingParams(1.0, top_p=0.35), [0, 0, 0, 1]),
+    (SamplingParams(1.0, top_p=0.65), [0, 0, 3 / 7, 4 / 7]),
+    (SamplingParams(1.0, top_p=0.75), [0, 2 / 9, 3 / 9, 4 / 9]),
     # 7/9 of what top_k left is enough
-    (Filter(1.0, top_k=3, top_p=0.75), [0, 0, 3 / 7, 4 / 7]),
+    (SamplingParams(1.0, top_k=3, top_p=0.75), [0, 0, 3 / 7, 4 / 7]),
 ])  # fmt: skip
-def test_filter_on_four_tokens_by_hand(filter, expected):
-    assert np.allclose(filter(LOGITS)[0], expected, atol=1e-12)
+def test_filter_on_four_tokens_by_hand(to_probs, expected):
+    assert np.allclose(to_probs(LOGITS)[0], expected, atol=1e-12)
 
 
 def test_a_nucleus_that_reaches_top_p_exactly_needs_no_more():
-    assert Filter(1.0, top_p=0.5)(np.log([[0.25, 0.5, 0.25]]))[0].tolist() == [0, 1, 0]
+    assert SamplingParams(1.0, top_p=0.5)(np.log([[0.25, 0.5, 0.25]]))[0].tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("n", (2, 3, 1000))
 def test_a_nucleus_of_equal_tokens_has_one_however_small(n):
-    assert Filter(1.0, top_p=1e-20)(np.zeros((1, n)))[0].tolist() == [1] + (n - 1) * [0]
+    assert SamplingParams(1.0, top_p=1e-20)(np.zeros((1, n)))[0].tolist() == [1] + (n - 1) * [0]
 
 
 logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(
@@ -83,8 +93,8 @@ logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(
 @settings(deadline=None)
 @given(logit_rows, st.floats(0.1, 3), st.integers(0, 13), st.floats(0.01, 1))
 def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p):
-    p = Filter(temperature, top_k, top_p)(logits)[0]
-    full = Filter(temperature)(logits)[0]
+    p = SamplingParams(temperature, top_k, top_p)(logits)[0]
+    full = SamplingParams(temperature)(logits)[0]
     order = np.argsort(-full, kind="stable")[: top_k or None]
     mass = full[order].cumsum() / full[order].sum()
     # where rounding decides, either answer is right
@@ -95,13 +105,33 @@ def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p
     assert np.allclose(p, expected, atol=1e-12) and abs(p.sum() - 1) < 1e-12
 
 
-def test_filter_of_a_real_vocabulary_matches_a_full_sort():
+@pytest.mark.parametrize("scale, top_p", [(3, 0.9), (0.1, 0.9), (0.1, 0.3), (8, 0.999), (8, 0.1)])
+def test_filter_of_a_real_vocabulary_matches_a_full_sort(scale, top_p):
     """The nucleus is found among the few tokens that can be in it, not among all 50,257."""
-    logits = default_rng(0).normal(0, 3, (3, 50257)).astype(np.float32)
-    for row, full in zip(Filter(1.0, top_p=0.9)(logits), Filter(1.0)(logits)):
+    logits = default_rng(0).normal(0, scale, (3, 50257)).astype(np.float32)
+    for row, full in zip(SamplingParams(1.0, top_p=top_p)(logits), SamplingParams(1.0)(logits)):
         order = np.argsort(-full, kind="stable")
-        nucleus = order[: 1 + np.searchsorted(full[order].cumsum(), 0.9)]
+        nucleus = order[: 1 + np.searchsorted(full[order].cumsum(), top_p)]
         assert set(np.flatnonzero(row)) == set(nucleus)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([-np.inf, -1.5, 0, 2, 2.5, 7]), min_size=1, max_size=40), st.data())
+def test_the_kth_largest_is_that_of_a_full_sort(numbers, data):
+    x, k = np.array(numbers, np.float32), data.draw(st.integers(1, len(numbers)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "N_COLUMNS", data.draw(st.integers(1, 50)))
+        assert sampling.kth_largest(x, k) == np.sort(x)[-k]
+
+
+def test_the_top_k_of_a_real_vocabulary_are_those_of_a_full_sort():
+    """Of ties, the lowest ids."""
+    for digits in (0, 1, 7):
+        logits = default_rng(0).normal(0, 3, 50257).astype(np.float32).round(digits)
+        order = np.argsort(-logits, kind="stable")
+        for k in (1, 2, 50, 256, 257, 50256, 50257, 60000):
+            p = SamplingParams(1.0, top_k=k)(logits[None])[0]
+            assert set(np.flatnonzero(p)) == set(order[:k])
 
 
 HUGE = (11, 1e5, 1e9, 1e30, 1e39, 1e300)
@@ -112,15 +142,15 @@ def test_filters_keep_the_largest_logits_at_any_temperature(temperature):
     """Float32 rounds different logits to the same probability: they must decide, not it."""
     logits = default_rng(0).normal(0, 3, (4, 1000)).astype(np.float32)
     logits[:, 5] = -np.inf
-    filters = [Filter(temperature, top_k=1), Filter(temperature, top_k=7)]
+    filters = [SamplingParams(temperature, top_k=1), SamplingParams(temperature, top_k=7)]
     if temperature < 1e10:  # above it, all are equal in float64 too
-        filters.append(Filter(temperature, top_p=0.5))
-    for filter, least, most in zip(filters, (1, 7, 1), (1, 7, 510)):
-        for row, p in zip(logits, filter(logits)):
+        filters.append(SamplingParams(temperature, top_p=0.5))
+    for to_probs, least, most in zip(filters, (1, 7, 1), (1, 7, 510)):
+        for row, p in zip(logits, to_probs(logits)):
             kept = np.flatnonzero(p)
             assert set(kept) == set(np.argsort(-row)[: len(kept)]) and least <= len(kept) <= most
     close = np.array([[0, 1e-9, 3e-9, 2e-9]], dtype=np.float32)
-    assert Filter(temperature, top_k=1)(close)[0].tolist() == [0, 0, 1, 0]
+    assert SamplingParams(temperature, top_k=1)(close)[0].tolist() == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("temperature", (0, 1e-5, 1, *HUGE))
@@ -128,7 +158,7 @@ def test_filters_keep_the_largest_logits_at_any_temperature(temperature):
 @pytest.mark.filterwarnings("error")
 def test_logits_of_any_size_give_finite_probabilities(temperature, dtype):
     logits = np.array([[3e38, -3e38, 0, 1], [-np.inf, 2, 1, -np.inf]], dtype)
-    p = Filter(temperature)(logits)
+    p = SamplingParams(temperature)(logits)
     assert p.dtype == np.float64 and np.allclose(p.sum(axis=1), 1) and (p >= 0).all()
     assert p[1, 0] == p[1, 3] == 0
     if temperature in HUGE:
@@ -136,12 +166,15 @@ def test_logits_of_any_size_give_finite_probabilities(temperature, dtype):
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 1, 2], [1, np.inf, 2], [-np.inf] * 3, [np.nan] * 3])
-@pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(1e9), Filter(0.7, 2, 0.5)])
+@pytest.mark.parametrize(
+    "to_probs",
+    [SamplingParams(), SamplingParams(1.0), SamplingParams(1e9), SamplingParams(0.7, 2, 0.5)],
+)
 @pytest.mark.filterwarnings("error")
-def test_logits_without_a_distribution_raise(filter, bad):
+def test_logits_without_a_distribution_raise(to_probs, bad):
     logits = np.array([[3, 2, 1], bad], dtype=np.float32)
     with pytest.raises(FloatingPointError):
-        filter(logits)
+        to_probs(logits)
     with pytest.raises(FloatingPointError):
         sampling.highest_probability(logits[1:])
 
@@ -152,13 +185,13 @@ def test_logits_without_a_distribution_raise(filter, bad):
 ])  # fmt: skip
 def test_filter_refuses_settings_without_a_meaning(name, bad):
     with pytest.raises(ValueError, match=f"{name} .*expected"):
-        Filter(**{name: bad})
+        SamplingParams(**{name: bad})
 
 
 # ---------------------------------------------------------------- the primitives
 
 
-class Fixed(Chance):
+class Fixed(Rng):
     """Every random number is u."""
 
     def __init__(self, u):
@@ -192,21 +225,21 @@ def test_sample_never_leaves_the_vocabulary_whatever_the_rounding(seed):
 def test_a_sample_does_not_depend_on_the_scale_of_p():
     """A block's residual may be what is left of P p, with P below 1."""
     p = np.array([0.1, 0.2, 0.3, 0.4])
-    whole, part = ([Chance(i).sample(scale * p) for i in range(99)] for scale in (1, 0.25))
+    whole, part = ([Rng(i).sample(scale * p) for i in range(99)] for scale in (1, 0.25))
     assert whole == part and {*whole} == {0, 1, 2, 3}
 
 
 def test_toss_is_certain_at_the_ends():
-    assert not Fixed(0.0).toss(0.0) and Fixed(LARGEST).toss(1.0) and Fixed(LARGEST).toss(7.0)
-    assert Fixed(0.4999).toss(0.5) and not Fixed(0.5).toss(0.5)
+    assert not Fixed(0.0).accept(0.0) and Fixed(LARGEST).accept(1.0) and Fixed(LARGEST).accept(7.0)
+    assert Fixed(0.4999).accept(0.5) and not Fixed(0.5).accept(0.5)
 
 
 def test_the_seed_decides_every_choice():
     p = np.array([0.1, 0.2, 0.3, 0.4])
 
     def choices(seed):
-        chance = Chance(seed)
-        return [(chance.sample(p), chance.toss(0.5)) for _ in range(50)]
+        rng = Rng(seed)
+        return [(rng.sample(p), rng.accept(0.5)) for _ in range(50)]
 
     assert choices(7) == choices(7) != choices(8)
 
@@ -221,9 +254,9 @@ def test_residual_by_hand_and_when_rounding_leaves_none():
 def test_verify_draws_every_coin_anew():
     """Over many rounds the first and the second acceptance are independent."""
     p, q = np.full((3, 4), 0.25), np.tile([0.5, 0.5, 0, 0], (2, 1))
-    chance, counts = Chance(0), np.zeros(3)
+    rng, counts = Rng(0), np.zeros(3)
     for _ in range(4000):
-        counts[verify([0, 1], q, p, chance)[0]] += 1
+        counts[verify([0, 1], p, q, rng)[0]] += 1
     # 1/2, 1/4, 1/4 expected; 5 standard deviations: odds below one in a million
     assert (abs(counts - [2000, 1000, 1000]) < [158, 137, 137]).all()
 
@@ -233,22 +266,24 @@ def test_verify_draws_every_coin_anew():
 
 @pytest.mark.parametrize("K", [1, 2, 4, 7, 50])
 @pytest.mark.parametrize("n_tokens", [1, 2, 5, 20])
-@pytest.mark.parametrize("filter", [Filter(), Filter(1.0)], ids=["greedy", "T=1"])
-def test_exactly_the_tokens_asked_for(K, n_tokens, filter):
+@pytest.mark.parametrize("to_probs", [SamplingParams(), SamplingParams(1.0)], ids=["greedy", "T=1"])
+def test_exactly_the_tokens_asked_for(K, n_tokens, to_probs):
     for drafter in (None, NGramDrafter(TINY.n_vocab)):
-        rounds = run(n_tokens, K, filter, drafter=drafter)
+        rounds = run(n_tokens, K, to_probs, drafter=drafter)
         assert len(tokens(rounds)) == n_tokens
-        for round in rounds:
-            assert len(round.draft) <= K and len(round.tokens) == round.accepted + 1
-            assert round.accepted <= round.examined <= len(round.draft)
+        for this_round in rounds:
+            assert len(this_round.draft) <= K and len(this_round.tokens) == this_round.accepted + 1
+            assert this_round.accepted <= this_round.examined <= len(this_round.draft)
 
 
 @pytest.mark.parametrize("K", [1, 3, 8])
-@pytest.mark.parametrize("filter", [Filter(), Filter(1.0), Filter(0.8, 20, 0.9)])
-def test_a_perfect_draft_is_always_accepted(K, filter):
+@pytest.mark.parametrize(
+    "to_probs", [SamplingParams(), SamplingParams(1.0), SamplingParams(0.8, 20, 0.9)]
+)
+def test_a_perfect_draft_is_always_accepted(K, to_probs):
     """Each round gives K + 1 tokens, which a stale draft cache would not reach."""
-    rounds = run(18, K, filter, drafter=NeuralDrafter(TARGET, filter, Chance(0)))
-    assert all(round.accepted == len(round.draft) for round in rounds)
+    rounds = run(18, K, to_probs, drafter=NeuralDrafter(TARGET, to_probs, Rng(0)))
+    assert all(this_round.accepted == len(this_round.draft) for this_round in rounds)
     assert len(rounds) == -(-18 // (K + 1))
     assert rounds[0].sources == ["draft"] * K + ["bonus"]
 
@@ -266,14 +301,14 @@ def test_the_context_ends_the_text(decode):
 @pytest.mark.parametrize("place", range(8))
 def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
     """Nothing after it is kept or counted; the draft accepts all, so it lies in a run."""
-    ended = lambda generated: len(generated) == place + 1
-    rounds = run(8, 3, drafter=NeuralDrafter(TARGET, Filter(), Chance(0)), ended=ended)
+    is_done = lambda generated: len(generated) == place + 1
+    rounds = run(8, 3, drafter=NeuralDrafter(TARGET, SamplingParams(), Rng(0)), is_done=is_done)
     greedy = tokens(run_alone(8))
     assert tokens(rounds) == greedy[: place + 1]
     last = rounds[-1]
     assert last.accepted <= last.examined <= len(last.draft)
     assert len(last.sources) == len(last.tokens)
-    assert tokens(run_alone(8, ended=ended)) == greedy[: place + 1]
+    assert tokens(run_alone(8, is_done=is_done)) == greedy[: place + 1]
 
 
 def test_token_zero_is_a_token_like_any_other():
@@ -284,38 +319,49 @@ def test_token_zero_is_a_token_like_any_other():
     assert tokens(rounds) == [0] * 6 == tokens(run_alone(6, target=certain))
 
 
+def test_a_drafter_with_too_few_rows_of_q_is_refused_in_words():
+    class OneRow(NGramDrafter):
+        def propose(self, ids, k):
+            return [0] * k, one_hot([0], self.n_vocab)
+
+    expected = r"proposed 3 tokens with 1 rows of q: expected a row for each token"
+    with pytest.raises(ValueError, match=expected):
+        run(12, 3, drafter=OneRow(TINY.n_vocab))
+
+
 @pytest.mark.parametrize("drafter", [None, NGramDrafter(TINY.n_vocab)], ids=["model", "ngram"])
 def test_a_round_holds_what_the_rule_was_given_and_said(drafter):
     asked = []
 
-    def noted(draft, q, p, chance):
-        asked.append((draft, q, p, verify(draft, q, p, chance)))
+    def noted(draft, p, q, rng):
+        asked.append((draft, p, q, verify(draft, p, q, rng)))
         return asked[-1][-1]
 
-    rounds, text = run(12, 3, Filter(1.0), drafter=drafter, rule=noted), [1, 2, 3]
-    for round, (draft, q, p, (n_accepted, token)) in zip(rounds, asked, strict=True):
-        assert round.draft is draft and round.q is q and round.p is p
-        assert (round.accepted, round.tokens) == (n_accepted, [*draft[:n_accepted], token])
-        rows = Filter(1.0)(scores_of(TARGET, text + draft, len(draft) + 1))
+    rounds, text = run(12, 3, SamplingParams(1.0), drafter=drafter, rule=noted), [1, 2, 3]
+    for this_round, (draft, p, q, (n_accepted, token)) in zip(rounds, asked, strict=True):
+        assert this_round.draft is draft and this_round.q is q and this_round.p is p
+        assert this_round.accepted == n_accepted
+        assert this_round.tokens == [*draft[:n_accepted], token]
+        rows = SamplingParams(1.0)(scores_of(TARGET, text + draft, len(draft) + 1))
         assert np.allclose(p, rows, atol=1e-12)
-        text += round.tokens
+        text += this_round.tokens
 
 
 def test_an_autoregressive_round_holds_its_distribution():
     text = [1, 2, 3]
-    for round in run_alone(9, Filter(1.0)):
-        assert (round.draft, round.accepted, round.q) == ([], 0, None)
-        assert np.allclose(round.p, Filter(1.0)(scores_of(TARGET, text)), atol=1e-12)
-        text += round.tokens
+    for this_round in run_alone(9, SamplingParams(1.0)):
+        assert (this_round.draft, this_round.accepted, this_round.q) == ([], 0, None)
+        assert np.allclose(this_round.p, SamplingParams(1.0)(scores_of(TARGET, text)), atol=1e-12)
+        text += this_round.tokens
 
 
 def test_stop_condition_at_end_of_text_or_string():
     encoder = Encoder(*tiny_vocabulary())
     ids = encoder.encode("once the éx")
-    ended = stop_condition(encoder, "the é")
-    first = [ended(ids[:n]) for n in range(1, len(ids) + 1)].index(True)
+    is_done = stop_condition(encoder, "the é")
+    first = [is_done(ids[:n]) for n in range(1, len(ids) + 1)].index(True)
     assert first == len(encoder.encode("once the é")) - 1
-    assert ended([5, encoder.end_of_text]) and not stop_condition(encoder)(ids)
+    assert is_done([5, encoder.end_of_text]) and not stop_condition(encoder)(ids)
     the, on = encoder.encode("the"), encoder.encode("on")
     assert len(the) == 1 and stop_condition(encoder, "h")(the)  # a token that holds more
     assert len(on) == 2 and stop_condition(encoder, "on")(on)  # tokens of one byte
@@ -333,14 +379,14 @@ def test_what_cannot_speculate(K, n_vocab, message):
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1, 2, 4]), min_size=1, max_size=8),
-    st.sampled_from([Filter(), Filter(1.0)]),
+    st.sampled_from([SamplingParams(), SamplingParams(1.0)]),
     st.integers(0, 99),
 )
-def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
+def test_neural_drafts_are_drawn_from_their_q(ks, to_probs, seed):
     """Whatever the k before: a round of K = 0 moves the text on, and a rejected draft must not stay
     in the cache behind it. Also in a second text by the same drafter.
     """
-    chance, proposals = Chance(seed), []
+    rng, proposals = Rng(seed), []
 
     class Noting(NeuralDrafter):
         def propose(self, ids, k):
@@ -348,12 +394,12 @@ def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
             return proposals[-1][1:]
 
     K = lambda last: ks[len(proposals) % len(ks)]
-    drafter = Noting(DRAFT, filter, chance)
+    drafter = Noting(DRAFT, to_probs, rng)
     for ids in ([1, 2, 3], [4, 3, 1]):
-        list(speculative(TARGET, drafter, ids, 20, K, filter, chance))
+        list(speculative(TARGET, drafter, ids, 20, K, to_probs, rng))
     for text, draft, q in proposals:
         if draft:
-            fresh = filter(scores_of(DRAFT, text + draft[:-1], len(draft)))
+            fresh = to_probs(scores_of(DRAFT, text + draft[:-1], len(draft)))
             assert np.allclose(q, fresh, atol=1e-12)
 
 
@@ -361,18 +407,20 @@ def test_neural_drafts_are_drawn_from_their_q(ks, filter, seed):
 def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
     """The draft can read all of it, and score one more token."""
     short, ids = tiny_model(2, Config(259, 8, 16, 2, 2)), list(range(1, n + 1))
-    drafter = NeuralDrafter(short, Filter(1.0), Chance(0))
-    drafter.prefill(ids)
+    drafter = NeuralDrafter(short, SamplingParams(1.0), Rng(0))
+    drafter.prefill(ids, None)
     assert drafter.cache.length == (n if drafted else 0)
     draft, q = drafter.propose(ids, 4)
     assert len(draft) == len(q) == drafted
     if drafted:
-        assert np.allclose(q[0], Filter(1.0)(scores_of(short, ids))[0], atol=1e-12)
+        assert np.allclose(q[0], SamplingParams(1.0)(scores_of(short, ids))[0], atol=1e-12)
 
 
-@pytest.mark.parametrize("filter", [Filter(), Filter(0.3), Filter(1.0, top_k=1)])
-def test_a_draft_ends_below_the_confidence_and_not_at_it(filter):
-    top = Filter(1.0)(scores_of(DRAFT, [1, 2, 3]))[0].max()
+@pytest.mark.parametrize(
+    "to_probs", [SamplingParams(), SamplingParams(0.3), SamplingParams(1.0, top_k=1)]
+)
+def test_a_draft_ends_below_the_confidence_and_not_at_it(to_probs):
+    top = SamplingParams(1.0)(scores_of(DRAFT, [1, 2, 3]))[0].max()
     for confidence, n in ((top - 1e-6, 1), (top + 1e-6, 0)):
-        drafter = NeuralDrafter(DRAFT, filter, Chance(0), confidence)
+        drafter = NeuralDrafter(DRAFT, to_probs, Rng(0), confidence)
         assert len(drafter.propose([1, 2, 3], 1)[0]) == n

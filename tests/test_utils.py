@@ -10,6 +10,7 @@ from toys import NUMPY, refusal, write_checkpoint
 
 import utils
 from backends import memory
+from checkpoints.registry import SIZES
 from gpt2 import Config
 
 # ---------------------------------------------------------------- what a loaded model is made of
@@ -65,7 +66,7 @@ print((status("VmHWM") - before) / (4 * n_weights))
 ])  # fmt: skip
 def test_what_cannot_fit_is_refused(monkeypatch, sizes, n_texts, loaded, message):
     monkeypatch.setattr(memory, "available", lambda: 7e9)
-    needed = [utils.SIZES[size] for size in sizes], NUMPY, n_texts, np.float32, loaded
+    needed = [SIZES[size] for size in sizes], NUMPY, n_texts, np.float32, loaded
     if message:
         assert message in refusal(utils.require_memory, *needed)
     else:
@@ -75,7 +76,7 @@ def test_what_cannot_fit_is_refused(monkeypatch, sizes, n_texts, loaded, message
 def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 6e9)
     monkeypatch.setattr(np.random, "default_rng", None)
-    refusal(utils.random_model, utils.SIZES["1558M"], NUMPY)
+    refusal(utils.random_model, SIZES["1558M"], NUMPY)
 
 
 # ---------------------------------------------------------------- backends
@@ -89,10 +90,14 @@ def test_unknown_kernels(kernels):
     assert repr(kernels) in message and "64x2" in message
 
 
-def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path, monkeypatch):
+def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path):
     """GPT2_MODELS_DIR may lack the included models: their tokenizer is the project's own."""
-    monkeypatch.setattr(utils, "MODELS_DIR", str(tmp_path))
     folder = write_checkpoint(tmp_path / "shape")
     (model,), encoder = utils.load_models([str(folder)], str(tmp_path), NUMPY, weights="random")
     ids = encoder.encode("Once upon a time")
     assert ids and max(ids) < model.config.n_vocab
+
+
+def test_a_single_name_in_place_of_a_list_of_sizes():
+    with pytest.raises(utils.InputError, match=r"sizes '17M': expected a list, such as \['17M'\]"):
+        utils.load_models("17M", "models", NUMPY)

@@ -4,8 +4,9 @@ models in several files. What does not match the format or the file raises Input
 
 import re
 
-from checkpoints.files import InputError, read_json, strict_json
-from checkpoints.formats.tensor import Tensor, require_filled
+from checkpoints.errors import InputError
+from checkpoints.files import read_json, strict_json
+from checkpoints.formats.tensor import Tensor, require_contiguous
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 HEADER_LIMIT = 100_000_000  # bytes; that of the format's own library
@@ -25,17 +26,20 @@ def read_table(path):
             table[name] = Tensor(path, name, dtype, shape, begin + first, end - first)
     except (ValueError, TypeError, KeyError):
         raise InputError(f"{path}: has a damaged header; fetch it again") from None
-    require_filled(path, table.values(), begin)
+    require_contiguous(path, table.values(), begin)
     return table
 
 
 def read_header(path):
-    """(the entries, the metadata, where the tensors begin)."""
+    """(the entries, the metadata, where the tensors begin): the metadata is {name: text}."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             header = strict_json(file.read(min(length, HEADER_LIMIT)))
-        return header, header.pop("__metadata__", None), 8 + length
+        metadata = header.pop("__metadata__", {})
+        if {type(text) for text in metadata.values()} - {str}:
+            raise TypeError
+        return header, metadata, 8 + length
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: is truncated or no safetensors file; fetch it again") from None
 

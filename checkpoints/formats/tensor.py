@@ -1,4 +1,4 @@
-"""What every checkpoint comes down to, whatever its format: named tensors that lie in files."""
+"""Named tensors in files: what each checkpoint format is read as."""
 
 import math
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints.files import InputError
+from checkpoints.errors import InputError
 
 # as they are stored
 DTYPES = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
-MOST_AXES = 32  # of a shape in a file; more only serve to make a product of sizes huge
+MAX_AXES = 32  # of a shape in a file; more only serve to make a product of sizes huge
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Tensor:
         return np.memmap(self.path, DTYPES[self.dtype], "r", self.offset, self.shape)
 
     def numbers(self):  # -> [*shape]
-        """What NumPy can compute with: a bfloat16 is the upper half of a float32."""
+        """The stored array in a dtype of NumPy: bfloat16 becomes float32."""
         array = self.stored()
         if self.dtype == "bfloat16":
-            return (array.astype(np.uint32) << 16).view(np.float32)
+            return (array.astype(np.uint32) << 16).view(np.float32)  # its upper 16 bits
         return array
 
     def read(self, dtype):  # -> [*shape]
@@ -78,14 +78,14 @@ class Tensor:
         return "right" if crc32c == self.crc32c else "wrong"
 
 
-def require_filled(path, tensors, begin=0):
-    """Raises InputError unless the tensors fill a file from byte `begin` to its end, side by side,
-    each in the bytes that its shape takes.
+def require_contiguous(path, tensors, begin=0):
+    """Raise InputError unless these Tensors fill the file at a Path from byte `begin` to its end:
+    no gap, no overlap, and each in exactly the bytes that its shape and dtype take.
     """
     end = begin
     for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
-        shape = tensor.shape[:MOST_AXES]
-        size = tensor.size  # that of a tensor which is never read is what the file says
+        shape = tensor.shape[:MAX_AXES]
+        size = tensor.size  # a dtype that cannot be read: believe the file
         if tensor.dtype in DTYPES:
             size = math.prod(shape) * np.dtype(DTYPES[tensor.dtype]).itemsize
         if tensor.offset > end:

@@ -21,8 +21,8 @@ tensorflow/core/protobuf/tensor_bundle.proto.
 import re
 from io import BytesIO
 
-from checkpoints.files import InputError
-from checkpoints.formats.tensor import Tensor, require_filled
+from checkpoints.errors import InputError
+from checkpoints.formats.tensor import Tensor, require_contiguous
 from checkpoints.registry import TF_DATA
 
 MAGIC = 0xDB4775248B80FB57
@@ -31,7 +31,7 @@ TRAILER = 5  # bytes after a block: compression and CRC
 # Keys grow by what they share, so a small file can claim much. GPT-2's largest index has 20,000
 # bytes, its longest key 23.
 INDEX_LIMIT = 1 << 20
-LONGEST_KEY = 100
+MAX_KEY_BYTES = 100
 # tensorflow/core/framework/types.proto
 TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
@@ -48,7 +48,7 @@ def varint(stream):
     raise ValueError("a number of more than ten bytes")
 
 
-def fields(raw):
+def parse_fields(raw):
     """[(number, value)] of a protobuf message; a value is an int, or bytes."""
     stream, pairs = BytesIO(raw), []
     while stream.tell() < len(raw):
@@ -66,7 +66,7 @@ def fields(raw):
 
 
 def unmask(crc):
-    """A CRC as it is, from how it is stored."""
+    """The CRC-32C behind a masked one: subtract the constant, then rotate left by 15 bits."""
     crc = crc - 0xA282EAD8 & 0xFFFFFFFF
     return (crc << 15 | crc >> 17) & 0xFFFFFFFF
 
@@ -81,7 +81,7 @@ def read_block(raw, offset, size):
     key, entries = b"", []
     while stream.tell() < end:
         shared, rest, length = varint(stream), varint(stream), varint(stream)
-        if shared + rest > LONGEST_KEY:
+        if shared + rest > MAX_KEY_BYTES:
             raise ValueError(f"a key of {shared + rest} bytes")
         key = key[:shared] + stream.read(rest)
         entries.append((key, stream.read(length)))
@@ -119,9 +119,9 @@ def common_name(name):
 def read_entry(name, value, path):
     """The Tensor of a BundleEntryProto. Raises ValueError or TypeError."""
     # protobuf leaves out what is 0
-    entry = {1: 0, 2: b"", 4: 0, 5: 0, 6: 0} | dict(fields(value))
+    entry = {1: 0, 2: b"", 4: 0, 5: 0, 6: 0} | dict(parse_fields(value))
     dtype, shape, offset, size, crc = (entry[number] for number in (1, 2, 4, 5, 6))
-    dims = [dict(fields(dim)).get(1, 0) for number, dim in fields(shape) if number == 2]
+    dims = [dict(parse_fields(dim)).get(1, 0) for number, dim in parse_fields(shape) if number == 2]
     if len(dims) == 3 and dims[0] == 1:  # OpenAI's matrices are convolutions of width 1
         dims = dims[1:]
     dtype = TYPES.get(dtype, f"TensorFlow's type {dtype}")
@@ -144,5 +144,5 @@ def read_table(path):
         raise InputError(
             f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         ) from None
-    require_filled(data, table.values())
+    require_contiguous(data, table.values())
     return table

@@ -1,19 +1,19 @@
-"""Work that could not be done: one prompt of many may fail, and the others go on."""
+"""Failures of single prompts: one prompt of many may fail, and the others go on."""
 
 from dataclasses import dataclass
 
-from checkpoints.files import InputError, counted, some
+from checkpoints.errors import InputError, abbreviated, plural
 
 
 @dataclass(frozen=True)
 class Failed:
-    """In place of a result that could not be had."""
+    """Stands for the result of a prompt that failed. reason: the error, in one line."""
 
     reason: str
 
 
-def require_all(failed, rest="the others are done, give the same command to try these again"):
-    """Raises InputError if there is any {what: why it could not be had}."""
+def require_all(failed, advice="the others are done, give the same command to try these again"):
+    """Raises InputError if {name of a prompt: why it failed} is not empty."""
     if failed:
-        named = some([f"{name}: {why}" for name, why in failed.items()])
-        raise InputError(f"{counted(len(failed), 'prompt')} failed: {named}; {rest}")
+        named = abbreviated([f"{name}: {why}" for name, why in failed.items()])
+        raise InputError(f"{plural(len(failed), 'prompt')} failed: {named}; {advice}")

@@ -1,5 +1,5 @@
-"""Groups of prompts to the workers of a Dask cluster, and their results back in the order of the
-prompts.
+"""Sends groups of prompts to the workers of a Dask cluster, and yields their results in the order
+of the prompts.
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections import Counter, deque
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 
-from checkpoints.files import InputError, counted, note
+from checkpoints.errors import InputError, note, plural
 from decoding.cluster.failed import Failed
 
 try:
@@ -44,15 +44,16 @@ UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the schedu
 
 
 class Cluster:
-    """The workers that have loaded the models a run wants. Raises InputError.
+    """An executor on the workers of a cluster, which load the models of a ModelSpec, `wanted`.
 
-    pairs: the shape of the target, and its encoder. machines: {machine: its number of workers}.
+    pairs: Pairs with a ModelStub and the encoder. machines: {machine: its number of workers}.
+    Raises InputError, also on entering the `with` block.
     """
 
     def __init__(self, address, wanted, download=False):
         self.address, self.wanted = address, wanted
-        self.n_local = n_local(address)
-        self.pairs = wanted.outline(download)
+        self.n_local = count_local_workers(address)
+        self.pairs = wanted.load_stub(download)
         self.name = f"speculation-{uuid.uuid4().hex}"
 
     def __enter__(self):
@@ -67,21 +68,30 @@ class Cluster:
         return self.stack.__exit__(*error)
 
     def connect(self, stack):
-        """A client of the cluster, which has at least one worker."""
+        """Start or find the cluster, wait for a worker, and return a Client. Raises InputError."""
         # what goes wrong is said in one line, not in Dask's log
         for name in ("asyncio", "distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        where = stack.enter_context(started(self.n_local)) if self.n_local else self.address
         try:
+            where = (
+                stack.enter_context(start_workers(self.n_local)) if self.n_local else self.address
+            )
             client = stack.enter_context(Client(where, timeout=TIMEOUT))
             client.wait_for_workers(1, timeout=PATIENCE)
-        except (TimeoutError, OSError, ValueError) as error:
-            problem = f"{error}; expected a running scheduler with workers (docs/cluster.md)"
-            raise InputError(f"--cluster {self.address}: {problem}") from None
+        except (TimeoutError, OSError, ValueError, RuntimeError) as error:
+            reason = str(error).partition("\n")[0]
+            expected = "expected a running scheduler with workers"
+            if self.n_local:
+                expected = "the workers cannot be started; try fewer"
+            raise InputError(
+                f"--cluster {self.address}: {reason}; {expected} (docs/cluster.md)"
+            ) from None
         return client
 
     def load(self):
-        """Let every worker load the models."""
+        """Let every worker load the models. Prints a note if some workers cannot take part; raises
+        InputError if none can.
+        """
         wanted = self.wanted, self.wanted.kernel_choices(), worker.fingerprints(self.wanted)
         cloudpickle.register_pickle_by_value(worker)
         loader = worker.Loader(self.name, pickle.dumps(wanted))
@@ -105,15 +115,15 @@ class Cluster:
             self.client.unregister_worker_plugin(self.name)
 
     def workers(self):
-        """The addresses of those that have loaded the models."""
+        """[address] of the workers that have loaded the models."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return [address for address, one in workers.items() if self.name in one["resources"]]
 
     def run(self, function, items, failed, group=1, name=str):
-        """Yield the result of each item, in their order, Failed for one that fails.
+        """Yield the result of each item, in their order, or Failed. Prints a note at the end.
 
-        function(pairs, items) is called by a worker, with `group` items at a time. failed: the dict
-        that gets {name(item): why}
+        function(pairs, items) -> results is called by a worker, with `group` items at a time.
+        failed: a dict that is filled with {name(item): reason}
         """
         begin = time.monotonic()
         for item, result in zip(items, self.results(function, items, group)):
@@ -123,40 +133,50 @@ class Cluster:
         if items and not failed:
             where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             took = f"{time.monotonic() - begin:.1f} s"
-            note(f"{counted(len(items), 'prompt')} in {took}, workers: {where}")
+            note(f"{plural(len(items), 'prompt')} in {took}, workers: {where}")
 
     def results(self, function, items, group):
-        """Yield the result of each item, in their order.
-
-        As many groups are on their way as there are workers: when one dies, Dask gives another try
-        to all that it holds, and counts it against them.
+        """Yield the result of each item, in their order. function(pairs, items) -> results gets a
+        group of items at a time.
         """
         groups = [items[i : i + group] for i in range(0, len(items), group)]
-        waiting = deque(range(len(groups)))
-        begun, done, futures = {}, {}, as_completed()  # {future: group}, {group: its results}
+        done = {}  # {index of a group: its results}, which wait for groups before it
+        next_index = 0
+        for index, results in self.done_groups(function, groups):
+            done[index] = results
+            while next_index in done:
+                yield from done.pop(next_index)
+                next_index += 1
+
+    def done_groups(self, function, groups):
+        """Yield (index of a group, the list of its results), in the order in which groups are done.
+
+        No more groups are sent than there are workers: when a worker dies, Dask counts a try
+        against every group that the worker holds. Raises InputError if the scheduler is gone.
+        """
+        waiting = deque(enumerate(groups))
+        running, futures = {}, as_completed()  # running: {future: index of its group}
         try:
-            for next_group in range(len(groups)):
-                while next_group not in done:
-                    while waiting and futures.count() < max(1, len(self.workers())):
-                        i = waiting.popleft()
-                        future = self.submit(function, groups[i])
-                        begun[future] = i
-                        futures.add(future)
-                    future = next(futures)
-                    i = begun.pop(future)
-                    done[i] = gathered(future, groups[i])
-                yield from done.pop(next_group)
+            while waiting or running:
+                while waiting and len(running) < max(1, len(self.workers())):
+                    index, items = waiting.popleft()
+                    future = self.submit(function, items)
+                    running[future] = index
+                    futures.add(future)
+                future = next(futures)
+                index = running.pop(future)
+                yield index, collect_results(future, groups[index])
         except UNREACHABLE:
             raise InputError(
-                f"--cluster {self.address}: the scheduler is gone; "
-                "give the same command again to go on"
+                f"--cluster {self.address}: the scheduler is gone, and its workers end; "
+                "start both, then give the same command again to go on"
             ) from None
         finally:
             with suppress(Exception):
-                self.client.cancel([*begun])
+                self.client.cancel([*running])
 
     def submit(self, function, items):
-        """The Future of function(pairs, items)."""
+        """Send function(pairs, items) to a worker, and return the Future of its results."""
 
         # a function inside of another is sent with its code: the scheduler lacks this module
         def work(name, job, limit):
@@ -166,16 +186,16 @@ class Cluster:
         return self.client.submit(*task, pure=False, resources={self.name: 1})
 
 
-def gathered(future, items):
-    """What a Future gives for these items, Failed for each of them where its workers died."""
+def collect_results(future, items):
+    """The list of results of a Future; Failed for each item if the workers that tried it died."""
     try:
         return future.result()
     except KilledWorker:
         return [Failed("every worker that tried its group died or took too long")] * len(items)
 
 
-def n_local(address):
-    """The number of workers to start here, or None for a scheduler. Raises InputError."""
+def count_local_workers(address):
+    """N for local:N, None for the address of a scheduler. Raises InputError for anything else."""
     match = re.fullmatch(r"local:([1-9]\d{0,2})|(tcp|tls)://\S+:\d{1,5}", address)
     if not match:
         raise InputError(
@@ -185,10 +205,9 @@ def n_local(address):
 
 
 @contextmanager
-def started(n_workers):
-    """The address of workers in processes of their own, one thread each, that end with the block.
-
-    A worker that dies, or is silent for long, is started again.
+def start_workers(n_workers):
+    """Start n_workers processes of one thread each, and give the address of their scheduler. They
+    end with the block. A worker that dies, or is silent for SILENCE seconds, is started again.
     """
     limits = {"allowed-failures": TRIES - 1, "worker-ttl": SILENCE}
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
@@ -201,8 +220,8 @@ def started(n_workers):
 
 @contextmanager
 def ignoring_sigint():
-    """What begins in this block, and what that begins, ignores Ctrl-C: a terminal sends it to all
-    processes. On Windows, where no signal can be blocked, nothing is done.
+    """Processes that start in this block ignore Ctrl-C, which a terminal sends to all of them. On
+    Windows, which cannot block signals, this does nothing.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -1,4 +1,4 @@
-"""What a worker does: load the models once, then work on groups of prompts.
+"""The code of a worker: it loads the models once, then works on groups of prompts.
 
     python -m decoding.cluster.worker tcp://HOST:8786 --nthreads 1 --nworkers 4
 
@@ -25,7 +25,7 @@ SOURCES = ("*.py", *(f"{room}/**/*.py" for room in ROOMS))
 
 
 def fingerprints(wanted):
-    """{what: SHA-256 of its files} of the project's code where this runs, and of the models."""
+    """{"project" or a model: SHA-256 of its files} on this machine. wanted: a ModelSpec."""
     import gpt2
     from checkpoints.files import sha256_of
 
@@ -40,7 +40,7 @@ class Loader(WorkerPlugin):
     A worker that has them announces a resource of this name, which the groups of prompts ask for:
     Dask gives them to no other worker, and one at a time.
 
-    wanted: pickled (ModelNames, its kernel_choices, the fingerprints that a worker must have).
+    wanted: pickled (ModelSpec, its kernel_choices, the fingerprints that a worker must have).
     """
 
     def __init__(self, name, wanted):
@@ -54,7 +54,7 @@ class Loader(WorkerPlugin):
         await worker.set_resources(**{self.name: 1})
         # one that is short of memory works on, until it is restarted: if all paused, none would
         worker.memory_manager.memory_pause_fraction = False
-        # groups that nobody could take, as all workers died, are given out on a change of state
+        # a change of status makes Dask give out groups that wait because all workers had died
         worker.status = Status.paused
         worker.status = Status.running
 
@@ -69,22 +69,24 @@ class Loader(WorkerPlugin):
         self.description = label(), wanted.kernels_in(self.pairs)
 
     def work(self, job, limit):
-        """The results of pickled (function, items), Failed for an item that cannot be had."""
+        """Call a pickled (function, items): the list of results, Failed for an item that fails.
+        After `limit` seconds the process ends.
+        """
         import numpy as np
 
         function, items = pickle.loads(job)
         function = partial(function, self.pairs)
         # a model that overflows is reported once, where its logits are used
-        with ends_after(limit), np.errstate(over="ignore", invalid="ignore"):
+        with exit_after(limit), np.errstate(over="ignore", invalid="ignore"):
             try:
                 return list(function(items))
-            except Exception:  # of one of them, or of all together
-                return [result_of(function, item) for item in items]
+            except Exception:  # of one item, or of all together: try each item by itself
+                return [try_item(function, item) for item in items]
 
 
 @contextmanager
-def ends_after(seconds):
-    """End this process if the block takes longer, whatever it computes. Dask starts another."""
+def exit_after(seconds):
+    """End this process if the block takes longer than `seconds`. Dask then starts a new worker."""
     with open(os.devnull, "w") as nowhere:  # for the traceback
         faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
         try:
@@ -93,8 +95,8 @@ def ends_after(seconds):
             faulthandler.cancel_dump_traceback_later()
 
 
-def result_of(function, item):
-    """That of one item, alone; Failed, with the reason in one line."""
+def try_item(function, item):
+    """The result of one item; if it fails, Failed, with the error in one line."""
     from decoding.cluster.failed import Failed
 
     try:

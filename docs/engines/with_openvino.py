@@ -6,9 +6,14 @@ python docs/engines/with_openvino.py 17M-openvino 0.7M-17M-openvino "Once upon a
 import json
 import sys
 
-import openvino_genai as genai
+try:
+    target, draft, prompt = sys.argv[1:]
+    import openvino_genai as genai
+except ModuleNotFoundError as missing:
+    sys.exit(f"error: {missing.name} is not installed: pip install --group engines")
+except ValueError:
+    sys.exit(f"expected: {__doc__.splitlines()[-1]}")
 
-target, draft, prompt = sys.argv[1:]
 # float32 throughout, as here; without these OpenVINO may compute in less
 exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
 scheduler = genai.SchedulerConfig()

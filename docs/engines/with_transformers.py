@@ -6,10 +6,15 @@ python docs/engines/with_transformers.py models/17M models/0.7M-17M "Once upon a
 import json
 import sys
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+try:
+    target, draft, prompt = sys.argv[1:]
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+except ModuleNotFoundError as missing:
+    sys.exit(f"error: {missing.name} is not installed: pip install --group engines")
+except ValueError:
+    sys.exit(f"expected: {__doc__.splitlines()[-1]}")
 
-target, draft, prompt = sys.argv[1:]
 tokenizer = AutoTokenizer.from_pretrained(target)
 model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32)
 assistant = AutoModelForCausalLM.from_pretrained(draft, dtype=torch.float32)

@@ -1,5 +1,5 @@
-"""The time of single passes: over one row and several, into an empty cache, part by part; and the
-speed at which this machine streams memory. Medians over repeats.
+"""Time single passes of a model (over one row, over several, of a long prompt, part by part), and
+the speed at which this machine streams memory. All figures are medians over repeats.
 """
 
 import statistics
@@ -14,24 +14,24 @@ from tqdm import tqdm
 import gpt2
 from backends.blas import N_THREADS
 from backends.machine import kernels_of
-from decoding.clock import PAST
-from sampling import Chance, Filter
+from decoding.clock import CONTEXT_TOKENS
+from sampling import Rng, SamplingParams
 from utils import nothing_to_wait_for
 
-IN_A_TURN = 5  # passes over the same number of rows
-PREFILL = 512  # tokens of a prompt to read, or as many as the context has
-STREAMED = 512 << 20  # bytes, more than any cache holds
+PASSES_PER_TURN = 5  # passes over the same number of rows
+PREFILL_TOKENS = 512  # tokens of a prompt to read, or as many as the context has
+STREAMED_BYTES = 512 << 20  # bytes, more than any cache holds
 
 
 def median_seconds(runs, repeats, synchronize=nothing_to_wait_for):
-    """Median seconds of each of several things to do, {name: function} -> {name: seconds}.
+    """Time functions that take turns: {name: function()} -> {name: median seconds}.
 
-    They take turns. In each turn the first run is not counted: it finds what another left in the
-    caches.
+    In each turn a function runs once untimed, because the function before it has left its own data
+    in the processor's caches. synchronize(): waits until the device has finished.
     """
     times = defaultdict(list)
-    in_a_turn = min(repeats, IN_A_TURN)
-    turns = range(-(-repeats // IN_A_TURN))
+    in_a_turn = min(repeats, PASSES_PER_TURN)
+    turns = range(-(-repeats // PASSES_PER_TURN))
     for _ in tqdm(turns, desc="measuring", delay=1, leave=False, disable=None):
         for name, run in runs.items():
             run()
@@ -47,19 +47,19 @@ def median_seconds(runs, repeats, synchronize=nothing_to_wait_for):
 # ---------------------------------------------------------------- memory
 
 
-def streaming_read(n_bytes):
-    """A function that reads memory which the caches cannot hold, on all threads, and reduces it to
-    a few numbers: no product of a model can read its weights faster.
+def new_streaming_read(n_bytes):
+    """Return a function() that reads n_bytes of memory once, on all threads.
 
-    NumPy asks the system for huge pages behind so large an array.
+    The array is larger than the caches, and each thread reduces its part to one number, so no
+    matrix product can read a model's weights faster. NumPy asks for huge pages for large arrays.
     """
     parts = np.array_split(np.ones(n_bytes // 4, np.float32), N_THREADS)
     pool = ThreadPoolExecutor(N_THREADS)
     return lambda: list(pool.map(np.max, parts))
 
 
-def bytes_of_a_pass(model):
-    """Bytes of parameters that every pass reads: all but the positions' and tokens' rows."""
+def bytes_per_pass(model):
+    """Return how many bytes of parameters every pass reads: all but the position embeddings."""
     config = model.config
     n = config.n_parameters - config.n_ctx * config.n_embd
     return n * model.params["wpe"].dtype.itemsize
@@ -68,10 +68,17 @@ def bytes_of_a_pass(model):
 # ---------------------------------------------------------------- passes
 
 
-def passes(model, rows):
-    """Passes over each number of rows, {n_rows: function}, with the same text before them."""
+def context_lengths(model, rows):
+    """Return a sorted list of context lengths in tokens: a short one, and the longest that leaves
+    room for max(rows) more.
+    """
+    most = model.config.n_ctx - max(rows)
+    return sorted({min(CONTEXT_TOKENS, most), most})
+
+
+def passes(model, rows, past):
+    """Fill a cache with `past` random tokens. Returns {n_rows: function() that makes one pass}."""
     rng = np.random.default_rng(0)
-    past = min(PAST, model.config.n_ctx - max(rows))
     ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
     cache = model.new_cache()
     model.read(ids, cache, n_last=max(rows))
@@ -83,9 +90,9 @@ def passes(model, rows):
     return {n: run(n) for n in rows}
 
 
-def seconds_of_parts(model, repeats):
-    """{part: seconds} of a one-row pass, told apart by Python's profiler."""
-    cache, ids = model.new_cache(), [0] * min(PAST + 1, model.config.n_ctx)
+def measure_parts(model, repeats):
+    """Run one-row passes under Python's profiler. Returns {part: mean seconds of a pass}."""
+    cache, ids = model.new_cache(), [0] * min(CONTEXT_TOKENS + 1, model.config.n_ctx)
     model.read(ids, cache)
     profiler = Profile(builtins=False)
     for _ in range(repeats):
@@ -93,7 +100,7 @@ def seconds_of_parts(model, repeats):
     entries = {entry.code: entry for entry in profiler.getstats()}
 
     def seconds(function, without=None):
-        """Of all calls of a function; without those of another that it calls."""
+        """Return the seconds of a function in a pass, less its calls of the function `without`."""
         entry, inner = entries[function.__code__], without and without.__code__
         elsewhere = sum(call.totaltime for call in entry.calls or () if call.code is inner)
         return (entry.totaltime - elsewhere) / repeats
@@ -108,33 +115,40 @@ def seconds_of_parts(model, repeats):
     return parts | {"embedding and residuals": seconds(gpt2.Model.read) - sum(parts.values())}
 
 
-def breakdown(model, repeats):
-    """Milliseconds of the parts of a one-row pass, and of choosing the next token."""
-    logits, chance = model.read([0], model.new_cache()), Chance(0)
-    choose = lambda filter: lambda: chance.sample(filter(logits)[0])
-    choices = {"greedy choice": choose(Filter(0.0)), "sampled choice": choose(Filter(1.0))}
-    parts = seconds_of_parts(model, repeats) | median_seconds(choices, repeats)
+def measure_breakdown(model, repeats):
+    """Time the parts of a one-row pass, and the choice of a token. Returns {part: milliseconds}."""
+    logits, rng = model.read([0], model.new_cache()), Rng(0)
+    choose = lambda to_probs: lambda: rng.sample(to_probs(logits)[0])
+    greedy, sampled = SamplingParams(0.0), SamplingParams(1.0)
+    choices = {"greedy choice": choose(greedy), "sampled choice": choose(sampled)}
+    parts = measure_parts(model, repeats) | median_seconds(choices, repeats)
     return {part: 1e3 * seconds for part, seconds in parts.items()}
 
 
 def measure_passes(model, rows, repeats):
-    """What the profile command reports of a model, as one object."""
-    n_bytes, synchronize = bytes_of_a_pass(model), model.backend.synchronize
+    """Time the passes of a model over each number of rows, at two context lengths.
+
+    Returns the JSON object of the profile command, as a dict.
+    """
+    n_bytes, synchronize = bytes_per_pass(model), model.backend.synchronize
     # in turns: others use the memory too
-    runs = {"streaming": streaming_read(STREAMED)} | passes(model, rows)
+    runs = {"streaming": new_streaming_read(STREAMED_BYTES)}
+    for past in context_lengths(model, rows):
+        runs |= {(past, n): run for n, run in passes(model, rows, past).items()}
     seconds = median_seconds(runs, repeats, synchronize)
+    streaming = seconds.pop("streaming")
     table = [
-        {"rows": n, "milliseconds": 1e3 * seconds[n], "gb_per_s": n_bytes / seconds[n] / 1e9}
-        for n in rows
+        {"past": past, "rows": n, "milliseconds": 1e3 * t, "gb_per_s": n_bytes / t / 1e9}
+        for (past, n), t in seconds.items()
     ]
-    prompt = [0] * min(PREFILL, model.config.n_ctx)
+    prompt = [0] * min(PREFILL_TOKENS, model.config.n_ctx)
     prefill = {"prefill": lambda: model.read(prompt, model.new_cache())}
     prefill = median_seconds(prefill, max(1, repeats // 4), synchronize)["prefill"]
     return {
-        "bandwidth_gb_per_s": STREAMED / seconds["streaming"] / 1e9,
+        "bandwidth_gb_per_s": STREAMED_BYTES / streaming / 1e9,
         "weights_bytes": n_bytes,
         "rows": table,
         "prefill": {"tokens": len(prompt), "milliseconds": 1e3 * prefill},
         "kernels": kernels_of(model),
-        "breakdown": breakdown(model, repeats),
+        "breakdown": measure_breakdown(model, repeats),
     }

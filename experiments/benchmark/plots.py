@@ -6,8 +6,8 @@ light page and on a dark one.
 
 from itertools import cycle
 
-from cli.files import whole
-from utils import InputError
+from checkpoints.errors import InputError
+from cli.files import create_atomically
 
 try:
     import matplotlib.pyplot as plt
@@ -27,11 +27,10 @@ STYLES = {
     "xtick.color": GREY,
     "ytick.color": GREY,
 }
-PALE = 0.3  # the opacity of a speedup that the table withholds
 
 
-def lines_of(rows):
-    """{name: rows by K} for each draft, target and temperature; a name says only what differs."""
+def group_rows_by_line(rows):
+    """Group rows into lines: {legend entry: rows sorted by K}. An entry names what differs only."""
     names = "draft", "target", "temperature", "verification"
     fields = [name for name in names if len({row[name] for row in rows}) > 1] or ["draft"]
     lines = {}
@@ -41,34 +40,39 @@ def lines_of(rows):
     return lines
 
 
-def points(rows):
-    """[(K, speedup, low, high, opacity)] of the rows that have an interval."""
+def plot_points(rows):
+    """Return [(K, speedup, low, high, whether the table withholds it)] of rows with an interval."""
     shown = []
     for row in rows:
         if row["intervals"]["speedup_time"]:
             speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
-            opacity = PALE if row["speedup_time"] is None else 1.0
-            shown.append((row["K"], speedup, *row["intervals"]["speedup_time"], opacity))
+            withheld = row["speedup_time"] is None
+            shown.append((row["K"], speedup, *row["intervals"]["speedup_time"], withheld))
     return shown
 
 
 def draw(result, path, title=""):
-    """Draw the results of a benchmark into a file.
+    """Draw the results of a benchmark into a picture file, whose suffix names the format.
 
-    title: what must be said of all its figures stands above them
+    Markers of speedups that the table withholds are hollow. title: a text above the picture
     """
-    lines = lines_of([row for row in result["rows"] if row["K"] != "auto"])
-    with plt.rc_context(STYLES), whole(path) as part:
+    lines = group_rows_by_line([row for row in result["rows"] if row["K"] != "auto"])
+    with plt.rc_context(STYLES), create_atomically(path) as part:
         figure, axes = plt.subplots(layout="constrained")
+        any_withheld = False
         for (name, rows), color, marker in zip(lines.items(), cycle(COLOURS), cycle("os^D")):
             look = {"color": color, "marker": marker}
             axes.plot([], [], label=name, **look)  # the legend's entry
-            if shown := points(rows):
+            if shown := plot_points(rows):
                 Ks, speedups, lows, highs, _ = zip(*shown)
-                axes.plot(Ks, speedups, color=color, alpha=PALE)
-                axes.fill_between(Ks, lows, highs, color=color, alpha=0.12, linewidth=0)
-            for K, speedup, *_, opacity in shown:
-                axes.plot(K, speedup, linestyle="", alpha=opacity, **look)
+                axes.plot(Ks, speedups, color=color)
+                axes.fill_between(Ks, lows, highs, color=color, alpha=0.15, linewidth=0)
+            for K, speedup, *_, withheld in shown:
+                axes.plot(K, speedup, fillstyle="none" if withheld else "full", **look)
+            any_withheld |= any(withheld for *_, withheld in shown)
+        if any_withheld:
+            hollow = {"marker": "o", "fillstyle": "none", "linestyle": "", "color": GREY}
+            axes.plot([], [], label="hollow: withheld", **hollow)
         axes.axhline(1, color=GREY, linewidth=1)
         axes.set(xlabel="K, tokens drafted per round", ylabel="speedup", title=title)
         axes.xaxis.get_major_locator().set_params(integer=True)

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 from backends.machine import machine
 from cli.flags import Json, Machine, Target, Weights, flag
+from cli.runs import spec_from
 from cli.values import check_length, check_number, parse_list
-from decoding.load import ModelNames
 from experiments.benchmark.passes import measure_passes
-from experiments.benchmark.tables import aligned, table
+from experiments.benchmark.tables import legend, markdown_table, table
 
-COLUMNS = ["rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
+KERNEL_LEGEND = (
+    "- 1/few/many: tokens of a pass; 2/9/8 at a time: how many of them meet a tile together"
+)
+COLUMNS = ["past", "rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
 
 
 @dataclass(frozen=True)
@@ -34,26 +37,31 @@ class ProfileSettings(Machine, Weights, Target):
     )
 
     def check(self):
-        check_number("rows", min(self.counts()), 1)
+        check_number("rows", min(self.row_counts()), 1)
 
-    def counts(self):
+    def row_counts(self):
+        """Return the list of numbers of rows."""
         return parse_list("rows", self.rows, int)
 
 
-def show_passes(result):
-    """What was measured, for people."""
-    bandwidth, first = result["bandwidth_gb_per_s"], result["rows"][0]["milliseconds"]
+def print_passes(result):
+    """Print the result of `measure_passes` as tables."""
+    bandwidth, firsts = result["bandwidth_gb_per_s"], {}
     gigabytes = result["weights_bytes"] / 1e9
     print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
     rows = []
     for row in result["rows"]:
+        first = firsts.setdefault(row["past"], row["milliseconds"])
         of_streaming, against = row["gb_per_s"] / bandwidth, row["milliseconds"] / first
         rows.append(row | {"of_streaming": of_streaming, "against_the_first": against})
     print(table(rows, COLUMNS))
+    print(f"\n{legend(rows, COLUMNS)}")
     print("\nPrefill of {tokens} tokens: {milliseconds:.0f} ms\n".format(**result["prefill"]))
-    print(aligned(["weight", "kernel"], result["kernels"].items()))
+    print(markdown_table(["weight", "kernel"], result["kernels"].items()))
+    if any("threads" in kernel for kernel in result["kernels"].values()):
+        print(f"\n{KERNEL_LEGEND}")
     print("\nA one-row pass, and the choice of a token after it:\n")
-    print(aligned(["part", "ms"], result["breakdown"].items()))
+    print(markdown_table(["part", "ms"], result["breakdown"].items()))
 
 
 def profile(settings: ProfileSettings, output: Json):
@@ -64,12 +72,12 @@ def profile(settings: ProfileSettings, output: Json):
         python main.py profile --target_model_size 124M --weights random
         python main.py profile --backend cupy --target_model_size 355M --weights random --json
     """
-    rows, size, weights = settings.counts(), settings.target_model_size, settings.weights
-    target = ModelNames.of(settings, size).load().target
+    rows, size, weights = settings.row_counts(), settings.target_model_size, settings.weights
+    target = spec_from(settings, size).load().target
     check_length("rows", max(rows), target.config.n_ctx)
     result = measure_passes(target, rows, settings.repeats)
     if output.json:
         print(json.dumps({"machine": machine(settings.backend)} | result))
         return
     print(f"{size}, {weights} weights, {settings.dtype}, {settings.backend}\n")
-    show_passes(result)
+    print_passes(result)

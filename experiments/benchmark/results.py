@@ -6,7 +6,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
-from cli.files import check_output, whole
+from cli.files import check_output, create_atomically
 from cli.reading import (
     check_fields,
     integer,
@@ -18,7 +18,7 @@ from cli.reading import (
     parse_json,
     read_bytes,
 )
-from cli.values import AUTO, MOST, MOST_COST
+from cli.values import AUTO, MAX_COST, MAX_COUNT
 
 # FILE.json, and the files beside it that hold the same results
 SUFFIXES = (".json", ".csv", ".md")
@@ -29,31 +29,35 @@ FIELDS = {
     "log": optional(is_object),
     "rows": list_of(is_object),
 }
-is_K = integer(1, MOST)
+is_K = integer(1, MAX_COUNT)
 ROW_FIELDS = {
     "draft": is_text,
     "target": optional(is_text),  # a log of another program names none
     "K": lambda K: K == AUTO or is_K(K),
-    "draft_cost": optional(number(0, MOST_COST)),
-    "verify_cost": optional(number(1 / MOST_COST, MOST_COST)),
+    "draft_cost": optional(number(0, MAX_COST)),
+    "verify_cost": optional(number(1 / MAX_COST, MAX_COST)),
 }
 
 
 def check_results_output(out):
-    """Raises InputError unless FILE.json and its neighbours can be written and are not there."""
+    """Raise InputError if FILE.json, FILE.csv or FILE.md exists already or cannot be written."""
     check_output("out", out, SUFFIXES[:1])
     for suffix in SUFFIXES[1:]:
         check_output("out", Path(out).with_suffix(suffix), (suffix,))
 
 
 def write_results(result, table, out):
-    """FILE.json with the whole result, FILE.csv with its rows, FILE.md with the table."""
+    """Write FILE.json (the whole result), FILE.csv (its rows) and FILE.md (the table), atomically.
+
+    result: a dict with a list of dicts under "rows"; table: Markdown; out: the path of FILE.json
+    """
     # the name of a folder may have bytes that are not UTF-8
     escaped = {"encoding": "utf-8", "errors": "backslashreplace"}
     with ExitStack() as stack:
-        # the last to be entered appears first, and no other can take it back
+        # a stack closes in reverse: FILE.json, entered last, is renamed first, and stays even if
+        # another file fails
         paths = map(Path(out).with_suffix, reversed(SUFFIXES))
-        part_md, part_csv, part = (stack.enter_context(whole(path)) for path in paths)
+        part_md, part_csv, part = (stack.enter_context(create_atomically(path)) for path in paths)
         with part_csv.open("w", newline="", **escaped) as file:
             writer = csv.DictWriter(file, result["rows"][0].keys())
             writer.writeheader()
@@ -65,8 +69,10 @@ def write_results(result, table, out):
 
 
 def read_rows(path):
-    """The rows of a results file of benchmark or replay, each with the rule and the sampling
-    parameters that its file states for all; what it does not say is None. Raises InputError.
+    """Read the rows of a results file of benchmark or replay. Raises InputError if it is not one.
+
+    Returns a list of dicts, in which a missing key gives None. Each row also has the verification
+    rule, top_k and top_p that the file states once for all rows.
     """
     result = parse_json(read_bytes(path), path)
     expected = "expected results of benchmark or replay"

@@ -9,58 +9,67 @@ which are easy to draft, the row says so.
 
 import dataclasses
 import statistics
-from collections import Counter
 
 from cli.values import AUTO
-from decoding.adaptive_k import MAX_K
-from experiments.benchmark.runner import PLAIN, TIMED_PARTS
-from experiments.benchmark.statistics import (
-    LEAST_PROMPTS,
-    Figure,
-    acceptance,
-    as_columns,
-    counts,
+from decoding.auto_k import MAX_K
+from decoding.theory import speedup
+from experiments.benchmark.comparison import PLAIN, TIMED_PARTS
+from experiments.benchmark.intervals import (
+    MIN_PROMPTS,
+    Estimate,
+    acceptance_estimate,
+    count_repeated_ngrams,
     drafting_share,
+    estimate_columns,
     ratio,
-    repeated,
+    round_columns,
 )
-from experiments.benchmark.theory import best, speedup
 
-LOOP = 0.2  # share of repeated 8-grams from which a text counts as a loop
+MAX_COST_RATIO = 1.1  # times the verify cost: noise is small where the interval reaches no further
+LOOP_SHARE = 0.2  # share of repeated 8-grams from which a text counts as a loop
 
 
-def seconds_of(runs):
-    """The median time of each prompt."""
+def median_seconds_by_prompt(runs):
+    """Return the list of each prompt's median seconds over repeats."""
     return [statistics.median(run.seconds) for run in runs]
 
 
-def tokens_of(runs):
-    """The tokens of each prompt in the first repeat."""
+def tokens_by_prompt(runs):
+    """Return the list of each prompt's number of tokens in the first repeat."""
     return [run.tokens[0] for run in runs]
 
 
-def speed_of(runs):
-    return ratio(tokens_of(runs), seconds_of(runs))
+def tokens_per_second(runs):
+    """Return the tokens of all prompts over their median seconds, from a list of Measurements."""
+    return ratio(tokens_by_prompt(runs), median_seconds_by_prompt(runs))
 
 
-def in_passes(seconds, plain):
-    """The median over prompts of these seconds, in one-row passes; None if nowhere known."""
+def relative_cost(seconds, plain):
+    """Return the Estimate of a cost in one-row target passes; None if no prompt has both times.
+
+    seconds: the cost on each prompt, or None; plain: Measurements of the autoregressive loop
+    """
     pairs = zip(seconds, (run.pass_seconds for run in plain))
-    costs = [cost / unit for cost, unit in pairs if cost is not None and unit]
-    return statistics.median(costs) if costs else None
+    known = [(cost, unit) for cost, unit in pairs if cost is not None and unit]
+    return Estimate(*zip(*known)) if known else None
 
 
 # ---------------------------------------------------------------- what is withheld, and why
 
 
-def unequal_counts(plain, fast):
-    """Says on how many prompts the two did not always write equally many tokens; None for none."""
+def why_counts_differ(plain, fast):
+    """Say on how many prompts the two variants wrote different numbers of tokens; None if none."""
     n = sum(len({*p.tokens, *f.tokens}) > 1 for p, f in zip(plain, fast))
     return f"the token counts differ on {n} of {len(fast)} prompts" if n else None
 
 
 def why_withheld(fast, low_high):
-    """Why a speedup with this interval must not be published, or None."""
+    """Return why a speedup must not be published, or None: greedy texts differ by a bug, there is
+    no
+    interval, or the interval contains 1.
+
+    fast: Measurements of each prompt; low_high: the interval [low, high], or None
+    """
     differences = [run.difference for run in fast if run.difference]
     bugs = [where["position"] for where in differences if where["verdict"] == "bug"]
     if bugs:
@@ -69,30 +78,31 @@ def why_withheld(fast, low_high):
             "it: a bug"
         )
     if low_high is None:
-        return f"{len(fast)} prompts give no 95 % interval: --n_prompts {LEAST_PROMPTS} or more"
+        return f"{len(fast)} prompts give no 95 % interval: --n_prompts {MIN_PROMPTS} or more"
     low, high = low_high
     if low <= 1 <= high:
         return f"its interval, {low:.2f} to {high:.2f}, contains 1"
     return None
 
 
-def machines_of(plain, fast):
-    """{machine: what it measured}: how many prompts, and both decoders' tokens per second."""
-    about = {}
-    for machine, n in Counter(run.machine for run in fast).items():
-        on_it = lambda runs: [run for run in runs if run.machine == machine]
-        about[machine] = {
-            "prompts": n,
-            "autoregressive_tokens_per_second": speed_of(on_it(plain)),
-            "tokens_per_second": speed_of(on_it(fast)),
-        }
-    return about
+def why_mistimed(v):
+    """Return why the Estimate of the verify cost must not be published, or None.
+
+    A pass over more rows takes no less time than a pass over one. Where it seems to, noise must be
+    able to explain that, and be small.
+    """
+    if v.value >= 1 or v.interval is None:
+        return None
+    _, high = v.interval
+    if 1 <= high <= MAX_COST_RATIO * v.value:
+        return None
+    return "it is below 1: passes over one row were timed badly"
 
 
-def flags_of(fast, repetition):
-    """What a reader has to know of the texts."""
+def text_flags(fast, repetition):
+    """Return a list of warnings about the texts: repetition loops, and ties broken by rounding."""
     flags = []
-    if repetition and repetition >= LOOP:
+    if repetition and repetition >= LOOP_SHARE:
         flags.append(f"repetition: {repetition:.0%} of the 8-grams repeat")
     ties = sum(bool(run.difference) and run.difference["verdict"] == "tie" for run in fast)
     if ties:
@@ -103,116 +113,109 @@ def flags_of(fast, repetition):
 # ---------------------------------------------------------------- a row
 
 
-def prediction(K, a, c, v, h):
-    """(the speedup that theory predicts, None), or (None, why there is no prediction)."""
-    if K == AUTO:
-        return None, "K changes from round to round"
-    if None in (a, c, v):
-        return None, "no round drafted all K tokens"
-    return speedup(a, K, c, v, h), None
+def measured_estimates(plain, fast, by_token):
+    """Return {column: Estimate} of speeds, speedups and acceptance.
 
-
-def median_prefill(runs):
-    return statistics.median(seconds for run in runs for seconds in run.prefill_seconds)
-
-
-def figures_of(plain, fast, by_token):
-    """{name: Figure} of all ratios over prompts. by_token: Runs by the token rule, if any."""
-    seconds, passes = seconds_of(fast), [len(run.rounds) for run in fast]
-    figures = {
-        "tokens_per_second": Figure(tokens_of(fast), seconds),
-        "speedup_time": Figure(seconds_of(plain), seconds),
-        "acceptance_rate": acceptance([run.rounds for run in fast]),
-        "tokens_per_target_pass": Figure([sum(run.tokens) for run in fast], passes),
-    }
-    unequal = unequal_counts(plain, fast)
-    time = figures["speedup_time"]
-    time.withheld = unequal or why_withheld(fast, time.interval)
-    gain = Figure(seconds_of(by_token), seconds if by_token else [])
-    figures["speedup_over_token"] = gain
-    if by_token:
-        gain.withheld = why_withheld(fast, gain.interval)
-    return figures
-
-
-def row_of(contender, runs, **about):
-    """One row of the results, from {contender: its Runs by prompt}. `about` stands in it as it is.
-
-    Where the token rule took part too, another rule is also compared with it.
+    plain, fast, by_token: Measurements of each prompt, of the autoregressive loop, of a variant,
+    and of the same variant with the token rule (empty if there is none to compare with)
     """
-    plain, fast, K = runs[PLAIN], runs[contender], contender.K
-    token = dataclasses.replace(contender, verification="token")
-    figures = figures_of(plain, fast, runs.get(token, []) if token != contender else [])
-    withheld = {name: figure.withheld for name, figure in figures.items()}
-    of_rounds = counts([run.rounds for run in fast], MAX_K if K == AUTO else K)
-    n_rounds = sum(of_rounds["accepted_histogram"])
-
-    # compare with theory
-    c = in_passes([run.draft_seconds for run in fast], plain)
-    v = in_passes([run.pass_seconds for run in fast], plain)
-    # h of a K that changes is not known
-    is_model, drafted = not fast[0].looks_up, of_rounds["drafted"]
-    h = None if K == AUTO else drafting_share(is_model, K, drafted, n_rounds)
-    predicted, unknown = prediction(K, figures["acceptance_rate"].value, c, v, h)
-    time = figures["speedup_time"]
-    withheld |= {"predicted_speedup": unknown, "measured_over_predicted": time.withheld or unknown}
-
-    repetition = ratio(*zip(*(repeated(text) for run in fast for text in run.texts)))
+    seconds, passes = median_seconds_by_prompt(fast), [len(run.rounds) for run in fast]
+    speedup_time = Estimate(median_seconds_by_prompt(plain), seconds)
+    unequal = why_counts_differ(plain, fast)
+    speedup_time.withheld = unequal or why_withheld(fast, speedup_time.interval)
+    gain_time = Estimate(median_seconds_by_prompt(by_token), seconds if by_token else [])
+    # both wrote equally many tokens
+    gain_passes = Estimate([len(run.rounds) for run in by_token], passes if by_token else [])
+    for gain in (gain_time, gain_passes) if by_token else ():
+        gain.withheld = why_withheld(fast, gain.interval)
     return {
-        **dataclasses.asdict(contender),
-        **about,
+        "tokens_per_second": Estimate(tokens_by_prompt(fast), seconds),
+        "speedup_time": speedup_time,
+        "acceptance_rate": acceptance_estimate([run.rounds for run in fast]),
+        "tokens_per_target_pass": Estimate([sum(run.tokens) for run in fast], passes),
+        "speedup_over_token": gain_time,
+        "tokens_per_pass_over_token": gain_passes,
+    }
+
+
+def theory_columns(K, plain, fast, a, rounds):
+    """Predict the speedup of a draft with this K from acceptance and costs.
+
+    a: the acceptance rate; rounds: what `round_columns` returns of them
+    Returns ({column: Estimate} of the costs, {column: value} of the prediction, why there is no
+    prediction or None).
+    """
+    none = Estimate([], [])
+    c = relative_cost([run.draft_seconds for run in fast], plain) or none
+    v = relative_cost([run.pass_seconds for run in fast], plain) or none
+    if v is not none:
+        v.withheld = why_mistimed(v)
+    h, predicted, unknown = None, None, None
+    if K == AUTO:
+        unknown = "K changes from round to round"
+    else:
+        n_rounds = sum(rounds["accepted_histogram"])
+        h = drafting_share(not fast[0].is_lookup, K, rounds["drafted"], n_rounds)
+        if None in (a, c.value, v.value):
+            unknown = "no round drafted all K tokens"
+        elif v.withheld:
+            unknown = "v is withheld"
+        else:
+            predicted = speedup(a, K, c.value, v.value, h)
+    costs = {"draft_cost": c, "verify_cost": v}
+    return costs, {"drafting_share": h, "predicted_speedup": predicted}, unknown
+
+
+def text_columns(plain, fast):
+    """Return {column: value} about the texts: how many, seconds of prefill, and repetition."""
+    repetition = ratio(*zip(*(count_repeated_ngrams(text) for run in fast for text in run.texts)))
+    return {
         "prompts": len(fast),
-        "tokens": sum(tokens_of(fast)),
-        "machines": machines_of(plain, fast),
-        "autoregressive_tokens_per_second": speed_of(plain),
-        **as_columns(figures),
-        "draft_cost": c,
-        "verify_cost": v,
-        "drafting_share": h,
-        "predicted_speedup": predicted,
-        "measured_over_predicted": time.published and predicted and time.value / predicted,
-        **of_rounds,
-        "milliseconds_per_round": {
-            part: 1e3 * sum(run.parts[part] for run in fast) / n_rounds for part in TIMED_PARTS
-        },
+        "tokens": sum(tokens_by_prompt(fast)),
+        "autoregressive_tokens_per_second": tokens_per_second(plain),
         "prefill_seconds": median_prefill(fast),
         "autoregressive_prefill_seconds": median_prefill(plain),
         "repetition": repetition,
-        "flags": flags_of(fast, repetition),
-        "withheld": {name: why for name, why in withheld.items() if why},
+        "flags": text_flags(fast, repetition),
     }
 
 
-# ---------------------------------------------------------------- the best K
+def median_prefill(runs):
+    """Return the median seconds of prefill, over all prompts and repeats."""
+    return statistics.median(seconds for run in runs for seconds in run.prefill_seconds)
 
 
-def best_K(rows, costs):
-    """The K that theory calls the best, beside the fastest of these rows, which differ in K only.
+def milliseconds_per_round(runs):
+    """Return {part of a round: mean milliseconds} over all prompts."""
+    n_rounds = sum(len(run.rounds) for run in runs)
+    total = lambda part: sum(run.parts[part] for run in runs)
+    return {part: 1e3 * total(part) / n_rounds for part in TIMED_PARTS}
 
-    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (adaptive_k.costs_of_parts)
+
+def result_row(variant, runs, **about):
+    """Return one row of the results (a dict) for a variant.
+
+    runs: {variant: [Measurement of each prompt]}, with PLAIN among the variants
+    about: {column: value} to put into the row unchanged
+    If the same draft and K were measured with the token rule too, the row compares the two rules.
     """
-    same = "draft", "target", "temperature", "verification"
-    fastest = max(rows, key=lambda row: row["tokens_per_second"])
-    accepted = [row["drafted"] - row["wasted_drafts"] for row in rows]
-    a = ratio(accepted, [sum(row["examined_by_position"]) for row in rows])
-    shares = [row["drafting_share"] for row in rows if row["drafting_share"] is not None]
-    h = statistics.median(shares) if shares else None
-    K = c = v = expected = None
-    if costs and None not in (a, h):
-        by_K = dict(enumerate(costs, 1))
-        K, expected = best(a, by_K, h)
-        c, v = by_K[K]
+    plain, fast, K = runs[PLAIN], runs[variant], variant.K
+    token = dataclasses.replace(variant, verification="token")
+    ratios = measured_estimates(plain, fast, runs.get(token, []) if token != variant else [])
+    rounds = round_columns([run.rounds for run in fast], MAX_K if K == AUTO else K)
+    costs, theory, unknown = theory_columns(K, plain, fast, ratios["acceptance_rate"].value, rounds)
+    figures = ratios | costs
+    time, predicted = figures["speedup_time"], theory["predicted_speedup"]
+    theory["measured_over_predicted"] = time.published and predicted and time.value / predicted
+    withheld = {name: figure.withheld for name, figure in figures.items()}
+    withheld |= {"predicted_speedup": unknown, "measured_over_predicted": time.withheld or unknown}
     return {
-        **{name: fastest[name] for name in same},
-        "acceptance_rate": a,
-        "drafting_share": h,
-        "draft_cost": c,
-        "verify_cost": v,
-        "predicted_K": K,
-        "predicted_speedup": expected,
-        "fastest_K": fastest["K"],
-        "acceptance_by_position": fastest["acceptance_by_position"],
-        "tokens_per_target_pass": fastest["tokens_per_target_pass"],
-        "speedup_time": fastest["speedup_time"],
-        "intervals": {"speedup_time": fastest["intervals"]["speedup_time"]},
+        **dataclasses.asdict(variant),
+        **about,
+        **text_columns(plain, fast),
+        **estimate_columns(figures),
+        **theory,
+        **rounds,
+        "milliseconds_per_round": milliseconds_per_round(fast),
+        "withheld": {name: why for name, why in withheld.items() if why},
     }

@@ -4,46 +4,72 @@
 HEADINGS = {
     "temperature": "T",
     "verification": "rule",
-    "autoregressive_tokens_per_second": "plain tok/s",
+    "autoregressive_tokens_per_second": "plain",
+    "autoregressive": "plain",
+    "speculative": "tok/s",
+    "batch_size": "texts",
     "tokens_per_second": "tok/s",
-    "speedup_time": "speedup in time",
+    "speedup_time": "speedup",
+    "speedup_over_token": "speedup over the token rule",
     "acceptance_rate": "acceptance",
+    "expected_acceptance": "expected",
     "draft_cost": "c",
     "verify_cost": "v",
     "predicted_speedup": "predicted",
-    "measured_over_predicted": "measured / predicted",
-    "tokens_per_target_pass": "tokens per pass",
-    "predicted_K": "predicted K",
-    "fastest_K": "fastest K",
+    "tokens_per_target_pass": "tokens/pass",
+    "predicted_K": "best K",
+    "fastest_K": "best K",
+    "past": "after",
     "milliseconds": "ms",
     "gb_per_s": "GB/s",
+    "against_the_first": "cost",
+    "cost_of_all_rows": "v",
 }
-CONTENDER_COLUMNS = ["draft", "target", "temperature", "K", "verification"]
-COLUMNS = """
-    autoregressive_tokens_per_second tokens_per_second speedup_time tokens_per_target_pass
-    acceptance_rate draft_cost verify_cost predicted_speedup measured_over_predicted notes
-""".split()
-COLUMNS_OF_BEST = """
-    draft target temperature verification acceptance_rate draft_cost verify_cost predicted_K
-    predicted_speedup fastest_K acceptance_by_position tokens_per_target_pass speedup_time
-""".split()
-COLUMNS_OF_BATCHES = "batch_size autoregressive of_one speculative speedup".split()
-COLUMNS_OF_PROGRAMS = """
-    program decoder tokens_per_second against_ours tokens_per_target_pass same_texts
-    cost_of_all_rows
-""".split()
-WITH_INTERVAL = "speedup_time", "speedup_over_token"
+VERIFY_COST = "v: the time of a pass of the target over K + 1 tokens, over that of one token"
+# what a column means, where its heading does not say it
+LEGEND = {
+    "temperature": "T: temperature, 0 is greedy decoding",
+    "K": "K: tokens drafted per round",
+    "autoregressive_tokens_per_second": "plain, tok/s: tokens per second without and with drafts",
+    "autoregressive": "plain, tok/s: tokens per second of all texts, without and with drafts",
+    "of_one": "of one: the plain speed, over that of one text",
+    "expected_acceptance": "expected: bounds of the acceptance rate, from the probabilities",
+    "draft_cost": "c: the time to draft a token, in passes of the target over one token",
+    "verify_cost": VERIFY_COST,
+    "cost_of_all_rows": VERIFY_COST,
+    "predicted_speedup": "predicted: the speedup that follows from acceptance, c and v",
+    "acceptance_by_position": "by position: of the 1st, 2nd, ... drafted tokens that were examined",
+    "of_streaming": "of streaming: GB/s, over the speed at which this machine streams memory",
+    "past": "after: how many tokens the text has before the pass",
+    "against_the_first": "cost: the time, over that of the first line after as many tokens",
+}
+VARIANT = ["draft", "target", "temperature", "K", "verification"]
+SPEEDS = ["autoregressive_tokens_per_second", "tokens_per_second", "speedup_time"]
+SPEEDS += ["predicted_speedup", "notes"]
+CAUSES = ["tokens_per_target_pass", "acceptance_rate", "draft_cost", "verify_cost"]
+PAIR = ["draft", "target", "temperature", "verification"]
+BEST_PREDICTED = ["predicted_K", "predicted_speedup", "acceptance_rate", "draft_cost"]
+BEST_PREDICTED += ["verify_cost"]
+BEST_MEASURED = ["fastest_K", "speedup_time", "acceptance_by_position"]
+BATCHES = ["batch_size", "autoregressive", "of_one", "speculative", "speedup"]
+BATCHES += ["tokens_per_target_pass"]
+PROGRAM_SPEEDS = ["program", "decoder", "tokens_per_second", "against_ours"]
+PROGRAM_TEXTS = ["program", "decoder", "tokens_per_target_pass", "same_texts", "cost_of_all_rows"]
+# what is missing in a table, with the reason
+NOTED = "speedup_time", "predicted_speedup", "verify_cost", "speedup_over_token"
+NOTED += ("tokens_per_pass_over_token",)
+WITH_INTERVAL = "speedup_time", "verify_cost", "speedup_over_token", "tokens_per_pass_over_token"
 
 
 def as_text(value):
-    """A value of a row; a measured one with one to three decimals."""
+    """Return a value of a row as text; a float has one to three decimals, and None is a dash."""
     if value is None:
         return "–"
     if isinstance(value, dict):  # a median with its range
         value, low, high = (as_text(value[name]) for name in ("value", "low", "high"))
         return f"{value} [{low}, {high}]"
     if isinstance(value, list):
-        return " ".join(map(as_text, value))
+        return " ".join("–" if one is None else f"{one:.2f}" for one in value)
     if isinstance(value, float):
         digits = 1 if value >= 10 else 2 if value >= 1 else 3
         return f"{value:.{digits}f}"
@@ -51,18 +77,18 @@ def as_text(value):
 
 
 def cell(row, name):
-    """A value of a row, with its interval if there is one to show."""
+    """Return the text of a row's column, with the interval if the column shows one."""
     value = row[name]
     if value is not None and name == "temperature":
         return f"{value:g}"
-    if value is not None and name in WITH_INTERVAL:
+    if value is not None and name in WITH_INTERVAL and row["intervals"].get(name):
         low, high = row["intervals"][name]
         value = {"value": value, "low": low, "high": high}
     return as_text(value)
 
 
-def aligned(header, lines):
-    """A Markdown table of values, its columns aligned."""
+def markdown_table(header, lines):
+    """Return a Markdown table with aligned columns. header: texts; lines: lists of values"""
     lines = [[as_text(value) for value in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(header, *lines)]
     lines = [header, ["-" * width for width in widths], *lines]
@@ -71,16 +97,40 @@ def aligned(header, lines):
 
 
 def heading(name):
+    """Return the heading of a column: "T" for "temperature"."""
     return HEADINGS.get(name, name.replace("_", " "))
 
 
+def nonempty_columns(rows, columns):
+    """Return the list of the columns that have a cell which is not empty."""
+    return [name for name in columns if any(cell(row, name) not in ("", "–") for row in rows)]
+
+
 def table(rows, columns):
-    """The table of these columns of rows."""
-    return aligned([*map(heading, columns)], [[cell(row, x) for x in columns] for row in rows])
+    """Return a Markdown table of these columns of rows (dicts), without empty columns."""
+    columns = nonempty_columns(rows, columns)
+    return markdown_table(
+        [*map(heading, columns)], [[cell(row, x) for x in columns] for row in rows]
+    )
+
+
+def legend(rows, columns):
+    """Return a Markdown list that explains the columns of a table."""
+    return "\n".join(
+        f"- {LEGEND[name]}" for name in nonempty_columns(rows, columns) if name in LEGEND
+    )
+
+
+def split_common_columns(rows, columns):
+    """Return (a text with the values that all rows share, the list of columns that differ)."""
+    differ = [name for name in columns if len({str(row[name]) for row in rows}) > 1]
+    differ = [name for name in columns if name in differ or name in ("draft", "K")]
+    same = [name for name in columns if name not in differ]
+    return ", ".join(f"{heading(name)} {cell(rows[0], name)}" for name in same), differ
 
 
 def label(settings):
-    """What must be said of figures that are not a real pair's; "" of a real one's."""
+    """Return a warning for figures of random weights or synthetic acceptance; "" for real ones."""
     parts = []
     if settings["weights"] == "random":
         parts.append("random weights")
@@ -90,20 +140,24 @@ def label(settings):
 
 
 def remarks_on(row):
-    """What a reader has to know of a row: what was withheld, and its flags."""
+    """Return a list of remarks on a row: what is withheld and why, gains, and warnings."""
     remarks = [
         f"{heading(name)}: withheld, as {row['withheld'][name]}"
-        for name in ("speedup_time", "predicted_speedup", "speedup_over_token")
+        for name in NOTED
         if name in row["withheld"]
     ]
-    if row["speedup_over_token"] is not None:
-        gain = cell(row, "speedup_over_token")
-        remarks.append(f"in the same turns {gain} times as fast as the token rule")
+    gains = {
+        "speedup_over_token": "times as fast",
+        "tokens_per_pass_over_token": "times as many tokens per pass",
+    }
+    for name, what in gains.items():
+        if row[name] is not None:
+            remarks.append(f"in the same turns {cell(row, name)} {what} as the token rule")
     return remarks + row["flags"]
 
 
-def noted(rows):
-    """(the rows with the numbers of their remarks, the remarks as a numbered list)."""
+def number_remarks(rows):
+    """Number the remarks on rows. Returns (the rows with a column "notes", a Markdown list)."""
     numbers, with_notes = {}, []  # {remark: its number}
     for row in rows:
         of_row = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
@@ -112,42 +166,78 @@ def noted(rows):
 
 
 def paragraphs(result):
-    """The tables of a result, how they were measured, and what else there is to say."""
+    """Yield the tables of a result, how they were measured, and what else there is to say."""
     settings, where, rows = result["settings"], result["machine"], result["rows"]
     if label(settings):
         yield f"**{label(settings)}**"
     if settings["batch_size"]:
-        yield table(rows, CONTENDER_COLUMNS + COLUMNS_OF_BATCHES)
-        yield "Tokens per second of all texts together, prefill apart."
+        yield from paragraphs_of_batches(rows)
     elif settings["programs"]:
-        yield table(rows, COLUMNS_OF_PROGRAMS)
-        yield (
-            f"{settings['target_model_size']}, {settings['weights']} weights, float32, greedy, "
-            f"K = {settings['K']}, {result['prompts']} prompts, prefill included; medians of turns "
-            "with their range."
-        )
-        yield f"Versions: {'; '.join(where['versions'].values())}."
-        for name, why in where["missing"].items():
-            yield f"{name}: not run, {why} is not installed."
+        yield from paragraphs_of_programs(result)
     else:
-        with_notes, remarks = noted(rows)
-        yield table(with_notes, CONTENDER_COLUMNS + COLUMNS)
-        yield remarks
-        if rows:
-            yield "The best K, predicted and measured. Here c and v are of single rounds with it:"
-            yield table(result["best_K"], COLUMNS_OF_BEST)
-        counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
-        for target, (n, n_skipped) in counts.items():
-            yield f"{target}: {n} prompts ({n_skipped} skipped: too long), with 95 % intervals."
-    cpu = f"{where['cpu']}, {where['threads']} threads"
-    if "workers" in where:
-        workers = where["workers"].items()
-        cpu = "Workers: " + ", ".join(f"{n} x {name}" for name, n in workers)
+        yield from paragraphs_of_K(rows)
+        yield from paragraphs_of_best_K(result["best_K"])
+        yield from prompt_paragraphs(rows)
     length = f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}"
+    cpu = f"{where['cpu']}, {where['threads']} threads"
     yield f"{length}. {cpu}, {settings['backend']}, {where['date']}."
-    for name, why in result.get("failed", {}).items():
-        yield f"Not measured: {name} ({why})."
 
 
-def markdown(result):
+def paragraphs_of_K(rows):
+    """Yield the table of speeds, its remarks, the table of causes, and a legend."""
+    rows, remarks = number_remarks(rows)
+    same, differ = split_common_columns(rows, VARIANT)
+    yield same and f"All rows: {same}."
+    yield table(rows, differ + SPEEDS)
+    yield remarks
+    yield table(rows, differ + CAUSES)
+    yield legend(rows, differ + SPEEDS[:-1] + CAUSES)
+
+
+def paragraphs_of_best_K(rows):
+    """Yield the best K of each draft, predicted and measured."""
+    _, differ = split_common_columns(rows, PAIR)
+    yield "The best K by theory. Here c and v are of single rounds:"
+    yield table(rows, differ + BEST_PREDICTED)
+    yield "The K that was fastest:"
+    yield table(rows, differ + BEST_MEASURED)
+    yield legend(rows, ["acceptance_by_position"])
+
+
+def prompt_paragraphs(rows):
+    """Yield how many prompts there were for each target."""
+    counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
+    intervals = any(row["intervals"]["speedup_time"] for row in rows)
+    for target, (n, n_skipped) in counts.items():
+        with_them = ", with 95 % intervals" if intervals else ""
+        yield f"{target}: {n} prompts ({n_skipped} skipped: too long){with_them}."
+
+
+def paragraphs_of_batches(rows):
+    """Yield the speeds of several texts at once."""
+    same, differ = split_common_columns(rows, VARIANT)
+    yield same and f"All rows: {same}."
+    yield table(rows, differ + BATCHES)
+    yield legend(rows, differ + BATCHES)
+    yield "Tokens per second of all texts together, prefill apart."
+
+
+def paragraphs_of_programs(result):
+    """Yield the speeds of other programs, and what they wrote."""
+    settings, where, rows = result["settings"], result["machine"], result["rows"]
+    yield table(rows, PROGRAM_SPEEDS)
+    yield table(rows, PROGRAM_TEXTS)
+    yield legend(rows, PROGRAM_TEXTS)
+    yield (
+        f"{settings['target_model_size']}, {settings['weights']} weights, float32, greedy, "
+        f"K = {settings['K']}, {result['prompts']} prompts, prefill included; medians of turns "
+        "with their range."
+    )
+    yield f"Versions: {'; '.join(where['versions'].values())}."
+    for name, why in where["missing"].items():
+        yield f"{name}: not run, {why} is not installed."
+
+
+def to_markdown(result):
+    """Return the results of a benchmark as Markdown text."""
     return "\n\n".join(filter(None, paragraphs(result))) + "\n"

@@ -2,7 +2,7 @@
 on. The format is in experiments/replay/recordings.py.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -10,17 +10,19 @@ from tqdm import tqdm
 
 from checkpoints.files import name_of
 from cli.files import check_output
-from cli.flags import Machine, PromptFile, Sampling, Target, Workers, flag
-from cli.lines import Lines
+from cli.flags import Machine, Sampling, Target, Workers, flag
+from cli.prompts import PromptFile
+from cli.resumable_output import ResumableLines
+from cli.runs import spec_from
+from decoding.cluster.executor import new_executor
 from decoding.cluster.failed import require_all
-from decoding.cluster.place import place
-from decoding.load import ModelNames
 from decoding.run import Run
-from experiments.replay.recordings import FORMAT
+from decoding.streams import Purpose, stream
+from experiments.replay.recordings import FORMAT, with_checksum
 from experiments.replay.simulate import record_text
-from sampling import Chance
+from sampling import Rng
 
-GROUP = 4  # texts, that a worker of a cluster is given at a time
+TEXTS_PER_TASK = 4  # that a worker of a cluster gets at a time
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,11 @@ class RecordSettings(Machine, Sampling, PromptFile, Target):
     )
 
     def portable(self):
-        """The settings without where this machine keeps its files."""
-        settings = self.as_dict() | {
+        """Return {name: value} of the settings without where this machine keeps its files."""
+        return super().portable() | {
             "target_model_size": name_of(self.target_model_size),
             "prompts": Path(self.prompts).name,
         }
-        del settings["models_dir"]
-        return settings
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def record(settings: RecordSettings, output: LogFile):
     same command.
     """
     target, n_tokens = settings.target_model_size, settings.n_tokens_to_generate
-    wanted = ModelNames.of(settings, target)
-    where = place(output.cluster, wanted)
+    wanted = spec_from(settings, target)
+    where = new_executor(output.cluster, wanted)
     encoder = where.pairs.encoder
-    prompts, n_skipped = settings.chosen(where.pairs)
+    prompts, n_skipped = settings.read_chosen(where.pairs)
     header = {
         **FORMAT,
         "tokenizer": encoder.fingerprint,
@@ -72,25 +72,31 @@ def record(settings: RecordSettings, output: LogFile):
         "settings": settings.portable(),
         "fingerprints": {name_of(target): wanted.fingerprints()[target]},
     }
-    with Lines(output.out, [header, prompts]) as lines:
-        todo = lines.todo(len(prompts))
-        bar = tqdm(todo, desc="recording", unit=" texts", leave=False, disable=None)
+    with ResumableLines(output.out, [header, prompts]) as lines:
+        missing = lines.missing_places(len(prompts))
+        bar = tqdm(missing, desc="recording", unit=" texts", leave=False, disable=None)
         with where:
             failed = {}
-            items = [(i, prompts[i]) for i in todo]
+            items = [(i, prompts[i]) for i in missing]
             name = lambda item: f"prompt {item[0] + 1}"
-            results = where.run(partial(recorded, settings), items, failed, GROUP, name)
+            function = partial(
+                record_texts, n_tokens, settings.to_probs, settings.seed, settings.top
+            )
+            results = where.run(function, items, failed, TEXTS_PER_TASK, name)
             for text, i in zip(results, bar):
-                lines.put(i, text)
+                lines.write(i, text)
         require_all(failed)
-        lines.close([header], [{"end": len(prompts)}])
+        lines.close([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 
 
-def recorded(settings, pairs, items):
-    """What the log keeps of each text; an item is the number of a prompt and its ids."""
-    run = Run(pairs.pair(), [], settings.n_tokens_to_generate, filter=settings.filter)
+def record_texts(n_tokens, to_probs, seed, top, pairs, items):
+    """Decode a text after each prompt, and yield its line of the log (a dict with a checksum).
+
+    pairs: the loaded models; items: [(number of the prompt, its token ids)]
+    """
     for i, ids in items:
-        chance = partial(Chance, [settings.seed, i, 0])
-        yield record_text(replace(run, ids=ids, new_chance=chance), settings.top)
+        rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))
+        run = Run(pairs.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
+        yield with_checksum(record_text(run, top))

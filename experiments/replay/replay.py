@@ -5,15 +5,18 @@ wrote them. How that can be exact is in experiments/replay/simulate.py.
 import json
 from dataclasses import dataclass
 
+from checkpoints.errors import InputError, SettingError
+from checkpoints.search import find_folder
+from checkpoints.vocabulary import load_encoder
 from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
-from cli.values import MOST_COST, SettingError, parse_Ks, parse_list, parse_number
+from cli.runs import spec_from
+from cli.values import MAX_COST, parse_Ks, parse_list, parse_number
 from decoding.drafts import ModelDraft
-from decoding.load import HEADS, NGRAM, ModelNames, is_size
+from decoding.load import HEADS, NGRAM, is_size
 from decoding.ngrams import NGrams
-from experiments.benchmark.tables import table
+from experiments.benchmark.tables import legend, table
 from experiments.replay.recordings import read_log
-from experiments.replay.simulate import Latency, certainty, replay_draft, stored_latencies
-from utils import InputError, find_folder, load_encoder
+from experiments.replay.simulate import Latency, describe_certainty, read_latencies, replay_draft
 
 COLUMNS = ["draft", "K", "acceptance_rate", "expected_acceptance"]
 COLUMNS += ["tokens_per_target_pass", "projected_speedup"]
@@ -34,6 +37,7 @@ class ReplaySettings(Machine, Verification, Folder):
         "",
         "a results file of benchmark to take the draft and verify costs from, measured with the "
         "same verification",
+        conflicts="draft_cost",
     )
     draft_cost: str = flag(
         "",
@@ -71,21 +75,24 @@ class ReplaySettings(Machine, Verification, Folder):
         return parse_Ks(self.K)
 
     def encoder(self):
-        """What encodes a foreign log."""
+        """Load the Encoder for a foreign log: --tokenizer, or that of the first draft model."""
         first = next(filter(is_size, self.drafts()), "17M")
         return load_encoder(find_folder(self.tokenizer or first, self.models_dir))
 
     def given_latency(self):
-        """The Latency that the flags give; None where they give none."""
+        """Return the Latency of --draft_cost and --verify_cost; None without them.
+
+        Raises InputError if only one of the two is given.
+        """
         flags = self.draft_cost, self.verify_cost
         if not any(flags):
             return None
         if not all(flags):
             raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
         Ks = self.Ks()
-        c = parse_number("draft_cost", self.draft_cost, 0, MOST_COST)
+        c = parse_number("draft_cost", self.draft_cost, 0, MAX_COST)
         parts = self.verify_cost.split(",")
-        v = [parse_number("verify_cost", part, 1 / MOST_COST, MOST_COST) for part in parts]
+        v = [parse_number("verify_cost", part, 1 / MAX_COST, MAX_COST) for part in parts]
         if len(v) == 1:
             v *= len(Ks)
         if len(v) != len(Ks):
@@ -94,21 +101,28 @@ class ReplaySettings(Machine, Verification, Folder):
         return Latency({K: (c, cost) for K, cost in sorted(zip(Ks, v))})
 
     def latencies(self, target):
-        """{draft: Latency}, from the flags or a results file."""
+        """Return {name of a draft: Latency}, read from --costs, or from --draft_cost and
+        --verify_cost. Without any of these flags, each Latency has no points.
+
+        target: the name of the log's target; None if the log does not state it
+        Raises InputError if --costs is not a results file.
+        """
         if self.costs:
-            return stored_latencies(self.costs, self.drafts(), target, self.verification)
+            return read_latencies(self.costs, self.drafts(), target, self.verification)
         none = Latency({}, "no latency model; give --costs FILE, or --draft_cost and --verify_cost")
         return dict.fromkeys(self.drafts(), self.given_latency() or none)
 
 
 def load_drafts(settings, log):
-    """{name: Draft} of the drafts, for the vocabulary of a Log. Raises InputError."""
+    """Load the drafts. Returns {name: Draft}. Raises InputError if their vocabulary is not the
+    log's.
+    """
     drafts = {NGRAM: NGrams()}
     names = settings.drafts()
     sizes = [*filter(is_size, names)]
     if sizes:  # the first is loaded as a target is
         first, *others = sizes
-        pairs = ModelNames.of(settings, first, others).load()
+        pairs = spec_from(settings, first, others).load()
         if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
@@ -134,15 +148,15 @@ def replay(settings: ReplaySettings, output: Json):
     for name, draft in load_drafts(settings, log).items():
         rows += replay_draft(name, draft, log, Ks, seed, latencies[name], rule)
     result = {
-        "settings": settings.as_dict(),
+        "settings": settings.portable(),
         "log": {"target": log.target, "tokenizer": log.tokenizer, "settings": log.settings},
-        "certainty": certainty(log, settings.drafts()),
+        "certainty": describe_certainty(log, settings.drafts()),
         "rows": rows,
     }
     if output.json:
         print(json.dumps(result))
         return
     print(table(rows, COLUMNS))
-    print(f"\n{result['certainty']}")
+    print(f"\n{legend(rows, COLUMNS)}\n\n{result['certainty']}")
     for why in sorted({why for row in rows for why in row["withheld"].values()}):
         print(f"no projected speedup: {why}")

@@ -30,29 +30,39 @@ from tqdm import tqdm
 from checkpoints.files import name_of
 from cli.values import AUTO
 from decoding.load import NGRAM
+from decoding.streams import Purpose, stream
+from experiments.benchmark.intervals import (
+    Estimate,
+    acceptance_estimate,
+    estimate_columns,
+    round_columns,
+)
 from experiments.benchmark.results import read_rows
-from experiments.benchmark.statistics import Figure, acceptance, as_columns, counts
-from experiments.replay.recordings import probabilities
-from sampling import Chance, Filter, one_hot, speculative
+from experiments.replay.recordings import recorded_probabilities
+from sampling import Rng, SamplingParams, one_hot, speculative
 
 
 def record_text(run, top):
-    """What the log keeps of a text: its tokens and, where they are sampled, probabilities."""
+    """Decode a text with a Run. Returns its line of the log, a dict: prompt, tokens and, if they
+    are sampled, the target's probabilities (of the `top` likeliest tokens).
+    """
     tokens, rows = [], []
-    for round in run.rounds():
-        for token in round.tokens:
+    for this_round in run.rounds():
+        for token in this_round.tokens:
             tokens.append(token)
-            rows.append(round.p[0])
+            rows.append(this_round.p[0])
     text = {"prompt": run.ids, "tokens": tokens}
-    return text if run.filter.greedy else text | probabilities(rows, tokens, top)
+    return text if run.to_probs.greedy else text | recorded_probabilities(rows, tokens, top)
 
 
 # ---------------------------------------------------------------- stand-ins for the models
 
 
 class RecordedTarget:
-    """A target that knows one text: after each of its tokens comes the next. Of what differs from
-    it, only the first token is ever looked at, and refused."""
+    """A target that predicts one text for certain: after each token comes the text's next token.
+
+    Only the first drafted token that differs from the text is ever looked at, and it is refused.
+    """
 
     def __init__(self, ids, n_vocab):
         self.ids, self.config = ids, SimpleNamespace(n_vocab=n_vocab, n_ctx=len(ids))
@@ -72,7 +82,7 @@ ACCEPTED = {
 
 
 class CoinDrafter:
-    """Drafts the tokens of a recorded text where they are accepted, else others.
+    """Drafts the token of a recorded text where it is accepted, and a wrong token elsewhere.
 
     ratios: q(x) / p(x) for each token x of the text; none beyond the draft's context
     coins: a number from 0 to 1 for each token, the same whatever K is
@@ -82,23 +92,27 @@ class CoinDrafter:
         self.ids, self.ratios, self.coins, self.n_vocab = ids, ratios, coins, n_vocab
         self.accepted = ACCEPTED[rule]
 
-    def prefill(self, ids):
-        pass
+    def prefill(self, ids, target_cache):
+        """Do nothing: there is no model that has to read the prompt."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        """Return up to k drafted tokens after ids, and the distribution of each: certainty."""
         ahead = slice(len(ids), len(ids) + k)
         accepted = zip(self.ids[ahead], self.accepted(self.coins[ahead], self.ratios[ahead]))
         draft = [token if good else (token + 1) % self.n_vocab for token, good in accepted]
         return draft, one_hot(draft, self.n_vocab)
 
 
-def agreement(draft, text, filter):  # -> [n, 3]
-    """For each token within the draft's context: q(x) / p(x), and bounds of sum(min(p, q))."""
+def measure_agreement(draft, text, to_probs):  # -> [n, 3]
+    """Run a draft model over a RecordedText. Returns for each token x within its context: q(x) /
+    p(x)
+    and the lower and upper bound of sum(min(p, q)).
+    """
     ids, n_prompt = text.ids[: draft.config.n_ctx + 1], len(text.prompt)
     n = len(ids) - n_prompt
     agreements = []
     if n > 0:
-        Q = filter(draft.read(ids[:-1], draft.new_cache(), n_last=n))
+        Q = to_probs(draft.read(ids[:-1], draft.new_cache(), n_last=n))
         places = zip(Q, text.tokens, text.p, text.top_ids, text.top_p, text.rest)
         for q, token, p, top_ids, top_p, rest in places:
             common = np.minimum(q[top_ids], top_p).sum()
@@ -108,8 +122,8 @@ def agreement(draft, text, filter):  # -> [n, 3]
     return np.reshape(agreements, (-1, 3))
 
 
-class Drafting:
-    """A draft on the texts of a log. rule: "token" or "block"
+class ReplayedDraft:
+    """A draft that is tried on the texts of a log. rule: "token" or "block"
 
     expected_acceptance: bounds of it, None where the draft does not sample
     """
@@ -117,34 +131,38 @@ class Drafting:
     def __init__(self, draft, log, seed, rule="token"):
         self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
         self.agreements = self.expected_acceptance = None
-        if draft.alone and not log.filter.greedy:
+        if draft.standalone_model and not log.to_probs.greedy:
             texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
-            self.agreements = [agreement(draft.alone, text, log.filter) for text in texts]
+            self.agreements = [
+                measure_agreement(draft.standalone_model, text, log.to_probs) for text in texts
+            ]
             every = np.concatenate(self.agreements)
             if len(every):
                 self.expected_acceptance = every[:, 1:].mean(axis=0).tolist()
 
     def drafter_of(self, i):
-        """The drafter for text i."""
+        """Return the drafter for the text of index i."""
         text, n_vocab = self.log.texts[i], self.log.n_vocab
         if self.agreements is None:
-            return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.filter, Chance(0))
+            return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.to_probs, Rng(0))
         ratios = np.concatenate([np.zeros(len(text.prompt)), self.agreements[i][:, 0]])
-        coins = np.random.default_rng([self.seed, i]).random(len(ratios))
+        rng = np.random.default_rng(stream(Purpose.REPLAY, self.seed, i))
+        coins = rng.random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
     def rounds(self, K):
-        """For each text, the rounds in which this draft and K would have written it."""
+        """Replay every text. Returns for each a list of the rounds that would have written it."""
         texts = enumerate(self.log.texts)
         return [replay_text(text, self.drafter_of(i), K) for i, text in texts]
 
 
 def replay_text(text, drafter, K):
-    """The rounds in which this drafter and K would have written the Text."""
-    target, chance = RecordedTarget(text.ids, drafter.n_vocab), Chance(0)
-    rounds = speculative(target, drafter, text.prompt, len(text.tokens), K, Filter(0.0), chance)
+    """Return a list of the rounds in which this drafter and K would have written a RecordedText."""
+    target, rng = RecordedTarget(text.ids, drafter.n_vocab), Rng(0)
+    greedy = SamplingParams(0.0)
+    rounds = speculative(target, drafter, text.prompt, len(text.tokens), K, greedy, rng)
     next(rounds)  # the prefill
-    return [replace(round, q=None, p=None) for round in rounds]  # which take megabytes
+    return [replace(this_round, q=None, p=None) for this_round in rounds]  # which take megabytes
 
 
 # ---------------------------------------------------------------- what a round would cost
@@ -164,26 +182,30 @@ class Latency:
     unknown: str = ""
 
     def missing(self, K):
-        """Why there is no projection, or None."""
+        """Return why there is no projection for this K, or None."""
         return None if K <= max(self.points, default=0) else self.unknown
 
     def draft_cost(self, K):
+        """Return c(K), the cost of a drafted token in target passes over one row."""
         c, _ = zip(*self.points.values())
         return float(np.interp(K, [*self.points], c))
 
     def verify_cost(self, n_drafted):
-        """Of a pass over one row more than were drafted."""
+        """Return v(n_drafted + 1), the cost of a target pass over that many rows."""
         _, v = zip(*self.points.values())
         return float(np.interp(n_drafted, [0, *self.points], [1, *v]))
 
     def of_round(self, n_drafted, K):
+        """Return the cost of a round that drafts n_drafted of up to K tokens."""
         return n_drafted * self.draft_cost(K) + self.verify_cost(n_drafted)
 
 
-def stored_latencies(path, drafts, target, rule):
-    """{draft: Latency} from a results file of benchmark, of which rows of this verification rule
-    are taken, medians over those of the same K. target: its name; None if the log does not tell,
-    then the file's only one will do.
+def read_latencies(path, drafts, target, rule):
+    """Read costs from a results file of benchmark. Returns {draft: Latency}.
+
+    Rows of this verification rule count; rows of the same K give medians.
+    target: the name of the target; None if the log does not name it, and then the rows count only
+    if the file has a single target. Raises InputError if the file is no results file.
     """
     rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
     rows = [row for row in rows if target in (None, name_of(row["target"] or ""))]
@@ -206,8 +228,8 @@ def stored_latencies(path, drafts, target, rule):
 
 
 def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
-    """The rows of one draft, for every K."""
-    drafting = Drafting(draft, log, seed, rule)
+    """Replay a log with one draft and every K. Returns a list of rows (dicts), one for each K."""
+    drafting = ReplayedDraft(draft, log, seed, rule)
     about = {
         "draft": name,
         "target": log.target,
@@ -216,42 +238,43 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "expected_acceptance": drafting.expected_acceptance,
     }
     progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [about | figures(drafting.rounds(K), K, latency) for K in progress]
+    return [about | replay_row(drafting.rounds(K), K, latency) for K in progress]
 
 
-def figures(runs, K, latency):
-    """What a row says of the rounds of each text."""
-    rounds = [[(len(round.draft), round.examined, round.accepted) for round in run] for run in runs]
-    tokens = [sum(len(round.tokens) for round in run) for run in runs]
+def replay_row(runs, K, latency):
+    """Return {column: value} for one K. runs: for each text the list of its rounds"""
+    counts_of = lambda one: (len(one.draft), one.examined, one.accepted)
+    rounds = [[*map(counts_of, run)] for run in runs]
+    tokens = [sum(len(this_round.tokens) for this_round in run) for run in runs]
     unknown = latency.missing(K)
     costs = [0] * len(runs)
     if not unknown:
         costs = [sum(latency.of_round(drafted, K) for drafted, *_ in run) for run in rounds]
     ratios = {
-        "acceptance_rate": acceptance(rounds),
-        "tokens_per_target_pass": Figure(tokens, [len(run) for run in runs]),
-        "projected_speedup": Figure(tokens, costs, withheld=unknown),
+        "acceptance_rate": acceptance_estimate(rounds),
+        "tokens_per_target_pass": Estimate(tokens, [len(run) for run in runs]),
+        "projected_speedup": Estimate(tokens, costs, withheld=unknown),
     }
     return {
         "K": K,
         "prompts": len(runs),
         "tokens": sum(tokens),
-        **as_columns(ratios),
+        **estimate_columns(ratios),
         "draft_cost": None if unknown else latency.draft_cost(K),
         "verify_cost": None if unknown else latency.verify_cost(K),
-        **counts(rounds, K),
+        **round_columns(rounds, K),
         "withheld": {"projected_speedup": unknown} if unknown else {},
     }
 
 
-def certainty(log, drafts):
-    """What of the result is exact, and what an estimate."""
+def describe_certainty(log, drafts):
+    """Return a text that says which figures of a replay are exact and which are estimates."""
     if log.foreign:
         text = (
             "log of another program: encoded by the draft's tokenizer, drafted greedily; "
             "exact for a target with that tokenizer"
         )
-    elif log.filter.greedy or {*drafts} == {NGRAM}:
+    elif log.to_probs.greedy or {*drafts} == {NGRAM}:
         text = (
             "exact: the rounds are those of the live run on these prompts, "
             "up to ties that float rounding breaks"

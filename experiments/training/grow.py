@@ -19,38 +19,39 @@ left out, which does change the function; what is left is trained on.
 import numpy as np
 
 
-def twice(x):  # [..., n] -> [..., 2 n]
+def duplicate(x):  # [..., n] -> [..., 2 n]
+    """Put two copies of x side by side, along the last axis."""
     return np.concatenate([x, x], axis=-1)
 
 
-def twice_qkv(x):  # [..., 3 n] -> [..., 6 n]
-    """Queries, keys and values are three outputs side by side."""
-    return np.concatenate([twice(part) for part in np.split(x, 3, axis=-1)], axis=-1)
+def duplicate_qkv(x):  # [..., 3 n] -> [..., 6 n]
+    """Duplicate queries, keys and values each on their own: x holds the three side by side."""
+    return np.concatenate([duplicate(part) for part in np.split(x, 3, axis=-1)], axis=-1)
 
 
 def split_inputs(w, rng):  # [n_in, n_out] -> [2 n_in, n_out]
-    """Both copies of an input share its weight, unevenly."""
+    """Split each weight into two uneven parts, for the two copies of its input."""
     r = rng.uniform(0.375, 0.625, w.shape).astype(w.dtype)
     return np.concatenate([w * r, w * (1 - r)])
 
 
 def grow(tensors, layers, rng, noise=0.0):
-    """The parameters of a model twice as wide, from those of a GPT-2, {name: array} as stored.
+    """Return the parameters of a model twice as wide as a GPT-2, {name: array} as stored.
 
     layers: which ones to keep, in order. With all of them and no noise the logits stay the same.
     """
     grown = {
-        "wte.weight": twice(tensors["wte.weight"]),
-        "wpe.weight": twice(tensors["wpe.weight"]),
-        "ln_f.weight": twice(tensors["ln_f.weight"]) / 2,
-        "ln_f.bias": twice(tensors["ln_f.bias"]) / 2,
+        "wte.weight": duplicate(tensors["wte.weight"]),
+        "wpe.weight": duplicate(tensors["wpe.weight"]),
+        "ln_f.weight": duplicate(tensors["ln_f.weight"]) / 2,
+        "ln_f.bias": duplicate(tensors["ln_f.bias"]) / 2,
     }
     for new, old in enumerate(layers):
         for norm in ("ln_1", "ln_2"):
             for kind in ("weight", "bias"):
-                grown[f"h.{new}.{norm}.{kind}"] = twice(tensors[f"h.{old}.{norm}.{kind}"])
+                grown[f"h.{new}.{norm}.{kind}"] = duplicate(tensors[f"h.{old}.{norm}.{kind}"])
         for linear in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
-            outputs = twice_qkv if linear == "attn.c_attn" else twice
+            outputs = duplicate_qkv if linear == "attn.c_attn" else duplicate
             weight = split_inputs(tensors[f"h.{old}.{linear}.weight"], rng)
             grown[f"h.{new}.{linear}.weight"] = outputs(weight)
             grown[f"h.{new}.{linear}.bias"] = outputs(tensors[f"h.{old}.{linear}.bias"])

@@ -14,13 +14,15 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.models.gpt2.modeling_gpt2 import GPT2MLP, GPT2Block
 from transformers.pytorch_utils import Conv1D
 
-from cli.files import replacing
+from checkpoints.folder import open_weights, read_config
+from checkpoints.vocabulary import load_encoder
+from cli.files import replace_atomically
+from decoding.streams import Purpose, stream
 from experiments.training.grow import grow
-from utils import load_encoder, open_weights, read_config
 
 
-def shape_of(config, dropout=0.0):
-    """A gpt2.Config in transformers' words."""
+def transformers_config(config, dropout=0.0):
+    """Return the transformers.GPT2Config of a gpt2.Config."""
     return GPT2Config(
         vocab_size=config.n_vocab,
         n_positions=config.n_ctx,
@@ -48,7 +50,7 @@ class GPT2(GPT2LMHeadModel):
     """
 
     def __init__(self, config, dropout=0.0, tensors=None):
-        super().__init__(shape_of(config, dropout))
+        super().__init__(transformers_config(config, dropout))
         if tensors:
             named = {name: torch.from_numpy(array) for name, array in tensors.items()}
             self.transformer.load_state_dict(named)
@@ -71,40 +73,52 @@ class GPT2(GPT2LMHeadModel):
         yield 0, self.logits(self.hidden(ids, offset))
 
 
-def new_model(config, folder, seed, dropout=0.0):
-    """A GPT2 of that shape with random weights, for the vocabulary of a folder."""
-    torch.manual_seed(seed)
+def seed_torch(purpose, seed, *numbers):
+    """Seed torch's global generator with the stream of a Purpose, a seed and numbers."""
+    torch.manual_seed(int(stream(purpose, seed, *numbers).generate_state(1)[0]))
+
+
+def random_model(config, folder, seed, dropout=0.0):
+    """Return a GPT2 of that shape with random weights, for the vocabulary of a folder."""
+    seed_torch(Purpose.WEIGHTS, seed)
     return GPT2(replace(config, n_vocab=load_encoder(folder).n_vocab), dropout)
 
 
 def read_tensors(folder):
-    """{name: float32 array} of a model folder, as stored."""
+    """Read the parameters of a model folder: {name as stored: float32 array}."""
     tensors = open_weights(folder, read_config(folder))
     return {name: tensor.read(np.float32) for name, tensor in tensors.items()}
 
 
 def read_model(folder, dropout=0.0):
-    """The GPT2 of a model folder."""
+    """Read a model folder into a GPT2."""
     return GPT2(read_config(folder), dropout, read_tensors(folder))
 
 
 def grown_model(folder, layers, seed, dropout=0.0):
-    """A GPT2 twice as wide as the model of a folder, with these of its layers."""
+    """Return a GPT2 twice as wide as the model of a folder. layers: indices of layers to keep"""
     config = read_config(folder)
     wide = replace(config, n_embd=2 * config.n_embd, n_head=2 * config.n_head, n_layer=len(layers))
-    tensors = grow(read_tensors(folder), layers, np.random.default_rng(seed), noise=0.02)
+    rng = np.random.default_rng(stream(Purpose.WEIGHTS, seed))
+    tensors = grow(read_tensors(folder), layers, rng, noise=0.02)
     return GPT2(wide, dropout, tensors)
 
 
 def write_tensors(module, path, **notes):
-    """Store the parameters of a module in float16, whole or not at all."""
+    """Write the parameters of a module to a safetensors file in float16, atomically.
+
+    notes: texts for the file's metadata
+    """
     halves = {name: tensor.half() for name, tensor in module.state_dict().items()}
-    with replacing(path) as part:
+    with replace_atomically(path) as part:
         part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
 
 
 def write_model(model, folder):
-    """Store as Hugging Face stores GPT-2; the output head is the embedding and is left out."""
+    """Write model.safetensors and config.json into a folder, as Hugging Face stores GPT-2.
+
+    The output head is the embedding, so it is left out.
+    """
     write_tensors(model.transformer, folder / "model.safetensors")
     model.config.save_pretrained(folder)
 
@@ -126,7 +140,9 @@ class Eagle(nn.Module):
         super().__init__()
         self.n_places = n_places  # of a draft in training; in use there may be more
         self.n_head = n_head
-        block = GPT2Block(shape_of(replace(target, n_embd=n_embd, n_head=n_head, n_layer=1)))
+        block = GPT2Block(
+            transformers_config(replace(target, n_embd=n_embd, n_head=n_head, n_layer=1))
+        )
         self.fc, self.proj = Conv1D(n_embd, 2 * target.n_embd), Conv1D(target.n_embd, n_embd)
         self.h = nn.ModuleList([block])
 
@@ -176,7 +192,7 @@ class Medusa(nn.Module):
 
     def __init__(self, target, n_places):
         super().__init__()
-        heads = (GPT2MLP(target.n_embd, shape_of(target)) for _ in range(n_places))
+        heads = (GPT2MLP(target.n_embd, transformers_config(target)) for _ in range(n_places))
         self.heads = nn.ModuleList(heads)
         for head in self.heads:  # at first every head says what the target says one place before
             nn.init.zeros_(head.c_proj.weight)

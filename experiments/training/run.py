@@ -15,10 +15,12 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from cli.files import replacing
-from experiments.training.texts import batch_at
+from cli.files import replace_atomically
+from decoding.streams import Purpose
+from experiments.training.models import seed_torch
+from experiments.training.texts import random_passages
 
-EVERY = 200  # steps from one checkpoint to the next
+STEPS_PER_CHECKPOINT = 200  # steps from one checkpoint to the next
 
 # ---------------------------------------------------------------- losses
 
@@ -43,8 +45,11 @@ def total_variation(p, q):  # 2 x [..., n_vocab], logits
     return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
 
 
-def distance_from(teacher, distance, draft, ids, offset):
-    """The loss of a draft: its distance from the teacher, summed over the places it drafts."""
+def distillation_loss(teacher, distance, draft, ids, offset):
+    """Return the loss of a draft: its distance from the teacher, summed over the places it drafts.
+
+    distance: function(p, q) of logits; ids: [batch, n_seq + 1]; offset: position of the first
+    """
     with torch.no_grad():
         hidden = teacher.hidden(ids[:, :-1], offset)
         p = teacher.logits(hidden)
@@ -53,17 +58,19 @@ def distance_from(teacher, distance, draft, ids, offset):
     return sum(distance(p[:, first:], q) for first, q in places)
 
 
-def distances_from(teacher):
-    """The losses of the first half of a run, and of the second."""
+def distillation_losses(teacher):
+    """Return [loss of the first half of a run, loss of the second], functions of (draft, ids,
+    offset).
+    """
     teacher.eval().requires_grad_(False)
-    return [partial(distance_from, teacher, one) for one in (kullback_leibler, total_variation)]
+    return [partial(distillation_loss, teacher, one) for one in (kullback_leibler, total_variation)]
 
 
 # ---------------------------------------------------------------- the optimiser
 
 
-def orthogonalized(matrix):  # [n, m] -> [n, m]
-    """The matrix with all its singular values brought near 1, by Newton-Schulz iteration."""
+def orthogonalize(matrix):  # [n, m] -> [n, m]
+    """Bring all singular values of a matrix near 1, by Newton-Schulz iteration."""
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -91,13 +98,13 @@ class Muon(torch.optim.Optimizer):
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
             average.lerp_(p.grad, 1 - group["momentum"])
-            update = orthogonalized(p.grad.lerp(average, group["momentum"]))  # Nesterov's
+            update = orthogonalize(p.grad.lerp(average, group["momentum"]))  # Nesterov's
             p.mul_(1 - group["lr"] * group["weight_decay"])
             p.add_(update, alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5)
 
 
-def optimizers_of(model, lr, weight_decay):
-    """Muon for the weight matrices, AdamW for embeddings, norms and biases."""
+def new_optimizers(model, lr, weight_decay):
+    """Return [Muon for the weight matrices, AdamW for embeddings, norms and biases]."""
     matrices, rest = [], []
     for name, p in model.named_parameters():
         embedding = name.endswith(("wte.weight", "wpe.weight"))
@@ -110,11 +117,15 @@ def optimizers_of(model, lr, weight_decay):
 
 
 def mixed_precision():
-    """bfloat16 for matrix products; without instructions for it, that is several times slower."""
+    """Return a context in which matrix products are in bfloat16, if the CPU has instructions for
+    it.
+
+    Without them, bfloat16 is several times slower.
+    """
     return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu._is_avx512_bf16_supported())
 
 
-class Run:
+class TrainingRun:
     """A run over some steps, which goes on from its checkpoint where it was interrupted.
 
     settings: steps, learning_rate, weight_decay, seed and cache_dir (train.Training)
@@ -125,13 +136,13 @@ class Run:
     def __init__(self, model, settings, texts, name, **origin):
         self.model, self.settings, self.texts = model, settings, texts
         self.name, self.origin = name, origin
-        self.optimizers = optimizers_of(model, settings.learning_rate, settings.weight_decay)
+        self.optimizers = new_optimizers(model, settings.learning_rate, settings.weight_decay)
         self.step = 0
         if self.path(origin).exists():
             self.resume()
 
     def path(self, origin):
-        """The checkpoint of a run with that origin."""
+        """Return the path of the checkpoint of a run with that origin."""
         shapes = [tuple(p.shape) for p in self.model.parameters()]
         settings = self.settings.seed, self.settings.weight_decay
         everything = repr((sorted(origin.items()), shapes, settings, self.texts.digests))
@@ -139,6 +150,7 @@ class Run:
         return Path(self.settings.cache_dir) / f"{self.name}-{digits}.pt"
 
     def resume(self):
+        """Load model, optimizers and step from the checkpoint."""
         saved = torch.load(self.path(self.origin), weights_only=True)
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
@@ -154,7 +166,7 @@ class Run:
         }
         path = self.path(self.origin | changed)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
+        with replace_atomically(path) as part:
             torch.save(state, part)
 
     def learning_rate(self):
@@ -167,6 +179,7 @@ class Run:
         return self.settings.learning_rate * min(1.0, warm_up, decay)
 
     def update(self, loss):
+        """Take one step: gradients of a loss (a scalar tensor), clipped to norm 1."""
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
@@ -177,27 +190,31 @@ class Run:
         self.step += 1
 
     def train(self, first, second, n_ctx):
-        """Take the steps that are left, with one loss in the first half, then another."""
+        """Take the steps that are left, and store and print as they pass.
+
+        first, second: losses of the two halves of a run, functions of (model, ids, offset)
+        """
         steps, seed, name = self.settings.steps, self.settings.seed, self.name
         bar = tqdm(total=steps, initial=self.step, desc=name, mininterval=5)
         while self.step < steps:
-            torch.manual_seed(hash((seed, self.step)))  # of dropout
+            seed_torch(Purpose.DROPOUT, seed, self.step)
             loss = second if self.step >= steps // 2 else first
             with mixed_precision():
                 found = loss(self.model, *self.texts.batch(self.step, steps, seed, n_ctx))
             self.update(found)
             bar.update()
-            if self.step % EVERY == 0 or self.step == steps:
+            if self.step % STEPS_PER_CHECKPOINT == 0 or self.step == steps:
                 self.save()
-                valid = self.validation(loss)
+                valid = self.validate(loss)
                 bar.write(f"{name} step {self.step} train {found:.4f} valid {valid:.4f}")
         bar.close()
 
     @torch.no_grad()
-    def validation(self, loss, n_batches=8):
-        """The mean loss on text that the run does not read."""
+    def validate(self, loss, n_batches=8):
+        """Return the mean loss on text that the run does not read."""
         self.model.eval()
-        batches = (batch_at(self.texts.valid, i, 0, 16, 256) for i in range(n_batches))
+        places = self.texts.valid, Purpose.VALIDATION, 0
+        batches = (random_passages(*places, i, 16, 256) for i in range(n_batches))
         with mixed_precision():
             losses = [loss(self.model, batch, 0).item() for batch in batches]
         self.model.train()

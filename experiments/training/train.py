@@ -28,17 +28,20 @@ import numpy as np
 from tqdm import tqdm
 
 import utils
-from cli.exit_codes import exit_code, script
+from checkpoints.errors import InputError, SettingError
+from checkpoints.folder import read_config
+from checkpoints.registry import MODELS_DIR
+from checkpoints.search import find_folder
+from cli.exit_codes import run_for_exit_code, run_program
 from cli.flags import SEEDS, Group, flag
-from cli.parser import call, unknown
-from cli.values import SettingError, check_choice, check_number, parse_list
+from cli.hints import unknown_message
+from cli.parser import call
+from cli.values import check_choice, check_number, parse_list
 from decoding.head_files import fingerprint
+from decoding.streams import Purpose
 from gpt2 import Config
-from utils import InputError
 
 try:
-    import torch
-
     from experiments.training import models, run, texts
 except ModuleNotFoundError as missing:
     how = "pip install --group train, with pip 25.1 or newer"
@@ -56,27 +59,27 @@ EAGLE_HEADS = 4  # of the attention in its block
 
 
 @dataclass(frozen=True)
-class Places(Group):
+class PathSettings(Group):
     """Where things are, and what makes a run repeatable."""
 
     heading = "Places"
 
     corpus: str = flag("", "the folder of *_train.txt and *_valid.txt")
-    models_dir: str = flag(utils.MODELS_DIR, "where models are read and written")
+    models_dir: str = flag(MODELS_DIR, "where models are read and written")
     cache_dir: str = flag("training", "where checkpoints and samples are kept")
     seed: int = flag(1, "of weights, batches and samples", **SEEDS)
 
     def folder(self, size):
-        """The folder of a model that is there. Raises InputError."""
-        return Path(utils.find_folder(size, self.models_dir))
+        """Return the Path of an existing model's folder. Raises InputError if there is none."""
+        return Path(find_folder(size, self.models_dir))
 
     def result(self, size):
-        """The folder that a model is written to."""
+        """Return the Path of the folder that a model is written to."""
         return Path(self.models_dir) / size
 
 
 @dataclass(frozen=True)
-class Training(Places):
+class Training(PathSettings):
     """A run over a number of steps. An interrupted one may go on with another."""
 
     heading = "Run"
@@ -103,6 +106,7 @@ class TargetSettings(Training):
     )
 
     def check(self):
+        """Raise SettingError if --start is missing: for --layers, or for a size not in SHAPES."""
         if self.layers and not self.start:
             problem = f"{self.layers}: expected --start, the model whose layers are kept"
             raise SettingError("layers", problem)
@@ -110,9 +114,9 @@ class TargetSettings(Training):
             check_choice("target_model_size", self.target_model_size, *SHAPES)
 
     def kept(self, folder):
-        """The layers to keep of the model in a folder."""
+        """Return the list of layers to keep of the model in a folder. Raises SettingError."""
         layers = parse_list("layers", self.layers, int)
-        last = utils.read_config(folder).n_layer - 1
+        last = read_config(folder).n_layer - 1
         for layer in layers:
             check_number("layers", layer, 0, last)
         return layers
@@ -144,7 +148,7 @@ class MedusaSettings(Training):
 
 
 @dataclass(frozen=True)
-class SamplesSettings(Places):
+class SamplesSettings(PathSettings):
     heading = "Samples"
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
@@ -157,9 +161,9 @@ class SamplesSettings(Places):
 # ---------------------------------------------------------------- commands
 
 
-def tokenizer(settings: Places):
+def tokenizer(settings: PathSettings):
     """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
-    documents = texts.documents(settings.corpus, "train")
+    documents = texts.read_documents(settings.corpus, "train")
     for size in SHAPES:
         texts.learn_vocabulary(documents, settings.result(size))
 
@@ -173,7 +177,7 @@ def target(settings: TargetSettings):
     elif settings.start:
         model = models.read_model(source, dropout)
     else:
-        model = models.new_model(SHAPES[size], source, seed, dropout)
+        model = models.random_model(SHAPES[size], source, seed, dropout)
     origin = {"layers": settings.layers, "dropout": dropout}
     train_model(settings, size, model, [run.cross_entropy] * 2, source, **origin)
 
@@ -187,8 +191,8 @@ def draft(settings: DraftSettings):
     if settings.start:
         model = models.read_model(settings.folder(settings.start))
     else:
-        model = models.new_model(SHAPES["0.7M"], source, settings.seed)
-    first, second = run.distances_from(models.read_model(source))
+        model = models.random_model(SHAPES["0.7M"], source, settings.seed)
+    first, second = run.distillation_losses(models.read_model(source))
     losses = second if settings.start else first, second
     teacher = fingerprint(source)
     train_model(settings, size, model, losses, source, settings.written, teacher=teacher)
@@ -196,11 +200,11 @@ def draft(settings: DraftSettings):
 
 def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
-    read = texts.Texts.read(settings, source, written)
+    read = texts.TrainingTexts.read(settings, source, written)
     folder = settings.result(size)
     start = settings.start and settings.folder(settings.start)
     origin["start"] = start and fingerprint(start)
-    training = run.Run(model, settings, read, size, **origin)
+    training = run.TrainingRun(model, settings, read, size, **origin)
     training.train(*losses, model.config.n_positions)
     if source != folder:
         texts.copy_vocabulary(source, folder)
@@ -227,12 +231,12 @@ def train_head(settings, name, make, tokens=4096, **notes):
     """Train make(config of the target) and write it, with notes, beside the target."""
     folder = settings.folder(settings.target_model_size)
     grown_on = fingerprint(folder)
-    config = utils.read_config(folder)
-    torch.manual_seed(settings.seed)
+    config = read_config(folder)
+    models.seed_torch(Purpose.WEIGHTS, settings.seed)
     head = make(config)
-    losses = run.distances_from(models.read_model(folder))
-    read = texts.Texts.read(settings, folder, written=True, tokens=tokens)
-    training = run.Run(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
+    losses = run.distillation_losses(models.read_model(folder))
+    read = texts.TrainingTexts.read(settings, folder, written=True, tokens=tokens)
+    training = run.TrainingRun(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
     training.train(*losses, config.n_ctx)
     models.write_tensors(head, folder / f"{name}.safetensors", target=grown_on, **notes)
 
@@ -241,13 +245,13 @@ def samples(settings: SamplesSettings):
     """Let a target continue passages of the training text, for drafts to learn from."""
     folder = settings.folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
-    ids = texts.token_ids(settings.corpus, "train", folder)
+    ids = texts.encode_split(settings.corpus, "train", folder)
     path = texts.samples_path(settings, folder)
     seed, n = settings.seed, settings.batch_size
     part = path.with_name(f"{path.stem}-{sha256(ids).hexdigest()[:12]}-{seed}-{n}.part")
     batches = list(np.load(part)) if part.is_file() else []
     for i in tqdm(range(len(batches), settings.n_batches), desc="samples"):
-        batches.append(texts.written_batch(model, ids, seed, i, n))
+        batches.append(texts.write_batch(model, ids, seed, i, n))
         texts.save_array(np.stack(batches), part)
     texts.save_array(np.concatenate(batches[: settings.n_batches]), path)
     part.unlink(missing_ok=True)
@@ -267,14 +271,14 @@ def dispatch(words):
         return
     name, *words = words or [""]
     if name not in COMMANDS:
-        raise InputError(unknown("command", name, COMMANDS) + ", or --help")
+        raise InputError(unknown_message("command", name, COMMANDS) + ", or --help")
     call(COMMANDS[name], words)
 
 
 def main(words):
     """Run one command. Returns the exit code."""
-    return exit_code(lambda: dispatch(words))
+    return run_for_exit_code(lambda: dispatch(words))
 
 
 if __name__ == "__main__":
-    script(lambda: main(sys.argv[1:]))
+    run_program(lambda: main(sys.argv[1:]))

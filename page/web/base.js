@@ -21,7 +21,7 @@ function make(kind, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "style") Object.assign(element.style, value);
     else if (typeof value === "function") element.addEventListener(name, value);
-    else element.setAttribute(name, value);
+    else if (value !== null) element.setAttribute(name, value);
   }
   element.append(...given(children));
   return element;
@@ -37,22 +37,28 @@ const number = x => x === undefined || x === null ? "" // what is not there
   : x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
 const times = x => x.toFixed(2) + " ×";
 const ms = x => (1e3 * x).toFixed(2) + " ms";
-const plural = (n, word) => n + " " + word + (n === 1 ? "" : "s");
+const wholeMs = x => (1e3 * x).toFixed(0) + " ms";
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
 const width = x => ({width: share(x)});
 const at = x => ({left: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
 
-const visible = text =>
-  text.replace(/^ /, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^$/, "·");
+// Characters that cannot be seen, or that reverse what follows, show as their numbers.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const plainly = text => text.replace(HIDDEN,
+  character => `[U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+const visible = text => plainly(text).replace(/^ /, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥")
+  .replace(/^$/, "·");
+const inText = text => plainly(text).replace(/\n/g, "⏎\n") || "·";
 const words = {}; // token: its text
 const word = id => visible(words[id]);
-const quoted = id => "“" + word(id) + "”";
+const quoted = id => `“\u2068${word(id).replace("␣", "")}\u2069”`; // isolated: it may run the other way
 const spoken = id => word(id).replace("␣", "space ");
 
 const NAMES = {
-  draft: "accepted draft", correction: "correction", bonus: "bonus", target: "target alone",
-  rejected: "rejected draft", unexamined: "unexamined draft",
+  draft: "accepted guess", correction: "replacement", bonus: "extra token",
+  target: "large model’s own", rejected: "rejected guess", unexamined: "unread guess",
 };
 const PARTS = ["draft", "target", "rule"]; // of a round's time
 
@@ -64,14 +70,8 @@ const state = {base: null, run: null, edits: null, rules: [], costs: null};
 const live = page.live || null;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-function announce(text) {
-  $("status").textContent = text;
-}
-
-function complain(text) {
-  $("error").hidden = !text;
-  $("error").textContent = text;
-}
+const announce = text => { $("status").textContent = text; };
+const complain = text => { $("error").textContent = text; };
 
 // ---------------------------------------------------------------- groups and the keyboard
 
@@ -105,6 +105,7 @@ const VIEWS = ["race", "microscope", "rules", "pays"];
 const opened = []; // called with the name of each view that is opened
 
 function openView(name) {
+  const top = $("views").offsetTop;
   for (const view of VIEWS) {
     $(view).hidden = view !== name;
     $("tab-" + view).setAttribute("aria-selected", String(view === name));
@@ -112,6 +113,7 @@ function openView(name) {
   stopAt(document.querySelectorAll("[role=tab]"), $("tab-" + name));
   state.view = name;
   for (const call of opened) call(name);
+  if (scrollY > top) scrollTo(0, top); // every view opens at its beginning
 }
 
 for (const view of VIEWS) $("tab-" + view).addEventListener("click", () => {
@@ -125,25 +127,27 @@ addEventListener("hashchange", () => { if (addressed()) openView(addressed()); }
 // ---------------------------------------------------------------- what stands around the views
 
 function showHead(run) {
-  const s = run.settings, f = run.figures;
-  const drafter = s.draft_model_size === "ngram" ? "looking up n-grams" : s.draft_model_size;
+  const s = run.settings, f = run.figures, n = f.token_ids.length;
+  const drafter = s.draft_model_size === "ngram" ? "look-up of n-grams" : s.draft_model_size;
+  $("cut").hidden = !(run.room < s.n_tokens_to_generate);
+  $("cut").textContent = `The context of the models has room for ${run.room} of the `
+    + `${s.n_tokens_to_generate} tokens that were asked for: the text ends there.`;
   $("summary").textContent = given([
-    `${s.target_model_size} checks what ${drafter} proposes. K = ${s.K}`,
+    `Large model ${s.target_model_size}, small model ${drafter}, K = ${s.K} guesses a round`,
     `temperature ${s.temperature}`, s.top_k > 0 && `top-k ${s.top_k}`,
     s.top_p < 1 && `top-p ${s.top_p}`, `seed ${s.seed}`,
-    s.verification === "block" && "drafts verified in blocks",
+    s.verification === "block" && "guesses verified in blocks",
     s.draft_confidence > 0 && `draft confidence ${s.draft_confidence}`,
-    run.coupled && "draft and target coupled by shared noise"]).join(", ") + ".";
-  const figure = (value, what) => make("li", make("b", value), make("span", what));
-  const counts = `accepted: ${f.accepted} of ${f.examined} examined drafted tokens`;
+    run.coupled && "both models coupled by shared noise"]).join(", ") + ".";
   put("figures",
-    run.speedup !== null && figure(times(run.speedup), "the speed of plain decoding"),
-    f.acceptance_rate !== null && figure(percent(f.acceptance_rate), counts),
-    run.coupled && f.usual_acceptance_rate !== null
-      && figure(percent(f.usual_acceptance_rate), "the token rule would accept of the same"),
-    figure(f.tokens_per_target_pass.toFixed(2), "tokens per target pass"),
-    figure(String(f.rounds), "rounds for " + plural(f.token_ids.length, "token")),
-    figure(f.tokens_per_second.toFixed(0), "tokens per second"));
+    make("li", `${plural(f.rounds, "round")} for ${plural(n, "token")}: `
+      + `${f.tokens_per_target_pass.toFixed(2)} tokens for each pass of the large model.`),
+    f.acceptance_rate !== null && make("li", `${f.accepted} of ${plural(f.examined, "guess")} that `
+      + `were examined were accepted: ${percent(f.acceptance_rate)}`
+      + (run.coupled && f.usual_acceptance_rate !== null ? "; the token rule would accept "
+        + `${percent(f.usual_acceptance_rate)} of them.` : ".")),
+    make("li", `${f.tokens_per_second.toFixed(0)} tokens per second`
+      + (run.speedup === null ? "." : `, ${times(run.speedup)} those of the large model alone.`)));
   $("command").textContent = run.command;
   $("made").textContent = run.made;
 }
@@ -159,16 +163,6 @@ const bar = (x, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: wi
 const swatch = kind => make("span.swatch." + kind);
 const legend = (...entries) => make("ul.legend", entries.map(content => make("li", content)));
 const button = (text, id, click) => make("button", {type: "button", id, click}, text);
-// the shares of draft, target and rule as one bar
-const stack = (kind, shares, attributes = {}) =>
-  make(kind, attributes, PARTS.map((part, i) => make("i.of-" + part, {style: width(shares[i])})));
-
-// A row: its name, what stands beside it (bars), and numbers; `kind` is its class.
-function barRow(name, bars, numbers, kind) {
-  return make(kind ? "tr." + kind : "tr", make("th", {scope: "row"}, name), make("td.wide", bars),
-    numbers.map(text => make("td.number", text)));
-}
-
 // A table; heads and the caption are lists of texts and elements, or null.
 function tableOf(attributes, caption, heads, rows) {
   const head = (content, i) => make(i > 1 ? "th.number" : "th", {scope: "col"}, content);

@@ -1,6 +1,8 @@
 // ---------------------------------------------------------------- asking the server
 
 let asking = null; // the AbortController of what is being asked
+const FIRST = ["K", "temperature"]; // the fields that are not folded away
+const RANDOM = .8; // a temperature at which words are drawn at random
 
 // Answers are lines of JSON: progress and rows, then the result or an error.
 async function ask(name, body, doing, row) {
@@ -55,14 +57,29 @@ function field(name, value) {
 async function askRace() {
   const form = $("controls"), body = {prompt: form.prompt.value};
   for (const name in live.form.fields) body[name] = Number(form[name].value);
+  if (!form.reportValidity()) return;
   complain("");
   const run = await ask("race", body, "Writing the text twice: token");
   if (!run) return askMissing(); // of the run before
   showAll(run);
-  const n = plural(run.figures.token_ids.length, "token");
-  announce(`Done: ${n}, speedup ${times(run.speedup)}`);
-  if (state.view === "race" && !still.matches) play();
-  askMissing();
+  announce(`Done: ${plural(run.figures.rounds, "round")}, speedup ${times(run.speedup)}`);
+  await askMissing(); // the costs are measured before anything moves
+  if (run === state.base && state.view === "race" && race.time === 0 && !still.matches) play();
+}
+
+// A button to the run at temperature 0, or from there to one at random: a saved page has both.
+function otherRun(run) {
+  const other = live ? {settings: {temperature: run.settings.temperature ? 0 : RANDOM}}
+    : [page, page.other].find(known => known && known !== run);
+  if (!other || !run.speedup) return null;
+  const temperature = other.settings.temperature;
+  return button(temperature ? "With random words" : "With the same text in both", null, () => {
+    if (live) {
+      $("controls").temperature.value = temperature;
+      askRace();
+    } else showAll(other);
+    $("tab-" + state.view).focus();
+  });
 }
 
 async function askWhatIf(edits, place) {
@@ -91,7 +108,8 @@ async function askMissing(all) {
   }
   if (!state.rulesDone && (all || state.view === "rules")) {
     const rows = [];
-    state.rulesDone = await ask("rules", body, "Every rule and its distribution:", row => {
+    const random = {...body, temperature: body.temperature || RANDOM}; // at 0 most write the same
+    state.rulesDone = await ask("rules", random, "Every rule and its distribution:", row => {
       rows.push(row);
       state.rules = rows;
       showRules();
@@ -127,26 +145,40 @@ async function save() {
 
 function showAll(run) {
   state.base = run;
-  state.rules = run.rules || [];
+  state.rules = run.rules || (live ? [] : state.rules);
   state.rulesDone = state.rules.length > 0;
   state.costs = run.costs || state.costs;
   Object.assign(words, run.words);
   for (const show of [showHead, showRace, showMicroscope, showRules, showPays]) show(run);
-  $("views").hidden = false;
-  $("save").hidden = !live;
+  $("views").inert = $("save").disabled = false;
 }
 
 if (live) {
-  const form = $("controls");
-  $("mode").textContent = "live";
-  form.hidden = $("writes-on").hidden = false;
+  const form = $("controls"), entries = Object.entries(live.form.fields);
+  form.hidden = $("save").hidden = $("writes-on").hidden = false;
   form.prompt.value = live.form.prompt.value;
   form.prompt.maxLength = live.form.prompt.most;
-  $("run").before(...Object.entries(live.form.fields).map(([name, {value}]) => field(name, value)));
+  for (const [name, {value}] of entries) {
+    if (FIRST.includes(name)) $("run").before(field(name, value));
+    else $("settings").append(field(name, value));
+  }
+  for (const prompt of live.form.prompts) $("prompts").append(button(prompt, null, () => {
+    form.prompt.value = prompt;
+    askRace();
+  }));
   form.addEventListener("submit", event => { event.preventDefault(); askRace(); });
+  form.addEventListener("keydown", event => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  form.addEventListener("invalid", event => { // what is wrong is in sight
+    if (event.target.closest("details")) event.target.closest("details").open = true;
+  }, true);
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);
-  $("views").hidden = true;
+  $("views").inert = $("save").disabled = true;
+  // an empty race keeps the place of the first
+  showRace({prompt: form.prompt.value, rounds: [], settings: {}, speedup: null, figures: {},
+    plain: {tokens: [], shown: [], seconds: [], timed: true}});
   opened.push(name => { if (name === "rules") askMissing(); });
 }
 openView(addressed() || (live || page.plain ? "race" : "microscope"));

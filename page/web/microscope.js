@@ -5,18 +5,21 @@
 
 let items = [], selected = null;
 
-const MEANINGS = {
-  draft: "proposed by the draft, kept",
-  correction: "from the residual, in place of a rejected draft",
-  bonus: "the target’s own, after a full accept",
-  target: "the target’s own, nothing was drafted",
-};
+const kindOf = (round, i) =>
+  i < round.accepted ? "draft" : i < round.examined ? "rejected" : "unexamined";
+
+// The decision that shows most: a whole word that was rejected, if there is one.
+function tellingItem(all) {
+  const rejected = all.filter(({kind}) => kind === "rejected");
+  const isWord = id => /^ \p{L}{3,}$/u.test(words[id]), whole = rejected.filter(({id}) => isWord(id));
+  return whole.find(({round, i}) => isWord(round.tokens[i])) || whole[0] || rejected[0];
+}
 
 function itemsOf(run) {
   return run.rounds.flatMap((round, r) => {
     const own = round.accepted, drafts = round.draft.map((id, i) => {
-      const kind = i < own ? "draft" : i < round.examined ? "rejected" : "unexamined";
-      const p = round.p[i], q = round.q[i], u = round.coins[i] ?? null;
+      const kind = kindOf(round, i), u = round.coins[i] ?? null;
+      const p = round.p[i], q = round.q[i];
       return {round, r, i, id, kind, shown: i < own ? round.shown[i] : null, drafted: true,
         p, q, ratio: p / q, u, P: round.support ? round.support[i] : null};
     });
@@ -35,16 +38,15 @@ function itemButton(item, style, ...content) {
 }
 
 function showText(run) {
-  put("legend", Object.entries(MEANINGS).map(([kind, meaning]) => {
+  put("legend", ["draft", "correction", "bonus", "target"].map(kind => {
     const n = items.filter(item => item.kind === kind).length;
-    return n > 0 && make("li", make("span.token." + kind, NAMES[kind]), ` ${meaning} (${n})`);
+    return n > 0 && make("li", make("span.token." + kind, NAMES[kind]), ` ${n}`);
   }));
   const parts = firstOther(run), text = items.filter(item => item.shown !== null);
-  put("text", make("span.soft", run.prompt), text.map((item, n) => [
-    n === parts && make("span.parting", "from here on another text"),
-    itemButton(item, "token", item.shown.replace(/\n/g, "⏎") || "·"),
+  put("text", make("span.soft", plainly(run.prompt)), text.map((item, n) => [
+    n === parts && make("span.parting", "another text from here"),
+    itemButton(item, "token", inText(item.shown).replace(/\n/g, "")),
     "\n".repeat(item.shown.split("\n").length - 1)]));
-  $("plain").textContent = run.prompt + text.map(item => item.shown).join("");
 }
 
 // The first token in which a what-if leaves the run it came from.
@@ -53,67 +55,24 @@ function firstOther(run) {
   return run.figures.token_ids.findIndex((token, i) => token !== before[i]);
 }
 
-const HOW = {
-  block: "The bar under a draft is P, the chance that the block up to it is kept. Coins are tossed "
-    + "from the longest block down; what is kept is followed by a token from what it leaves "
-    + "uncovered, and the rest is forgotten.",
-  coupled: "A draft stays while it is the token that the target itself chooses under the same "
-    + "noise; at the first other one the target’s choice takes its place.",
-  token: "The bar under a draft is min(1, p/q), the tick is the coin u: it stays where the tick "
-    + "falls on the bar. At the first that does not, a token from the residual takes its place, "
-    + "and the rest is forgotten.",
-};
 const ruleOf = run => run.coupled ? "coupled" : run.settings.verification || "token";
 
 const meter = ({u, P, ratio}) => (u ?? P ?? null) !== null && make("span.meter",
   make("i", {style: width(P ?? ratio)}), u !== null && make("b", {style: at(u)}));
 
-const examinedOf = round => `${round.accepted} of ${round.examined} examined`;
 const timesOf = round => PARTS.map((part, i) => `${part} ${ms(round.seconds[i])}`).join(", ");
 
 function showRounds(run) {
-  $("how").textContent = "Each row is one pass of the target. “2 of 3 examined” means that it "
-    + "examined three drafted tokens and accepted two. " + HOW[ruleOf(run)];
-  const longest = Math.max(...run.rounds.map(round => sum(round.seconds)));
+  $("how-coins").hidden = ruleOf(run) !== "token";
   put("rounds", run.rounds.map((round, r) => {
     const chips = items.filter(item => item.r === r).map(item =>
       itemButton(item, "chip", word(item.id), item.drafted && meter(item)));
     return make("div.round", {role: "group", "aria-label": `round ${r + 1}`},
       make("span.soft", r + 1),
       make("div.row", chips),
-      make("div.about", {title: timesOf(round)},
-        make("span", round.draft.length ? examinedOf(round) : "nothing drafted"),
-        stack("span.stack", round.seconds.map(seconds => seconds / longest)),
-        make("span", ms(sum(round.seconds)))));
+      make("span.soft", {title: timesOf(round)}, round.draft.length
+        ? `${round.accepted} of ${round.examined} accepted` : "nothing guessed"));
   }));
-}
-
-function showCounts({rounds}) {
-  const most = Math.max(...rounds.map(round => round.draft.length));
-  const count = test => rounds.filter(test).length;
-  const counts = range(most + 1).map(n => count(round => round.accepted === n));
-  const places = range(most).map(i =>
-    [count(round => round.examined > i), count(round => round.accepted > i)]);
-  put("histogram",
-    tableOf({}, "Rounds by the number of drafts they accepted", ["accepted", "", "rounds"],
-      counts.map((n, i) => barRow(i, [bar(n / Math.max(...counts))], [n]))),
-    most > 0 && [make("h3", "By place in the draft"),
-      tableOf({}, "Of the drafts examined at each place, those accepted",
-        ["place", "", "accepted", ""], places.filter(([n]) => n).map(([n, accepted], i) =>
-          barRow(i + 1, [bar(accepted / n)], [percent(accepted / n), `${accepted} of ${n}`])))]);
-}
-
-function showLedger(run) {
-  const what = ["drafting", "target", "the rest"];
-  const totals = PARTS.map((_, i) => sum(run.rounds.map(round => round.seconds[i])));
-  const shares = totals.map(total => total / sum(totals));
-  const says = PARTS.map((part, i) => `${part} ${percent(shares[i])}`).join(", ");
-  put("ledger", stack("div.stack.tall", shares, {role: "img", "aria-label": says}),
-    tableOf({}, null, ["part", "", "total", "a round", "share"],
-      PARTS.map((part, i) => barRow(what[i], [swatch("of-" + part)],
-        [ms(totals[i]), ms(totals[i] / run.rounds.length), percent(shares[i])], "part"))),
-    make("p.soft", `Decoding only: reading the prompt took ${ms(run.figures.prefill_seconds)} `
-      + "before the first round. The time it took to note all this is not counted."));
 }
 
 // ---------------------------------------------------------------- one decision
@@ -121,42 +80,39 @@ function showLedger(run) {
 function explain({kind, round, i, p, q, ratio, P}) {
   if (kind === "unexamined") {
     return "Never examined: " + (round.tokens.length > round.accepted
-      ? "a draft before it was rejected, so it was conditioned on a token that is no longer there."
+      ? "a guess before it was rejected, and it followed that guess."
       : "the text had ended.");
   }
   const instead = round.accepted < round.draft.length && quoted(round.draft[round.accepted]);
-  const here = quoted(round.tokens[i]), noise = "under the noise of this position";
-  const token = {
-    draft: p >= q ? "p is at least q, so it is accepted whatever the coin shows."
+  const here = quoted(round.tokens[i]), rule = ruleOf(state.run);
+  if (isCertain({p, q}) && kind === "rejected") {
+    return `The large model’s only choice here is ${here}: rejected, whatever the coin shows.`;
+  }
+  const accepted = {
+    token: p >= q ? "p is at least q, so it is accepted whatever the coin shows."
       : `The coin fell below p/q = ${number(ratio)}: accepted.`,
-    rejected: `The coin did not fall below p/q = ${number(ratio)}: rejected. `
-      + `${here} was sampled from the residual in its place.`,
-    correction: "Sampled from the residual, norm(max(0, p − q)), in place of the rejected "
-      + `${instead}.`,
-    bonus: "All drafts were accepted; the target’s last row gave one more token, sampled from p, "
-      + "for free.",
-    target: "Nothing was drafted: sampled from p, as in plain decoding.",
+    block: `The block up to it was kept; the chance of that was P = ${number(P)}.`,
+    coupled: "Both models chose the same token under the noise of this place.",
   };
-  const block = {
-    ...token,
-    draft: `The block up to it was kept; the chance of that was P = ${number(P)}.`,
-    rejected: `The block ended before it: ${here} was sampled from what it leaves uncovered.`,
-    correction: "Sampled from norm(max(0, P p − q)), what the kept block leaves uncovered, in "
-      + `place of ${instead}.`,
-  };
-  const coupled = {
-    draft: "Draft and target chose the same token " + noise + ".",
-    rejected: `Under the same noise the target chose ${here}, so the draft’s choice goes.`,
-    correction: `The target’s own choice ${noise}; the draft had chosen ${instead}.`,
-    bonus: "All drafts agreed; the target’s last row gave its choice for one more position.",
-    target: `Nothing was drafted: the target’s own choice ${noise}.`,
-  };
-  return {token, block, coupled}[ruleOf(state.run)][kind];
+  const residual = {token: "norm(max(0, p − q))", block: "norm(max(0, P p − q))"}[rule];
+  const source = residual ? "sampled from the residual, " + residual
+    : "the large model’s choice under the same noise";
+  return {
+    draft: accepted[rule],
+    rejected: (rule === "token" ? `The coin did not fall below p/q = ${number(ratio)}: rejected. `
+      : "Rejected. ") + `${here} takes its place, ${source}.`,
+    correction: `${sentence(source).slice(0, -1)}, in place of the rejected ${instead}.`,
+    bonus: "All guesses were accepted; the same pass gave one more token, sampled from p, for free.",
+    target: "Nothing was guessed: sampled from p, as by the large model alone.",
+  }[kind];
 }
+
+// Whether a guess is kept or not by the probabilities alone, as at temperature 0.
+const isCertain = ({p, q}) => q === 1 && (p === 0 || p === 1);
 
 // The decision itself: the word, the verdict and its reason.
 function decision(item) {
-  const facts = {"p (target)": item.p, "q (draft)": item.q, "p / q": item.ratio, "u (coin)": item.u,
+  const facts = {"p (large model)": item.p, "q (small model)": item.q, "p / q": item.ratio, "u (coin)": item.u,
     "P (block)": item.P};
   return [
     make("div.row", make("p.word", word(item.id)),
@@ -166,19 +122,6 @@ function decision(item) {
     item.drafted && make("dl", {id: "numbers"}, Object.entries(facts).map(([name, value]) =>
       value !== null && [make("dt", name), make("dd", number(value))])),
   ];
-}
-
-// What the first idea of most people would do here: sample from p, and compare.
-function keeping({round, i, id, p, ratio, kind}) {
-  if (kind === "unexamined") return null;
-  const overlap = round.overlap[i], matching = round.matching[i];
-  const less = overlap - matching > 1e-9 ? "but keeps less" : "and here it keeps as much";
-  const row = (name, token, any) => barRow(name, [bar(any)], [number(token), number(any)]);
-  return [make("h3", "The probability of keeping a drafted token"),
-    tableOf({id: "keeping"}, null, ["", "", quoted(id), "any token"],
-      [row("token rule", Math.min(1, ratio), overlap), row("match rule", p, matching)]),
-    make("p.soft", "The match rule samples a token from p and keeps the drafted one if it is the "
-      + `same. It is exact too, ${less}.`)];
 }
 
 // ---------------------------------------------------------------- p and q
@@ -192,10 +135,11 @@ function rowsAt(round, i) {
   return round.likely[i].map(row).sort((a, b) => a.over - b.over);
 }
 
-// What replaces a draft if it is rejected: [[token, mass]] of the likeliest, best first. The token
-// rule’s is computed: all of it sums to 1 - sum(min(p, q)) before it is divided by that.
+// What replaces a draft if it is rejected: [[token, mass]] of the likeliest, best first. It is noted
+// where one was rejected. Elsewhere the token rule’s is computed: all of it sums to
+// 1 - sum(min(p, q)) before it is divided by that.
 function residualAt(round, i) {
-  if (round.support) return round.residual;
+  if (round.residual && i === round.accepted) return round.residual;
   const rest = rowsAt(round, i).filter(({over}) => over > 0);
   const total = Math.max(1 - round.overlap[i], sum(rest.map(({over}) => over)));
   return rest.map(({id, over}) => [id, over / total]).reverse();
@@ -212,7 +156,7 @@ function areas(rows, drafted) {
   const more = (one, other) =>
     rows.filter(row => row[one] > row[other]).map(({id}) => quoted(id)).join(", ") || "no token";
   const title = drafted ? "p and q over the same tokens" : "p over its likeliest tokens";
-  const says = !drafted ? "Nothing was drafted here."
+  const says = !drafted ? "Nothing was guessed here."
     : `q’s excess: ${more("q", "p")}, which may be rejected. `
       + `p’s excess: ${more("p", "q")}, which the residual fills.`;
   const hatch = {id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse"};
@@ -241,7 +185,7 @@ function distributions({round, i, id, kind}) {
     n === 0 && make("td.picture", {rowspan: rows.length}, areas(rows, drafted)),
     cell(row.p), drafted && cell(row.q), replaced && cell(residual.get(row.id))));
   return [
-    make("h3", `What ${drafted ? "target and draft" : "the target"} expected here`),
+    make("h3", `What ${drafted ? "both models" : "the large model"} expected here`),
     tableOf({id: "likely"}, null, heads, body),
     drafted && legend(
       [swatch("accepted"), `accepted: min(${p}, q)` + (P ? "" : `, in all ${number(overlap)}`)],
@@ -264,8 +208,8 @@ function verdictOf(item, u) {
   const likeliest = accepted ? [] : residualAt(round, i).slice(0, 4);
   const follows = !accepted ? "A token from the residual takes its place: "
       + likeliest.map(([id, mass]) => `${quoted(id)} ${percent(mass)}`).join(", ") + ", …"
-    : i + 1 === round.draft.length ? "A bonus token from the target’s last row follows."
-    : `The next draft, ${quoted(round.draft[i + 1])}, is examined: `
+    : i + 1 === round.draft.length ? "An extra token of the large model follows."
+    : `The next guess, ${quoted(round.draft[i + 1])}, is examined: `
       + `p/q = ${number(round.p[i + 1] / round.q[i + 1])}.`;
   const models = " The text from there on needs the models: python main.py play.";
   return [verdict, follows + (live ? "" : models)];
@@ -322,8 +266,8 @@ function select(item) {
     for (const element of all) element.setAttribute("aria-pressed", String(element.item === item));
   }
   $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
-  put("detail", decision(item), item.drafted && item.u !== null && coinSlider(item),
-    item.drafted && keeping(item));
+  const hasCoin = item.drafted && item.u !== null && !isCertain(item);
+  put("detail", decision(item), hasCoin && coinSlider(item));
   put("more", item.kind !== "unexamined" && distributions(item),
     make("p.soft", `This round: ${timesOf(item.round)}.`),
     live && item.r + 1 < state.run.rounds.length && restForm(item.r + 1));
@@ -368,6 +312,7 @@ function showEdits() {
   put("edits", make("p", make("b", "What if? "), said.join("; ") + "."),
     button("Back to the original", "original", () => {
       showMicroscope(state.base);
+      $("text").querySelector("[tabindex='0']").focus({preventScroll: true});
       announce("the original text");
     }));
 }
@@ -377,7 +322,10 @@ function showMicroscope(run, edits, place) {
   state.run = run;
   state.edits = edits || {coins: [], changes: []};
   items = itemsOf(run);
-  for (const show of [showText, showRounds, showCounts, showLedger, showEdits]) show(run);
+  put("certain", run.settings.temperature === 0 && "At temperature 0 each model always chooses its "
+    + "likeliest token: every probability is 0 or 1, and no coin decides. ",
+    run.settings.temperature === 0 && otherRun(run));
+  for (const show of [showText, showRounds, showEdits]) show(run);
   const wanted = place && items.find(item => item.r === place.r && item.i === place.i);
-  select(wanted || items.find(item => item.kind === "rejected") || items[0]);
+  select(wanted || tellingItem(items) || items[0]);
 }

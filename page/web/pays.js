@@ -1,7 +1,7 @@
 // ---------------------------------------------------------------- when does it pay?
-// Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass (experiments/benchmark/
-// theory.py): a round of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over
-// one row. A share h of the rounds drafts; the others are one pass for one token.
+// Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass (decoding/theory.py): a round
+// of K drafts yields 1 + a + ... + a^K tokens and costs K c + v(K) passes over one row. A share h of
+// the rounds drafts; the others are one pass for one token.
 
 const MAP_K = 8, ROWS = 20;
 const AS_MEASURED = {a: null, c: null, v: null, K: null};
@@ -12,24 +12,11 @@ const speedupOf = (a, K, c, v, h) => (h * tokensPerRound(a, K) + 1 - h) / (h * (
 const acceptance = run => run.figures.acceptance_rate ?? 0;
 
 // Look-up drafts only where it finds something: of all positions, the share that it filled
-// (drafting_share in experiments/benchmark/statistics.py). With K auto, K is the longest draft.
+// (drafting_share in experiments/benchmark/intervals.py). With K auto, K is the longest draft.
 function draftingShare(run) {
   if (run.settings.draft_model_size !== "ngram") return 1;
   const lengths = run.rounds.map(round => round.draft.length);
   return sum(lengths) / ((Number(run.settings.K) || Math.max(1, ...lengths)) * lengths.length);
-}
-
-// c and v(K): measured, or where this page has no measurements, from the passes of its run. Medusa
-// heads draft fewer than K: what is measured ends there.
-function costsOf(run) {
-  if (state.costs) return state.costs;
-  const K = Math.min(run.settings.K, Math.max(...run.rounds.map(round => round.draft.length)));
-  if (!run.plain || !(K > 0) || run.settings.draft_confidence) return null;
-  const full = run.rounds.filter(round => round.draft.length === K);
-  const mean = list => sum(list) / list.length, one = mean(run.plain.seconds);
-  const [c, v] = [0, 1].map(part => mean(full.map(round => round.seconds[part])) / one);
-  // a v below 1 is chance, which must not grow with K
-  return {c: c / K, v: range(MAP_K + 1).map(k => 1 + Math.max(0, v - 1) * k / K), rough: true};
 }
 
 function verifyCost(costs, K, here) {
@@ -40,12 +27,16 @@ function verifyCost(costs, K, here) {
 
 // What the page shows at this moment: measured values where no slider was moved.
 function standing(run) {
-  const costs = costsOf(run), h = draftingShare(run);
+  const {costs} = state, h = draftingShare(run);
   const most = Math.min(MAP_K, costs.v.length - 1), K = knobs.K ?? clamp(run.settings.K, 1, most);
   const a = knobs.a ?? acceptance(run), c = knobs.c ?? costs.c, v = k => verifyCost(costs, k, K);
   const speedup = (a, k) => speedupOf(a, k, c, v(k), h);
   const by = range(most).map(i => speedup(a, i + 1));
-  return {K, a, c, v, h, speedup, by, best: by.indexOf(Math.max(...by)) + 1};
+  // the fastest K of each turn of the measurement: where they disagree, it is noise
+  const turns = knobs.c ?? knobs.v ? [] : costs.turns;
+  const bests = [by, ...turns.map(turn => by.map((_, i) =>
+    speedupOf(a, i + 1, turn.c, turn.v[i + 1], h)))].map(all => all.indexOf(Math.max(...all)) + 1);
+  return {K, a, c, v, h, speedup, by, bests};
 }
 
 // [speedup below, colour, what the legend calls it]
@@ -64,7 +55,7 @@ function showMap(now) {
   }));
   put("map",
     make("table.map", make("caption", "Speedup by acceptance a (down) and K (across). Hatched: "
-        + "slower than no draft at all."),
+        + "slower than the large model alone."),
       make("thead", make("tr", head("a \\ K"), now.by.map((_, i) => head(i + 1)))),
       make("tbody", range(ROWS + 1).map(i => row(1 - i / ROWS)))),
     legend(...HEAT.map(([, colour, says]) => [heated("span.swatch", colour), says]),
@@ -73,28 +64,27 @@ function showMap(now) {
 
 function showVerdict(run, now) {
   const speedup = now.by[now.K - 1], most = Math.max(...now.by);
+  const low = Math.min(...now.bests), high = Math.max(...now.bests);
   const equal = range(1001).map(i => i / 1000).find(a => now.speedup(a, now.K) >= 1);
   const moved = Object.values(knobs).some(value => value !== null);
-  const pays = !now.h ? "nothing was drafted here"
-    : equal === undefined ? "nothing gains, not even a draft that is always right"
+  const pays = !now.h ? "nothing was guessed here"
+    : equal === undefined ? "nothing gains, not even guesses that are always right"
     : `it pays from an acceptance of ${percent(equal)} on`;
-  const rows = now.by.map((value, i) => barRow(`K = ${i + 1}`,
-    [bar(value / most, value < 1 ? "of-wrong" : "of-right")], [times(value)],
-    i + 1 === now.K ? "chosen" : ""));
   put("verdict",
     make("p.big" + (speedup < 1 ? ".wrong" : ".right"), make("b", times(speedup)),
-      make("span", speedup < 1 ? "here it loses: plain decoding is faster" : "expected here")),
-    make("p", `Fastest: K = ${now.best}, ${times(most)}. With K = ${now.K} ${pays}.`,
-      run.speedup !== null && !moved && run.settings.K === now.K
-        && ` The race measured ${times(run.speedup)}: the formula takes every draft to be accepted `
-        + "with the same chance."),
-    tableOf({}, null, null, rows));
+      make("span", "computed from a, c, v and K"
+        + (speedup < 1 ? ": here the large model alone is faster" : "")
+        + (run.speedup !== null && !moved && run.settings.K === now.K
+          ? `; the race measured ${times(run.speedup)}` : ""))),
+    make("p", low === high ? `Fastest: K = ${low}, ${times(most)}.`
+        : `Which K is fastest is too noisy to tell: the turns of the measurement say ${low} to ${high}.`,
+      ` With K = ${now.K} ${pays}.`));
 }
 
 function knob(name, says, value, low, high, step, show) {
   const output = make("output", show(value));
-  return make("label.knob", make("span", says), output,
-    slider({id: "knob-" + name, min: low, max: high, step}, value, show, to => {
+  return make("div.knob", make("span", says), output,
+    slider({id: "knob-" + name, "aria-label": says, min: low, max: high, step}, value, show, to => {
       knobs[name] = to;
       output.textContent = show(to);
       showMoved();
@@ -109,23 +99,23 @@ function showMoved() {
 
 function showPays(run) {
   Object.assign(knobs, AS_MEASURED);
-  const costs = costsOf(run), h = draftingShare(run);
+  const {costs} = state, h = draftingShare(run);
   $("pays-stage").hidden = !costs;
   $("pays-lead").textContent = !costs ? (live ? "The costs of this machine are being measured."
-    : "This run has no measured costs: they need both decoders, drafts, and one K for all rounds.")
-    : "A round of K drafts costs K c + v passes and yields 1 + a + … + a^K tokens. "
-      + (costs.rough ? "c and v are those of this run’s own passes."
-        : "c and v were measured on this machine: a round of the target alone takes "
-          + `${ms(costs.target_seconds)}, drafting a token ${number(costs.c)} of that.`)
+    : "This page was saved without measured costs: python main.py play measures them.")
+    : "A round of K drafts costs K c + v passes of the large model and yields 1 + a + … + a^K tokens, "
+      + "if every guess is accepted with the same chance a. "
+      + "c and v were measured on the machine of this run: a round of the large model alone takes "
+      + `${ms(costs.target_seconds)}, a guess ${number(costs.c)} of that.`
       + (h < 1 ? ` Look-up filled ${percent(h)} of the positions that it could draft. `
         + "The formula takes this as the share of rounds that draft." : "");
   if (!costs) return;
   const now = standing(run);
   put("knobs",
-    knob("a", "a: a draft is accepted", now.a, 0, 1, .01, percent),
-    knob("c", "c: drafting a token, in target passes", now.c, 0, 1, .005, x => x.toFixed(3)),
-    knob("v", "v: the verify pass over K + 1 rows", now.v(now.K), 1, 4, .01, x => x.toFixed(2)),
-    knob("K", "K: tokens drafted in a round", now.K, 1, now.by.length, 1, String),
+    knob("a", "a: a guess is accepted", now.a, 0, 1, .01, percent),
+    knob("c", "c: the small model guesses a token", now.c, 0, 1, .005, x => x.toFixed(3)),
+    knob("v", "v: the large model checks K guesses", now.v(now.K), 1, 4, .01, x => x.toFixed(2)),
+    knob("K", "K: guesses in a round", now.K, 1, now.by.length, 1, String),
     button("As measured", "as-measured", () => showPays(state.base)));
   showMoved();
 }

@@ -1,116 +1,140 @@
 // ---------------------------------------------------------------- the race
-// Both decoders on one clock. Each lane is a list of passes {kind, begin, end, says} and a list of
-// tokens {end, id, text, source}; showing a moment means showing what had ended by then.
+// Both decoders on one clock. Each lane has passes {kind, begin, end, r, says} and tokens {kind,
+// text, r, guessed, end}: a token shows as a guess from `guessed` on, as what became of it from
+// `end` on. r is the round.
 
-const race = {lanes: [], time: 0, length: 0, playing: false, frame: null};
+const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
 const PASS_NAMES = {
-  target: "a pass of the target", draft: "a pass of the draft",
-  rule: "the rule, the filter and the loop",
+  target: "a pass of the large model", draft: "a pass of the small model",
+  rule: "accepting, sampling, the loop",
 };
 
 // A lane to be filled: pass(...) and token(...) add what follows on its clock.
-function emptyLane(name, what) {
-  const lane = {name, what, passes: [], tokens: [], end: 0};
-  lane.pass = (kind, seconds, says) =>
-    lane.passes.push({kind, begin: lane.end, end: lane.end += seconds, says});
-  lane.token = (id, text, source) => lane.tokens.push({end: lane.end, id, text, source});
+function emptyLane(name) {
+  const lane = {name, passes: [], tokens: [], end: 0};
+  lane.pass = (kind, seconds, r, says) =>
+    lane.passes.push({kind, begin: lane.end, end: lane.end += seconds, r, says});
+  lane.token = (kind, text, r, guessed = lane.end) =>
+    lane.tokens.push({kind, text: plainly(text).replace(/\n/g, "⏎") || "·", r, guessed, end: lane.end});
   return lane;
 }
 
-function plainLane(run) {
-  const lane = emptyLane("Autoregressive", run.settings.target_model_size + " alone");
-  run.plain.tokens.forEach((id, i) => {
-    lane.pass("target", run.plain.seconds[i], "target pass over 1 row: " + quoted(id));
-    lane.token(id, run.plain.shown[i], "target");
+function plainLane({plain}) {
+  const mean = plain.timed ? "" : " Passes were not timed one by one: this is the mean.";
+  const lane = emptyLane("Large model alone");
+  plain.tokens.forEach((id, r) => {
+    lane.pass("target", plain.seconds[r], r, `The large model writes ${quoted(id)}.${mean}`);
+    lane.token("alone", plain.shown[r], r);
   });
   return lane;
 }
 
 function speculativeLane(run) {
-  const {target_model_size: target, draft_model_size: size} = run.settings;
-  const draft = size === "ngram" ? "n-grams" : size;
-  const lane = emptyLane("Speculative", `${target} checks ${draft}`);
+  const lane = emptyLane("Large model with a small guesser");
   run.rounds.forEach((round, r) => {
-    const name = `round ${r + 1}:`, n = round.draft.length, drafts = round.draft.map(quoted);
-    round.passes.forEach((seconds, i) =>
-      lane.pass("draft", seconds, `${name} draft pass ${i + 1}: ${drafts[i] ?? ""}`));
-    if (n && !round.passes.length) { // looked up, all at once
-      lane.pass("draft", round.seconds[0], `${name} draft: ${drafts.join(" ")}`);
+    const n = round.draft.length, [draft, target, rule] = round.seconds;
+    if (!n) lane.pass("draft", draft, r, "The small model guesses nothing.");
+    const guessed = round.draft.map(id => {
+      lane.pass("draft", draft / n, r, `The small model guesses ${quoted(id)}.`);
+      return lane.end;
+    });
+    lane.pass("target", target, r, `The large model checks ${plural(n, "guess")} in one pass.`);
+    lane.pass("rule", rule, r, `${round.accepted} of ${plural(n, "guess")} accepted, `
+      + `${plural(round.tokens.length, "token")} written.`);
+    round.draft.forEach((id, i) =>
+      lane.token(kindOf(round, i), i < round.accepted ? round.shown[i] : words[id], r, guessed[i]));
+    for (let i = round.accepted; i < round.tokens.length; i++) {
+      lane.token(round.sources[i], round.shown[i], r);
     }
-    lane.pass("target", round.seconds[1], `${name} target pass over ${plural(n + 1, "row")}`);
-    lane.pass("rule", round.seconds[2],
-      `${name} accepted ${examinedOf(round)}, ${plural(round.tokens.length, "token")} more`);
-    round.tokens.forEach((id, i) => lane.token(id, round.shown[i], round.sources[i]));
   });
   return lane;
 }
 
+// Mark the tokens and passes of a round of a lane, or those of one kind; none where r is null.
+function light(lane, r, kind) {
+  for (const [elements, what] of [[lane.spans, lane.tokens], [lane.bars, lane.passes]]) {
+    elements.forEach((element, i) => element.toggleAttribute("data-lit",
+      what[i].r === r && (!kind || what[i].kind === kind)));
+  }
+}
+
 function drawLane(lane, prompt) {
-  lane.strip = make("div.strip-inner", lane.passes.map(({kind, begin, end, says}) => {
-    const left = `${begin * race.scale}px`;
-    const width = `${Math.max(1, (end - begin) * race.scale - 1)}px`;
-    return make("i.of-" + kind, {title: `${says}, ${ms(end - begin)}`, style: {left, width}});
-  }));
-  lane.spans = lane.tokens.map(({text, source}) =>
-    make("span.token." + source, text.replace(/\n/g, "⏎\n") || "·"));
-  lane.now = make("p.now.soft");
-  lane.figures = make("p.lane-figures");
-  return make("article.lane", {"aria-label": lane.name},
-    make("div.row.between", make("h3", lane.name, make("span.soft", " " + lane.what)),
-      lane.figures),
-    make("div.strip", {"aria-hidden": "true"}, lane.strip, make("b.head")), lane.now,
-    make("p.written", make("span.soft", prompt), lane.spans));
+  lane.bars = lane.passes.map(({kind, begin, end, r, says}) => make("i.of-" + kind, {
+    title: `${says} ${ms(end - begin)}`,
+    style: {left: share(begin / race.length), width: share((end - begin) / race.length)},
+    pointerenter: () => light(lane, r), pointerleave: () => light(lane, null)}));
+  lane.spans = lane.tokens.map(({text}) => make("span.token", text));
+  lane.count = make("span.soft");
+  lane.head = make("b.head");
+  lane.flag = make("b.flag", {style: at(lane.end / race.length)}, wholeMs(lane.end));
+  lane.text = make("p.written", {role: "group", "aria-label": lane.name, tabindex: 0, dir: "auto"},
+    make("span.soft", plainly(prompt)), lane.spans);
+  $("tracks").append(make("div.row.between", make("h3", lane.name), lane.count),
+    make("div.strip", {"aria-hidden": "true"}, lane.bars, lane.head, lane.flag));
+  $("texts").append(make("div.lane", make("span.soft", {"aria-hidden": "true"}, lane.name), lane.text));
+}
+
+// Why both texts are the same, or are not.
+function aboutTexts(run) {
+  const same = run.plain.tokens.join() === run.figures.token_ids.join();
+  const {temperature} = run.settings;
+  if (same && temperature === 0) {
+    return "Both texts are the same, word for word: a guess stays only where it is the word that "
+      + "the large model writes itself. Wrong guesses cost time; they never change the text.";
+  }
+  if (same && run.coupled) {
+    return "Both texts are the same: every word is chosen under the same noise in both.";
+  }
+  return `At temperature ${temperature} words are drawn at random, so two runs write two texts. `
+    + "Both draw each word with the large model’s probabilities: a wrong guess is replaced so that "
+    + "they stay exactly the same.";
 }
 
 function showRace(run) {
   pause();
   $("race-stage").hidden = !run.plain;
-  $("race-lead").textContent = !run.plain
-    ? "This run has no autoregressive half to race against: it was written with --mode speculative."
-    : "The same prompt, the same target, one clock. Bars are the measured times of "
-      + (run.plain.timed ? "each pass"
-        : "the passes (the autoregressive ones are equal shares of their total)")
-      + "; a token appears when the pass that decides it has ended.";
+  $("race-lead").hidden = Boolean(run.plain);
   if (!run.plain) return;
   race.lanes = [plainLane(run), speculativeLane(run)];
-  const [plain, fast] = race.lanes;
-  race.length = Math.max(plain.end, fast.end);
-  // pixels per second: 30 for a pass over one row
-  race.scale = 30 * plain.passes.length / plain.end;
-  put("lanes", race.lanes.map(lane => drawLane(lane, run.prompt)));
+  race.length = Math.max(...race.lanes.map(lane => lane.end)) || 1;
+  put("tracks");
+  put("texts");
+  for (const lane of race.lanes) drawLane(lane, run.prompt);
+  const kinds = new Set(race.lanes[1].tokens.map(({kind}) => kind));
   put("pass-legend",
-    ["target", "draft", "rule"].map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
-    Object.keys(MEANINGS).map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
-  // a saved race opens where its first lane has finished
-  showMoment(live && !still.matches ? 0 : Math.min(plain.end, fast.end));
+    Object.keys(PASS_NAMES).map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
+    ["draft", "rejected", "correction", "bonus", "target"].map(kind =>
+      kinds.has(kind) && make("li", make("span.token." + kind, NAMES[kind]))));
+  $("speedup").className = "big" + (!run.speedup ? "" : run.speedup < 1 ? " wrong" : " right");
+  put("speedup", make("b", run.speedup ? times(run.speedup) : "–"),
+    run.speedup ? "as fast, in this run" : "both are being timed");
+  put("about-texts", run.speedup ? aboutTexts(run) + " " : "", otherRun(run));
+  $("guide").hidden = run.speedup && !tellingItem(itemsOf(run));
+  showMoment(live && !still.matches ? 0 : race.length);
 }
 
-function showMoment(time) {
+function showMoment(time, says) {
   race.time = clamp(time, 0, race.length);
-  const before = list => list.filter(item => item.end <= race.time + 1e-12);
-  const rates = race.lanes.map(lane => {
-    const tokens = before(lane.tokens).length, seconds = Math.min(race.time, lane.end);
-    const passes = before(lane.passes).filter(pass => pass.kind === "target").length;
-    const rate = seconds ? tokens / seconds : 0;
-    const current = lane.passes.find(pass => pass.end > race.time);
-    lane.spans.forEach((span, i) => span.classList.toggle("to-come", i >= tokens));
-    // the passes of a lane that has finished stay in sight
-    const shown = Math.min(race.time, lane.end) * race.scale;
-    lane.strip.style.transform = `translateX(${(-shown).toFixed(1)}px)`;
-    lane.now.textContent = race.time === 0 ? "ready"
-      : current ? current.says : `finished after ${ms(lane.end)}`;
-    lane.figures.replaceChildren(make("b", rate.toFixed(0)), " tokens/s  ",
-      make("b", passes ? (tokens / passes).toFixed(2) : "–"), " tokens per target pass  ",
-      make("b", String(tokens)), " tokens");
-    return rate;
-  });
-  const ready = rates[0] > 0 && rates[1] > 0, speedup = rates[1] / rates[0];
-  put("score", make("b", ready ? times(speedup) : "–"),
-    ready ? "speedup at this moment" : "speedup: nobody has written a token yet");
-  $("score").className = "big " + (ready && speedup < 1 ? "wrong" : "right");
+  const now = race.time + 1e-12, fast = race.lanes[1];
+  for (const lane of race.lanes) {
+    let written = 0;
+    lane.tokens.forEach(({kind, guessed, end}, i) => {
+      const shown = now >= end ? kind : "ghost";
+      lane.spans[i].className = "token " + shown;
+      lane.spans[i].hidden = now < guessed || shown === "unexamined";
+      written += now >= end && !(shown in {rejected: 0, unexamined: 0});
+    });
+    lane.count.textContent = plural(written, "token");
+    lane.head.style.left = share(race.time / race.length);
+    lane.flag.hidden = now < lane.end;
+    lane.text.scrollTop = lane.text.scrollHeight;
+    light(lane, null);
+  }
+  $("now").textContent = says || (race.time === 0 ? "Play the race, or take it in four steps."
+    : fast.passes.find(pass => pass.end > race.time)?.says || "The whole run: "
+      + `${wholeMs(race.lanes[0].end)} alone, ${wholeMs(fast.end)} with the small guesser.`);
   $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
-  $("clock-now").textContent = `${ms(race.time)} of ${ms(race.length)}`;
 }
 
 const slowness = () => Math.round(10 ** Number($("slow").value));
@@ -129,7 +153,7 @@ function pause() {
 function play() {
   if (still.matches) { // no motion: the end at once, and steps
     showMoment(race.length);
-    announce("Your system asks for no motion: this is the end of the race; step through it.");
+    announce("Your system asks for no motion: this is the end of the race; take it in four steps.");
     return;
   }
   if (race.time >= race.length) showMoment(0);
@@ -145,26 +169,40 @@ function play() {
   race.frame = requestAnimationFrame(tick);
 }
 
-function jump(time) {
+function jump(time, says) {
   pause();
-  showMoment(time);
+  showMoment(time, says);
 }
 
-// To the end of the next or the last pass of the speculative lane, or to an end of the race.
-function stepRace(direction) {
-  const small = race.length * 1e-9, passes = race.lanes[1].passes;
-  const to = direction > 0 ? passes.find(pass => pass.end > race.time + small)
-    : passes.findLast(pass => pass.end < race.time - small);
-  jump(to ? to.end : direction > 0 ? race.length : 0);
-  const done = passes.findLast(pass => pass.end <= race.time + small);
-  announce(done ? done.says : "the start");
+// ---------------------------------------------------------------- one round in four steps
+
+// Guess, check, reject or replace: a moment of the round of a rejected guess, and what happens then.
+function showStep(step) {
+  const run = state.base, {r, round, i} = tellingItem(itemsOf(run)), [, lane] = race.lanes;
+  const n = round.draft.length, guesses = round.draft.map(quoted).join(" ");
+  const alone = sum(run.plain.seconds) / run.plain.seconds.length;
+  const why = run.settings.temperature === 0 || run.coupled ? "the large model chooses another word."
+    : "the large model finds it less likely than the small one, and chance decided against it.";
+  const says = [
+    `The small model guesses ${plural(n, "token")} (words or parts of words), which takes `
+      + `${ms(round.seconds[0])}: ${guesses}.`,
+    `The large model checks ${n === 1 ? "it" : `all ${n}`} in one pass of ${ms(round.seconds[1])}. `
+      + `Writing one token alone takes it ${ms(alone)}.`,
+    `${quoted(round.draft[i])} is rejected: ${why} The guesses after it are forgotten.`,
+    `The same pass tells what the large model writes in its place: ${quoted(round.tokens[i])}. `
+      + `One pass, ${plural(round.tokens.length, "token")}.`,
+  ][step];
+  const ends = lane.passes.filter(pass => pass.r === r).map(pass => pass.end);
+  jump(ends.at([-3, -2, -1, -1][step]), says);
+  light(lane, r, [null, "target", "rejected", "correction"][step]);
+  const to = lane.tokens.findIndex(token => token.r === r && token.kind === "correction");
+  lane.spans[to].hidden = step < 3;
+  announce(says);
 }
 
+[...$("guide").querySelectorAll("button")].forEach((step, i) =>
+  step.addEventListener("click", () => showStep(i)));
 $("play").addEventListener("click", () => race.playing ? pause() : play());
-$("rewind").addEventListener("click", () => jump(0));
-$("finish").addEventListener("click", () => jump(race.length));
-$("step").addEventListener("click", () => stepRace(1));
-$("step-back").addEventListener("click", () => stepRace(-1));
 $("clock").addEventListener("input", () => jump($("clock").value / 1000 * race.length));
 $("slow").addEventListener("input", showSlowness);
 opened.push(name => { if (name !== "race") pause(); });

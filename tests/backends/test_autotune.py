@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import utils
-from backends import autotune, tiles
-from backends.autotune import Weight
-from backends.tiles import ALL, Kernel
+from backends import autotune, threads, tiles
+from backends.autotune import Candidate, Weight
+from backends.tiles import ALL, Kernel, Layout, Schedule
+from checkpoints.registry import SIZES
 from gpt2 import Config
 
 NUMPY = utils.get_backend()
@@ -19,9 +20,11 @@ MEDIUM, SMALL, LARGE = (64, 8192), (64, 1024), (64, 8192 * 4)
 
 def uncut(config, dtype):
     """The layout of a model whose blocks are not cut, and multiplied by two threads."""
-    chosen = autotune.choose(config, dtype, Kernel(ALL, (2, 1, 2)))
+    chosen = autotune.choose(
+        config, dtype, Kernel(Layout(ALL), Schedule(2, 1), Schedule(1, 9), Schedule(2, 8))
+    )
     head = Weight(config.n_embd, config.n_vocab, transposed=True)
-    return autotune.lay_out_by(config, dtype, chosen | {head: Kernel(ALL, (1, 1, 1))})
+    return autotune.lay_out_by(config, dtype, chosen | {head: Kernel.on(1, Layout(ALL))})
 
 
 def test_every_kernel_gives_the_same_logits():
@@ -44,42 +47,52 @@ def test_every_kernel_gives_the_same_logits():
 # ---------------------------------------------------------------- the choice
 
 
+def flat(layout, n_threads, n_rows):
+    """A kernel, or a candidate, with the parts of its layout and its schedules side by side."""
+    width, by_column = layout.width, layout.by_column
+    return SimpleNamespace(width=width, by_column=by_column, n_threads=n_threads, n_rows=n_rows)
+
+
 def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
-    """The kernel for a weight of that shape; seconds(kernel, n_rows) stands in for the clock."""
+    """The kernel for a weight of that shape; seconds(candidate, n_rows) stands in for the clock."""
 
-    def timed(places, n_rows, candidates):
-        time = lambda k: seconds(replace(k, width=min(k.width, shape[1])), n_rows)
-        return {weight: {k: time(k) for k in found} for weight, found in candidates.items()}
+    def time_candidates(places, n_rows, candidates):
+        def time(candidate):
+            layout = replace(candidate.layout, width=min(candidate.layout.width, shape[1]))
+            return seconds(flat(layout, *candidate.schedule), n_rows)
 
-    monkeypatch.setattr(autotune, "timed", timed)
+        return {weight: {one: time(one) for one in found} for weight, found in candidates.items()}
+
+    monkeypatch.setattr(autotune, "time_candidates", time_candidates)
     monkeypatch.setattr(autotune, "N_THREADS", n_threads)
     # the output head is as small as can be
     shapes = {"h.0.w": shape}
     config = SimpleNamespace(
         n_embd=1, n_vocab=1, n_parameters=math.prod(shape), shapes=lambda: shapes
     )
-    return autotune.choose(config, np.float32, exact=exact)[Weight(*shape)]
+    kernel = autotune.choose(config, np.float32, exact=exact)[Weight(*shape)]
+    return flat(kernel.layout, *zip(kernel.one, kernel.few, kernel.many))
 
 
 def uncut_on_threads(k, n):
-    return 1 if k.width > 500 and k.threads[0] > 1 else 2
+    return 1 if k.width > 500 and k.n_threads > 1 else 2
 
 
 def memory(k, n):
     """It has a speed, which a few cores reach, and each thread costs something."""
-    return k.width * (max(1 / k.threads[0], n < 12 and 1 / 4) + 0.001 * k.threads[0])
+    return k.width * (max(1 / k.n_threads, n < 12 and 1 / 4) + 0.001 * k.n_threads)
 
 
 def at_a_few(cost):
-    return lambda k, n: k.width * (cost if k.threads[0] > 1 and 1 < n < 12 else 3)
+    return lambda k, n: k.width * (cost if k.n_threads > 1 and 1 < n < 12 else 3)
 
 
 def on_two(cost):
-    return lambda k, n: k.width * (cost if k.threads[0] > 1 else 1)
+    return lambda k, n: k.width * (cost if k.n_threads > 1 else 1)
 
 
 def rows_together(cost):
-    return lambda k, n: k.width + cost * min(k.together[0], 60)
+    return lambda k, n: k.width + cost * min(k.n_rows, 60)
 
 
 def one_row_of_64(cost):
@@ -88,7 +101,7 @@ def one_row_of_64(cost):
     return lambda k, n: times[k.width][n > 1]
 
 
-PLAIN, TILES = {"width": ALL, "threads": (1, 1, 1)}, {"width": 64, "by_column": False}
+PLAIN, TILES = {"width": ALL, "n_threads": (1, 1, 1)}, {"width": 64, "by_column": False}
 
 
 @pytest.mark.parametrize("seconds, given, expected", [
@@ -98,32 +111,56 @@ PLAIN, TILES = {"width": ALL, "threads": (1, 1, 1)}, {"width": 64, "by_column": 
     (one_row_of_64(1.8), {}, {"width": 64}),
     (lambda k, n: 1 + (k.width != 1024), {"shape": LARGE}, {"width": 1024}),
     (lambda k, n: 1 + (k.width != 1024), {}, PLAIN),  # only where columns are many
-    # uncut on several threads, but not where each would hold the interpreter, nor where rows are
-    # to be exact
-    (uncut_on_threads, {}, {"width": ALL, "threads": (2, 2, 2)}),
+    # uncut on several threads, but not where each would hold the interpreter
+    (uncut_on_threads, {}, {"width": ALL, "n_threads": (2, 2, 2)}),
     (uncut_on_threads, {"shape": (4096, 500)}, PLAIN),
-    (uncut_on_threads, {"exact": True}, TILES),
     # threads only at the numbers of rows where they pay; some of many, where more do not pay
-    (at_a_few(2), {}, TILES | {"threads": (1, 2, 1)}),
-    (at_a_few(4), {}, TILES | {"threads": (1, 1, 1)}),
-    (memory, {"n_threads": 5}, TILES | {"threads": (4, 4, 5)}),
+    (at_a_few(2), {}, TILES | {"n_threads": (1, 2, 1)}),
+    (at_a_few(4), {}, TILES | {"n_threads": (1, 1, 1)}),
+    (memory, {"n_threads": 5}, TILES | {"n_threads": (4, 4, 5)}),
     # one would be done before the other begins
-    (on_two(0.5), {"shape": SMALL}, TILES | {"threads": (1, 1, 1)}),
+    (on_two(0.5), {"shape": SMALL}, TILES | {"n_threads": (1, 1, 1)}),
     # little to gain, and much to lose where one is late
-    (on_two(0.95), {}, TILES | {"threads": (1, 1, 1)}),
-    (on_two(0.85), {}, TILES | {"threads": (2, 2, 2)}),
+    (on_two(0.95), {}, TILES | {"n_threads": (1, 1, 1)}),
+    (on_two(0.85), {}, TILES | {"n_threads": (2, 2, 2)}),
     # another program may have had a core meanwhile
-    (on_two(1.05), {"shape": LARGE}, TILES | {"threads": (2, 2, 2)}),
-    (on_two(1.15), {"shape": LARGE}, TILES | {"threads": (1, 1, 1)}),
+    (on_two(1.05), {"shape": LARGE}, TILES | {"n_threads": (2, 2, 2)}),
+    (on_two(1.15), {"shape": LARGE}, TILES | {"n_threads": (1, 1, 1)}),
     # one row padded where two are faster; few one by one where BLAS packs; many at once where
     # packing pays
-    (rows_together(1), {}, TILES | {"together": (1, 1, 8)}),
-    (rows_together(-1), {}, TILES | {"together": (2, 9, ALL)}),
-    (rows_together(-1), {"exact": True}, TILES | {"together": (1, 1, 1)}),
+    (rows_together(1), {}, TILES | {"n_rows": (1, 1, 8)}),
+    (rows_together(-1), {}, TILES | {"n_rows": (2, 9, ALL)}),
 ])  # fmt: skip
 def test_the_clock_decides(monkeypatch, seconds, given, expected):
     kernel = choice(monkeypatch, seconds, **given)
     assert {name: getattr(kernel, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("shape, wanted", [(MEDIUM, (4, 4, 4)), (SMALL, (1, 1, 1))])
+def test_nothing_is_timed_where_rows_are_exact(monkeypatch, shape, wanted):
+    """Another layout may round otherwise, and so give another text."""
+    monkeypatch.setattr(autotune, "product_seconds", pytest.fail)
+    for n_threads in (1, 2, 64):
+        monkeypatch.setattr(autotune, "N_THREADS", n_threads)
+        kernel = autotune.choose(Config(9, 8, 16, 2, 1), np.float32, exact=True)[Weight(16, 48)]
+        assert kernel == autotune.exact_kernel(Weight(16, 48))
+        found = autotune.exact_kernel(Weight(*shape))
+        expected = TILES | {"n_threads": wanted, "n_rows": (1, 1, 1)}
+        assert vars(flat(found.layout, *zip(found.one, found.few, found.many))) == expected
+
+
+def test_exact_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
+    rng = np.random.default_rng(0)
+    for shape in ((768, 768), (512, 2048), (2048, 512)):
+        w, x = (
+            rng.standard_normal(shape, np.float32),
+            rng.standard_normal((5, shape[0]), np.float32),
+        )
+        found = []
+        for n_threads in (1, 2, 3, 5):
+            monkeypatch.setattr(tiles, "THREADS", threads.Threads(n_threads))
+            found.append(x @ tiles.Tiles.cut(w, autotune.exact_kernel(Weight(*shape))))
+        assert all(np.array_equal(found[0], one) for one in found)
 
 
 # ---------------------------------------------------------------- trials
@@ -138,17 +175,17 @@ def test_every_candidate_multiplies(monkeypatch):
     """Each in each place, also where a head is larger than the memory for it."""
     monkeypatch.setattr(autotune, "HEAD_BYTES", 4 * 64 * 250)
     monkeypatch.setattr(autotune, "N_THREADS", 2)
-    places = autotune.places_of(WEIGHTS, 3 * N_BLOCK + N_HEAD, np.float32)
+    places = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + N_HEAD, np.float32)
     for rows in autotune.TOGETHER:
         candidates = {
             weight: [
-                kernel
-                for layout in autotune.layouts_to_try(weight, exact=False)
-                for kernel in autotune.kernels_to_try(weight, layout, rows, exact=False)
+                Candidate(layout, schedule)
+                for layout in autotune.layouts_to_try(weight)
+                for schedule in autotune.schedules_to_try(weight, layout, rows)
             ]
             for weight in WEIGHTS
         }
-        times = autotune.timed(places, rows[-1], candidates)
+        times = autotune.time_candidates(places, rows[-1], candidates)
         assert {weight: set(found) for weight, found in candidates.items()} == {
             weight: set(found) for weight, found in times.items()
         }
@@ -158,7 +195,7 @@ def test_every_candidate_multiplies(monkeypatch):
 @pytest.mark.parametrize("n_bytes, n_blocks", [(1, 1), (1 << 19, 1), (1 << 20, 2), (1 << 30, 2)])
 def test_trials_take_as_much_memory_as_the_model_has_or_is_allowed(monkeypatch, n_bytes, n_blocks):
     monkeypatch.setattr(autotune, "COLD_BYTES", n_bytes)
-    places = autotune.places_of(WEIGHTS, 3 * N_BLOCK + 2 * N_HEAD, np.float32)
+    places = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + 2 * N_HEAD, np.float32)
     assert [weight for weight, _ in places] == n_blocks * WEIGHTS
     memory = [array for _, array in places]
     assert sum(array.size for array in memory) == n_blocks * (N_BLOCK + N_HEAD)
@@ -168,27 +205,32 @@ def test_trials_take_as_much_memory_as_the_model_has_or_is_allowed(monkeypatch, 
 def test_every_layout_of_a_head_that_does_not_fit_reads_as_much(monkeypatch):
     monkeypatch.setattr(autotune, "HEAD_BYTES", 4 * 16 * 2500)
     head = Weight(16, 40_000, transposed=True)
-    (_, memory), *_ = autotune.places_of([head], 16 * 40_000, np.float32)
+    (_, memory), *_ = autotune.allocate_trial_weights([head], 16 * 40_000, np.float32)
     read = set()
-    for width, by_column in autotune.layouts_to_try(head, exact=False):
-        weight = autotune.held_in(memory, head, Kernel(width, (1, 1, 1), by_column=by_column))
+    for layout in autotune.layouts_to_try(head):
+        weight = autotune.arrange_weight(memory, head, Candidate(layout, Schedule(1, 1)))
         read.add(weight.tiles.size if isinstance(weight, tiles.Tiles) else weight.size)
     assert read == {16 * 2048}
     # threads would read rows that do not lie one after the other
-    assert len(autotune.kernels_to_try(head, (ALL, False), autotune.ONE, exact=False)) == 1
+    assert len(autotune.schedules_to_try(head, Layout(ALL), autotune.ONE)) == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_smallest_model_is_measured(dtype):
-    model = utils.random_model(Config(2, 1, 2, 1, 1), NUMPY, dtype)
-    assert model.read([1], model.new_cache()).shape == (1, 2)
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("n_vocab, n_embd", [(2, 2), (1, 2), (2, 1), (3, 1), (1, 1)])
+def test_the_smallest_model_is_measured(dtype, exact, n_vocab, n_embd):
+    config, backend = Config(n_vocab, 1, n_embd, 1, 1), utils.get_backend(exact=exact)
+    model = utils.random_model(config, backend, dtype)
+    plain = utils.random_model(config, utils.get_backend(kernels="plain"), dtype)
+    expected = plain.read([0], plain.new_cache())
+    assert np.allclose(model.read([0], model.new_cache()), expected, atol=1e-6)
 
 
 def test_tiles_are_small_enough_for_nine_rows():
-    for config in utils.SIZES.values():
+    for config in SIZES.values():
         for n_in in (config.n_embd, 4 * config.n_embd):
             for width in autotune.WIDTHS:
-                n_parts = tiles.parts_of(n_in, 768, Kernel(width, (2, 2, 2)))
+                n_parts = tiles.count_parts(n_in, 768, Kernel.on(2, Layout(width)))
                 assert n_in % n_parts == 0 and 9 * width * n_in // n_parts < 1e6
 
 

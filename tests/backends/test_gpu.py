@@ -14,12 +14,13 @@ from toys import NUMPY, refusal
 import backends
 import utils
 from backends.machine import gpu, kernels_of
-from decoding.coupled import Shared, agree
+from checkpoints.errors import InputError
+from checkpoints.registry import MODELS_DIR
+from decoding.coupled import SharedNoise, agree
 from decoding.load import load
 from decoding.run import Run
 from gpt2 import Config
-from sampling import Filter
-from utils import MODELS_DIR, InputError
+from sampling import SamplingParams
 
 CONFIG = Config(300, 32, 64, 4, 2)
 NAMES = "asarray float16 float32 dtype empty full triu exp tanh concatenate".split()
@@ -131,10 +132,11 @@ def test_texts_and_figures_are_those_of_numpy(device):
     host, found = (pair.target.read(ids, pair.target.new_cache(), len(ids)) for pair in pairs)
     assert np.abs(found - host).max() < 1e-3
     n_tokens = pairs[0].target.config.n_ctx // 2
-    shared = {"filter": Filter(0.8), "new_chance": partial(Shared, 123, len(ids)), "rule": agree}
+    new_rng = partial(SharedNoise, 123, len(ids))
+    shared = {"to_probs": SamplingParams(0.8), "new_rng": new_rng, "rule": agree}
     for options in ({}, shared):
         host, found = (list(Run(pair, ids, n_tokens, **options).rounds()) for pair in pairs)
-        assert found == host and sum(len(round.draft) for round in host) > 0
+        assert found == host and sum(len(this_round.draft) for this_round in host) > 0
 
 
 @pytest.mark.gpu

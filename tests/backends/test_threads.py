@@ -24,8 +24,8 @@ def test_an_error_in_a_thread_reaches_the_caller():
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        POOLS[2].share(broken, 4, 2)
-    POOLS[2].share(broken, 3, 2)  # it leaves nothing behind
+        POOLS[2].run_on_threads(broken, 4, 2)
+    POOLS[2].run_on_threads(broken, 3, 2)  # it leaves nothing behind
     assert sorted(done) == [(0, 2), (0, 2), (2, 3), (2, 4)]
 
 
@@ -39,7 +39,7 @@ def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
         done.append((a, b))
 
     with pytest.raises(KeyboardInterrupt):
-        POOLS[2].share(broken, 4, 2)
+        POOLS[2].run_on_threads(broken, 4, 2)
     assert done == [(2, 4)]
 
 
@@ -48,7 +48,9 @@ def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
 @given(n=st.integers(0, 40), ahead=st.integers(0, 60), too_many=st.sampled_from([0, 99]))
 def test_threads_have_equal_ranges_but_for_the_first_which_is_ahead(n_threads, n, ahead, too_many):
     done = []
-    POOLS[n_threads].share(lambda a, b: done.append((a, b)), n, n_threads + too_many, ahead)
+    POOLS[n_threads].run_on_threads(
+        lambda a, b: done.append((a, b)), n, n_threads + too_many, ahead
+    )
     done.sort(key=lambda part: (part[1], part[0]))
     assert len(done) <= n_threads and all(a < b for a, b in done[1:])  # nobody is woken for nothing
     done += [(n, n)] * (n_threads - len(done))
@@ -100,15 +102,17 @@ def test_a_bell_rung_for_a_thread_that_slept_does_not_ring_on():
 def test_work_that_shares_work_is_done():
     """On a thread that waits for itself it would never be."""
     pool, done = threads.Threads(3), []
-    inner = lambda a, b: pool.share(lambda c, d: done.append((a, c, d)), 2, 3)
-    pool.share(inner, 3, 3)
+    inner = lambda a, b: pool.run_on_threads(lambda c, d: done.append((a, c, d)), 2, 3)
+    pool.run_on_threads(inner, 3, 3)
     assert sorted(done) == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
 
 
 def test_several_callers_at_once():
     pool, done = threads.Threads(3), []
-    share = lambda name: pool.share(lambda a, b: done.append((name, b - a)), 99, 3)
-    callers = [threading.Thread(target=share, args=(name,)) for name in range(8)]
+    run_on_threads = lambda name: pool.run_on_threads(
+        lambda a, b: done.append((name, b - a)), 99, 3
+    )
+    callers = [threading.Thread(target=run_on_threads, args=(name,)) for name in range(8)]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -123,24 +127,24 @@ def test_the_bells_ring_of_those_who_get_work(n):
     pool.begin()
     for number, (_, bell, _) in enumerate(pool.others):
         bell.ring = lambda number=number: rung.append(number)
-    pool.share(lambda a, b: None, n, 4)
+    pool.run_on_threads(lambda a, b: None, n, 4)
     assert rung == [i for i, (a, b) in enumerate(threads.ranges(n, 4, 0)[1:]) if a < b]
 
 
 def test_callers_that_are_preempted_again_and_again_make_threads_impatient(monkeypatch):
     """Another program wants the cores; a thread that spins would take one from one that works."""
-    monkeypatch.setattr(threads, "WITHIN", 1000)
+    monkeypatch.setattr(threads, "PREEMPTION_SECONDS", 1000)
     pool = threads.Threads(2)
 
     def are_patient():
-        pool.share(lambda a, b: None, 2, 2)
+        pool.run_on_threads(lambda a, b: None, 2, 2)
         return {bell.patient for bell in pool.others[0][1:]}
 
     assert are_patient() == {True}
-    for _ in range(threads.SEVERAL):
-        pool.share(lambda a, b: time.sleep(3 * threads.PREEMPTED), 2, 2)
+    for _ in range(threads.PREEMPTION_COUNT):
+        pool.run_on_threads(lambda a, b: time.sleep(3 * threads.PREEMPTED), 2, 2)
     assert are_patient() == {False}
-    monkeypatch.setattr(threads, "WITHIN", 0)
+    monkeypatch.setattr(threads, "PREEMPTION_SECONDS", 0)
     assert are_patient() == {True}
 
 
@@ -150,7 +154,7 @@ from backends.threads import Threads
 
 def add(n):
     done = []
-    threads.share(lambda a, b: done.append((a, b)), n, 3)
+    threads.run_on_threads(lambda a, b: done.append((a, b)), n, 3)
     return sorted(done) == [(0, n // 3), (n // 3, 2 * n // 3), (2 * n // 3, n)]
 
 threads = Threads(3)

@@ -1,6 +1,7 @@
 """The matrix product behind `x @ w`: every kernel gives the plain product."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from toys import NUMPY, TINY
 
 import utils
 from backends import threads, tiles
+from backends.tiles import Kernel, Layout, Schedule
 from decoding.batching import read_together
 from gpt2 import Config
 
@@ -36,8 +38,8 @@ def test_every_kernel_gives_the_plain_product(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "TILE", tile)
         patch.setattr(tiles, "BUFFER", buffer)
-        at_a_time = (min(together, 2), together, together)
-        cut = tiles.Tiles.cut(w, tiles.Kernel(width, (n_threads,) * 3, at_a_time, by_column))
+        at_a_time, layout = (min(together, 2), together, together), Layout(width, by_column)
+        cut = tiles.Tiles.cut(w, Kernel.on(n_threads, layout, at_a_time))
         y = x @ cut
     assert y.dtype == dtype and y.shape == (n_rows, shape[1])
     assert np.allclose(y, x @ w, atol=1e3 * np.finfo(dtype).eps)
@@ -61,7 +63,7 @@ def test_an_uncut_weight_gives_the_plain_product(shape, n_rows, n_threads, dtype
     w, x = rng.standard_normal(shape).astype(dtype), rng.standard_normal((n_rows, shape[0]))
     x = x.astype(dtype)
     with pytest.MonkeyPatch.context() as patch:
-        uncut = tiles.Uncut(w, tiles.Kernel(tiles.ALL, (n_threads,) * 3))
+        uncut = tiles.Uncut(w, Kernel.on(n_threads, Layout(tiles.ALL)))
         patch.setattr(tiles, "THREADS", FOUR)
         y = x @ uncut
         # the bits do not depend on how many threads there are
@@ -74,7 +76,7 @@ def test_an_uncut_weight_gives_the_plain_product(shape, n_rows, n_threads, dtype
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("width", [tiles.ALL, 64, 100, 7])
 def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_column):
-    kernel = tiles.Kernel(width, (1, 1, 1), by_column=by_column)
+    kernel = Kernel.on(1, Layout(width, by_column))
     config = dataclasses.replace(TINY, n_vocab=150)
     expected = utils.random_model(config, NUMPY).params["wte"]
     monkeypatch.setattr(utils.autotune, "kernel_named", lambda name: kernel)
@@ -96,7 +98,7 @@ def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_colum
 @pytest.mark.parametrize("together", [1, 2])
 def test_threads_that_share_one_row_can_run_at_once(monkeypatch, n_in, n_out, together):
     """NumPy lets another thread run only during products with more than 500 results."""
-    kernel = tiles.Kernel(64, (2, 2, 2), (together, 9, 8))
+    kernel = Kernel.on(2, Layout(64), (together, 9, 8))
     cut = tiles.Tiles.cut(np.ones((n_in, n_out), np.float32), kernel)
     results, matmul = [], np.matmul
 
@@ -112,42 +114,49 @@ def test_threads_that_share_one_row_can_run_at_once(monkeypatch, n_in, n_out, to
 
 @pytest.fixture
 def shared(monkeypatch):
-    """(n, n_threads, ahead) of each call of Threads.share, on a machine that seems to have 9."""
+    """(n, n_threads, ahead) of each call of run_on_threads, on a machine that seems to have 9."""
     calls = []
 
-    def share(function, n, n_threads, ahead=0):
+    def run_on_threads(function, n, n_threads, ahead=0):
         calls.append((n, n_threads, ahead))
         function(0, n)
 
     monkeypatch.setattr(threads, "N_THREADS", 9)
-    monkeypatch.setattr(threads.THREADS, "share", share)
+    monkeypatch.setattr(threads.THREADS, "run_on_threads", run_on_threads)
     return calls
 
 
+ONE_TWO_THREE = [Schedule(n_threads, 1) for n_threads in (1, 2, 3)]
+
+
 def test_which_threads_multiply_and_which_is_ahead(shared):
-    cut = tiles.Tiles.cut(np.ones((8, 64), np.float32), tiles.Kernel(16, (1, 2, 3)))
+    cut = tiles.Tiles.cut(np.ones((8, 64), np.float32), Kernel(Layout(16), *ONE_TWO_THREE))
     for n_rows in (1, 2, tiles.MANY - 1, tiles.MANY):
         np.ones((n_rows, 8), np.float32) @ cut
-    ahead = tiles.AHEAD // (8 * 16)
+    ahead = tiles.HEAD_START // (8 * 16)
     assert shared == [(4, 1, ahead), (4, 2, ahead), (4, 2, ahead), (4, 3, 0)]
     shared.clear()
-    uncut = tiles.Uncut(np.ones((8, 64), np.float32), tiles.Kernel(tiles.ALL, (1, 2, 3)))
+    uncut = tiles.Uncut(np.ones((8, 64), np.float32), Kernel(Layout(tiles.ALL), *ONE_TWO_THREE))
     for n_rows in (1, tiles.MANY - 1, tiles.MANY):
         np.ones((n_rows, 8), np.float32) @ uncut
     assert shared == [(1, 1, 0), (2, 2, 0), (3, 3, 0)]
 
 
-def test_heads_are_shared_where_a_prompt_is_long_and_threads_are_wanted(shared):
+def test_heads_are_shared_where_attention_is_long_and_threads_are_wanted(shared):
+    n_ids = 1 + math.isqrt(threads.WORTH_SHARING // 2)  # of each of two heads
     for kernels, wanted in (("plain", False), ("64x1", False), ("64x2", True), ("auto", True)):
         model = utils.random_model(
-            Config(50, 3 * threads.LONG, 16, 2, 1), utils.get_backend("numpy", kernels)
+            Config(50, 3 * n_ids, 16, 2, 1), utils.get_backend("numpy", kernels)
         )
+        cache = model.new_cache()
+        for n_new, is_long in ((n_ids, True), (1, False), (n_ids, True)):
+            shared.clear()
+            model.read([1] * (cache.length + n_new), cache, n_last=n_new)
+            assert shared.count((2, 9, 0)) == (wanted and is_long)
         shared.clear()
-        model.read([1] * threads.LONG, model.new_cache())
-        assert shared.count((2, 9, 0)) == wanted
         # many rows, of short texts
         read_together(model, [[1] * 8] * 9, [model.new_cache() for _ in range(9)], [1] * 9)
-        assert shared.count((2, 9, 0)) == wanted
+        assert shared.count((2, 9, 0)) == 0
 
 
 @given(
@@ -155,7 +164,7 @@ def test_heads_are_shared_where_a_prompt_is_long_and_threads_are_wanted(shared):
     st.sampled_from([np.float32, np.float64]),
 )
 def test_arrays_of_one_memory_lie_one_after_the_other(shapes, dtype):
-    empty = tiles.one_memory(sum(a * b for a, b in shapes), dtype)
+    empty = tiles.contiguous_allocator(sum(a * b for a, b in shapes), dtype)
     arrays = [empty(shape, dtype) for shape in shapes]
     for i, array in enumerate(arrays):
         array[...] = i

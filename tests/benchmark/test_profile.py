@@ -24,7 +24,7 @@ def profiled(as_json):
 
 @pytest.fixture(autouse=True)
 def little_to_stream(monkeypatch):
-    monkeypatch.setattr(passes, "STREAMED", 1 << 20)
+    monkeypatch.setattr(passes, "STREAMED_BYTES", 1 << 20)
 
 
 def test_json_has_the_figures_of_the_table(profiled):
@@ -40,6 +40,17 @@ def test_json_has_the_figures_of_the_table(profiled):
     assert result["kernels"] == dict.fromkeys([*shapes, "head 16x259"], "plain")
     parts = {"attention", "layer norm", "GELU", "matrix products", "output head"}
     assert parts <= result["breakdown"].keys() and min(result["breakdown"].values()) > 0
+
+
+def test_a_short_and_a_full_context(profile, profiled, monkeypatch):
+    """The cost of rows is that of rows after as many tokens."""
+    monkeypatch.setattr(passes, "CONTEXT_TOKENS", 10)
+    rows = profiled("--rows=1,3")["rows"]
+    assert [(row["past"], row["rows"]) for row in rows] == [(10, 1), (10, 3), (61, 1), (61, 3)]
+    table = profile("--rows=1,3").out.split("| after")[1].splitlines()[2:6]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert [line[0] for line in cells] == ["10", "10", "61", "61"]
+    assert [line[-1] for line in cells if line[1] == "1"] == ["1.00", "1.00"]
 
 
 def test_random_weights_need_only_a_shape(profile, profiled, pair, tmp_path):

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmark import speedups, theory
-from experiments.benchmark.runner import PLAIN, Contender, Measured
+from decoding import theory
+from experiments.benchmark import costs, speedups
+from experiments.benchmark.comparison import PLAIN, Measurement, Variant
 
-FAST = Contender("0.7M-17M", 3)
-BLOCK = Contender("0.7M-17M", 3, "block")
+FAST = Variant("0.7M-17M", 3)
+BLOCK = Variant("0.7M-17M", 3, "block")
 
 
 def run_of(seconds, K=3, tokens=10, **more):
     """One prompt's Run: every round drafts K and has one of them accepted."""
     n_rounds = tokens // 2 if K else tokens
-    run = Measured(
-        machine="here",
-        looks_up=False,
-        parts={"draft": 0.3, "verify": 0.6, "cache": 0.0, "sampling": 0.3},
+    run = Measurement(
+        is_lookup=False,
+        parts={"draft": 0.3, "verify": 0.6, "sampling": 0.3},
         seconds=seconds,
         prefill_seconds=[0.1] * len(seconds),
         texts=[[*range(tokens)]] * len(seconds),
@@ -35,19 +35,23 @@ QUICK = [run_of([4.0])] * 6
 
 
 def row(plain, fast):
-    return speedups.row_of(FAST, {PLAIN: plain, FAST: fast})
+    return speedups.result_row(FAST, {PLAIN: plain, FAST: fast})
 
 
 def test_one_rule_against_the_other():
     """Texts that take 4 s by one rule and 5 s by the token rule; withheld where that is noise."""
     runs = {PLAIN: SLOW, FAST: [run_of([5.0])] * 6, BLOCK: QUICK}
-    found = speedups.row_of(BLOCK, runs)
+    found = speedups.result_row(BLOCK, runs)
     assert (found["verification"], found["speedup_over_token"]) == ("block", 1.25)
     assert found["intervals"]["speedup_over_token"] == pytest.approx([1.25, 1.25])
-    same = speedups.row_of(BLOCK, runs | {FAST: QUICK})
+    fewer = [run_of([4.0], rounds=[[3, 3, 3], [3, 3, 2], [3, 2, 2]])] * 6
+    found = speedups.result_row(BLOCK, runs | {BLOCK: fewer})
+    assert found["tokens_per_pass_over_token"] == pytest.approx(5 / 3)
+    assert found["intervals"]["tokens_per_pass_over_token"] == pytest.approx([5 / 3, 5 / 3])
+    same = speedups.result_row(BLOCK, runs | {FAST: QUICK})
     assert same["speedup_over_token"] is None
     assert "contains 1" in same["withheld"]["speedup_over_token"]
-    alone = speedups.row_of(FAST, runs)
+    alone = speedups.result_row(FAST, runs)
     assert alone["speedup_over_token"] is None and alone["withheld"] == {}
 
 
@@ -72,9 +76,7 @@ def test_a_row_from_known_runs():
         "verify_cost": 1.2,
         "predicted_speedup": pytest.approx(predicted),
         "measured_over_predicted": pytest.approx(2 / predicted),
-        "milliseconds_per_round": pytest.approx(
-            {"draft": 20, "verify": 40, "cache": 0, "sampling": 20}
-        ),
+        "milliseconds_per_round": pytest.approx({"draft": 20, "verify": 40, "sampling": 20}),
         "withheld": {},
         "flags": [],
     }
@@ -105,6 +107,20 @@ def test_a_prediction_is_withheld_where_its_costs_are_unknown():
     assert found["withheld"].keys() == {"predicted_speedup", "measured_over_predicted"}
 
 
+@pytest.mark.parametrize(
+    "v, published",
+    [([1.2] * 6, True), ([0.98, 1.02, 0.97, 1.01, 0.99, 0.98], True), ([0.85] * 6, False)]
+    + [([0.6, 1.4, 0.7, 0.9, 0.6, 1.2], False), ([0.9, 1.9, 1.1, 1.4, 1.0, 1.2], True)],
+)
+def test_a_verify_cost_below_1_is_withheld_unless_it_is_noise(v, published):
+    """Together with the prediction that needs it. It has an interval in any case."""
+    found = row(SLOW, [dataclasses.replace(run, pass_seconds=x) for run, x in zip(QUICK, v)])
+    low, high = found["intervals"]["verify_cost"]
+    assert low <= sum(v) / 6 <= high and found["intervals"]["draft_cost"] is not None
+    for name in ("verify_cost", "predicted_speedup", "measured_over_predicted"):
+        assert (found[name] is not None) == published == (name not in found["withheld"])
+
+
 def test_loops_and_ties_are_flagged():
     loop = run_of([4.0], texts=[[1] * 10])
     tie = dataclasses.replace(loop, difference={"position": 3, "verdict": "tie"})
@@ -131,15 +147,19 @@ def row_of_K(K, speed, **more):
     """A row of ten rounds: each examines two drafts, and accepts one."""
     n = 5 if K == "auto" else K
     found = row(SLOW, [run_of([4.0])] * 6) | {"K": K, "tokens_per_second": speed}
-    counts = {"drafted": 10 * n, "wasted_drafts": 10 * n - 10, "examined_by_position": [10, 10]}
+    counts = {
+        "drafted": 10 * n,
+        "wasted_drafts": 10 * n - 10,
+        "examined_by_position": [10, 10],
+    }
     return found | {"target": "17M", "temperature": 1.0} | counts | more
 
 
 def test_the_predicted_K_beside_the_measured_one():
     """a = 0.5: K = 2 gives 1.75 / 1.3, more than K = 1 (1.5 / 1.2) and K = 3 (1.875 / 1.9)."""
-    costs = [(0.1, 1.1), (0.1, 1.1), (0.2, 1.3)]
+    of_rounds = [(0.1, 1.1), (0.1, 1.1), (0.2, 1.3)]
     rows = [row_of_K(1, 10.0), row_of_K(3, 12.0), row_of_K("auto", 11.0, drafting_share=None)]
-    found = speedups.best_K(rows, costs)
+    found = costs.best_K(rows, of_rounds)
     assert (found["predicted_K"], found["fastest_K"]) == (2, 3)
     assert (found["acceptance_rate"], found["drafting_share"]) == (0.5, 1)
     assert (found["draft_cost"], found["verify_cost"]) == (0.1, 1.1)
@@ -148,6 +168,6 @@ def test_the_predicted_K_beside_the_measured_one():
     # a look-up that finds something in a tenth of the rounds
     seldom = [row_of_K(3, 12.0, drafting_share=0.1)]
     expected = (0.1 * 1.75 + 0.9) / (0.1 * 1.3 + 0.9)
-    assert speedups.best_K(seldom, costs)["predicted_speedup"] == pytest.approx(expected)
-    for unknown in ((rows, []), (rows[2:], costs)):
-        assert speedups.best_K(*unknown)["predicted_K"] is None
+    assert costs.best_K(seldom, of_rounds)["predicted_speedup"] == pytest.approx(expected)
+    for unknown in ((rows, []), (rows[2:], of_rounds)):
+        assert costs.best_K(*unknown)["predicted_K"] is None

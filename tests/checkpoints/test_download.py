@@ -19,7 +19,7 @@ import utils
 from checkpoints import download, transfer
 from checkpoints.folder import SHARDS_INDEX
 from checkpoints.registry import TF_DATA as DATA
-from checkpoints.search import cached, locate
+from checkpoints.search import find_cached, find_folder, locate
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -102,7 +102,7 @@ def test_both_sources_fail(sources, run, models):
 @pytest.mark.parametrize("size", ["some-body/tiny.gpt2", "some-body/shards", "82M"])
 def test_hugging_face_only(sources, run, models, size):
     assert run("download", size).code == 0
-    model = utils.load_model(utils.find_folder(size, models), NUMPY)
+    model = utils.load_model(find_folder(size, models), NUMPY)
     np.testing.assert_array_equal(model.params["wte"], random_tensors(TINY)["wte.weight"])
     assert run("download", size, "--source=openai").code == 2
 
@@ -170,9 +170,9 @@ def test_at_a_terminal_it_asks(sources, capsys, models, monkeypatch, answer, wan
     monkeypatch.setattr(sys, "stdin", terminal)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     if wanted:
-        assert utils.find_folder("124M", models) == models / "124M"
+        assert find_folder("124M", models) == models / "124M"
     else:
-        refusal(utils.find_folder, "124M", models)
+        refusal(find_folder, "124M", models)
     out, err = capsys.readouterr()
     assert "download 124M (0.5 GB)?" in err and out == ""
 
@@ -201,12 +201,12 @@ def test_what_can_only_be_a_path_names_nothing_in_the_models_directory(
 
 @pytest.mark.parametrize("size", ["125M", "", "no/such/folder", "two\nlines", "\0"])
 def test_an_unknown_size_lists_what_is_there(tmp_path, size):
-    assert "there are none)" in refusal(utils.find_folder, size, tmp_path)
+    assert "there are none)" in refusal(find_folder, size, tmp_path)
     names = ["model.ckpt.index", "model.safetensors", "model.safetensors.index.json", "other"]
     for folder, name in zip("abcd", names):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).touch()
-    message = refusal(utils.find_folder, size, tmp_path)
+    message = refusal(find_folder, size, tmp_path)
     assert repr(size) in message and f"{tmp_path} (there are a, b, c)" in message
 
 
@@ -229,11 +229,11 @@ def test_the_cache_of_hugging_face(server, run, models, tmp_path, monkeypatch, v
     monkeypatch.setenv("HF_ENDPOINT", server.url)
     monkeypatch.setenv(variable, str(tmp_path / "x"))
     folder = in_cache(tmp_path / CACHES[variable])
-    assert utils.find_folder("124M", models) == folder
+    assert find_folder("124M", models) == folder
     done = run("download", "124M")
     assert done.code == 0 and str(folder) in done.out and not server.requests
     (folder / "merges.txt").unlink()  # incomplete: as if it were not there
-    refusal(utils.find_folder, "124M", models)
+    refusal(find_folder, "124M", models)
 
 
 @pytest.mark.parametrize("commit", [b"abd", b"", b"\xff\xfe", b"\0\0"])
@@ -241,9 +241,9 @@ def test_a_damaged_cache_is_skipped(tmp_path, commit):
     """And the repository's older name in the same cache is tried."""
     hub = tmp_path / "hf" / "hub"
     in_cache(hub / "models--openai-community--gpt2", commit)
-    assert cached("124M") is None
+    assert find_cached("124M") is None
     whole = in_cache(hub / "models--gpt2")
-    assert cached("124M") == whole
+    assert find_cached("124M") == whole
 
 
 # ---------------------------------------------------------------- processes
@@ -287,3 +287,12 @@ def test_a_killed_download_is_resumed(sources, models, number):
     sources.requests.clear()
     assert download.fetch_model("124M", models) == models / "124M"
     assert len(sources.requests) == 1 and sources.requests[0][1] >= 2000
+
+
+@pytest.mark.parametrize("command", ["download", "generate"])
+def test_a_folder_that_cannot_be_written_says_what_to_do(command, program, tmp_path):
+    (tmp_path / "file").write_text("")
+    place = f"--models_dir={tmp_path / 'file'}"
+    words = {"download": ["124M"], "generate": ["--target_model_size=124M", "--download"]}
+    done = program(command, place, *words[command])
+    assert_refused(done, str(tmp_path / "file"), "use another --models_dir")

@@ -24,12 +24,14 @@ from make_tf_fixture import SHAPE
 from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_shards
 
 import utils
+from checkpoints.errors import InputError
 from checkpoints.folder import (
-    MOST_LAYERS,
+    MAX_LAYERS,
     NUMBERS,
     SHARDS_INDEX,
     missing_files,
     open_weights,
+    read_config,
     weights_files,
 )
 from checkpoints.registry import TF_DATA as DATA
@@ -89,7 +91,7 @@ SPELLINGS = {
 def test_spellings_of_the_config(tmp_path, name, spelling):
     (tmp_path / name).write_text(json.dumps(SPELLINGS[spelling]))
     epsilon = SPELLINGS[spelling].get("layer_norm_epsilon", 1e-5)
-    assert utils.read_config(tmp_path) == replace(SMALL, epsilon=epsilon)
+    assert read_config(tmp_path) == replace(SMALL, epsilon=epsilon)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -107,7 +109,7 @@ def test_a_config_number_that_is_none(folder, name):
 
 
 @pytest.mark.parametrize("name, value", [
-    ("n_embd", 9), ("n_layer", MOST_LAYERS + 1), ("model_type", "gpt_neo"), ("model_type", []),
+    ("n_embd", 9), ("n_layer", MAX_LAYERS + 1), ("model_type", "gpt_neo"), ("model_type", []),
     ("activation_function", "gelu"), ("n_inner", 31), ("scale_attn_weights", False),
     ("scale_attn_by_inverse_layer_idx", True), ("tie_word_embeddings", False),
     ("layer_norm_epsilon", 0), ("layer_norm_epsilon", "1"),
@@ -181,7 +183,7 @@ def require_right(folder, config, tensors):
     assert list(found) == list(tensors)
     for name, tensor in found.items():
         if tensor.checksum() == "wrong":
-            raise utils.InputError(tensor.path)
+            raise InputError(tensor.path)
         np.testing.assert_array_equal(tensor.read(np.float32), tensors[name], strict=True)
 
 
@@ -203,7 +205,7 @@ def test_every_byte_of_a_header_changed_and_cut_off(tmp_path, name):
             file.write(bytes([byte]) + raw[i + 1 :])
             try:
                 require_right(folder, config, tensors)
-            except utils.InputError as error:
+            except InputError as error:
                 assert str(error).isprintable() and str(folder) in str(error)
                 n_refused += 1
             file.truncate(i)

@@ -29,6 +29,14 @@ def get(server, tmp_path, monkeypatch):
     return get
 
 
+def test_every_wait_says_the_server_the_attempt_and_the_seconds(get, server, capsys):
+    server.behave = once({"status": 429}, {"status": 503})
+    get()
+    one, two = capsys.readouterr().err.splitlines()
+    assert "127.0.0.1" in one and one.endswith("429; attempt 2 of 6 in 1 s")
+    assert two.endswith("503; attempt 3 of 6 in 2 s")
+
+
 # as Hugging Face states the checksum of a large file
 SHA256 = {"X-Linked-Etag": f'"{hashlib.sha256(OTHER).hexdigest()}"'}
 ELSEWHERE = {"status": 302, "headers": SHA256 | {"Location": "/file.bin"}}
@@ -75,7 +83,7 @@ def test_a_program_that_was_killed_before_the_renaming(get, server):
 def test_a_download_begun_from_one_address_does_not_go_on_from_another(get, server):
     server.files["/mirror/file.bin"] = CONTENT
     server.behave = once({"cut": 4000}, {"status": 403})
-    with pytest.raises(transfer.Refused):
+    with pytest.raises(transfer.HttpError):
         get()
     assert get(f"{server.url}/mirror") == CONTENT
     assert server.requests[-1] == ("/mirror/file.bin", 0)
@@ -107,13 +115,13 @@ REFUSED = {  # what always goes wrong: what is said, the number of requests
 def test_a_fault_that_stays(get, server, fault):
     behaviour, said, n_requests = REFUSED[fault]
     server.behave = lambda path, first: behaviour
-    with pytest.raises(transfer.Refused, match=said):
+    with pytest.raises(transfer.HttpError, match=said):
         get()
     assert not get.path.exists() and len(server.requests) <= n_requests
 
 
 def test_nobody_answers(get):
-    with pytest.raises(transfer.Refused, match="no connection, 6 times in a row"):
+    with pytest.raises(transfer.HttpError, match="no connection, 6 times in a row"):
         get("http://127.0.0.1:9")
     assert get.waits == [1, 2, 4, 8, 16]
 
@@ -166,7 +174,7 @@ def test_no_wrong_byte_is_ever_taken_as_whole(server, get, seed):
             try:
                 assert get() == CONTENT
                 break
-            except transfer.Refused:  # too many in a row; the next call goes on
+            except transfer.HttpError:  # too many in a row; the next call goes on
                 assert not get.path.exists()
         else:
             pytest.fail("it never came to an end")

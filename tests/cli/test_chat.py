@@ -204,8 +204,8 @@ def test_help_knows_every_command(chat):
 def test_interrupting_a_text_does_not_end_the_session(chat, text, monkeypatch):
     rounds, begun, lines = Run.rounds, [], iter([PROMPT, PROMPT, "/stats", "/quit"])
 
-    def interrupted(run, chance=None):
-        of_run = rounds(run, chance)
+    def interrupted(*arguments):
+        run, of_run = arguments[0], rounds(*arguments)
         yield next(of_run)
         if run.n_tokens > 2:  # no warm-up
             begun.append(run)
@@ -275,3 +275,10 @@ def test_control_c_and_control_d_at_a_real_terminal(pair):
     os.write(leader, b"\x04")
     assert running.wait(60) == 0
     os.close(leader)
+
+
+def test_a_typo_is_told_what_was_meant_and_exit_ends(chat):
+    code, out, err = chat(["/temp 1", "exit", PROMPT])
+    assert (code, out) == (0, "") and errors_in(err) == [
+        "unknown command '/temp': expected /temperature"
+    ]

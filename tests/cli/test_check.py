@@ -5,11 +5,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from command_line import assert_refused, embedded
+from command_line import ROOT, assert_refused, embedded
+from edits import edit_header, edit_json
 from make_tf_fixture import FOLDER as TF
 from toys import TINY, random_tensors, write_checkpoint
 
+from backends import memory
 from checkpoints.registry import TF_DATA as DATA
 
 
@@ -38,18 +41,14 @@ UNKNOWN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("zeros", [[], ["ln_f.weight", "ln_f.bias", "wte.weight"]])
-def test_it_says_what_was_compared_and_what_was_not(check, tmp_path, zeros):
+def test_it_says_what_was_compared_and_what_was_not(check, folder):
     """Weights of which nothing is known are never called good."""
-    tensors = random_tensors(TINY)
-    for name in zeros:
-        tensors[name][:] = 0
-    folder = write_checkpoint(tmp_path / "model", TINY, tensors)
     done = check("model")
+    n_tensors = len(TINY.shapes())
     assert (done.code, done.err) == (0, "")
     assert sections(done) == {
         "": [str(folder), "Nothing that was compared is wrong."],
-        "compared": [f"{len(tensors)} tensors: their shapes, and the sizes of their files"],
+        "compared": [f"{n_tensors} tensors: their shapes, and the sizes of their files"],
         "not compared": UNKNOWN,
     }
 
@@ -91,8 +90,125 @@ def test_a_damaged_folder(check, tmp_path, said):
     DAMAGES[said](folder)
     done = check("model")
     assert (done.code, done.err) == (1, "") and "Nothing" not in done.out
+    problems = sections(done)["problems"]
+    assert any(said in problem and str(folder) in problem for problem in problems)
+
+
+def half(path):
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2])
+
+
+def words(edit):
+    """Damage to the vocabulary: edit(vocabulary) returns what is stored instead of it."""
+    return lambda folder: edit_json(folder / "vocab.json", edit)
+
+
+def entry(**changes):
+    """Damage to what the header of the weights says of wte.weight."""
+
+    def edit(header):
+        return header | {"wte.weight": header["wte.weight"] | changes}
+
+    return lambda folder: edit_header(folder / "model.safetensors", edit)
+
+
+def with_number(number):
+    """Damage to a tensor: one of its numbers is this."""
+
+    def damage(folder):
+        tensors = random_tensors(TINY)
+        tensors["h.0.mlp.c_fc.weight"][1, 2] = number
+        write_checkpoint(folder, TINY, tensors)
+
+    return damage
+
+
+UNUSABLE = {  # no command can load these
+    "vocabulary cut": lambda folder: half(folder / "vocab.json"),
+    "vocabulary a list": words(list),
+    "vocabulary empty": words(lambda ids: {}),
+    "vocabulary of no bytes": words(lambda ids: b""),
+    "id doubled": words(lambda ids: ids | {"a": ids["b"]}),
+    "id missing": words(lambda ids: ids | {"a": len(ids)}),
+    "token missing": words(lambda ids: {word: ids[word] for word in [*ids][:-1]}),
+    "merges cut": lambda folder: half(folder / "merges.txt"),
+    "merges fewer": rewrite("merges.txt", b"th e\n", b""),
+    "merges not UTF-8": rewrite("merges.txt", b"th e", b"th \xff"),
+    "NaN": with_number(np.nan),
+    "infinity": with_number(-np.inf),
+    "unknown dtype": entry(dtype="I32"),
+    "metadata no object": lambda folder: edit_header(
+        folder / "model.safetensors", lambda header: header | {"__metadata__": [1]}
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", UNUSABLE)
+def test_what_no_command_can_load_is_a_problem(check, cli, folder, damage):
+    UNUSABLE[damage](folder)
+    assert_refused(cli(f"--target_model_size={folder}", "--mode=autoregressive"), str(folder))
+    done = check("model")
+    assert (done.code, done.err) == (1, "") and "Nothing" not in done.out
+    assert str(folder) in sections(done)["problems"][0]
+
+
+@embedded
+def test_merges_of_17M_cut_to_300_valid_lines(check, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in (ROOT / "models" / "17M").iterdir():
+        (folder / path.name).symlink_to(path)
+    text = (folder / "merges.txt").read_text(encoding="utf-8")
+    (folder / "merges.txt").unlink()
+    (folder / "merges.txt").write_text("\n".join(text.split("\n")[:301]) + "\n", encoding="utf-8")
+    done = check("model")
+    assert done.code == 1 and "no merge makes the token" in done.out
+
+
+def relabelled(tensors):
+    """Half precision, which the header calls bfloat16."""
+    return {name: x.astype(np.float16).view(np.uint16) for name, x in tensors.items()}
+
+
+NONSENSE = {  # weights that can be loaded
+    "zeros": lambda tensors: {name: 0 * x for name, x in tensors.items()},
+    "relabelled": relabelled,
+    "no last norm": lambda tensors: (
+        tensors | {name: 0 * tensors[name] for name in ("ln_f.weight", "ln_f.bias")}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+def test_weights_that_tell_no_token_from_another_are_a_problem(check, folder, kind):
+    write_checkpoint(folder, TINY, NONSENSE[kind](random_tensors(TINY)))
+    done = check("model")
     (problem,) = sections(done)["problems"]
-    assert said in problem and str(folder) in problem
+    assert done.code == 1 and "the logits of all tokens are equal" in problem
+
+
+def test_a_folder_that_may_not_be_entered(check, folder, monkeypatch):
+    is_file = Path.is_file
+
+    def refuse(path, **options):
+        if path.parent == folder:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path, **options)
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    done = check("model")
+    (problem,) = sections(done)["problems"]
+    assert (done.code, done.err) == (1, "")
+    assert problem.startswith(str(folder)) and problem.endswith(
+        ": Permission denied; use one that you may read"
+    )
+
+
+def test_a_model_that_does_not_fit_into_memory_is_not_called_damaged(check, folder, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1000)
+    done = check("model")
+    assert done.code == 0 and "what the model computes: " in done.out
 
 
 def test_all_that_is_wrong_is_named_at_once(check, tmp_path):
@@ -143,23 +259,18 @@ def test_a_record_of_the_download_that_is_damaged(check, folder, known):
     assert (done.code, done.err) == (1, "") and str(folder / "download.json") in problem
 
 
-def test_a_file_that_may_not_be_read(check, folder, monkeypatch):
-    open_file = Path.open
-
-    def refuse(path, *mode, **options):
-        if path.name == "model.safetensors":
-            raise PermissionError(13, "Permission denied", str(path))
-        return open_file(path, *mode, **options)
-
-    monkeypatch.setattr(Path, "open", refuse)
+@pytest.mark.parametrize("name", ["config.json", "vocab.json", "merges.txt", "model.safetensors"])
+def test_a_file_that_may_not_be_read(check, folder, unreadable, name):
+    unreadable(folder / name)
     done = check("model")
     (problem,) = sections(done)["problems"]
     assert (done.code, done.err) == (1, "")
-    assert "Permission denied" in problem and "model.safetensors" in problem
+    assert problem == f"{folder / name}: Permission denied; use one that you may read"
 
 
 @pytest.mark.parametrize("words, said", [
-    ([], "not 0"), (["a", "b"], "not 2"), (["nowhere"], "no model 'nowhere'"),
+    ([], "after check"), (["a", "b"], "check a b: expected one size or folder"),
+    (["nowhere"], "no model 'nowhere'"),
     ([""], "no model ''"),
 ])  # fmt: skip
 def test_words_that_are_no_check(check, folder, words, said):

@@ -11,20 +11,19 @@ from command_line import ENVIRONMENT, ROOT
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from checkpoints.files import naming
-from cli.exit_codes import exit_code
-from utils import InputError
+from checkpoints.errors import InputError, with_filename
+from cli.exit_codes import run_for_exit_code
 
 NASTY = "\x1b[2J\x07\r\n\x9b31m\u202e\u2028\0\udcff\t"
 
 
 def ending_with(error):
-    """What exit_code does of a program that ends so."""
+    """What run_for_exit_code does of a program that ends so."""
 
     def run():
         raise error
 
-    return exit_code(run)
+    return run_for_exit_code(run)
 
 
 @pytest.mark.parametrize("error", [MemoryError("a"), ModuleNotFoundError("a", name="a")])
@@ -37,31 +36,31 @@ def test_what_its_user_can_put_right_is_one_line(capsys, error):
 @pytest.mark.parametrize("number, advice", [(errno.ENOSPC, "make room"), (errno.EACCES, "use")])
 def test_a_file_that_cannot_be_used_is_named(capsys, number, advice):
     def run():
-        with naming("a file"):
+        with with_filename("a file"):
             raise OSError(number, os.strerror(number))
 
-    assert exit_code(run) == 2
+    assert run_for_exit_code(run) == 2
     line = f"error: a file: {os.strerror(number)}; {advice}"
     assert capsys.readouterr().err.startswith(line)
 
 
 def test_a_bug_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
-        exit_code(lambda: 1 / 0)
+        run_for_exit_code(lambda: 1 / 0)
 
 
 WRITING = """
 import time
-from cli.exit_codes import script
-from cli.files import whole
+from cli.exit_codes import run_program
+from cli.files import create_atomically
 
 def write():
-    with whole("result") as part:
+    with create_atomically("result") as part:
         part.touch()
         print("begun", flush=True)
         time.sleep(60)
 
-script(write)
+run_program(write)
 """
 
 

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from command_line import assert_refused
+from command_line import ENVIRONMENT, ROOT, assert_refused, python
 from toys import write_checkpoint
 
 
@@ -16,7 +16,7 @@ def export(program, tmp_path):
 
 def test_words_that_cannot_be_used(export, tmp_path):
     out = tmp_path / "a.gguf"
-    assert_refused(export("--out", out), "expected one size or folder, not 0")
+    assert_refused(export("--out", out), "export: expected one size or folder after export")
     assert_refused(export("17M"), "--out", "expected")
     assert_refused(export("17M", "--out", tmp_path / "a.bin"), "ends in .gguf")
     assert_refused(export("17M", "--format", "onnx", "--out", out), "--format 'onnx'", "gguf")
@@ -26,13 +26,19 @@ def test_words_that_cannot_be_used(export, tmp_path):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("format, library", [("gguf", "gguf"), ("openvino", "transformers")])
-def test_a_library_that_is_not_installed_is_named(export, tmp_path, monkeypatch, format, library):
+GROUP = "pip install --group engines, with pip 25.1 or newer"
+
+
+@pytest.mark.parametrize(
+    "format, library, install",
+    [("gguf", "gguf", "pip install gguf"), ("openvino", "transformers", GROUP)],
+)
+def test_a_library_that_is_not_installed_is_named(
+    export, tmp_path, monkeypatch, format, library, install
+):
     monkeypatch.setitem(sys.modules, library, None)
     done = export("17M", "--format", format, "--out", tmp_path / "a.gguf")
-    message = (
-        f"error: {library} is not installed: pip install --group engines, with pip 25.1 or newer\n"
-    )
+    message = f"error: {library} is not installed: {install}\n"
     assert (done.code, done.out, done.err) == (2, "", message)
     assert [path.name for path in tmp_path.iterdir()] == ["17M"]
 
@@ -60,3 +66,18 @@ def test_what_is_written_overwrites_nothing(export, writers, tmp_path, format, w
     assert (tmp_path / written).read_text() == "a model"
     assert_refused(export(*words), "is there already")
     assert_refused(export(*words[:-1], tmp_path / "nowhere" / out.name), "cannot be written")
+
+
+PROGRAMS = sorted((ROOT / "docs" / "engines").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_the_programs_for_engines_say_what_they_lack_in_one_line(path, tmp_path):
+    for name in ("torch", "openvino_genai", "xllamacpp"):
+        (tmp_path / f"{name}.py").write_text("raise ModuleNotFoundError(name=__name__)")
+    environment = ENVIRONMENT | {"PYTHONPATH": str(tmp_path)}
+    few = python(str(path), "17M", environment=environment)
+    bare = python(str(path), "17M", "0.7M", "8080", environment=environment)
+    assert few.returncode and few.stderr.startswith(f"expected: python docs/engines/{path.name} ")
+    assert bare.returncode and "is not installed: pip install" in bare.stderr
+    assert few.stderr.count("\n") == bare.stderr.count("\n") == 1

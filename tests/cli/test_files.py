@@ -1,9 +1,12 @@
 """Files that commands write: what is refused before the work begins, and whole or not there."""
 
+import os
+
 import pytest
+from command_line import python
 from toys import refusal
 
-from cli.files import check_output, replacing, whole
+from cli.files import check_output, create_atomically, replace_atomically, temporary_name
 
 
 @pytest.fixture
@@ -23,6 +26,7 @@ def folder(tmp_path):
         ("a.json/b.json", "cannot be written"),
         ("a.json", "is there already"),
         ("link.json", "is there already"),
+        (f"{'n' * 250}.json", "cannot be written (File name too long)"),  # before it is whole
     ],
 )
 def test_what_cannot_be_written(folder, name, message):
@@ -34,17 +38,17 @@ def test_what_cannot_be_written(folder, name, message):
 
 def test_a_file_is_written_whole_or_not_at_all(folder):
     before = {*folder.iterdir()}
-    for writing in (whole, replacing):
+    for writing in (create_atomically, replace_atomically):
         with pytest.raises(ZeroDivisionError), writing(folder / "a.json") as temporary:
             temporary.write_text("half")
             1 / 0
     assert {*folder.iterdir()} == before and (folder / "a.json").read_text() == "mine"
-    with replacing(folder / "a.json") as temporary:
+    with replace_atomically(folder / "a.json") as temporary:
         temporary.write_text("newer")
     assert {*folder.iterdir()} == before and (folder / "a.json").read_text() == "newer"
 
 
-@pytest.mark.parametrize("writing", [whole, replacing])
+@pytest.mark.parametrize("writing", [create_atomically, replace_atomically])
 def test_a_disk_that_is_full_is_named_by_its_file(tmp_path, full_disk, writing):
     with pytest.raises(OSError, match="File too large: '.*/a.json'"), full_disk(9):
         with writing(tmp_path / "a.json") as temporary:
@@ -52,12 +56,27 @@ def test_a_disk_that_is_full_is_named_by_its_file(tmp_path, full_disk, writing):
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="asks for processes")
+@pytest.mark.parametrize("writing", [create_atomically, replace_atomically])
+def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path, writing):
+    path, other = tmp_path / "a.json", tmp_path / "b.json.7.part"
+    other.write_text("mine")
+    begin = "import os\nfrom cli.files import create_atomically\n"
+    begin += f"with create_atomically({str(path)!r}) as part:\n"
+    python("-c", begin + "    part.touch()\n    os._exit(9)")
+    assert len([*tmp_path.iterdir()]) == 2
+    with writing(path) as temporary:
+        temporary.write_text("newer")
+        assert temporary_name(path) == temporary and temporary.exists()  # its process runs
+    assert {*tmp_path.iterdir()} == {path, other}
+
+
 @pytest.mark.parametrize("content", [None, "mine"])
 def test_a_folder_that_appears_meanwhile_is_kept_and_so_is_the_result(tmp_path, content):
     path = tmp_path / "model"
 
     def write():
-        with whole(path) as temporary:
+        with create_atomically(path) as temporary:
             temporary.mkdir()
             (temporary / "a").write_text("hours of work")
             path.mkdir()
@@ -65,6 +84,6 @@ def test_a_folder_that_appears_meanwhile_is_kept_and_so_is_the_result(tmp_path, 
                 (path / "a").write_text(content)
 
     assert "appeared during this run" in refusal(write)
-    (temporary,) = tmp_path.glob("*.part")
-    assert (temporary / "a").read_text() == "hours of work"
+    (kept,) = {*tmp_path.iterdir()} - {path}
+    assert (kept / "a").read_text() == "hours of work" and not kept.name.endswith(".part")
     assert [one.read_text() for one in path.iterdir()] == ([content] if content else [])

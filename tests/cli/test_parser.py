@@ -64,6 +64,7 @@ def test_words_become_the_fields_of_groups(words, plain, expected, fast):
 def test_help_begins_with_the_command_and_its_own_flags(capsys):
     call(paint, ["--width=1", "--help"])
     assert capsys.readouterr().out == (
+        "Usage: python main.py paint [WORDS ...] [--FLAG VALUE ...]\n\n"
         "Paint it.\n\n"
         "Flags:\n"
         "  --layers (default 1)\n      how many layers\n"

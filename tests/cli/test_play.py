@@ -26,7 +26,7 @@ def test_a_server_in_a_process_of_its_own(pair):
     deaf = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(command, env=ENVIRONMENT, preexec_fn=deaf, **pipes) as running:
         try:
-            url = urlsplit(running.stdout.readline().strip())
+            url = urlsplit(running.stdout.readline().split()[-1])
             assert url.hostname == "127.0.0.1" and url.query.startswith("token=")
             origin = f"http://{url.netloc}"
             headers = {"Origin": origin, "X-Token": url.query.removeprefix("token=")}
@@ -51,7 +51,7 @@ def test_the_browser_is_opened_by_a_file_of_its_owner(monkeypatch):
         seen.put((opened, file.read_text(), file.parent, file.parent.stat().st_mode))
 
     monkeypatch.setattr(play.webbrowser, "open", browser)
-    with play.in_browser(address):
+    with play.open_in_browser(address):
         serving.set()
         opened, text, folder, mode = seen.get(timeout=5)
     assert address in text and opened.startswith("file:") and "token" not in opened

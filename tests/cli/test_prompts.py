@@ -7,8 +7,8 @@ import json
 import pytest
 from toys import TINY, refusal, write_checkpoint
 
-import utils
-from cli.prompts import choose_prompts, fitting, read_prompts
+from checkpoints.vocabulary import load_encoder
+from cli.prompts import choose_prompts, read_prompts, select_fitting
 from cli.reading import read_bytes
 
 HELLASWAG = (
@@ -55,7 +55,7 @@ PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
 def test_forms(tmp_path, capsys, name, content, prompts, form, ending):
     path = tmp_path / (name + ending)
     path.write_bytes(PACK[ending](content.encode()))
-    assert read_prompts(path) == prompts
+    assert [*read_prompts(path).values()] == prompts
     plural = "s" if len(prompts) > 1 else ""
     assert capsys.readouterr().err == f"note: {path}: read {len(prompts)} prompt{plural}, {form}\n"
 
@@ -63,10 +63,11 @@ def test_forms(tmp_path, capsys, name, content, prompts, form, ending):
 def test_no_note_brings_the_characters_of_a_name_to_a_terminal(tmp_path, capsys):
     path = tmp_path / "a\x1b[2J\r\x9b31m.txt"
     path.write_text("one\n")
-    fitting(str(path), read_prompts(path) + ["longer"], list, 5)
+    select_fitting(str(path), read_prompts(path) | {"line 2": "longer"}, list, 5)
     read, skipped = capsys.readouterr().err.splitlines()
     for line in (read, skipped):
         assert line.startswith("note: ") and line.isprintable() and r"a\x1b[2J\r\x9b31m" in line
+    assert "skipped 1 prompt of more than 5 tokens: line 2" in skipped
 
 
 @pytest.mark.parametrize("ending", PACK)
@@ -112,15 +113,15 @@ def test_a_file_that_is_not_there(tmp_path, name):
 
 
 def test_long_prompts_are_skipped_counted_and_named(tmp_path, capsys):
-    encoder = utils.load_encoder(write_checkpoint(tmp_path / "17M", TINY))
+    encoder = load_encoder(write_checkpoint(tmp_path / "17M", TINY))
     path = tmp_path / "prompts.txt"
-    path.write_text("four\nlonger\nten letter\nfive5\nsix6six\n")
+    path.write_text("four\n\nlonger\nten letter\nfive5\nsix6six\n")
     ids = lambda *texts: [*map(encoder.encode, texts)]
     assert choose_prompts(path, 2, encoder, 5) == (ids("four", "five5"), 2)
     assert choose_prompts(path, 0, encoder, 6) == (ids("four", "longer", "five5"), 2)
     _, *shorter, _, longer = capsys.readouterr().err.splitlines()
-    assert shorter == [f"note: {path}: skipped 2 prompts of more than 5 tokens: number 2, 3"]
-    assert longer == f"note: {path}: skipped 2 prompts of more than 6 tokens: number 3, 5"
+    assert shorter == [f"note: {path}: skipped 2 prompts of more than 5 tokens: line 3, line 4"]
+    assert longer == f"note: {path}: skipped 2 prompts of more than 6 tokens: line 4, line 6"
     assert "all 5 prompts have more than 3" in refusal(choose_prompts, path, 2, encoder, 3)
     capsys.readouterr()
     assert len(choose_prompts("", 0, encoder, 999)[0]) == 16 and capsys.readouterr().err == ""

@@ -1,18 +1,17 @@
 """What generate refuses: with exit code 2 and one line that names the flag and its value."""
 
-import errno
 import io
 import sys
 
 import pytest
 from command_line import assert_refused
 
-from decoding.load import ModelNames
+from decoding.load import ModelSpec
 
 LONG = "x" * 300
 TWO = "--prompt=a --prompt=b"
 ABOUT = ["--trace", "--report=x.html", "--mistake=stale-cache", "--rule=exercises.mine"]
-ALONE = ["--stream", "--trace", "--report=x.html"]  # what shows one text
+ONE_PROMPT_FLAGS = ["--stream", "--trace", "--report=x.html"]  # what shows one text
 VALUES = {  # flag: values that make no sense
     "K": ["0", "1.5", "4\n5", "\udcff", "automatic"],
     "temperature": ["-1", "nan", "inf", "0,1"],
@@ -59,7 +58,10 @@ WORDS = {  # what is given: how the refusal begins
     "--cluster=local:2": "--cluster local:2: expected several prompts",
     f"{TWO} --cluster=local:2 --mistake=reseed": "--cluster with --mistake",
     f"{TWO} --cluster=local:2 --rule=exercises.mine": "--cluster with --rule",
-    **{f"{TWO} {flag}": f"{flag.partition('=')[0]} with several prompts" for flag in ALONE},
+    **{
+        f"{TWO} {flag}": f"{flag.partition('=')[0]} with several prompts"
+        for flag in ONE_PROMPT_FLAGS
+    },
     "--trace --out=x.jsonl": "--trace with several prompts",
     f"{TWO} --mistake=reseed --coupled --out=x.jsonl": "--mistake reseed",
 }
@@ -68,7 +70,7 @@ WORDS = {  # what is given: how the refusal begins
 @pytest.fixture
 def no_work(monkeypatch, tmp_path):
     """Loading a model is work that must not have begun, and no file must be there in the end."""
-    monkeypatch.setattr(ModelNames, "load", lambda *a, **named: pytest.fail("it has begun"))
+    monkeypatch.setattr(ModelSpec, "load", lambda *a, **named: pytest.fail("it has begun"))
     monkeypatch.chdir(tmp_path)
     yield
     assert list(tmp_path.iterdir()) == []
@@ -126,15 +128,9 @@ FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_model_that_may_not_be_read(cli, pair, monkeypatch, name):
-    path, open_file = pair / "17M" / name, io.open
-
-    def refuse(file, *mode, **options):
-        if str(file) == str(path):
-            raise PermissionError(errno.EACCES, "Permission denied", str(file))
-        return open_file(file, *mode, **options)
-
-    monkeypatch.setattr("io.open", refuse)
+def test_a_model_that_may_not_be_read(cli, pair, unreadable, name):
+    path = pair / "17M" / name
+    unreadable(path)
     assert_refused(cli("--prompt=a"), f"error: {path}: Permission denied; use one that you may")
 
 

@@ -8,11 +8,11 @@ import pytest
 from command_line import CONFIG, assert_refused, partial_lines, timeless
 from toys import random_tensors, write_checkpoint
 
+from checkpoints.errors import InputError
 from cli import several
 from decoding import together
 from decoding.cluster.failed import Failed, require_all
 from decoding.run import Run
-from utils import InputError
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
 SHORT = ["--n_tokens_to_generate=12", "--batch_size=3"]
@@ -62,7 +62,10 @@ def test_blocks_for_people_and_the_speed_of_all(cli, file):
     assert done.code == 0 and "Prompt 7\n--------\n" in done.out
     assert done.out.count("Text = hello again") == 2
     assert done.out.count("The two texts are identical.") == 7
-    assert "\nAutoregressive, 3 prompts at a time: 84 tokens in " in done.out
+    assert "\n3 prompts at a time, with prefill:\nAutoregressive: 84 tokens in " in done.out
+    # the times of a prompt in a batch are those of its neighbours, too
+    assert done.out.count("Speedup = ") == 1 and "Time = " not in done.out
+    assert "gains less in a batch" in done.out
 
 
 def test_of_several_prompts_it_is_named_which_the_context_ends_early(cli, tmp_path):
@@ -81,7 +84,8 @@ def test_a_mistake_is_in_the_speculative_texts_only(cli, file):
     assert texts(wrong, "autoregressive") == texts(right, "autoregressive")
     assert texts(wrong, "speculative") != texts(right, "speculative")
     done = cli("--prompts", file, *SHORT, MISTAKE)
-    assert "\nSpeculative, 1 prompt at a time: 84 tokens in " in done.out
+    assert "\n1 prompt at a time, with prefill:\n" in done.out
+    assert "\nSpeculative: 84 tokens in " in done.out and "in a batch" not in done.out
 
 
 # ---------------------------------------------------------------- a file of results
@@ -153,15 +157,15 @@ def test_what_is_there_is_not_lost(write, out, partial, interrupted, other):
 
 
 def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypatch):
-    results_of = several.results_of
+    decode_in_batches = several.decode_in_batches
 
     def failing(*arguments, **named):
-        results = [*results_of(*arguments, **named)]
+        results = [*decode_in_batches(*arguments, **named)]
         yield from [Failed("because"), *results[1:]]
         require_all({"prompt 1": "because"})
 
     with monkeypatch.context() as patched:
-        patched.setattr(several, "results_of", failing)
+        patched.setattr(several, "decode_in_batches", failing)
         done = write("--prompts", file, "--json")
     texts = lambda done: [result["settings"]["prompt"] for result in lines_of(done.out)]
     assert done.code == 2 and "1 prompt failed" in done.err and texts(done) == TEXTS[1:]
@@ -170,14 +174,14 @@ def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypat
 
 
 def test_a_prompt_that_fails_is_named_without_a_file_too(cli, file, monkeypatch):
-    results_of = several.results_of
+    decode_in_batches = several.decode_in_batches
 
     def failing(*arguments, **named):
-        _, *others = results_of(*arguments, **named)
+        _, *others = decode_in_batches(*arguments, **named)
         yield from [Failed("because"), *others]
         require_all({"prompt 1": "because"})
 
-    monkeypatch.setattr(several, "results_of", failing)
+    monkeypatch.setattr(several, "decode_in_batches", failing)
     done = cli("--prompts", file, *SHORT, "--json")
     assert done.code == 2 and "1 prompt failed: prompt 1: because" in done.err
     assert [line["settings"]["prompt"] for line in lines_of(done.out)] == TEXTS[1:]
@@ -200,7 +204,7 @@ def test_prompts_of_a_file_that_are_too_long_are_skipped_and_named(write, as_jso
     file.write_text("\n".join(texts) + "\n")
     done = write("--prompts", file, T_1)
     assert done.code == 0
-    assert done.err.endswith(": skipped 2 prompts of more than 63 tokens: number 2, 4\n")
+    assert done.err.endswith(": skipped 2 prompts of more than 63 tokens: line 2, line 4\n")
     # each has the seed of its place in the file
     for result, i in zip(lines_of(out.read_text()), (0, 2, 4), strict=True):
         text, seed = f"--prompt={texts[i]}", f"--seed={123 + i}"
@@ -239,7 +243,7 @@ def test_the_prompt_of_a_file_that_needs_a_missing_byte_is_named(cli, proteins, 
     flags = ["--prompts", file, "--n_tokens_to_generate=9"]
     flags += ["--out", tmp_path / "log.jsonl"] if command == "record" else []
     done = cli(*flags, models_dir=proteins, command=[command])
-    assert_refused(done, f"{file}, prompt 2: {NO_TOKEN}")
+    assert_refused(done, f"{file}, line 2: {NO_TOKEN}")
     assert [*tmp_path.iterdir()] == [file]
 
 
@@ -250,3 +254,22 @@ def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
     monkeypatch.setattr(together, "require_room", refuse)
     done = cli("--prompts", file, "--batch_size=9", "--json", "--n_tokens_to_generate=12")
     assert (done.code, done.out) == (2, "") and "7 texts" in done.err
+
+
+@pytest.mark.parametrize(
+    "flags, noted",
+    [
+        (["--K=auto"], True),
+        (["--K=auto", "--batch_size=1"], False),
+        (["--K=auto", "--mode=autoregressive"], False),
+        (["--K=3"], False),
+    ],
+)
+def test_k_auto_decodes_one_text_at_a_time(cli, file, monkeypatch, flags, noted):
+    finish_together, batches = together.finish_together, []
+    counted = lambda runs: batches.append(len(runs)) or finish_together(runs)
+    monkeypatch.setattr(together, "finish_together", counted)
+    done = cli("--prompts", file, "--json", *SHORT, *flags)
+    assert done.code == 0 and len(lines_of(done.out)) == len(TEXTS)
+    assert ({*batches} == {1}) == (noted or "--batch_size=1" in flags)
+    assert ("note: --K auto decodes one text at a time\n" in done.err) == noted

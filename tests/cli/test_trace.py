@@ -6,9 +6,9 @@ import sys
 import pytest
 from command_line import PROMPT
 
+from checkpoints.vocabulary import load_encoder
 from cli.trace import Trace
 from sampling import Round
-from utils import load_encoder
 
 
 @pytest.fixture

@@ -26,8 +26,12 @@ LACKS = {
 for module, names in LACKS.items():
     for name in names:
         vars(module).pop(name, None)
+if hasattr(os, "process_cpu_count"):  # from Python 3.13 on
+    os.process_cpu_count = os.cpu_count
 
-import asyncio, multiprocessing.util, subprocess
+import asyncio, multiprocessing.process, multiprocessing.util, subprocess
+processes = multiprocessing.process.BaseProcess
+processes.kill = processes.terminate  # as there; POSIX's kill needs SIGKILL
 try:
     import locket
 except ImportError:
@@ -86,7 +90,7 @@ def test_the_page(pair, windows):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=windows, **pipes) as running:
         try:
-            url = urlsplit(running.stdout.readline().strip())
+            url = urlsplit(running.stdout.readline().split()[-1])
             origin = f"http://{url.netloc}"
             headers = {"Origin": origin, "X-Token": url.query.removeprefix("token=")}
             body = json.dumps(ASKED).encode()

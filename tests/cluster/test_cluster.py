@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import platform
 import signal
 import subprocess
 import sys
@@ -33,10 +32,10 @@ dask = pytest.importorskip("dask", reason="distributed is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
-from decoding.cluster import place, submit, worker  # noqa: E402
+from cli import several  # noqa: E402
+from decoding.cluster import submit, worker  # noqa: E402
 from decoding.cluster.submit import Cluster  # noqa: E402
-from decoding.load import ModelNames  # noqa: E402
-from experiments.benchmark import benchmark as benchmarking  # noqa: E402
+from decoding.load import ModelSpec  # noqa: E402
 
 pytestmark = pytest.mark.slow  # nearly each starts processes
 
@@ -78,7 +77,9 @@ def write(cli, file, tmp_path):
         how = f"--out={out}", SHORT, "--temperature=0.8", "--batch_size=4"
         done = cli(f"--prompts={file}", *how, *flags)
         lines = out.read_text().splitlines() if out.exists() else []
-        return done, [timeless(json.loads(line)) for line in lines]
+        lines = [json.loads(line) for line in lines]
+        assert all(line["kernels"].keys() == {"17M", "0.7M-17M"} for line in lines)
+        return done, [timeless(line) for line in lines]
 
     return call
 
@@ -115,12 +116,12 @@ def test_a_log(cli, file, tmp_path, address):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
-    wanted = ModelNames("17M", ("0.7M-17M",), str(pair), exact=exact)
+    wanted = ModelSpec("17M", ("0.7M-17M",), str(pair), exact=exact)
     choices = wanted.kernel_choices()
-    together = {kernel.together for found in choices.values() for kernel in found.values()}
-    assert (together == {(1, 1, 1)}) == exact
+    few = {kernel.few.n_rows for found in choices.values() for kernel in found.values()}
+    assert (few == {1}) == exact
     expected = wanted.kernels_in(wanted.load(choices))
-    monkeypatch.setattr(autotune, "timed", pytest.fail)
+    monkeypatch.setattr(autotune, "time_candidates", pytest.fail)
     assert wanted.kernels_in(wanted.load(choices)) == expected and len(expected) == 2
 
 
@@ -129,7 +130,7 @@ def divided(pairs, items):
 
 
 def test_results_come_in_order(pair, address, capsys):
-    with Cluster(address, ModelNames("17M", (), str(pair), kernels="plain")) as cluster:
+    with Cluster(address, ModelSpec("17M", (), str(pair), kernels="plain")) as cluster:
         assert [*cluster.run(divided, range(1, 50), {}, 3)] == [1 / i for i in range(1, 50)]
         assert "note: 49 prompts in " in capsys.readouterr().err
         assert [*cluster.run(divided, [], {}, 3)] == []
@@ -141,7 +142,7 @@ def test_results_come_in_order(pair, address, capsys):
 
 
 def test_without_a_cluster_nothing_of_dask_is_imported():
-    code = "import sys, main, experiments.replay.record, experiments.benchmark.benchmark\n"
+    code = "import sys, main, experiments.replay.record\n"
     code += "assert not {'dask', 'distributed', 'cloudpickle'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, check=True)
 
@@ -149,7 +150,7 @@ def test_without_a_cluster_nothing_of_dask_is_imported():
 # ---------------------------------------------------------------- what goes wrong with workers
 
 
-WRITTEN = place.json_of_prompts
+WRITTEN = several.decode_in_batches
 NUMBER = 6  # of the prompt that is a worker's ruin
 
 
@@ -178,18 +179,18 @@ def failing():
     raise ZeroDivisionError("of this one")
 
 
-def ruined(ruin, when, settings, batch_size, pairs, prompts):
+def ruined(ruin, when, pairs, prompts, **how):
     """Writes the texts, but ruins a worker at that NUMBER: always, or until the file `when` is."""
     for prompt in prompts:
         if prompt.number == NUMBER and not (when and Path(when).exists()):
             if when:
                 Path(when).touch()
             ruin()
-        yield from WRITTEN(settings, batch_size, pairs, [prompt])
+        yield from WRITTEN(pairs, [prompt], **how)
 
 
 def let(monkeypatch, ruin, when):
-    monkeypatch.setattr(place, "json_of_prompts", partial(ruined, ruin, str(when)))
+    monkeypatch.setattr(several, "decode_in_batches", partial(ruined, ruin, str(when)))
 
 
 @pytest.mark.parametrize("ruin", [killed, greedy])
@@ -212,17 +213,17 @@ def test_the_only_worker_hangs(write, expected, tmp_path, monkeypatch, ruin):
     assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
 
 
-def hoarding(settings, batch_size, pairs, prompts):
+def hoarding(pairs, prompts, **how):
     """Writes the texts with so much memory in use that Dask would pause the worker."""
     held = b"x" * int(0.88 * MEMORY - psutil.Process().memory_info().rss)
     time.sleep(0.25)  # time for Dask to see that
-    yield from WRITTEN(settings, batch_size, pairs, prompts)
+    yield from WRITTEN(pairs, prompts, **how)
     del held
 
 
 def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
     """If all were paused, the run would wait for ever."""
-    monkeypatch.setattr(place, "json_of_prompts", hoarding)
+    monkeypatch.setattr(several, "decode_in_batches", hoarding)
     done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and found == expected
 
@@ -285,9 +286,17 @@ def test_an_interruption_is_quiet(pair, tmp_path, when):
     assert said == f"note: {file}: read 9999 prompts, one a line\n".encode()
 
 
+def test_workers_that_cannot_be_started_are_one_line(cli, file, tmp_path):
+    out = tmp_path / "o.jsonl"
+    with dask.config.set({"temporary-directory": str(file / "no folder")}):
+        done = cli(f"--prompts={file}", f"--out={out}", "--cluster=local:1")
+    assert_refused(done, "--cluster local:1: Cluster failed to start: ", "cannot be started")
+    assert [*tmp_path.iterdir()] == [file]
+
+
 def test_workers_that_cannot_be_started_leave_ctrl_c_as_it_was(monkeypatch):
     monkeypatch.delattr(submit, "LocalCluster")
-    with pytest.raises(NameError), submit.started(1):
+    with pytest.raises(NameError), submit.start_workers(1):
         pass
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
@@ -313,10 +322,11 @@ def test_a_scheduler_without_the_project_and_when_it_disappears(
             let(monkeypatch, partial(end, process.pid), begun)
             monkeypatch.setattr(submit, "TIMEOUT", 1)
             done, found = write("there", f"--cluster={address}")
+            assert one.wait(60) is not None  # the worker ends, too
         finally:
             one.kill()
             process.kill()
-    assert_refused(done, "the scheduler is gone; give the same command again to go on")
+    assert_refused(done, "the scheduler is gone, and its workers end; start both, ")
     assert not found
     done, found = write("there")
     assert done.code == 0 and found == expected
@@ -327,14 +337,7 @@ def end(pid):
     time.sleep(3600)
 
 
-# ---------------------------------------------------------------- benchmark
-
-
-@pytest.fixture
-def benchmark(cli, file):
-    flags = [f"--prompts={file}", "--n_tokens_to_generate=10", "--repeats=1", "--K=3"]
-    flags += ["--n_prompts=3", "--temperature=1"]
-    return lambda *more: cli(*flags, *more, command=["benchmark"])
+# ---------------------------------------------------------------- workers that are refused
 
 
 @contextmanager
@@ -346,57 +349,6 @@ def told_apart(address, function, *values):
             client.run(function, value, workers=[at])
         yield
         client.run(function, "")
-
-
-def called(node):
-    """Let this process say that it is on the machine of that name."""
-    platform.node = lambda: node
-
-
-def test_a_benchmark(benchmark, address):
-    """All but speeds is as on one machine; a row has the speeds of each, and of both together."""
-    alone = json.loads(benchmark("--json").out)
-    with told_apart(address, called, "fast", "slow"):
-        together = json.loads(benchmark("--json", f"--cluster={address}").out)
-    for one, two in zip(alone["rows"], together["rows"], strict=True):
-        for name in ("draft", "K", "temperature", "prompts", "tokens", "accepted_histogram"):
-            assert one[name] == two[name]
-        # the prompts of each machine, and its own times: together they give those of the row
-        parts = two["machines"]
-        assert sorted(name.split()[0] for name in parts) == ["fast", "slow"]
-        for speed in ("tokens_per_second", "autoregressive_tokens_per_second"):
-            seconds = [part["prompts"] * 10 / part[speed] for part in parts.values()]
-            assert two[speed] == pytest.approx(two["tokens"] / sum(seconds))
-    assert together["machine"]["workers"] == {name: 1 for name in parts}
-    assert alone["machine"]["kernels"] == together["machine"]["kernels"]
-
-
-MEASURED = benchmarking.measurements
-
-
-def refusing(settings, pairs, items):
-    for item in items:
-        if str(item).endswith("prompt 2"):
-            raise ZeroDivisionError("of prompt 2")
-        yield from MEASURED(settings, pairs, [item])
-
-
-def test_a_benchmark_without_a_prompt_that_fails(benchmark, address, tmp_path, monkeypatch):
-    """The table is that of the others. With --out, --resume measures it alone."""
-    out = tmp_path / "results.json"
-    with monkeypatch.context() as patch:
-        patch.setattr(benchmarking, "measurements", refusing)
-        done = benchmark("--json", f"--out={out}", f"--cluster={address}")
-    name = "17M at temperature 1, prompt 2"
-    assert done.code == 2 and f"1 prompt failed: {name}: Zero" in done.err
-    result = json.loads(done.out)
-    assert [row["prompts"] for row in result["rows"]] == [2, 2]
-    assert [*result["failed"]] == [name] and not out.exists()
-    resumed = json.loads(benchmark("--json", f"--out={out}", "--resume").out)
-    assert out.exists() and [row["prompts"] for row in resumed["rows"]] == [3, 3]
-
-
-# ---------------------------------------------------------------- workers that are refused
 
 
 def test_no_worker_can_take_part(write, address, monkeypatch):
@@ -415,9 +367,9 @@ def test_no_worker_can_take_part(write, address, monkeypatch):
 
 def has_models_in(folder):
     """Let this process find the project's own models in a folder."""
-    import utils
+    from checkpoints.registry import MODELS_DIR
 
-    ModelNames.models_dir = folder or utils.MODELS_DIR
+    ModelSpec.models_dir = folder or MODELS_DIR
 
 
 def test_one_of_two_workers_is_refused(write, pair, address, tmp_path, monkeypatch):

@@ -17,46 +17,47 @@ from toys import TINY, tiny_model, tiny_vocabulary
 
 import utils
 from backends import memory
+from checkpoints.errors import InputError
 from decoding import batching
 from decoding.batching import decode_together, read_together, require_room
-from decoding.coupled import Shared, agree
+from decoding.coupled import SharedNoise, agree
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import Coins, Run
+from decoding.run import RecordingRng, Run
 from decoding.together import finish_together
 from encoder import Encoder
-from sampling import Filter, verify_block
-from utils import InputError
+from sampling import SamplingParams, verify_block
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
+PAIR = Pair(TARGET, DRAFT, None)
 
 
-def text_of(target, draft, ids, n_tokens, kind, filter, seed, end):
+def text_of(pair, ids, n_tokens, kind, to_probs, seed, end):
     """The Rounds of one text, as a list; `kind` says what drafts it."""
-    draft = {"speculative": draft, "ngram": NGrams(), "autoregressive": None}[kind]
-    ended = lambda generated: generated[-1] % 7 == end
-    chance, K = partial(Coins, seed), seed % 5 + 1
-    return list(Run(Pair(target, draft, None), ids, n_tokens, K, filter, chance, ended).rounds())
+    draft = {"speculative": pair.draft, "ngram": NGrams(), "autoregressive": None}[kind]
+    is_done = lambda generated: generated[-1] % 7 == end
+    rng, K = partial(RecordingRng, seed), seed % 5 + 1
+    pair = replace(pair, draft=draft)
+    return list(Run(pair, ids, n_tokens, K, to_probs, rng, is_done).rounds())
 
 
 some_text = st.tuples(
     st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=12),
     st.integers(1, 20),
     st.sampled_from(["autoregressive", "speculative", "ngram"]),
-    st.sampled_from([Filter(), Filter(1.0), Filter(0.7, 20, 0.9)]),
+    st.sampled_from([SamplingParams(), SamplingParams(1.0), SamplingParams(0.7, 20, 0.9)]),
     st.integers(0, 9),
     st.integers(0, 9),
 )
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(some_text, max_size=6), st.integers(1, 4))
-def test_every_text_is_what_it_is_alone(texts, batch_size):
+@given(st.lists(some_text, min_size=1, max_size=6))
+def test_every_text_is_what_it_is_alone(texts):
     """Any mix of decoders, filters, lengths and ends: the same rounds, in order."""
-    tasks = [lambda target, draft, text=text: text_of(target, draft, *text) for text in texts]
-    together = list(decode_together(tasks, TARGET, DRAFT, batch_size))
-    assert together == [text_of(TARGET, DRAFT, *text) for text in texts]
+    tasks = [lambda pair, text=text: text_of(pair, *text) for text in texts]
+    assert decode_together(tasks, PAIR) == [text_of(PAIR, *text) for text in texts]
 
 
 @pytest.mark.parametrize("n_head", [1, 5, 60])
@@ -75,11 +76,12 @@ def test_exact_logits_do_not_depend_on_the_neighbours(n_head):
 def test_runs_are_finished_together_as_alone():
     """Whatever their filters, rules and noise, and however long they are."""
     pair = Pair(TARGET, DRAFT, Encoder(*tiny_vocabulary()))
+    as_many_as_before = lambda last: len(last.tokens)
     runs = [
         Run(pair, [1, 2, 3], 9),
-        Run(pair, [4], 15, 2, Filter(1.0), partial(Coins, 5), rule=verify_block),
-        Run(pair, [5, 6], 3, 3, Filter(0.8), partial(Shared, 6, 2), rule=agree),
-        Run(pair, [7] * 5, 12, lambda last: len(last.tokens), Filter(1.0, 9), partial(Coins, 7)),
+        Run(pair, [4], 15, 2, SamplingParams(1.0), partial(RecordingRng, 5), rule=verify_block),
+        Run(pair, [5, 6], 3, 3, SamplingParams(0.8), partial(SharedNoise, 6, 2), rule=agree),
+        Run(pair, [7] * 5, 12, as_many_as_before, SamplingParams(1.0, 9), partial(RecordingRng, 7)),
     ]
     without_draft = [replace(run, pair=replace(pair, draft=None)) for run in runs]
     for together in (runs, without_draft, runs[:1]):
@@ -94,14 +96,16 @@ class Counted:
         self.model, self.config, self.new_cache = model, model.config, model.new_cache
         self.passes = []
 
-    def read_together(self, texts, caches, n_lasts):
-        self.passes.append(len(texts))
-        return read_together(self.model, texts, caches, n_lasts)
+
+@read_together.register
+def _(counted: Counted, texts, caches, n_lasts):
+    counted.passes.append(len(texts))
+    return read_together(counted.model, texts, caches, n_lasts)
 
 
 def greedy(n_tokens, kind="speculative"):
-    rest = n_tokens, kind, Filter(), 3, 9
-    return lambda target, draft: text_of(target, draft, [1, 2, 3], *rest)
+    rest = n_tokens, kind, SamplingParams(), 3, 9
+    return lambda pair: text_of(pair, [1, 2, 3], *rest)
 
 
 def test_passes_are_shared():
@@ -109,35 +113,26 @@ def test_passes_are_shared():
     n_passes = []
     for n in (1, 4):
         target, draft = Counted(TARGET), Counted(DRAFT.model)
-        list(decode_together([greedy(12)] * n, target, ModelDraft(draft), n))
+        decode_together([greedy(12)] * n, Pair(target, ModelDraft(draft), None))
         assert {*target.passes, *draft.passes} == {n}
         n_passes.append((len(target.passes), len(draft.passes)))
     assert n_passes[0] == n_passes[1]
 
 
-def test_a_text_that_ends_leaves_its_room_to_the_next():
-    target, lengths = Counted(TARGET), [2, 15, 2, 2, 2, 2]
-    results = list(decode_together([greedy(n) for n in lengths], target, DRAFT, 2))
-    assert [sum(len(round.tokens) for round in rounds) for rounds in results] == lengths
-    assert max(target.passes) == 2
-    # the short ones ran beside the long one, not after it
-    assert len(target.passes) <= len(greedy(15)(TARGET, DRAFT)) + 6
-
-
-def test_results_come_as_soon_as_their_turn_allows():
-    """The first text is yielded while the others are still being decoded."""
-    target, plain = Counted(TARGET), "autoregressive"
-    results = decode_together([greedy(2, plain), greedy(20, plain)], target, None, 2)
-    assert len(next(results)) == 3 and len(target.passes) < 8
-    assert len(next(results)) == 21
+def test_a_text_that_ends_leaves_the_others_alone():
+    target = Counted(TARGET)
+    together = decode_together([greedy(2), greedy(15)], Pair(target, DRAFT, None))
+    assert [sum(len(this_round.tokens) for this_round in rounds) for rounds in together] == [2, 15]
+    shared, alone = (target.passes.count(n) for n in (2, 1))
+    assert shared == len(together[0]) and shared + alone == len(together[1])
 
 
 def test_an_error_in_a_shared_pass_reaches_the_caller():
-    def too_long(target, draft):
-        return target.read([1] * 99, target.new_cache())
+    def too_long(pair):
+        return pair.target.read([1] * 99, pair.target.new_cache())
 
     with pytest.raises(ValueError, match="cannot read 99 tokens"):
-        list(decode_together([greedy(10), too_long], TARGET, DRAFT, 2))
+        decode_together([greedy(10), too_long], PAIR)
 
 
 # ---------------------------------------------------------------- a batch that is ended early
@@ -159,13 +154,13 @@ def assert_leaves_nothing(run, caches):
 def endless(caches, n_reads=0, release=None):
     """A task that reads until it is stopped, after n_reads not before it is released."""
 
-    def run(target, draft):
-        cache = target.new_cache()
+    def run(pair):
+        cache = pair.target.new_cache()
         caches.append(weakref.ref(cache))
         for n in itertools.count():
             if release and n == n_reads and not release.wait(20):
                 pytest.fail("not released")
-            target.read([1] * (n % TINY.n_ctx + 1), cache)
+            pair.target.read([1] * (n % TINY.n_ctx + 1), cache)
 
     return run
 
@@ -175,34 +170,19 @@ def endless(caches, n_reads=0, release=None):
 def test_whatever_a_task_raises_reaches_the_caller_and_leaves_nothing(error, n_reads):
     caches, release = [], threading.Event()
 
-    def broken(target, draft):
-        cache = target.new_cache()
+    def broken(pair):
+        cache = pair.target.new_cache()
         for n in range(n_reads):
-            target.read([1] * (n + 1), cache)
+            pair.target.read([1] * (n + 1), cache)
         release.set()
         raise error("broken")
 
     def run():
         tasks = [endless(caches), broken, endless(caches, n_reads, release)]
         with pytest.raises(error, match="broken"):
-            list(decode_together(tasks, TARGET, DRAFT, 3))
+            decode_together(tasks, PAIR)
 
     assert_leaves_nothing(run, caches)
-
-
-@pytest.mark.parametrize("n_taken", [1, 2])
-def test_a_batch_that_is_closed_leaves_nothing(n_taken):
-    caches = []
-
-    def run():
-        tasks = [greedy(2), greedy(2), endless(caches), endless(caches), greedy(2)]
-        results = decode_together(tasks, TARGET, DRAFT, 4)
-        for _ in range(n_taken):
-            next(results)
-        results.close()
-
-    assert_leaves_nothing(run, caches)
-    assert caches
 
 
 def test_an_interruption_that_loses_a_request_leaves_nothing(monkeypatch):
@@ -220,7 +200,7 @@ def test_an_interruption_that_loses_a_request_leaves_nothing(monkeypatch):
         plain = batching.SimpleQueue
         monkeypatch.setattr(batching, "SimpleQueue", lambda: next(queues, None) or plain())
         with pytest.raises(KeyboardInterrupt):
-            list(decode_together([endless(caches), endless(caches)], TARGET, DRAFT, 2))
+            decode_together([endless(caches), endless(caches)], PAIR)
 
     assert_leaves_nothing(run, caches)
 

@@ -6,24 +6,21 @@ from functools import partial
 import numpy as np
 import pytest
 from clocks import Slow, Time
+from heads import toy_head
 from toys import tiny_model
 
 from decoding import clock
-from decoding.clock import Clock, RoundTimer, Seconds
-from decoding.coupled import Shared, agree
-from decoding.drafts import ModelDraft
+from decoding.clock import RoundTimer, Seconds
+from decoding.coupled import SharedNoise, agree
+from decoding.drafts import HeadDraft, ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import Coins, Run
-from sampling import RULES, Chance, Filter, Round, verify
+from decoding.run import RecordingRng, Run
+from sampling import RULES, Rng, Round, SamplingParams, verify
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
+EAGLE = HeadDraft(toy_head("eagle", TARGET))
 PAIR = Pair(TARGET, DRAFT, None)
-
-
-def timed(run, chance=None, clock=None):
-    """The rounds of a run under a Clock."""
-    return (clock or Clock()).rounds(run, chance)
 
 
 @pytest.fixture
@@ -40,8 +37,8 @@ def test_rounds_are_timed_one_by_one_and_nothing_between_them(time):
             yield Round(tokens)
 
     found = []
-    for round, seconds in timed(Run(PAIR, [0], 3, loop=loop)):
-        found.append((round.tokens, seconds.total))
+    for this_round, seconds in Run(PAIR, [0], 3, loop=loop).timed_rounds():
+        found.append((this_round.tokens, seconds.total))
         time.now += 100  # whoever looks on
     assert found == [([], 5), ([1], 1), ([2, 3], 2)]
 
@@ -54,110 +51,71 @@ def test_the_parts_of_each_round(time, draft, each):
         time.now += 8
         return verify(*asked)
 
-    def filter(logits):
+    def to_probs(logits):
         time.now += 16
-        return Filter(1.0)(logits)
+        return SamplingParams(1.0)(logits)
 
     draft = draft and draft.over(lambda model: Slow(model, each, time))
     pair = Pair(Slow(TARGET, 1.0, time), draft, None)
-    run = Run(pair, [1, 2, 1], 12, 3, filter, rule=rule)
-    prefill, *rounds = timed(run)
-    # the prefill asks for no logits, and the look-up of n-grams has no passes
-    passes = [each] * bool(draft and draft.models)
-    assert prefill == (Round([]), Seconds(0, 0, 0, [0 for _ in passes]))
-    assert [round for round, _ in rounds] == [*run.rounds()][1:]
-    for round, seconds in rounds:
-        n = len(round.draft)
-        rest = 16 * (1 + len(passes) * n) + (8 if draft else 0)
-        assert seconds == Seconds(each * n, n + 1, rest, passes * n)
-        assert seconds.total == seconds.draft + seconds.target + seconds.rule
+    run = Run(pair, [1, 2, 1], 12, 3, to_probs, rule=rule)
+    prefill, *rounds = run.timed_rounds()
+    assert prefill == (Round([]), Seconds(0, 0, 0))  # it asks for no logits
+    assert [this_round for this_round, _ in rounds] == [*run.rounds()][1:]
+    for this_round, seconds in rounds:
+        n = len(this_round.draft)
+        of_a_draft = each + 16 * bool(each)  # a draft model's tokens are sampled while drafting
+        assert seconds == Seconds(of_a_draft * n, n + 1, 16 + (8 if draft else 0))
+        assert seconds.total == seconds.draft + seconds.target + seconds.rest
 
 
 def test_the_choices_may_be_others_than_the_runs_own():
-    run = Run(PAIR, [1, 2, 1], 12, 3, Filter(1.0), partial(Coins, 1))
-    texts = [[round for round, _ in timed(run, chance)] for chance in (None, Chance(2))]
-    assert texts == [[*run.rounds()], [*replace(run, new_chance=partial(Coins, 2)).rounds()]]
+    run = Run(PAIR, [1, 2, 1], 12, 3, SamplingParams(1.0), partial(RecordingRng, 1))
+    texts = [[this_round for this_round, _ in run.timed_rounds(rng)] for rng in (None, Rng(2))]
+    assert texts == [[*run.rounds()], [*replace(run, new_rng=partial(RecordingRng, 2)).rounds()]]
     assert texts[0] != texts[1]
 
 
-def test_time_inside_another_call_counts_for_the_inner_part(time):
-    clock = Clock()
-
-    def spend(seconds, inside=lambda: None):
-        time.now += seconds
-        inside()
-        return seconds
-
-    inner, outer = clock.timed("inner", spend), clock.timed("outer", spend)
-    assert outer(1, lambda: [inner(2), inner(4)]) == 1
-    inner(8)
-    assert clock.seconds == {"outer": 1, "inner": 14}
-    with pytest.raises(ZeroDivisionError):
-        clock.timed("part", lambda: 1 / 0)()
-
-
 @pytest.mark.parametrize("coupled", [False, True])
-@pytest.mark.parametrize("draft", [DRAFT, NGrams(), None], ids=["model", "ngram", "none"])
-def test_a_run_under_the_clock_is_the_run_and_its_parts_are_timed(time, draft, coupled):
-    def filter(logits):
-        time.now += 2
-        return Filter(1.0)(logits)
-
-    slow, clock = lambda model: Slow(model, 0.25, time), Clock()
-    slow_pair = Pair(Slow(TARGET, 1.0, time), draft and draft.over(slow), None)
-    run = Run(Pair(TARGET, draft, None), [1, 2, 1], 12, 3, Filter(1.0), partial(Coins, 1))
+@pytest.mark.parametrize(
+    "draft", [DRAFT, NGrams(), EAGLE, None], ids=["model", "ngram", "eagle", "none"]
+)
+def test_a_run_that_is_timed_is_the_same_run(draft, coupled):
+    pair, new_rng = Pair(TARGET, draft, None), partial(RecordingRng, 1)
+    run = Run(pair, [1, 2, 1], 12, 3, SamplingParams(1.0), new_rng)
     if coupled:
-        run = replace(run, new_chance=partial(Shared, 1, 3), rule=agree)
-    rounds = list(clock.on(replace(run, pair=slow_pair, filter=filter)).rounds())
+        run = replace(run, new_rng=partial(SharedNoise, 1, 3), rule=agree)
+    rounds = [this_round for this_round, _ in run.timed_rounds()]
     assert rounds == list(run.rounds())
-    counts = [len(round.draft) for round in rounds[1:]]
-    drafted = sum(counts)
-    passes = [(n + 1, n + 1.0) for n in counts]
-    assert clock.passes == [(0, 0.0), *passes]  # the prefill asks for no logits
-    assert clock.seconds["verify"] == sum(rows for rows, _ in passes)
-    each, filters = (0.25, drafted) if draft is DRAFT else (0.0, 0)
-    assert clock.seconds["draft"] == each * drafted
-    assert clock.seconds["sampling"] == 2 * (filters + len(counts))
-    assert len(clock.draft_passes) == (drafted + 1 if draft is DRAFT else 0)
-    if draft:
-        each += 2 * bool(each)  # its samples are part of a draft
-        assert clock.proposals == [(n, each * n) for n in counts]
-
-
-@pytest.mark.parametrize("in_detail", [False, True])
-def test_the_cache_is_timed_in_detail(in_detail):
-    clock = Clock(in_detail)
-    list(timed(Run(PAIR, [1, 2], 6), clock=clock))
-    assert (clock.seconds["cache"] > 0) == in_detail
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_with_synthetic_acceptance_all_passes_are_run(temperature, rule):
+def test_with_synthetic_acceptance_all_passes_are_run(time, temperature, rule):
     """A rule that says other than it has found out: the passes are those of what it says."""
     coins = iter((np.random.default_rng(1).random(400) < 0.7).tolist())
-    verdicts, clock = [], Clock()
+    verdicts = []
 
-    def by_coin(draft, q, p, chance):
-        _, token = rule(draft, q, p, chance)
+    def by_coin(draft, p, q, rng):
+        _, token = rule(draft, p, q, rng)
         verdicts.append([next(coins) for _ in draft])
         return [*verdicts[-1], False].index(False), token
 
-    _, *rounds = clock.on(Run(PAIR, [5, 6], 18, 3, Filter(temperature), rule=by_coin)).rounds()
+    pair = Pair(Slow(TARGET, 1.0, time), DRAFT.over(lambda model: Slow(model, 0.25, time)), None)
+    _, *timed = Run(pair, [5, 6], 18, 3, SamplingParams(temperature), rule=by_coin).timed_rounds()
+    rounds = [this_round for this_round, _ in timed]
     expected = [[*verdict, False].index(False) for verdict in verdicts]
-    assert [round.accepted for round in rounds] == expected and sum(expected) > 3
-    assert sum(len(round.tokens) for round in rounds) == 18
-    drafted = [len(round.draft) for round in rounds]
-    assert drafted == [*map(len, verdicts)] == [n for n, _ in clock.proposals]
-    assert [rows for rows, _ in clock.draft_passes] == [0] + [1] * sum(drafted)
-    assert [rows for rows, _ in clock.passes] == [0] + [n + 1 for n in drafted]
+    assert [this_round.accepted for this_round in rounds] == expected and sum(expected) > 3
+    assert sum(len(this_round.tokens) for this_round in rounds) == 18
+    drafted = [len(this_round.draft) for this_round in rounds]
+    assert drafted == [*map(len, verdicts)]
+    assert [took for _, took in timed] == [Seconds(0.25 * n, n + 1, 0) for n in drafted]
 
 
 def test_single_rounds(time):
     """A text that does not grow, each time with K drafts; for a look-up after a plain round."""
     slow = lambda model: Slow(model, 0.125, time)
     for draft, each in ((DRAFT.over(slow), 0.125), (NGrams(), 0.0)):
-        timer = RoundTimer(Slow(TARGET, 1.0, time), draft, Filter(), 4, verify)
+        timer = RoundTimer(Slow(TARGET, 1.0, time), draft, SamplingParams(), 4, verify)
         for K in (0, 1, 4):
-            rounds = timer.timed(K, 2) if K or draft.looks_up else [timer.run(0)]
+            rounds = timer.time_rounds(K, 2) if K or draft.is_lookup else [timer.time_round(0)]
             assert {*rounds} == {(each * K, K + 1)}

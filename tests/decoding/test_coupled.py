@@ -21,21 +21,21 @@ from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, 
 from toys import tokens_of
 
 from decoding import coupled as coupling
-from decoding.coupled import Shared, agree, noise
+from decoding.coupled import SharedNoise, agree, noise
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.metrics import explain_difference, noisy_logits
 from decoding.ngrams import NGrams
 from decoding.run import Run
 from proving.enumeration import chain_rule
-from sampling import Filter, never
+from sampling import SamplingParams, never
 
 
-def coupled_run(target, draft, ids, n_tokens, K, filter, seed, ended=never, confidence=0.0):
+def coupled_run(target, draft, ids, n_tokens, K, to_probs, seed, is_done=never, confidence=0.0):
     """A Run under shared noise; draft None looks n-grams up."""
     pair = Pair(target, ModelDraft(draft) if draft else NGrams(), None)
-    chance = partial(Shared, seed, len(ids))
-    return Run(pair, ids, n_tokens, K, filter, chance, ended, confidence, agree)
+    rng = partial(SharedNoise, seed, len(ids))
+    return Run(pair, ids, n_tokens, K, to_probs, rng, is_done, confidence, agree)
 
 
 def alone(run):
@@ -59,21 +59,21 @@ def both_texts(*parts):
     n_ctx=st.sampled_from([6, 64]),
     K=st.integers(1, 6),
     n_tokens=st.integers(1, 9),
-    filter=st.sampled_from(list(FILTERS.values())),
+    to_probs=st.sampled_from(list(FILTERS.values())),
     seed=st.integers(0, 2**70),
-    ended=st.sampled_from([never, at_eos]),
+    is_done=st.sampled_from([never, at_eos]),
     confidence=st.sampled_from([0.0, 0.5]),
 )
-def test_the_two_texts_are_equal(tables, zeros, n_ctx, filter, seed, **more):
+def test_the_two_texts_are_equal(tables, zeros, n_ctx, to_probs, seed, **more):
     target = TableModel(tables[0], zeros=zeros, n_ctx=n_ctx)
     draft = None if tables[1] is None else TableModel(tables[1], zeros=zeros)
-    run = coupled_run(target, draft, [0, 1, 0], filter=filter, seed=seed, **more)
+    run = coupled_run(target, draft, [0, 1, 0], to_probs=to_probs, seed=seed, **more)
     plain, speculative = tokens_of(alone(run).rounds()), tokens_of(run.rounds())
     assert plain == speculative and plain
     # each token is the best under the noise of its position
     for i, token in enumerate(plain):
         text = [0, 1, 0, *plain[:i]]
-        (p,) = filter(target.read(text, target.new_cache()))
+        (p,) = to_probs(target.read(text, target.new_cache()))
         with np.errstate(divide="ignore"):
             assert token == (np.log(p) + noise(seed, len(text), 3)).argmax()
 
@@ -103,11 +103,11 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
 )
 def test_any_draft_is_accepted_as_far_as_it_is_the_text(drafts, seed, look):
     """Round after round, whatever a drafter has sampled before with the same noise."""
-    p, chance, begin = np.full((5, 3), 1 / 3), Shared(seed, 7), 7
+    p, rng, begin = np.full((5, 3), 1 / 3), SharedNoise(seed, 7), 7
     text = [int(noise(seed, position, 3).argmax()) for position in range(7, 7 + 5 * 5)]
     for draft in drafts:
-        assert [chance.sample(p[0]) for _ in range(look)] == text[begin - 7 :][:look]
-        n_accepted, token = agree(draft, None, p[: len(draft) + 1], chance)
+        assert [rng.sample(p[0]) for _ in range(look)] == text[begin - 7 :][:look]
+        n_accepted, token = agree(draft, p[: len(draft) + 1], None, rng)
         right = text[begin - 7 :]
         assert [*draft[:n_accepted], token] == right[: n_accepted + 1]
         assert n_accepted == len(draft) or draft[n_accepted] != right[n_accepted]
@@ -131,7 +131,7 @@ def winner(p, g):
     """The token that the code chooses where the noise is g."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coupling, "noise", lambda seed, position, n_vocab: g)
-        return Shared(0, 1).sample(p)
+        return SharedNoise(0, 1).sample(p)
 
 
 @settings(max_examples=100, deadline=None)
@@ -175,7 +175,7 @@ at_1 = lambda generated: generated[-1] == 1
 
 
 @pytest.mark.parametrize(
-    "filter, n_tokens, K, ended",
+    "to_probs, n_tokens, K, is_done",
     [
         ("T=1", 3, 1, never),
         ("T=1", 4, 3, at_1),
@@ -184,7 +184,7 @@ at_1 = lambda generated: generated[-1] == 1
         ("greedy", 4, 3, at_1),
     ],
 )
-def test_the_distribution_of_the_text_is_the_chain_rule(filter, n_tokens, K, ended):
+def test_the_distribution_of_the_text_is_the_chain_rule(to_probs, n_tokens, K, is_done):
     """Of two tokens, 0 wins where V < p(0), V = 1 / (1 + exp(g(0) - g(1))), and V is uniform as g
     is Gumbel.
 
@@ -193,12 +193,12 @@ def test_the_distribution_of_the_text_is_the_chain_rule(filter, n_tokens, K, end
     probability is the product of their lengths.
     """
     target, draft = TableModel(1, n_vocab=2), TableModel(2, n_vocab=2)
-    filter = FILTERS[filter]
+    to_probs = FILTERS[to_probs]
     places = []  # of each position, the (length, noise) of its intervals
     for n in range(n_tokens):
         prefixes = [[0, *text] for text in itertools.product(range(2), repeat=n)]
         cuts = {
-            filter(model.read(ids, model.new_cache()))[0, 0]
+            to_probs(model.read(ids, model.new_cache()))[0, 0]
             for model in (target, draft)
             for ids in prefixes
         }
@@ -210,10 +210,10 @@ def test_the_distribution_of_the_text_is_the_chain_rule(filter, n_tokens, K, end
         for chosen in itertools.product(*places):
             table = [np.array([g, 0.0]) for _, g in chosen]
             patch.setattr(coupling, "noise", lambda seed, position, n_vocab: table[position - 1])
-            plain, speculative = both_texts(target, draft, [0], n_tokens, K, filter, 0, ended)
+            plain, speculative = both_texts(target, draft, [0], n_tokens, K, to_probs, 0, is_done)
             assert plain == speculative
             found[speculative] += np.prod([length for length, _ in chosen])
-    assert_same_distribution(dict(found), chain_rule(target, [0], n_tokens, filter, ended))
+    assert_same_distribution(dict(found), chain_rule(target, [0], n_tokens, to_probs, is_done))
 
 
 @settings(max_examples=100, deadline=None)
@@ -232,8 +232,8 @@ def test_what_is_said_of_the_two_acceptance_rates(p, q):
 
 def test_draft_and_target_share_the_noise():
     """A draft that is the target chooses what it chooses."""
-    run = coupled_run(TableModel(1), TableModel(1), [0], 40, 3, Filter(1.0), 5)
-    assert all(round.accepted == len(round.draft) for round in run.rounds())
+    run = coupled_run(TableModel(1), TableModel(1), [0], 40, 3, SamplingParams(1.0), 5)
+    assert all(this_round.accepted == len(this_round.draft) for this_round in run.rounds())
 
 
 @pytest.mark.parametrize("draft", ["0.7M-17M", "ngram", "bytes"])
@@ -253,9 +253,9 @@ def test_coupled_texts_are_identical_and_both_acceptance_rates_shown(cli, as_jso
 
 def test_coupled_texts_that_differ_are_explained():
     """Also where a filter leaves a token no probability: its score is minus infinity."""
-    target, filter = TableModel(1, zeros=True), FILTERS["all"]
-    (first, _) = map(list, both_texts(target, None, [0], 5, 3, filter, 3))
+    target, to_probs = TableModel(1, zeros=True), FILTERS["all"]
+    (first, _) = map(list, both_texts(target, None, [0], 5, 3, to_probs, 3))
     wrong = [first[0], 1 - min(first[1], 1), *first[2:]]
-    difference = explain_difference(target, [0], first, wrong, partial(noisy_logits, filter, 3))
+    difference = explain_difference(target, [0], first, wrong, partial(noisy_logits, to_probs, 3))
     assert (difference["position"], difference["verdict"]) == (1, "bug")
     assert np.isfinite([difference["gap"], difference["float_error"]]).all()

@@ -1,12 +1,14 @@
 """Drafts: each makes drafters, and says of itself what others need to know."""
 
+from types import SimpleNamespace
+
 import pytest
 from heads import EAGLE, MEDUSA, toy_head
 from toys import TINY, tiny_model
 
-from decoding.drafts import HeadDraft, HeadDrafter, ModelDraft, SeenTarget
+from decoding.drafts import HeadDraft, HeadDrafter, ModelDraft
 from decoding.ngrams import NGramDrafter, NGrams
-from sampling import Chance, Filter, NeuralDrafter
+from sampling import NeuralDrafter, Rng, SamplingParams
 
 TARGET = tiny_model(0)
 DRAFTS = {
@@ -19,9 +21,11 @@ each = pytest.mark.parametrize("draft, kind", DRAFTS.values(), ids=DRAFTS)
 
 
 def drafter_of(draft):
-    target = SeenTarget(TARGET)
-    target.read([1, 2], target.new_cache(), n_last=0)
-    return draft.drafter(target, Filter(), Chance(0))
+    """A drafter that has begun a text of three tokens."""
+    drafter, cache = draft.drafter(TARGET, SamplingParams(), Rng(0)), TARGET.new_cache()
+    TARGET.read([1, 2], cache, n_last=0)
+    drafter.prefill([1, 2], cache)
+    return drafter
 
 
 @each
@@ -34,15 +38,12 @@ def test_a_draft_makes_a_drafter_for_each_text(draft, kind):
 
 
 @each
-def test_drafters_may_be_wrapped_and_another_model_stand_in(draft, kind):
-    """A clock or an observer around the one, a batch in place of the other; all else stays."""
-    wrapped = draft.wrapped(lambda drafter: ("wrapped", drafter))
-    for name in ("models", "n_ctx", "most", "alone", "looks_up"):
-        assert getattr(wrapped, name) == getattr(draft, name)
-    assert wrapped.longest(TARGET) == draft.longest(TARGET)
-    outer, (inner, drafter) = drafter_of(wrapped.wrapped(lambda drafter: ("twice", drafter)))
-    assert (outer, inner, type(drafter)) == ("twice", "wrapped", kind)
-    for other in (draft.over(SeenTarget), wrapped.over(SeenTarget)):
-        assert [stand_in.model for stand_in in other.models] == [*draft.models]
-    assert type(drafter_of(draft.over(SeenTarget))) is kind
-    assert drafter_of(wrapped.over(SeenTarget))[0] == "wrapped"
+def test_another_model_may_stand_in(draft, kind):
+    """That of a batch, say; all else stays."""
+    stand_in = lambda model: SimpleNamespace(
+        model=model, config=model.config, new_cache=model.new_cache, read=model.read
+    )
+    other = draft.over(stand_in)
+    assert [found.model for found in other.models] == [*draft.models]
+    assert type(drafter_of(other)) is kind and type(other) is type(draft)
+    assert other.max_draft_length(TARGET) == draft.max_draft_length(TARGET)

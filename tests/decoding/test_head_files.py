@@ -9,6 +9,7 @@ from heads import EAGLE, head_config, head_tensors
 from toys import NUMPY, TINY, refusal, tokens_of, write_checkpoint, write_safetensors
 
 import utils
+from checkpoints.registry import MODELS_DIR
 from decoding.head_files import fingerprint, load_head
 from decoding.load import HEADS, load
 from decoding.run import Run
@@ -90,8 +91,8 @@ def test_eagle_with_the_notes_or_the_shape_of_no_head(folder, edit):
 @pytest.mark.parametrize("kind", HEADS)
 def test_the_included_heads_agree_with_their_target(kind, size):
     """Greedy drafts after the same text: a head of another shape or target would agree nowhere."""
-    pair = load(size, [kind], utils.MODELS_DIR, NUMPY).pair(kind)
+    pair = load(size, [kind], MODELS_DIR, NUMPY).pair(kind)
     run = Run(pair, pair.encoder.encode("Once upon a time there was a"), 60, K=2)
     rounds, alone = list(run.rounds()), replace(run, pair=replace(pair, draft=None))
-    assert sum(round.accepted for round in rounds) > 10
+    assert sum(this_round.accepted for this_round in rounds) > 10
     assert tokens_of(rounds) == tokens_of(alone.rounds())

@@ -13,12 +13,12 @@ from toys import TINY, tiny_model, tokens_of
 
 import utils
 from decoding.batching import decode_together, require_room
-from decoding.coupled import Shared, agree
-from decoding.drafts import HeadDraft, HeadDrafter, SeenTarget
+from decoding.coupled import SharedNoise, agree
+from decoding.drafts import HeadDraft, HeadDrafter
 from decoding.load import Pair
-from decoding.run import Coins, Run
+from decoding.run import RecordingRng, Run
 from gpt2 import Config
-from sampling import Chance, Filter
+from sampling import Rng, SamplingParams, speculative
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
@@ -30,17 +30,17 @@ KINDS = pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
 @pytest.mark.parametrize(
     "target, ids, n_tokens, K, more",
     [
-        (TARGET, [1, 0], 4, 1, {"filter": FILTERS["T=1"]}),
-        (TARGET, [1, 0], 3, 3, {"filter": FILTERS["T=1"], "ended": at_eos}),
-        (TARGET, [1, 0], 4, 2, {"filter": FILTERS["greedy"], "ended": at_eos}),
-        (TARGET, [1, 0], 4, 2, {"filter": FILTERS["all"], "ended": at_eos}),
-        (TARGET, [1, 0], 4, 3, {"filter": FILTERS["all"]}),
+        (TARGET, [1, 0], 4, 1, {"to_probs": FILTERS["T=1"]}),
+        (TARGET, [1, 0], 3, 3, {"to_probs": FILTERS["T=1"], "is_done": at_eos}),
+        (TARGET, [1, 0], 4, 2, {"to_probs": FILTERS["greedy"], "is_done": at_eos}),
+        (TARGET, [1, 0], 4, 2, {"to_probs": FILTERS["all"], "is_done": at_eos}),
+        (TARGET, [1, 0], 4, 3, {"to_probs": FILTERS["all"]}),
         # before the second token there is no hidden state to read, and after the last no room
-        (SHORT, [1], 9, 3, {"filter": FILTERS["T=1"]}),
+        (SHORT, [1], 9, 3, {"to_probs": FILTERS["T=1"]}),
         # of several lengths, as they end where the head is unsure
-        (TARGET, [1, 0], 3, 2, {"filter": FILTERS["T=1"], "confidence": 0.45}),
+        (TARGET, [1, 0], 3, 2, {"to_probs": FILTERS["T=1"], "confidence": 0.45}),
         # also 0, after which the head has missed what the target read
-        (TARGET, [1, 0], 4, lambda last: 2 - len(last.draft), {"filter": FILTERS["top_k"]}),
+        (TARGET, [1, 0], 4, lambda last: 2 - len(last.draft), {"to_probs": FILTERS["top_k"]}),
     ],
 )
 def test_the_distribution_of_the_text_is_the_targets(kind, target, ids, n_tokens, K, more):
@@ -72,36 +72,37 @@ def test_what_was_guessed_or_rejected_leaves_no_trace(kind, ids, ks):
     target, proposals, k = tiny_model(1), [], iter(ks)
     head = toy_head(kind, target)
 
-    def noted(drafter):
+    def noting(target, drafter, *values, **options):
         propose = drafter.propose
 
-        def noting(ids, k):
+        def noted(ids, k):
             proposals.append((ids[:], *propose(ids, k)))
             return proposals[-1][1:]
 
-        drafter.propose = noting
-        return drafter
+        drafter.propose = noted
+        return speculative(target, drafter, *values, **options)
 
-    pair = Pair(target, HeadDraft(head).wrapped(noted), None)
-    list(Run(pair, ids, 12, lambda last: next(k), Filter(1.0)).rounds())
+    pair = Pair(target, HeadDraft(head), None)
+    list(Run(pair, ids, 12, lambda last: next(k), SamplingParams(1.0), loop=noting).rounds())
     for text, draft, q in proposals:
         assert len(draft) <= head.config.n_places
         for row, logits in zip(q, just_made(head, target, text, draft), strict=True):
-            assert np.allclose(row, Filter(1.0)(logits[None])[0], atol=1e-9)
+            assert np.allclose(row, SamplingParams(1.0)(logits[None])[0], atol=1e-9)
 
 
 @KINDS
 @pytest.mark.parametrize("second", [[5], [5, 6, 7], [1, 2, 9, 8, 7, 6]])
 def test_a_drafter_of_a_second_text_is_as_one_that_is_just_made(kind, second):
     """Of the first it remembers nothing, whichever of the two is longer."""
-    target = SeenTarget(tiny_model(1))
-    head = toy_head(kind, target.model)
-    used, new = (HeadDrafter(head, target, Filter(1.0), Chance(3)) for _ in "ab")
+    target = tiny_model(1)
+    head = toy_head(kind, target)
+    used, new = (HeadDrafter(head, SamplingParams(1.0), Rng(3)) for _ in "ab")
     for ids, drafters in ([1, 2, 3, 4], [used]), (second, [used, new]):
-        target.read(ids[:-1], target.new_cache(), n_last=0)
+        cache = target.new_cache()
+        target.read(ids[:-1], cache, n_last=0)
         for drafter in drafters:
-            drafter.prefill(ids[:-1])
-            drafter.chance = Chance(3)
+            drafter.prefill(ids[:-1], cache)
+            drafter.rng = Rng(3)
         proposed = [drafter.propose(ids, 2) for drafter in drafters]
     (draft, q), (expected, expected_q) = proposed
     assert draft == expected and np.array_equal(q, expected_q)
@@ -113,7 +114,8 @@ PROMPTS = [[1], [5, 6, 7], [200, 3], [9] * 8]
 
 def with_bits(run):
     """The rounds, and p and q of each: what target and head gave, to the bit."""
-    return [(round, round.p.tobytes(), round.q.tobytes()) for round in [*run.rounds()][1:]]
+    rounds = [*run.rounds()][1:]
+    return [(one, one.p.tobytes(), one.q.tobytes()) for one in rounds]
 
 
 @KINDS
@@ -124,12 +126,13 @@ def test_a_batch_has_the_bits_of_one_at_a_time(kind, kernels, temperature):
     draft = HeadDraft(toy_head(kind, target, np.float32))
     require_room([target, *draft.models], len(PROMPTS), 12)
 
-    def task(target, draft, ids):
-        pair = Pair(target, draft, None)
-        return with_bits(Run(pair, ids, 12, 3, Filter(temperature), partial(Coins, 7)))
+    def task(pair, ids):
+        new_rng = partial(RecordingRng, 7)
+        return with_bits(Run(pair, ids, 12, 3, SamplingParams(temperature), new_rng))
 
-    together = list(decode_together([partial(task, ids=ids) for ids in PROMPTS], target, draft, 3))
-    assert together == [task(target, draft, ids) for ids in PROMPTS]
+    pair = Pair(target, draft, None)
+    together = decode_together([partial(task, ids=ids) for ids in PROMPTS], pair)
+    assert together == [task(pair, ids) for ids in PROMPTS]
 
 
 @KINDS
@@ -137,6 +140,7 @@ def test_shared_noise_gives_the_text_of_the_target_alone(kind):
     target = tiny_model(1)
     pair = Pair(target, HeadDraft(toy_head(kind, target)), None)
     for ids in PROMPTS:
-        run = Run(pair, ids, 12, 3, Filter(1.0), partial(Shared, 7, len(ids)), rule=agree)
+        noise = partial(SharedNoise, 7, len(ids))
+        run = Run(pair, ids, 12, 3, SamplingParams(1.0), noise, rule=agree)
         alone = replace(run, pair=replace(pair, draft=None))
         assert tokens_of(run.rounds()) == tokens_of(alone.rounds())

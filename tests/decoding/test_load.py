@@ -27,7 +27,7 @@ def test_several_drafts_of_one_target(folder):
     pairs = load("large", ["ngram", little, "large"], folder, NUMPY)
     assert list(pairs.drafts) == ["ngram", little, "large"]
     assert [len(pairs.pair(name).models) for name in pairs.drafts] == [1, 2, 2]
-    assert pairs.pair("ngram").draft.looks_up
+    assert pairs.pair("ngram").draft.is_lookup
     alone = pairs.pair()
     assert (alone.target, alone.draft, alone.encoder) == (pairs.target, None, pairs.encoder)
     target, draft = pairs.pair(little).models

@@ -5,22 +5,22 @@ import pytest
 from table_models import TableModel
 from toys import tiny_model
 
-from cli.flags import Settings
 from decoding.clock import Seconds
 from decoding.coupled import noise
 from decoding.load import Pair
 from decoding.metrics import Tally, explain_difference, summary
 from decoding.prompt import Prompt
-from sampling import Filter, Round
+from decoding.run import GenerationConfig
+from sampling import Round, SamplingParams
 
-SECONDS = Seconds(0.5, 0.25, 1.0, [])
+SECONDS = Seconds(0.5, 0.25, 1.0)
 TARGET = TableModel(1, zeros=True)
 
 
 def tally_of(rounds, shared=False):
     tally = Tally(shared)
-    for round in rounds:
-        tally.add(round, SECONDS)
+    for this_round in rounds:
+        tally.add(this_round, SECONDS)
     return tally
 
 
@@ -31,6 +31,7 @@ def test_drafts_after_the_first_rejection_are_not_examined():
     assert tally.speculation() == {
         "rounds": 3,
         "drafted": 7,
+        "draft_lengths": {0: 1, 3: 1, 4: 1},
         "examined": 4,
         "accepted": 2,
         "acceptance_rate": 0.5,
@@ -43,7 +44,7 @@ def test_under_shared_noise_what_the_token_rule_would_accept_is_added_up():
     """Sum of min(p, q) at each examined draft, which is the first of this round alone."""
     p = np.array([[0.5, 0.5, 0], [0.2, 0.2, 0.6], [1, 0, 0]])
     q = np.array([[0.1, 0.3, 0.6], [0.3, 0.3, 0.4]])
-    rejected, accepted = Round([1], [2, 0], 0, q, p), Round([2, 0, 0], [2, 0], 2, q, p)
+    rejected, accepted = Round([1], [2, 0], 0, p, q), Round([2, 0, 0], [2, 0], 2, p, q)
     plain = Round([0], p=p[:1])
     usual = lambda *rounds: tally_of(rounds, shared=True).speculation()["usual_acceptance_rate"]
     assert usual(rejected, plain) == pytest.approx(0.4)
@@ -55,7 +56,7 @@ def test_under_shared_noise_what_the_token_rule_would_accept_is_added_up():
 # ---------------------------------------------------------------- two texts
 
 
-def summary_of(first, second, **settings):
+def summary_of(first, second, to_probs=SamplingParams(), coupled=False):
     """The summary of two texts after token 0 by a table."""
     pair, prompt = Pair(TARGET, None, None), Prompt(1, None, [0], 3)
     results = {
@@ -63,16 +64,16 @@ def summary_of(first, second, **settings):
         for decoder, ids, speed in (("autoregressive", first, 2.0), ("speculative", second, 3.0))
         if ids is not None
     }
-    return summary(Settings(**settings), pair, prompt, results)
+    return summary(GenerationConfig(2, to_probs=to_probs, coupled=coupled), pair, prompt, results)
 
 
 def test_a_summary_compares_two_texts_and_explains_those_that_should_be_equal():
     same = summary_of([1, 2], [1, 2])
     assert (same["identical"], same["speedup"]) == (True, 1.5) and "difference" not in same
-    sampled = summary_of([1, 2], [1, 0], temperature=1.0)
+    sampled = summary_of([1, 2], [1, 0], SamplingParams(1.0))
     assert sampled["identical"] is False and "difference" not in sampled
-    for settings in ({}, {"temperature": 1.3, "top_k": 2, "coupled": True}):
-        different = summary_of([1, 2], [1, 0], **settings)
+    for how in ((SamplingParams(), False), (SamplingParams(1.3, 2), True)):
+        different = summary_of([1, 2], [1, 0], *how)
         assert different["identical"] is False and different["difference"]["position"] == 1
     alone = summary_of([1, 2], None)
     assert (alone["speculative"], alone["identical"], alone["speedup"]) == (None,) * 3
@@ -82,10 +83,10 @@ def test_a_difference_is_explained_by_what_the_text_was_chosen_by():
     """The gap is that of the logits, or of the scores under the noise of the position."""
     (logits,) = TARGET.read([0, 1], TARGET.new_cache())
     with np.errstate(divide="ignore"):
-        noisy = np.log(Filter(1.3)(logits[None])[0]) + noise(3, 2, 3)
-    for settings, row in (({}, logits), ({"temperature": 1.3, "coupled": True}, noisy)):
+        noisy = np.log(SamplingParams(1.3)(logits[None])[0]) + noise(3, 2, 3)
+    for how, row in (((SamplingParams(), False), logits), ((SamplingParams(1.3), True), noisy)):
         second, best = np.sort(row)[-2:]
-        difference = summary_of([1, 2], [1, 0], **settings)["difference"]
+        difference = summary_of([1, 2], [1, 0], *how)["difference"]
         assert difference["gap"] == pytest.approx(best - second)
 
 

@@ -15,12 +15,12 @@ import main
 import sampling
 from decoding.clock import Seconds
 from decoding.metrics import Tally
-from experiments.benchmark.theory import speedup, tokens_per_round
-from proving.enumeration import every_branch
-from proving.gallery import GROUPS, REFERENCE, TOLD, gallery
+from decoding.theory import speedup, tokens_per_round
+from proving.enumeration import enumerate_branches
+from proving.gallery import GROUPS, REFERENCE, STORIES, gallery_blocks
 from proving.mistakes import MISTAKES
-from proving.patching import made
-from sampling import Filter, NeuralDrafter, residual, speculative, verify, verify_block
+from proving.patching import apply_mistake
+from sampling import NeuralDrafter, SamplingParams, residual, speculative, verify, verify_block
 
 ROOT = Path(sampling.__file__).resolve().parent
 FOLDERS = ("*.md", "docs/*.md", "models/*.md", "docs/*.ipynb")
@@ -111,6 +111,7 @@ def test_commands_and_flags_that_are_named_exist(command, flags, capsys):
 # ---------------------------------------------------------------- figures that can be computed
 
 P, Q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
+EXAMPLE = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])  # that of docs/rule.md
 ACCEPTED = np.minimum(P, Q).sum()
 
 
@@ -120,13 +121,15 @@ def agreement(p, q):
 
 
 @pytest.mark.parametrize("name, figure", [
-    ("rule.md", f"0.1 + 0.2 + 0.1 = {ACCEPTED:.1f}"),
+    ("rule.md", f"0.2 + 0.2 + 0.2 = {np.minimum(*EXAMPLE).sum():.1f}"),
     ("rule.md", f"At a = 0.8 and K = 4 that is {tokens_per_round(0.8, 4):.2f}"),
     ("rule.md", f"v = 1.15 gives {speedup(0.8, 4, 0.1, 1.15):.2f}"),
     ("faq.md", f"(a + … + aᴷ) | {tokens_per_round(0.8, 4) - 1:.2f} |"),
     ("faq.md", f"accepted / drafted = m / K | {(tokens_per_round(0.8, 4) - 1) / 4:.2f} |"),
     ("faq.md", f"| m + 1 | {tokens_per_round(0.8, 4):.2f} |"),
     ("faq.md", f"aⁱ | 0.80 to {0.8**4:.2f} |"),
+    ("faq.md", f"c = 0.1 gives {speedup(0.8, 4, 0.1, 1):.2f}"),
+    ("faq.md", f"c = 0.02 gives {speedup(0.6, 4, 0.02, 1):.2f}"),
     ("rule.md", f"v = 3 gives {speedup(0.8, 4, 0.1, 3):.2f}"),
     ("rule.md", f"c = 0.25, v = 1.3, K = 4 gives {speedup(0.3, 4, 0.25, 1.3):.2f}"),
     ("rule.md", f"c = 0.1, v = 1, K = 50 gives {speedup(0.8, 50, 0.1, 1):.2f}"),
@@ -140,19 +143,19 @@ def test_a_figure_is_what_its_formula_gives(name, figure):
 def one_token(p, q):
     """{token: probability} of a token drafted from q and verified."""
 
-    def run(chance):
-        token = chance.sample(q)
-        n, last = verify([token], q[None], np.stack([p, p]), chance)
+    def run(rng):
+        token = rng.sample(q)
+        n, last = verify([token], np.stack([p, p]), q[None], rng)
         return token if n else last
 
-    return every_branch(run)
+    return enumerate_branches(run)
 
 
 def test_the_example_and_its_mistake():
-    assert residual(P, Q) == pytest.approx([0, 0, 1])
-    assert one_token(P, Q) == pytest.approx(dict(enumerate(P)))
-    with made(MISTAKES["resample-from-p"]):
-        assert one_token(P, Q) == pytest.approx({0: 0.16, 1: 0.32, 2: 0.52})
+    assert residual(*EXAMPLE) == pytest.approx([0.75, 0.25, 0])
+    assert one_token(*EXAMPLE) == pytest.approx(dict(enumerate(EXAMPLE[0])))
+    with apply_mistake(MISTAKES["resample-from-p"]):
+        assert one_token(*EXAMPLE) == pytest.approx({0: 0.4, 1: 0.32, 2: 0.28})
         # greedy decoding does not show it: p and q are one-hot
         for x, y in ((0, 1), (1, 2), (2, 0)):
             assert one_token(*np.eye(3)[[x, y]]) == {x: 1}
@@ -163,7 +166,7 @@ def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
     p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
 
     def accepted(rule, draft):
-        return every_branch(lambda chance: rule(draft, q, p, chance)[0])
+        return enumerate_branches(lambda rng: rule(draft, p, q, rng)[0])
 
     assert accepted(verify, [0, 1]) == pytest.approx({0: 0.5, 2: 0.5})
     assert accepted(verify_block, [0, 1]) == pytest.approx({2: 1})
@@ -171,8 +174,8 @@ def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
         assert accepted(rule, [1, 0]) == pytest.approx({1: 0.5, 2: 0.5})
         both_A = accepted(rule, [0, 0])
         assert sum(n * mass for n, mass in both_A.items()) == pytest.approx(worst)
-        sampled = lambda chance: [chance.sample(row) for row in q]
-        drawn = every_branch(lambda chance: rule(sampled(chance), q, p, chance)[0])
+        sampled = lambda rng: [rng.sample(row) for row in q]
+        drawn = enumerate_branches(lambda rng: rule(sampled(rng), p, q, rng)[0])
         assert sum(n * mass for n, mass in drawn.items()) == pytest.approx(mean)
 
 
@@ -186,22 +189,22 @@ def constant(p):
 @pytest.mark.parametrize("K", [1, 2, 4])
 def test_expected_tokens_of_a_round(K):
     p, q = np.array([0.3, 0.7]), np.array([0.6, 0.4])
-    a, filter = np.minimum(p, q).sum(), Filter(1.0)
+    a, to_probs = np.minimum(p, q).sum(), SamplingParams(1.0)
 
-    def first_round(chance):
-        drafter, tally = NeuralDrafter(constant(q), filter, chance), Tally()
-        rounds = speculative(constant(p), drafter, [0], K + 1, K, filter, chance)
+    def first_round(rng):
+        drafter, tally = NeuralDrafter(constant(q), to_probs, rng), Tally()
+        rounds = speculative(constant(p), drafter, [0], K + 1, K, to_probs, rng)
         next(rounds)  # the prefill
-        tally.add(next(rounds), Seconds(0, 0, 0, []))
+        tally.add(next(rounds), Seconds(0, 0, 0))
         return tally.speculation()["tokens_per_target_pass"]
 
-    mean = sum(n * mass for n, mass in every_branch(first_round).items())
+    mean = sum(n * mass for n, mass in enumerate_branches(first_round).items())
     assert mean == pytest.approx(tokens_per_round(a, K))
 
 
 def test_the_gallery_has_every_mistake_once_and_says_where():
     names = [name for group in GROUPS.values() for name in group]
-    assert sorted(names) == sorted(MISTAKES) and TOLD.keys() < MISTAKES.keys()
+    assert sorted(names) == sorted(MISTAKES) and STORIES.keys() < MISTAKES.keys()
     for mistake in MISTAKES.values():
         # an issue, a pull request, or a file of a commit
         assert REFERENCE.search(mistake.seen_in) or mistake.seen_in.startswith("not seen")
@@ -210,4 +213,4 @@ def test_the_gallery_has_every_mistake_once_and_says_where():
 @pytest.mark.slow
 def test_the_gallery_is_what_its_command_prints():
     page = (ROOT / "docs" / "mistakes.md").read_text(encoding="utf-8")
-    assert page.endswith("\n\n".join(["", *gallery()]) + "\n")
+    assert page.endswith("\n\n".join(["", *gallery_blocks()]) + "\n")

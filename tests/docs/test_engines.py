@@ -18,6 +18,7 @@ import requests
 from command_line import ENVIRONMENT, ROOT
 
 import utils
+from checkpoints.registry import MODELS_DIR
 from decoding.load import load
 from decoding.metrics import explain_difference
 from decoding.run import Run
@@ -68,20 +69,20 @@ def run(commands, folder):
 
 @pytest.fixture(scope="module")
 def pair():
-    pairs = load("17M", ["0.7M-17M"], utils.MODELS_DIR, utils.get_backend())
+    pairs = load("17M", ["0.7M-17M"], MODELS_DIR, utils.get_backend())
     return pairs.pair("0.7M-17M")
 
 
 def rounds(pair, ids, n):
     """Our speculative decoding, the prefill apart; a text ends at <|endoftext|>."""
-    return list(Run(pair, ids, n, K, ended=stop_condition(pair.encoder)).rounds())[1:]
+    return list(Run(pair, ids, n, K, is_done=stop_condition(pair.encoder)).rounds())[1:]
 
 
 def check_text(pair, answer):
     """Token for token ours, and as many; the referee finds a tie where that is not so."""
     encoder = pair.encoder
     ids = encoder.encode(PROMPT)
-    tokens = [token for round in rounds(pair, ids, N) for token in round.tokens]
+    tokens = [token for this_round in rounds(pair, ids, N) for token in this_round.tokens]
     assert len(answer["tokens"]) == len(tokens) == N
     if answer["tokens"] != tokens:
         assert explain_difference(pair.target, ids, tokens, answer["tokens"])["verdict"] == "tie"
@@ -120,7 +121,7 @@ def test_openvino(pair, desk):
     check_text(pair, answer)
     assert answer["written"] == [
         1,
-        *(len(round.tokens) for round in rounds_after_one(pair, answer)),
+        *(len(this_round.tokens) for this_round in rounds_after_one(pair, answer)),
     ]
     theirs = genai.Tokenizer(desk / "17M-openvino")
     encode = lambda text: theirs.encode(text).input_ids.data[0].tolist()
@@ -168,8 +169,8 @@ def test_llama_cpp(pair, desk, llama):
     answer = run(ask, desk)
     check_text(pair, answer)
     ours = rounds_after_one(pair, answer)
-    assert answer["timings"]["draft_n"] == sum(len(round.draft) for round in ours)
-    assert answer["timings"]["draft_n_accepted"] == sum(round.accepted for round in ours)
+    assert answer["timings"]["draft_n"] == sum(len(this_round.draft) for this_round in ours)
+    assert answer["timings"]["draft_n_accepted"] == sum(this_round.accepted for this_round in ours)
     post = lambda path, **body: requests.post(f"{address}/{path}", json=body, timeout=60).json()
     encode = lambda text: post("tokenize", content=text)["tokens"]
     check_tokenizer(pair, encode, lambda ids: post("detokenize", tokens=ids)["content"])

@@ -9,6 +9,7 @@ import json
 import re
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ CODE = [cell for cell in CELLS if cell["cell_type"] == "code"]
 SOURCES = ["".join(cell["source"]) for cell in CODE]
 PROSE = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
 GUESSES = ["match", "replace_from_p"]
-TO_WRITE = [*GUESSES, "residual_3", "one_token_6", "verify_7", "speculative_9", "speedup_5"]
-P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.4, 0.4])
+TO_WRITE = [*GUESSES, "residual_3", "one_token_6", "verify_7", "speculative_9", "catch_up_8"]
+TO_WRITE += ["cached_14", "speedup_5"]
+P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
 
 
 def executed():
@@ -67,25 +69,56 @@ def test_it_imports_one_helper():
     imports = (ast.Import, ast.ImportFrom)
     nodes = [node for source in SOURCES for node in ast.walk(ast.parse(source))]
     names = [one.name for node in nodes if isinstance(node, imports) for one in node.names]
-    assert names == ["sys", "notebook", "numpy"]
+    assert names == ["sys", "notebook", "numpy", "SimpleNamespace"]
 
 
 def test_every_task_has_an_answer_and_the_folded_functions_are_right():
     from exercises.checks import CHECKS, one_place
 
     assert PROSE.count("**Task.**") == PROSE.count("<summary>Answer</summary>") == len(TO_WRITE)
-    given = {"np": np}
+    given = {"np": np, "SimpleNamespace": SimpleNamespace}
     for block in re.findall(r"```python\n(.*?)```", PROSE, flags=re.DOTALL):
         exec(block, given)
     for name in TO_WRITE[len(GUESSES) :]:
         CHECKS[name](given[name])
     for name, distribution, kept in (
-        ("match", P, 0.3),
-        ("replace_from_p", [0.35, 0.39, 0.26], 0.7),
+        ("match", P, 0.28),
+        ("replace_from_p", [0.4, 0.32, 0.28], 0.6),
     ):
         texts, found = one_place(given[name], P, Q)
         assert found == pytest.approx(kept)
         assert [texts[token,] for token in range(3)] == pytest.approx(distribution)
+
+
+def test_a_draft_without_chance_is_kept_with_p_and_replaced_from_the_rest():
+    from exercises.checks import one_place
+    from exercises.solutions import one_token_6, residual_3
+
+    x = np.array([0.0, 1.0, 0.0])
+    assert residual_3(P, x) == pytest.approx([5 / 7, 0, 2 / 7])
+    texts, kept = one_place(one_token_6, P, x)
+    assert kept == pytest.approx(0.3)
+    assert [texts[token,] for token in range(3)] == pytest.approx(P)
+
+
+def test_the_block_rule_keeps_what_its_table_says():
+    from proving.enumeration import enumerate_branches
+    from sampling import verify, verify_block
+
+    p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
+    drafts = {(0, 0): 4 / 9, (0, 1): 2 / 9, (1, 0): 2 / 9, (1, 1): 1 / 9}
+    for rule, mean, label in (
+        (verify, 10 / 9, "your rule keeps"),
+        (verify_block, 11 / 9, "both judged together"),
+    ):
+        (row,) = re.findall(rf"(?m)^{label} (.*) \S+$", PROSE)
+        total = 0
+        for (draft, mass), shown in zip(drafts.items(), row.split(), strict=True):
+            outcomes = enumerate_branches(lambda rng: rule(list(draft), p, q, rng)[0])
+            kept = sum(n * one for n, one in outcomes.items())
+            assert kept == pytest.approx(float(shown))
+            total += mass * kept
+        assert total == pytest.approx(mean)
 
 
 def test_the_bias_is_what_its_text_says():
@@ -95,17 +128,19 @@ def test_the_bias_is_what_its_text_says():
     prose = " ".join(PROSE.split())
     far = lambda p, q: abs(p - q).sum() / 2
     distances = {"resample-from-p": [], "greedy-draft": [], "first-draft-unverified": []}
-    for p, q in ((P, Q), (np.array([0.1, 0.3, 0.6]), np.array([0.9, 0.05, 0.05]))):
+    near = np.array([0.45, 0.3, 0.25])
+    apart = np.array([0.1, 0.3, 0.6]), np.array([0.9, 0.05, 0.05])
+    for p, q in ((P, Q), (P, near), apart):
         d = far(p, q)
         for name, found in distances.items():
             found.append(far(p, outcome(p, q, name)))
         assert distances["resample-from-p"][-1] == pytest.approx(d * far(p, residual(p, q)))
         assert distances["first-draft-unverified"][-1] == pytest.approx(d)
         assert outcome(p, q) == pytest.approx(p)
-    first, second = ({name: found[n] for name, found in distances.items()} for n in (0, 1))
-    assert max(first, key=first.get) == min(second, key=second.get) == "greedy-draft"
+    close, far_apart = ({name: found[n] for name, found in distances.items()} for n in (1, 2))
+    assert max(close, key=close.get) == min(far_apart, key=far_apart.get) == "greedy-draft"
     resampled = [f"{found:.2f}" for found in distances["resample-from-p"]]
-    assert f"falls from {resampled[0]} to {resampled[1]} while d rises from 0.3 to 0.8" in prose
+    assert f"falls from {resampled[0]} to {resampled[2]} while d rises from 0.4 to 0.8" in prose
 
 
 # ---------------------------------------------------------------- a reader's answers
@@ -118,13 +153,13 @@ while len(text) < n_tokens:
         q.append(draft_model(ids + text + draft)[-1])
         draft.append(sample(q[-1]))
     p = target(ids + text + draft)[-len(draft) - 1 :]
-    n_accepted, token = verify_7(draft, q, p, sample, toss)
+    n_accepted, token = verify_7(draft, p, q, sample, accept)
     text += draft[:n_accepted] + [token]
 return text
 """
 ACCEPT = """
 for i, x in enumerate(draft):
-    if not toss(p[i][x] / q[i][x]):
+    if not accept(p[i][x] / q[i][x]):
         return i, sample(residual_3(p[i], q[i]))
 return len(draft), sample(p[len(draft)])
 """
@@ -144,7 +179,7 @@ WRONG = [
     ("one_token_6", "x, y = sample(q), sample(p)\nreturn y, x == y", "0.3000 of the drafts"),
     (
         "one_token_6",
-        "x = sample(q)\nreturn (x, True) if toss(p[x] / q[x]) else (sample(p), False)",
+        "x = sample(q)\nreturn (x, True) if accept(p[x] / q[x]) else (sample(p), False)",
         "yours [0.35, 0.39, 0.26], right [0.5, 0.3, 0.2]",
     ),
     ("one_token_6", "return sample(q)", "expected (a token below 3, whether"),
@@ -191,11 +226,11 @@ def test_a_wrong_answer_costs_one_line_and_the_solution_goes_on(capsys, name, bo
 @pytest.mark.parametrize(
     "name, body, said",
     [
-        ("match", "y = sample(p)\nreturn y, y == sample(q)", ["right", "0.30"]),
+        ("match", "y = sample(p)\nreturn y, y == sample(q)", ["right", "0.28"]),
         (
             "match",
             "x = sample(q)\nreturn x, True",
-            ["wrong", "kept      1.00", "The answer below", "right", "kept      0.30"],
+            ["wrong", "kept      1.00", "The answer below", "right", "kept      0.28"],
         ),
         ("match", "return x", ["it FAILS with NameError", "in line"]),
         ("replace_from_p", "while True:\n    sample(p)", ["does not end"]),

@@ -11,10 +11,11 @@ from command_line import ENVIRONMENT, ROOT, embedded
 from table_models import TableModel, assert_same_distribution
 from toys import NUMPY
 
+from checkpoints.vocabulary import load_encoder
 from docs import one_file
-from proving.enumeration import chain_rule, every_branch, total_variation
-from sampling import Chance, Filter, autoregressive
-from utils import load_encoder, load_model
+from proving.enumeration import chain_rule, enumerate_branches, total_variation
+from sampling import Rng, SamplingParams, autoregressive
+from utils import load_model
 
 SOURCE = (ROOT / "docs" / "one_file.py").read_text(encoding="utf-8")
 ODD = "It's  1999,\n\n\t'ünïcode' don't 日本 \U0001f600 \x00 fox's   "
@@ -37,13 +38,13 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
     encode, decode = one_file.load_tokenizer(folder)
     target = one_file.load_model(folder, 0.0)
     draft = one_file.load_model(ROOT / "models" / "0.7M-17M", 0.0)
-    ids, sample, toss = encode(prompt), lambda p: int(p.argmax()), lambda ratio: ratio >= 1
+    ids, sample, accept = encode(prompt), lambda p: int(p.argmax()), lambda ratio: ratio >= 1
     assert ids == load_encoder(folder).encode(prompt) and decode(ids) == prompt
 
-    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, Filter(0.0), Chance(0))
+    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, SamplingParams(0.0), Rng(0))
     expected = ids + [token for one in rounds for token in one.tokens]
     plain, n_plain = one_file.decode_plainly(target, ids, n_tokens, sample)
-    fast, n_fast = one_file.decode_speculatively(target, draft, ids, n_tokens, 4, sample, toss)
+    fast, n_fast = one_file.decode_speculatively(target, draft, ids, n_tokens, 4, sample, accept)
     assert plain == fast == expected
     assert n_plain == n_tokens > n_fast
 
@@ -58,29 +59,37 @@ def test_the_rule_has_exactly_the_distribution_of_p():
 
         def one_round(branches):
             draft = [branches.sample(row) for row in q]
-            n, token = one_file.verify(draft, q, p, branches.sample, branches.toss)
+            n, token = one_file.verify(draft, p, q, branches.sample, branches.accept)
             return (*draft[:n], token, *[branches.sample(row) for row in p[n + 1 :]])
 
         expected = dict(np.ndenumerate(np.einsum("i,j,k->ijk", *p)))
-        assert total_variation(every_branch(one_round), expected) < 1e-12
+        assert total_variation(enumerate_branches(one_round), expected) < 1e-12
+
+
+def test_a_rejection_by_rounding_is_replaced_from_p():
+    p = np.array([0.1, 0.9])
+    q = np.nextafter(p, 1)  # above p everywhere, so the residual is 0
+    n, row = one_file.verify([0], [p, p], [q], sample=lambda row: row, accept=lambda ratio: False)
+    assert n == 0 and row.tolist() == p.tolist()
 
 
 @pytest.mark.parametrize("K", [1, 2, 3, 5])
 def test_both_loops_have_exactly_the_distribution_of_the_target(K):
-    tables, filter, n_tokens = [TableModel(seed, zeros=True) for seed in (1, 2)], Filter(1.0), 4
+    tables = [TableModel(seed, zeros=True) for seed in (1, 2)]
+    to_probs, n_tokens = SamplingParams(1.0), 4
 
     def model(table):  # a function from n tokens to n distributions
-        return lambda ids: filter(table.read(ids, table.new_cache(), len(ids)))
+        return lambda ids: to_probs(table.read(ids, table.new_cache(), len(ids)))
 
     def texts_of(decode, models, *how, tosses=True):
         def one_text(branches):
-            chance = (branches.sample, branches.toss)[: 1 + tosses]
-            return tuple(decode(*models, [0], n_tokens, *how, *chance)[0][1:])
+            rng = (branches.sample, branches.accept)[: 1 + tosses]
+            return tuple(decode(*models, [0], n_tokens, *how, *rng)[0][1:])
 
-        return every_branch(one_text)
+        return enumerate_branches(one_text)
 
     target, draft = map(model, tables)
-    expected = chain_rule(tables[0], [0], n_tokens, filter)
+    expected = chain_rule(tables[0], [0], n_tokens, to_probs)
     plain = texts_of(one_file.decode_plainly, [target], tosses=False)
     assert_same_distribution(plain, expected)
     fast = texts_of(one_file.decode_speculatively, [target, draft], K)
@@ -110,6 +119,6 @@ def test_the_example_writes_one_text_with_both_drafters():
     command = [sys.executable, "-m", "docs.library"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, b"")
-    lines = re.findall(r"([\d.]+) tokens per target pass: (.+)", done.stdout.decode())
-    (fast, text), (slow, same) = lines
+    written = r"(.+)\n\w+: \d+ of \d+ .* accepted,\n([\d.]+) tokens per target pass"
+    (text, fast), (same, slow) = re.findall(written, done.stdout.decode())
     assert text == same and len(text) > 80 and float(fast) > float(slow) >= 1

@@ -10,17 +10,19 @@ import pytest
 from command_line import ROOT, embedded
 from toys import NUMPY
 
-from proving.enumeration import every_branch
-from proving.gallery import TOLD
+from checkpoints.registry import MODELS_DIR
+from proving.enumeration import enumerate_branches
+from proving.gallery import STORIES
 from proving.mistakes import MISTAKES
-from proving.patching import made
-from sampling import Filter, residual, verify
-from utils import MODELS_DIR, load_models
+from proving.patching import apply_mistake
+from proving.reused import sample_and_keep
+from sampling import SamplingParams, residual, verify
+from utils import load_models
 
 SVG = "{http://www.w3.org/2000/svg}"
 RACE, OVERLAP = ROOT / "docs" / "race.svg", ROOT / "docs" / "overlap.svg"
 TREE_MASK = ROOT / "docs" / "tree_mask.svg"
-OF_MISTAKES = {name: ROOT / "docs" / "mistakes" / f"{name}.svg" for name in TOLD}
+OF_MISTAKES = {name: ROOT / "docs" / "mistakes" / f"{name}.svg" for name in STORIES}
 FLOOR = 322  # where the areas of p and q stand; the legend is below
 
 
@@ -45,7 +47,7 @@ def test_the_race_stands_still_where_motion_is_not_wanted():
 def test_the_areas_are_those_of_the_included_pair():
     models, encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, NUMPY)
     ids = encoder.encode("The queen looked into the mirror and")
-    p, q = (Filter(1.0, top_k=6)(model.read(ids, model.new_cache()))[0] for model in models)
+    p, q = (SamplingParams(1.0, top_k=6)(model.read(ids, model.new_cache()))[0] for model in models)
     shared = np.minimum(p, q).sum()
     areas = dict.fromkeys(["accepted", "rejected", "residual"], 0.0)
     for rect in ElementTree.parse(OVERLAP).getroot().iter(f"{SVG}rect"):
@@ -76,15 +78,15 @@ def numbers_in(name):
     return [text.text for text in texts if "number" in text.get("class", "").split()]
 
 
-def coming_out(p, q, likeliest=False):
+def coming_out(p, q, sample=lambda rng, q: rng.sample(q)):
     """How often each token comes out of a round with one drafted token."""
 
-    def run(chance):
-        token = int(q.argmax()) if likeliest else chance.sample(q)
-        n, last = verify([token], q[None], np.stack([p, p]), chance)
+    def run(rng):
+        token = sample(rng, q)
+        n, last = verify([token], np.stack([p, p]), q[None], rng)
         return token if n else last
 
-    found = every_branch(run)
+    found = enumerate_branches(run)
     return [found.get(token, 0) for token in range(len(p))]
 
 
@@ -92,11 +94,15 @@ def test_the_numbers_are_those_of_the_mistakes():
     p, q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
     filtered, filtered_q = np.array([0, 0.2, 0.7]) / 0.9, np.array([0.6, 0.3, 0]) / 0.9
     after_a_deficit, drafted = np.array([0.5, 0.4, 0.1]), np.array([0.1, 0.3, 0.6])
-    with made(MISTAKES["resample-from-p"]):
+    with apply_mistake(MISTAKES["resample-from-p"]):
         resampled = coming_out(p, q)
+    spread_p, spread_q = np.array([0.2, 0.4, 0.4]), np.array([0.6, 0.2, 0.2])
+    with apply_mistake(MISTAKES["draft-noise-again"]):
+        chosen_again = coming_out(spread_p, spread_q, sample=sample_and_keep)
     for name, right, wrong in (
+        ("draft-noise-again", coming_out(spread_p, spread_q), chosen_again),
         ("resample-from-p", coming_out(p, q), resampled),
-        ("greedy-draft", coming_out(p, q), coming_out(p, q, likeliest=True)),
+        ("greedy-draft", coming_out(p, q), coming_out(p, q, lambda rng, q: int(q.argmax()))),
         ("filter-on-draft-only", coming_out(filtered, filtered_q), coming_out(p, filtered_q)),
         (
             "block-residual-of-tokens",

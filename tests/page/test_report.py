@@ -7,8 +7,8 @@ import pytest
 from command_line import ROOT, assert_refused, process
 from live import RUNS, data_of
 
+from checkpoints.vocabulary import load_encoder
 from page import report
-from utils import load_encoder
 
 # ---------------------------------------------------------------- the data
 
@@ -43,6 +43,13 @@ def test_the_command_reproduces_the_run_without_a_path_of_this_machine(
 
 def test_the_command_of_a_prompt_from_standard_input_gives_its_ids():
     assert report.command({"prompt": "-"}, [13], defaults={}).endswith(" --prompt_ids 13")
+
+
+@pytest.mark.parametrize("hidden", ["\0", "\u202e", "\u2066", "\x1b"])
+def test_the_command_of_a_prompt_with_hidden_characters_gives_its_ids(hidden):
+    command = report.command({"prompt": f"a{hidden}b"}, [13], defaults={})
+    assert command.endswith(" --prompt_ids 13")
+    assert report.command({"prompt": "a\n\tב"}, [13], defaults={}).endswith("'a\n\tב'")
 
 
 # ---------------------------------------------------------------- the file

@@ -7,21 +7,27 @@ import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, loaded, unheard
 
-from decoding.prompt import Prompt
+from decoding.metrics import first_difference
 from page import rules
 from page.rules import ALL_RULES, distribution_row, rule_rows
 from page.runs import Request
 from proving import inexact
-from proving.distance import compare, first_difference, toy_distributions
-from proving.enumeration import every_branch
+from proving.distance import compare, toy_distributions
+from proving.enumeration import enumerate_branches
 from proving.mistakes import MISTAKES
 
 
-def rows_of(pair, **settings):
+def asked(folder, draft="0.7M-17M", **settings):
+    """(GenerationConfig, Pair, Prompt) of a request."""
+    _, pair = loaded(folder, draft_model_size=draft)
     request = Request(PROMPT, SETTINGS | settings)
+    return request.config(), pair, request.to_continue(pair)
+
+
+def rows_of(pair, **settings):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rules, "distribution_row", lambda name: {})  # seconds, for all of them
-        return {row["name"]: row for row in rule_rows(*loaded(pair), request, unheard)}
+        return {row["name"]: row for row in rule_rows(*asked(pair, **settings), unheard)}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +58,8 @@ def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
 
 @pytest.mark.parametrize("draft", ["ngram", "0.7M-17M"])
 def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
-    models = loaded(pair, draft_model_size=draft, temperature=1.0, n_tokens_to_generate=20)
-    prompt = Prompt.of(PROMPT, *models)
-    row = rules.text_row(ALL_RULES["shared noise"], *models, prompt, unheard)
+    given = asked(pair, draft, n_tokens_to_generate=20)
+    row = rules.text_row(ALL_RULES["shared noise"], *given, unheard)
     flags = ("--temperature", 1.0, "--coupled", "--draft_model_size", draft)
     result = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20, *flags)
     assert row["tokens"] == result["speculative"]["token_ids"]
@@ -64,14 +69,13 @@ def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeyp
     """In a text and in the exact distribution: without that, the bonus token is the target's."""
     cascade, rows = inexact.cascade, []
 
-    def watched(draft, q, p, chance):
+    def watched(draft, p, q, rng):
         rows.append(len(q) - len(draft))
-        return cascade(draft, q, p, chance)
+        return cascade(draft, p, q, rng)
 
     monkeypatch.setattr(inexact, "cascade", watched)
     rule = dataclasses.replace(ALL_RULES["speculative cascade"], decide=watched)
-    models = loaded(pair, n_tokens_to_generate=12)
-    list(rules.rounds_of(rule, *models, Prompt.of(PROMPT, *models)))
+    list(rules.rounds_of(rule, *asked(pair, temperature=0.0, n_tokens_to_generate=12)))
     monkeypatch.setitem(ALL_RULES, rule.name, rule)
     distribution_row.__wrapped__(rule.name)
     assert {*rows} == {1}
@@ -89,7 +93,7 @@ def test_two_rules_meet_the_same_draft_and_coins(sampled):
 @pytest.mark.parametrize("name", ["too-many-tokens", "top-p-argsort"])
 def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(name):
     row, mistake = distribution_row(name), MISTAKES[name]
-    wrong, right = toy_distributions(mistake.scene, mistake)
+    wrong, right = toy_distributions(mistake.case, mistake)
     assert row["distance"] == compare(wrong, right)[0] > 0.1
     for column in (1, 2):
         assert sum(text[column] for text in row["distribution"]) == pytest.approx(1)
@@ -109,7 +113,7 @@ def test_a_rule_is_described_in_one_plain_line(name):
 def test_the_match_rule_keeps_a_drafted_token_with_probability_p():
     p, q = np.array([[0.5, 0.3, 0.2], [1, 0, 0]]), np.array([[0.2, 0.7, 0.1]])
     for token in range(3):
-        found = every_branch(lambda chance: rules.match([token], q, p, chance))
+        found = enumerate_branches(lambda rng: rules.match([token], p, q, rng))
         replaced = {(0, y): p[0, y] for y in range(3) if y != token}
         assert found == pytest.approx({(1, 0): p[0, token]} | replaced)
 

@@ -9,25 +9,26 @@ from command_line import ROOT
 from toys import tokens_of
 
 from proving.distance import TOY_PROMPT, toy_pair
-from proving.enumeration import chain_rule, every_branch, total_variation
-from proving.inexact import COMPARED, OneFurther, cascade, prepared
-from sampling import Filter, NeuralDrafter, never, speculative
+from proving.enumeration import chain_rule, enumerate_branches, total_variation
+from proving.inexact import COMPARED, ExtraRowDrafter, adapt_drafter, cascade
+from sampling import NeuralDrafter, SamplingParams, never, speculative
 
 N_TOKENS, K = 3, 2  # of the toy texts
-WARM = Filter(1.7)  # the draft is the target at this temperature: close to it, and less sure
+# the draft is the target at this temperature: close to it, and less sure
+WARM = SamplingParams(1.7)
 
 
-def cost_of(rule, filter=Filter(1.0)):
+def cost_of(rule, to_probs=SamplingParams(1.0)):
     """(distance of the texts' distribution from the target's, mean accepted drafts of a round)."""
     target, _ = toy_pair()
 
-    def rounds(chance):
-        drafter = prepared(NeuralDrafter(target, WARM, chance), rule)
-        return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, filter, chance, never, rule)
+    def rounds(rng):
+        drafter = adapt_drafter(NeuralDrafter(target, WARM, rng), rule)
+        return speculative(target, drafter, TOY_PROMPT, N_TOKENS, K, to_probs, rng, never, rule)
 
-    right = chain_rule(target, TOY_PROMPT, N_TOKENS, filter, never)
-    distance = total_variation(every_branch(lambda chance: tokens_of(rounds(chance))), right)
-    first = every_branch(lambda chance: [*rounds(chance)][1].accepted)
+    right = chain_rule(target, TOY_PROMPT, N_TOKENS, to_probs, never)
+    distance = total_variation(enumerate_branches(lambda rng: tokens_of(rounds(rng))), right)
+    first = enumerate_branches(lambda rng: [*rounds(rng)][1].accepted)
     return distance, sum(n * mass for n, mass in first.items())
 
 
@@ -60,7 +61,7 @@ class Mixture:
 
     def read(self, ids, cache):
         logits = self.target.read(ids, cache)
-        p, q = Filter(1.0)(logits), WARM(logits)
+        p, q = SamplingParams(1.0)(logits), WARM(logits)
         return np.log(q if q.max() >= 1 - self.alpha else p)
 
 
@@ -68,12 +69,12 @@ class Mixture:
 def test_a_cascade_has_the_distribution_of_the_mixture(alpha):
     """From a draft that is rarely sure to one that always is, to the last token of the text."""
     target, _ = toy_pair()
-    rule, filter = partial(cascade, alpha=alpha), Filter(1.0)
+    rule, to_probs = partial(cascade, alpha=alpha), SamplingParams(1.0)
 
-    def text(chance):
-        drafter = OneFurther(NeuralDrafter(target, WARM, chance))
-        settings = N_TOKENS, K, filter, chance, never, rule
+    def text(rng):
+        drafter = ExtraRowDrafter(NeuralDrafter(target, WARM, rng))
+        settings = N_TOKENS, K, to_probs, rng, never, rule
         return tokens_of(speculative(target, drafter, TOY_PROMPT, *settings))
 
-    mixture = chain_rule(Mixture(target, alpha), TOY_PROMPT, N_TOKENS, filter)
-    assert total_variation(every_branch(text), mixture) < 1e-12
+    mixture = chain_rule(Mixture(target, alpha), TOY_PROMPT, N_TOKENS, to_probs)
+    assert total_variation(enumerate_branches(text), mixture) < 1e-12

@@ -11,16 +11,16 @@ from table_models import TableModel
 from toys import refusal, tokens_of
 
 import sampling
+from checkpoints.errors import InputError
 from cli.flags import Settings
+from cli.runs import config_from
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.prompt import Prompt
-from decoding.run import Run
 from proving.distance import compare, text_of, toy_distributions
-from proving.mistakes import ERRORS, MISTAKES, Mistake, mistaken, require_made
-from proving.patching import changed, made
-from sampling import RULES, NeuralDrafter, verify, verify_block
-from utils import InputError
+from proving.mistakes import ERRORS, MISTAKES, Mistake, loop_with_mistake, require_usable
+from proving.patching import apply_mistake, patch_source
+from sampling import RULES, NeuralDrafter, SamplingParams, verify, verify_block
 
 EXACT = 1e-12
 each = pytest.mark.parametrize("name", MISTAKES)
@@ -29,7 +29,7 @@ each = pytest.mark.parametrize("name", MISTAKES)
 @each
 def test_is_caught_by_the_test_it_names(name):
     """On the right code the suite runs that test; here it runs with the mistake made."""
-    with made(MISTAKES[name]):
+    with apply_mistake(MISTAKES[name]):
         # in this process, where the mistake is made
         flags = ["-x", "-n0", "-p", "no:cacheprovider"]
         code = pytest.main([str(ROOT / MISTAKES[name].caught_by), *flags])
@@ -40,16 +40,17 @@ def test_is_caught_by_the_test_it_names(name):
 def test_is_a_small_difference_of_code_that_is_given_back(name):
     changes = MISTAKES[name].changes
     for function, pieces in changes.items():
-        right, wrong, _ = changed(function, *pieces.items())
+        right, wrong, _ = patch_source(function, *pieces.items())
         pairs = list(zip(right.splitlines(), wrong.splitlines(), strict=True))
         assert 1 <= sum(a != b for a, b in pairs) <= 2
     if {*changes} == {NeuralDrafter.propose}:  # which look-up does not call
         assert "ngram" in MISTAKES[name].not_by
     before = {function: function.__code__ for function in changes}
-    with pytest.raises(KeyboardInterrupt), made(MISTAKES[name]):
+    with pytest.raises(KeyboardInterrupt), apply_mistake(MISTAKES[name]):
         assert all(function.__code__ is not code for function, code in before.items())
         raise KeyboardInterrupt
     assert all(function.__code__ is code for function, code in before.items())
+    assert not vars(sampling).keys() & MISTAKES[name].helpers.keys()
 
 
 # ---------------------------------------------------------------- in a run
@@ -62,7 +63,7 @@ PROMPT = Prompt(1, None, [0, 1], 5)
 def run_with(mistake, **settings):
     """The Run of PAIR with a mistake, as the settings ask for it."""
     settings = {"temperature": 1.0, "n_tokens_to_generate": 30} | settings
-    return Run.of(Settings(mistake=mistake, **settings), PAIR, PROMPT)
+    return config_from(Settings(mistake=mistake, **settings)).run(PAIR, PROMPT)
 
 
 @pytest.mark.parametrize("asked", ["token", "block"])
@@ -86,10 +87,10 @@ def test_a_mistake_is_made_in_the_rounds_and_not_between_them(name, monkeypatch)
     right_code = [function.__code__ for function in functions]
     is_right = lambda: [function.__code__ is code for function, code in zip(functions, right_code)]
     during, run = [], run_with(name)
-    filter = lambda logits: during.append(is_right()) or run.filter(logits)
+    to_probs = lambda logits: during.append(is_right()) or run.to_probs(logits)
     n_rounds = 0
-    for round in replace(run, filter=filter).rounds():
-        assert all(is_right()) and (round.tokens or not n_rounds)
+    for this_round in replace(run, to_probs=to_probs).rounds():
+        assert all(is_right()) and (this_round.tokens or not n_rounds)
         n_rounds += 1
     assert n_rounds > 5 and during and not any(map(any, during))
     rounds = run.rounds()
@@ -108,7 +109,7 @@ def test_texts_with_a_mistake_and_without_it_in_turns():
 
 @pytest.mark.parametrize("error", [*ERRORS, InputError, KeyboardInterrupt])
 def test_an_error_of_a_watcher_is_its_own(error):
-    def watch(round, *moment):
+    def watch(this_round, *moment):
         raise error("of the watcher")
 
     text, changes = tokens_of(run_with("").rounds()), MISTAKES["stale-cache"].changes
@@ -122,20 +123,20 @@ def test_an_error_of_a_watcher_is_its_own(error):
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_an_error_in_its_rounds_is_one_line_that_names_the_mistake(error):
-    def filter(logits):
+    def to_probs(logits):
         raise error("because")
 
-    rounds = replace(run_with("stale-cache"), filter=filter).rounds()
+    rounds = replace(run_with("stale-cache"), to_probs=to_probs).rounds()
     message = refusal(lambda: list(rounds))
     assert message.startswith("--mistake stale-cache: it makes the program fail (")
     assert f"{error.__name__}: " in message and "because" in message
 
 
 def test_what_a_rule_of_the_reader_says_is_not_blamed_on_the_mistake():
-    def rule(draft, q, p, chance):
+    def rule(draft, p, q, rng):
         raise InputError("--rule mine.py: verify_7 fails; try another")
 
-    loop = mistaken("stale-cache")
+    loop = loop_with_mistake("stale-cache")
     rounds = replace(run_with(""), rule=rule, loop=loop).rounds()
     assert refusal(lambda: list(rounds)).startswith("--rule mine.py: ")
 
@@ -147,7 +148,7 @@ def test_what_can_make_a_mistake_makes_it(name, rule):
     called = {verify, sampling.residual} if rule == "token" else set()
     called |= {verify_block, sampling.residual} if rule == "block" else set()
     in_rules = {verify, verify_block, sampling.residual}
-    ask = partial(require_made, name, rule)
+    ask = partial(require_usable, name, rule)
     if MISTAKES[name].changes.keys() & (in_rules - called):
         assert "the rule in use cannot make it" in refusal(ask, "0.7M-17M")
     else:
@@ -162,7 +163,7 @@ def test_what_can_make_a_mistake_makes_it(name, rule):
 def test_code_that_moved_is_noticed():
     for piece in ("no such code", "draft"):  # neither none nor several
         mistake = Mistake("", "", {sampling.verify: {piece: ""}})
-        with pytest.raises(LookupError, match="expected once"), made(mistake):
+        with pytest.raises(LookupError, match="expected once"), apply_mistake(mistake):
             pass
 
 
@@ -170,10 +171,10 @@ def test_code_that_moved_is_noticed():
 
 
 @pytest.mark.parametrize(
-    "scene", dict.fromkeys(mistake.scene for mistake in MISTAKES.values()), ids=str
+    "case", dict.fromkeys(mistake.case for mistake in MISTAKES.values()), ids=str
 )
-def test_the_right_code_has_distance_0(scene):
-    distance, errors = compare(*toy_distributions(scene))
+def test_the_right_code_has_distance_0(case):
+    distance, errors = compare(*toy_distributions(case))
     assert distance < EXACT and not errors
 
 
@@ -187,3 +188,22 @@ def test_a_crash_is_an_outcome_and_is_counted_beside_the_distance():
     distribution = {(0,): 0.2, (0, "IndexError"): 0.5, ("IndexError",): 0.3}
     assert compare(distribution, right) == (pytest.approx(0.5), pytest.approx(0.8))
     assert compare({("IndexError",): 1.0}, right) == (None, 1.0)
+
+
+FILTERS = [
+    SamplingParams(0.0),
+    SamplingParams(1.0),
+    SamplingParams(0.7),
+    SamplingParams(1.0, top_k=2),
+    SamplingParams(1.0, top_p=0.8),
+]
+
+
+@each
+@pytest.mark.parametrize("to_probs", FILTERS, ids=str)
+def test_whether_a_mistake_can_show_with_a_filter(name, to_probs):
+    mistake = MISTAKES[name]
+    assert mistake.shows_with(mistake.case.to_probs)
+    case = replace(mistake.case, to_probs=to_probs)
+    distance, errors = compare(*toy_distributions(case, mistake))
+    assert mistake.shows_with(to_probs) or distance < EXACT and not errors

@@ -1,16 +1,21 @@
 """--rule: a reader's own rule decodes, and its exact distance is said."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from command_line import PROMPT, assert_refused
 from live import data_of
 
+from checkpoints.errors import InputError
+from proving import limits
 from proving.distance import compare, toy_distributions
 from proving.mistakes import MISTAKES
-from proving.own_rule import EXERCISES, Own
+from proving.own_rule import EXERCISES, ReaderModule
 
 SOLUTIONS = "exercises.solutions"
 COMPARE = """
-def verify_7(draft, q, p, sample, toss):
+def verify_7(draft, p, q, sample, accept):
     for i, x in enumerate(draft):
         y = sample(p[i])
         if y != x:
@@ -18,9 +23,9 @@ def verify_7(draft, q, p, sample, toss):
     return len(draft), sample(p[len(draft)])
 """
 FROM_P = """
-def verify_7(draft, q, p, sample, toss):
+def verify_7(draft, p, q, sample, accept):
     for i, x in enumerate(draft):
-        if not toss(p[i][x] / q[i][x]):
+        if not accept(p[i][x] / q[i][x]):
             return i, sample(p[i])
     return len(draft), sample(p[len(draft)])
 """
@@ -52,9 +57,9 @@ def test_a_right_rule_may_toss_where_nothing_is_drafted(module):
     """In a module that is written with dataclasses."""
     head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
     head += "import exercises.solutions\n@dataclass\nclass Sure:\n    heads: float = 1.0\n"
-    rule = "def block_11(draft, q, p, sample, toss):\n    assert toss(Sure().heads)\n"
-    rule += "    return exercises.solutions.block_11(draft, q, p, sample, toss)\n"
-    assert Own(module(head + rule)).figures("block")["rule_distance"] < 1e-12
+    rule = "def block_11(draft, p, q, sample, accept):\n    assert accept(Sure().heads)\n"
+    rule += "    return exercises.solutions.block_11(draft, p, q, sample, accept)\n"
+    assert ReaderModule(module(head + rule)).figures("block")["rule_distance"] < 1e-12
 
 
 def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
@@ -69,14 +74,14 @@ def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
 def test_a_wrong_rule_has_the_distance_of_the_mistake_that_it_makes(as_json, module):
     mistake = MISTAKES["resample-from-p"]
     own = as_json("--n_tokens_to_generate=2", "--rule", module(FROM_P))
-    distance, _ = compare(*toy_distributions(mistake.scene, mistake))
+    distance, _ = compare(*toy_distributions(mistake.case, mistake))
     assert own["rule_distance"] == pytest.approx(distance, abs=1e-12)
     assert own["own_loop"] is None
 
 
 def test_a_wrong_loop_has_its_distance(module):
     path = module("def speculative_9(target, draft, ids, n, *rest): return [0] * n")
-    assert 0 < Own(path).loop_distance() <= 1
+    assert 0 < ReaderModule(path).loop_distance() <= 1
 
 
 def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
@@ -100,7 +105,7 @@ def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
 )
 def test_a_rule_that_is_wrong_from_the_third_draft_on_is_wrong(module, answer, verification):
     name = EXERCISES[verification]
-    own = Own(module(f"from wrong_answers import {answer} as {name}"))
+    own = ReaderModule(module(f"from wrong_answers import {answer} as {name}"))
     assert own.figures(verification)["rule_distance"] > 1e-3
 
 
@@ -158,5 +163,111 @@ def test_the_trace_and_the_page_of_the_solutions_are_those_of_the_project(
         pages.append(data_of(path)["rounds"])
     assert traces[0] == traces[1] and len(pages[0]) == len(pages[1]) > 3
     for rounds in zip(*pages):
-        right, own = (round | {"seconds": 0, "passes": 0} for round in rounds)
+        right, own = (this_round | {"seconds": 0, "passes": 0} for this_round in rounds)
         assert own == right
+
+
+# ---------------------------------------------------------------- answers that slipped through
+
+ACCEPT = """
+def verify_7(draft, p, q, sample, accept):
+    for i, x in enumerate(draft):
+        if not accept(p[i][x] / q[i][x]):
+            missing = np.maximum(p[i] - q[i], 0)
+            return i, sample(missing / missing.sum())
+    return len(draft), sample(p[len(draft)])
+"""
+NUMPY = "import numpy as np\nimport random\n"
+IN_PLACE = ACCEPT.replace("np.maximum(p[i] - q[i], 0)", "p[i]; missing -= q[i]")
+IN_PLACE = IN_PLACE.replace(
+    "            return", "            missing[missing < 0] = 0\n            return"
+)
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("enumerate(draft)", "enumerate(draft[:3])"),
+        ("enumerate(draft)", "enumerate(draft[:4])"),
+        ("len(draft), sample(p[len(draft)])", "len(draft), sample(p[min(len(draft), 4)])"),
+        ("np.maximum(p[i] - q[i], 0)", "np.array([max(p[i][t] - q[i][t], 0) for t in range(3)])"),
+        ("/ q[i][x]", "/ (q[i][x] + 1e-6)"),
+    ],
+)
+def test_what_is_right_for_few_tokens_or_drafts_is_wrong(module, right, wrong):
+    assert ACCEPT.count(right) == 1
+    wrong = ACCEPT.replace(right, wrong).replace("range(3)", "range(min(3, len(p[i])))")
+    if "range" in wrong:  # the shape of what it samples from does not say so
+        wrong = wrong.replace("missing / missing.sum()", "missing / max(missing.sum(), 1e-9)")
+    try:
+        assert ReaderModule(module(NUMPY + wrong)).figures("token")["rule_distance"] > 1e-9
+    except InputError as error:
+        assert "expected probabilities" in str(error)
+
+
+def test_a_small_distance_is_not_said_to_be_none(cli, module):
+    path = module(NUMPY + ACCEPT.replace("/ q[i][x]", "/ (q[i][x] + 1e-6)"))
+    (line,) = (line for line in cli("--rule", path).out.splitlines() if "Your rule" in line)
+    assert "0.0000" not in line and "e-0" in line
+
+
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        (ACCEPT.replace("accept(p", "accept(1 + 0 * p"), None),
+        (ACCEPT.replace("accept(p[i][x]", "(random.random() < p[i][x]"), "of your own"),
+        (ACCEPT.replace("return len", "len"), "returns None"),
+        (ACCEPT.replace("for i", "while True: pass\n    for i"), "does not end"),
+        (ACCEPT.replace("for i", "while True: accept(0.5)\n    for i"), "does not end"),
+        (ACCEPT + "def speculative_9(*how):\n    while True: yield 1\n", "expected a list"),
+        (ACCEPT + "def speculative_9(*how):\n    while True: pass\n", "does not end"),
+        ("verify_7 = 3", "expected a function"),
+    ],
+)
+def test_what_does_not_end_or_has_its_own_chance_is_one_line(
+    cli, module, monkeypatch, source, said
+):
+    monkeypatch.setattr(limits, "MAX_SECONDS", 1)
+    done = cli("--rule", module(NUMPY + source), "--n_tokens_to_generate=2")
+    if said:
+        assert_refused(done, said)
+    else:
+        assert done.code == 0
+
+
+def test_a_rule_may_change_what_it_is_given(as_json, module):
+    """The figures are those of the arrays before; a coin may be sampled from a list."""
+    flags = ("--temperature=1", "--n_tokens_to_generate=20")
+    right = as_json(*flags, "--rule", module(NUMPY + ACCEPT))
+    own = as_json(*flags, "--rule", module(NUMPY + IN_PLACE))
+    assert own["rule_distance"] < 1e-12 and own["rule_keeps"] == right["rule_keeps"]
+    assert own["speculative"]["token_ids"] == right["speculative"]["token_ids"]
+    by_sample = ACCEPT.replace(
+        "not accept(p[i][x] / q[i][x])", "sample([a := min(1, p[i][x] / q[i][x]), 1 - a])"
+    )
+    assert as_json(*flags, "--rule", module(NUMPY + by_sample))["rule_distance"] < 1e-12
+
+
+def test_rounds_keep_what_the_rule_was_given(module):
+    rule = ReaderModule(module(NUMPY + IN_PLACE)).rule("token")
+    p, q = np.array([[0.5, 0.3, 0.2]] * 2), np.array([[0.2, 0.4, 0.4]])
+    before = p.copy(), q.copy()
+    tossing_tails = SimpleNamespace(sample=lambda p: int(p.argmax()), accept=lambda ratio: False)
+    assert rule([1], p, q, tossing_tails) == [0, 0]
+    assert np.array_equal(p, before[0]) and np.array_equal(q, before[1])
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["--rule", FROM_P], False),
+        (["--rule", ACCEPT], True),
+        (["--mistake", "resample-from-p"], False),
+        ([], True),
+    ],
+)
+def test_only_a_right_run_is_said_to_be_of_one_distribution(cli, module, flags, said):
+    flags = [module(NUMPY + flag) if "def " in flag else flag for flag in flags]
+    shown = cli(*flags, "--temperature=1", "--n_tokens_to_generate=20").out
+    assert "The two texts differ" in shown
+    assert ("as two samples from one distribution do" in shown) == said

@@ -7,7 +7,7 @@ import pytest
 from toys import refusal
 
 from encoder import END_OF_TEXT, Encoder
-from experiments.replay.recordings import Text, read_log
+from experiments.replay.recordings import RecordedText, read_log, with_checksum
 
 HEADER = {
     "format": "speculative decoding log",
@@ -47,7 +47,11 @@ def path(tmp_path):
 def test_a_log_is_read(path, tmp_path):
     path.write_text("\n".join(WHOLE))
     log = read_log(path, None)
-    assert log.texts == 3 * [Text(**TEXT)] and not log.foreign and log.filter.temperature == 1
+    assert (
+        log.texts == 3 * [RecordedText(**TEXT)]
+        and not log.foreign
+        and log.to_probs.temperature == 1
+    )
     assert (log.tokenizer, log.n_vocab, log.target) == (HEADER["tokenizer"], 259, "17M")
     packed = tmp_path / "log.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -60,8 +64,8 @@ def test_a_foreign_log_is_cut_into_tokens(path):
     """An empty prompt begins with <|endoftext|>, if there is one."""
     path.write_text('{"prompt": "", "completion": "ab"}\n{"prompt": "b", "output": "a"}')
     log = read_log(path, cutter)
-    assert log.foreign and log.target is None and log.n_vocab == 3 and log.filter.greedy
-    assert log.texts == [Text([2], [0, 1]), Text([1], [0])]
+    assert log.foreign and log.target is None and log.n_vocab == 3 and log.to_probs.greedy
+    assert log.texts == [RecordedText([2], [0, 1]), RecordedText([1], [0])]
     endless = lambda: Encoder({"a": 0, "b": 1}, [])
     assert "line 1: expected some text" in refusal(read_log, path, endless)
 
@@ -111,6 +115,13 @@ BAD_FIELDS = [
     {"top_p": [[0.5, 0.5], [0.95]]},  # with rest 0.25
     {"rest": [0.0]},
     {"rest": [0.0, 1.25]},
+    {"top_ids": [[3, 3], [5]]},
+    {"p": [0.4, 0.25]},  # of a token with 0.5
+    {"p": [0.5, 0.3]},  # of a token among others with 0.25
+    {"tokens": [3, 5]},  # a token with 0.75
+    {"top_p": [[0.4, 0.6], [0.75]]},
+    {"p": [0.5, 0.9], "top_p": [[0.5, 0.5], [0.0]], "rest": [0.0, 1.0]},  # the likeliest has less
+    {"checksum": "00000000"},
 ]
 
 
@@ -132,6 +143,25 @@ def test_a_recording_that_cannot_be_is_refused_at_its_line(path, fields):
 def test_the_header_of_a_recording_is_checked(path, header):
     path.write_text("\n".join(log_of(TEXT, header=header)))
     assert "expected a log as record wrote it" in refusal(read_log, path, None)
+
+
+@pytest.mark.parametrize("n_line", range(4))
+def test_a_changed_digit_is_noticed(path, n_line):
+    """Each, in a log that record wrote. So is a line without the checksum that others have."""
+    header, *texts, end = map(json.loads, log_of(TEXT | {"p": [0.5, 0.123456]}, TEXT))
+    lines = [json.dumps(with_checksum(line)) for line in (header, *texts, end)]
+    path.write_text("\n".join(lines))
+    assert len(read_log(path, None).texts) == 2
+    before, whole, after = lines[:n_line], lines[n_line], lines[n_line + 1 :]
+    changed = [
+        whole[:i] + str((int(digit) + 1) % 10) + whole[i + 1 :]
+        for i, digit in enumerate(whole)
+        if digit.isdigit()
+    ]
+    bare = json.dumps(json.loads(whole) | {"checksum": None})
+    for line in [*changed, bare] if n_line else changed:
+        path.write_text("\n".join([*before, line, *after]))
+        assert f"line {n_line + 1}" in refusal(read_log, path, None)
 
 
 @pytest.mark.parametrize("name", BAD_LOGS)

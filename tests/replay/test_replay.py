@@ -7,8 +7,8 @@ import pytest
 from command_line import assert_refused
 from toys import NUMPY
 
-import utils
-from cli.lines import Lines
+from checkpoints.vocabulary import load_encoder
+from cli.resumable_output import ResumableLines
 from decoding.clock import Seconds
 from decoding.load import load
 from decoding.metrics import Tally
@@ -55,14 +55,15 @@ def test_replay_is_the_live_run(recorded, replayed, pair):
         tally = Tally()
         for prompt in PROMPTS.splitlines():
             run = Run(pairs.pair(row["draft"]), pairs.encoder.encode(prompt), 20, row["K"])
-            for round in [*run.rounds()][1:]:
-                tally.add(round, Seconds(0, 0, 0, []))
+            for this_round in [*run.rounds()][1:]:
+                tally.add(this_round, Seconds(0, 0, 0))
         live = tally.speculation()
         for name in ("acceptance_rate", "tokens_per_target_pass", "drafted"):
             assert row[name] == live[name]
         assert sum(row["accepted_histogram"]) == live["rounds"]
         assert (row["tokens"], row["temperature"], row["expected_acceptance"]) == (60, 0, None)
     assert result["certainty"].startswith("exact")
+    assert str(pair) not in json.dumps(result) and result["settings"]["K"] == "1..3"
 
 
 def test_a_projection_is_what_its_model_says(recorded, replayed):
@@ -90,7 +91,7 @@ def test_a_sampled_log_has_an_expected_acceptance(recorded, replayed):
 
 def test_a_foreign_log(pair, replayed, tmp_path):
     """Texts of another program, cut by the draft's tokenizer, or that of --tokenizer."""
-    encoder, log = utils.load_encoder(pair / "17M"), tmp_path / "foreign.jsonl"
+    encoder, log = load_encoder(pair / "17M"), tmp_path / "foreign.jsonl"
     texts = ["the cat the cat the cat", "hello", "another one"]
     lines = [json.dumps({"prompt": "the ", "completion": text}) for text in texts]
     log.write_text("\n".join(lines))
@@ -109,12 +110,12 @@ def test_the_format(recorded, pair, flags):
     plain, packed = recorded(*flags, name="a.jsonl"), recorded(*flags)
     lines = gzip.decompress(packed.read_bytes()).decode().splitlines()
     assert plain.read_text().splitlines() == lines
-    header, *texts, end = map(json.loads, lines)
-    assert (header["version"], header["target"], end) == (1, "17M", {"end": 3})
-    assert header["tokenizer"] == utils.load_encoder(pair / "17M").fingerprint
+    header, *texts, end = [json.loads(line) for line in lines]
+    assert (header["version"], header["target"], end["end"]) == (1, "17M", 3)
+    assert header["tokenizer"] == load_encoder(pair / "17M").fingerprint
     for text in texts:
         sampled = {"p", "top_ids", "top_p", "rest"} if flags else set()
-        assert text.keys() == {"prompt", "tokens"} | sampled
+        assert text.keys() == {"prompt", "tokens", "checksum"} | sampled
         for i in range(20 if flags else 0):
             ids, p = text["top_ids"][i], text["top_p"][i]
             assert sum(p) + text["rest"][i] == pytest.approx(1, abs=1e-4)
@@ -168,7 +169,7 @@ def test_a_replay_needs_a_log(cli):
 def test_recordings_that_cannot_be(record, tmp_path):
     assert_refused(record(tmp_path / "log.txt"), "--out", "log.txt")
     assert_refused(record(tmp_path / "log.jsonl", "--top=0"), "--top 0")
-    with Lines(tmp_path / "log.jsonl", "of another run"):
+    with ResumableLines(tmp_path / "log.jsonl", "of another run"):
         assert_refused(record(tmp_path / "log.jsonl"), "being written by another run")
     assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt"}
 

@@ -16,20 +16,20 @@ import utils
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import Coins, Run
+from decoding.run import RecordingRng, Run
 from experiments.replay import recordings
-from experiments.replay.recordings import Text, probabilities
+from experiments.replay.recordings import RecordedText, recorded_probabilities
 from experiments.replay.simulate import (
     CoinDrafter,
-    Drafting,
     Latency,
-    agreement,
+    ReplayedDraft,
+    measure_agreement,
+    read_latencies,
     record_text,
     replay_text,
-    stored_latencies,
 )
-from proving.enumeration import chain_rule, every_branch
-from sampling import Chance, Filter, NeuralDrafter, speculative
+from proving.enumeration import chain_rule, enumerate_branches
+from sampling import NeuralDrafter, Rng, SamplingParams, speculative
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def models(pair):
     return utils.load_models(["17M", "0.7M-17M"], pair, NUMPY)[0]
 
 
-def log_of(text, filter, n_vocab=CONFIG.n_vocab):
-    return SimpleNamespace(texts=[text], filter=filter, n_vocab=n_vocab)
+def log_of(text, to_probs, n_vocab=CONFIG.n_vocab):
+    return SimpleNamespace(texts=[text], to_probs=to_probs, n_vocab=n_vocab)
 
 
 @pytest.mark.parametrize("K", [1, 4, 30])
@@ -48,51 +48,54 @@ def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
     target, smaller = models
     drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
-        text = Text(**record_text(Run(Pair(target, None, None), ids, 20), 50))
+        text = RecordedText(**record_text(Run(Pair(target, None, None), ids, 20), 50))
         rounds = list(Run(Pair(target, drafts[which], None), ids, 20, K).rounds())[1:]
-        drafter = Drafting(drafts[which], log_of(text, Filter()), 0).drafter_of(0)
+        drafter = ReplayedDraft(drafts[which], log_of(text, SamplingParams()), 0).drafter_of(0)
         assert replay_text(text, drafter, K) == rounds
         assert sum((one.tokens for one in rounds), []) == text.tokens
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.5])
 def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(models, temperature):
-    ids, filter = [5, 6, 5, 6, 5], Filter(temperature, top_k=3)
-    run = Run(Pair(models[0], NGrams(), None), ids, 40, 3, filter, partial(Coins, 1))
+    ids, to_probs = [5, 6, 5, 6, 5], SamplingParams(temperature, top_k=3)
+    run = Run(Pair(models[0], NGrams(), None), ids, 40, 3, to_probs, partial(RecordingRng, 1))
     rounds = list(run.rounds())[1:]
-    text = Text(ids, sum((one.tokens for one in rounds), []))
-    drafter = Drafting(NGrams(), log_of(text, filter), 0).drafter_of(0)
+    text = RecordedText(ids, sum((one.tokens for one in rounds), []))
+    drafter = ReplayedDraft(NGrams(), log_of(text, to_probs), 0).drafter_of(0)
     assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
 
 
 def structure(rounds):
-    return tuple((tuple(round.tokens), len(round.draft), round.accepted) for round in rounds)
+    return tuple((tuple(one.tokens), len(one.draft), one.accepted) for one in rounds)
 
 
-@pytest.mark.parametrize("filter", [Filter(1.0), Filter(0.7, top_k=2), Filter(1.0, top_p=0.8)])
+@pytest.mark.parametrize(
+    "to_probs", [SamplingParams(1.0), SamplingParams(0.7, top_k=2), SamplingParams(1.0, top_p=0.8)]
+)
 @pytest.mark.parametrize("K", [1, 2])
-def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
+def test_the_distribution_of_sampled_rounds(monkeypatch, K, to_probs):
     """Over all texts and coins, a replay has the live rounds with the same probabilities."""
-    monkeypatch.setattr(recordings, "digits", list)
+    monkeypatch.setattr(recordings, "round_to_6_digits", list)
     target, draft, ids, n = TableModel(1), TableModel(2), [0, 1], 3
 
-    def rounds(chance):
-        drafter = NeuralDrafter(draft, filter, chance)
-        return structure(speculative(target, drafter, ids, n, K, filter, chance))
+    def rounds(rng):
+        drafter = NeuralDrafter(draft, to_probs, rng)
+        return structure(speculative(target, drafter, ids, n, K, to_probs, rng))
 
     found = defaultdict(float)
-    for tokens, probability in chain_rule(target, ids, n, filter, lambda generated: False).items():
+    texts = chain_rule(target, ids, n, to_probs, lambda generated: False)
+    for tokens, probability in texts.items():
         whole = ids + list(tokens)
         places = range(len(ids), len(whole))
-        rows = [filter(target.read(whole[:i], target.new_cache()))[0] for i in places]
-        text = Text(ids, list(tokens), **probabilities(rows, tokens, 2))
-        ratios = np.append([0, 0], agreement(draft, text, filter)[:, 0])
+        rows = [to_probs(target.read(whole[:i], target.new_cache()))[0] for i in places]
+        text = RecordedText(ids, list(tokens), **recorded_probabilities(rows, tokens, 2))
+        ratios = np.append([0, 0], measure_agreement(draft, text, to_probs)[:, 0])
         odds = np.minimum(1, ratios[2:])
         for coins in itertools.product([0, 1], repeat=n):  # 0 accepts, 1 does not
             drafter = CoinDrafter(whole, ratios, np.append([0, 0], coins), "token", 3)
             share = np.prod(np.where(coins, 1 - odds, odds))
             found[(((), 0, 0), *structure(replay_text(text, drafter, K)))] += probability * share
-    expected = every_branch(rounds)
+    expected = enumerate_branches(rounds)
     assert {rounds for rounds, p in found.items() if p > 1e-15} == expected.keys()
     assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
 
@@ -101,23 +104,40 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, filter):
 def test_bounds_of_the_common_mass(top):
     """sum(min(p, q)) lies within the bounds, and is known where nothing is left out."""
     target, draft = TableModel(3, n_vocab=5), TableModel(4, n_vocab=5)
-    ids, tokens, filter = [0, 1], [2, 3, 1], Filter(1.0)
-    row = lambda model, i: filter(model.read(ids + tokens[:i], model.new_cache()))[0]
+    ids, tokens, to_probs = [0, 1], [2, 3, 1], SamplingParams(1.0)
+    row = lambda model, i: to_probs(model.read(ids + tokens[:i], model.new_cache()))[0]
     rows = [row(target, i) for i in range(3)]
     common = sum(np.minimum(p, row(draft, i)).sum() for i, p in enumerate(rows))
-    text = Text(ids, tokens, **probabilities(rows, tokens, top))
-    _, low, high = agreement(draft, text, filter).sum(axis=0)
+    text = RecordedText(ids, tokens, **recorded_probabilities(rows, tokens, top))
+    _, low, high = measure_agreement(draft, text, to_probs).sum(axis=0)
     assert low - 1e-5 <= common <= high + 1e-5 and (high - low < 1e-9) == (top == 5)
+
+
+def test_the_draft_has_no_more_mass_for_the_rest_than_the_kept_tokens_leave_it():
+    """Of a target with 0.5 beyond the tokens in the log, a draft with 0.9 on these shares 0.1."""
+    draft = TableModel(0)
+    draft.probabilities = lambda prefix: np.array([0.9, 0.06, 0.04])
+    text = RecordedText([0], [1], p=[0.3], top_ids=[[0]], top_p=[[0.5]], rest=[0.5])
+    ((_, low, high),) = measure_agreement(draft, text, SamplingParams(1.0))
+    assert (low, high) == pytest.approx((0.5, 0.6))
+    # rounding puts the sum of a draft's probabilities above 1, never the overlap below itself
+    draft.rows.clear()
+    draft.probabilities = lambda prefix: np.array([1.0, 0.0, 0.0])
+    sure = lambda logits: SamplingParams(1.0)(logits) * (1 + 1e-6)
+    ((_, low, high),) = measure_agreement(draft, text, sure)
+    assert low == high == 0.5
 
 
 def test_the_end_of_the_drafts_context():
     """As a live draft with a shorter context: K tokens, then what fits, then nothing."""
     draft, ids, tokens = TableModel(2, n_ctx=5), [0, 1], [1] * 6
     certain = {"p": [1.0] * 6, "top_ids": [[1]] * 6, "top_p": [[1.0]] * 6, "rest": [0.0] * 6}
-    text = Text(ids, tokens, **certain)
-    assert len(agreement(draft, text, Filter(1.0))) == 4
-    drafter = Drafting(ModelDraft(draft), log_of(text, Filter(1.0), 3), 0).drafter_of(0)
-    live = NeuralDrafter(draft, Filter(1.0), Chance(0))
+    text = RecordedText(ids, tokens, **certain)
+    assert len(measure_agreement(draft, text, SamplingParams(1.0))) == 4
+    drafter = ReplayedDraft(ModelDraft(draft), log_of(text, SamplingParams(1.0), 3), 0).drafter_of(
+        0
+    )
+    live = NeuralDrafter(draft, SamplingParams(1.0), Rng(0))
     for end in range(2, 8):
         begin = (ids + tokens)[:end]
         assert len(drafter.propose(begin, 3)[0]) == len(live.propose(begin, 3)[0])
@@ -128,8 +148,8 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
     """Averaged over the target's texts, at least t drafts of a replayed round are accepted with the
     probability of live rounds, E[P[t]]; both computed exactly.
     """
-    target, draft, filter, k = TableModel(seeds[0]), TableModel(seeds[1]), Filter(1.0), 3
-    row = lambda model, ids: filter(model.read(ids, model.new_cache()))[0]
+    target, draft, to_probs, k = TableModel(seeds[0]), TableModel(seeds[1]), SamplingParams(1.0), 3
+    row = lambda model, ids: to_probs(model.read(ids, model.new_cache()))[0]
     live, replayed = np.zeros(k), np.zeros(k)
     coins = (np.arange(2000) + 0.5) / 2000
     for text in itertools.product(range(3), repeat=k):
@@ -167,7 +187,7 @@ def test_costs_from_a_file(tmp_path):
     rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
     rows += [row(1, 0.7, 1.7, verification="block")]
     (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
-    read = lambda *of: stored_latencies(tmp_path / "r.json", ["0.7M", "ngram"], *of)
+    read = lambda *of: read_latencies(tmp_path / "r.json", ["0.7M", "ngram"], *of)
     latency, of_ngrams = read("7M", "token").values()
     assert [latency.draft_cost(K) for K in (1, 2, 3)] == pytest.approx([0.1, 0.25, 0.4])
     assert [latency.verify_cost(K) for K in (1, 2, 3)] == pytest.approx([1.1, 1.25, 1.4])

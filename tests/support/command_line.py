@@ -1,6 +1,7 @@
 """Calling main.py with a tiny pair of models, in this process (fixtures) or one of its own."""
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -16,8 +17,8 @@ import pytest
 from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint, write_pair
 
 import main
-import utils
-from cli.lines import Lines
+from checkpoints.vocabulary import load_encoder
+from cli.resumable_output import ResumableLines
 
 ROOT = Path(main.__file__).resolve().parent
 COMMAND = [sys.executable, str(ROOT / "main.py")]
@@ -27,6 +28,7 @@ ENVIRONMENT = {
 END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 PROMPT = "hello there"  # 9 tokens
+UNREADABLE = set()  # paths that no Python code of this process may open
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
 
 embedded = pytest.mark.skipif(
@@ -94,6 +96,22 @@ def program(capsys):
     return call
 
 
+def refuse_unreadable(event, arguments):
+    """The hook of every open() there is, in all Pythons: raises PermissionError for some paths."""
+    if event == "open" and UNREADABLE and str(arguments[0]) in UNREADABLE:
+        raise PermissionError(errno.EACCES, "Permission denied", str(arguments[0]))
+
+
+sys.addaudithook(refuse_unreadable)  # there is no way to remove one
+
+
+@pytest.fixture
+def unreadable():
+    """A function (path): from now on, and until the test ends, that file may not be opened."""
+    yield lambda path: UNREADABLE.add(str(path))
+    UNREADABLE.clear()
+
+
 @pytest.fixture
 def cli(pair, program):
     """A function (*arguments) -> code, out, err, with the tiny pair and plain kernels."""
@@ -122,15 +140,15 @@ def interrupted(monkeypatch):
     """A function (run, n_lines) -> what run() did until it had stored so many lines, and Ctrl-C."""
 
     def call(run, n_lines=1):
-        put = Lines.put
+        write = ResumableLines.write
 
         def stops(lines, *line, **more):
-            put(lines, *line, **more)
+            write(lines, *line, **more)
             if len(lines.stored) == n_lines:
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(Lines, "put", stops)
+            patch.setattr(ResumableLines, "write", stops)
             done = run()
         assert done.code == 130
         return done
@@ -180,13 +198,14 @@ def shell(line, pair, *arguments):
 
 
 def text_of(pair, ids):
-    return utils.load_encoder(pair / "17M").decode(ids)
+    return load_encoder(pair / "17M").decode(ids)
 
 
 def timeless(found):
     """A JSON object without what a clock says, at any depth; other fractions to six digits."""
     if isinstance(found, dict):
-        return {name: timeless(x) for name, x in found.items() if name not in {*TIMES, "speedup"}}
+        by_clock = {*TIMES, "speedup", "kernels"}
+        return {name: timeless(x) for name, x in found.items() if name not in by_clock}
     return float(f"{found:.6g}") if isinstance(found, float) else found
 
 
@@ -198,4 +217,4 @@ def assert_refused(done, *fragments):
     assert "Traceback" not in error
     for fragment in fragments:
         assert fragment in error
-    assert re.search(r"\b(expected|give|use|try|needs|cannot pair|shorten|convert)\b", error)
+    assert re.search(r"\b(expected|fetch|give|use|try|needs|cannot pair|shorten|convert)\b", error)

@@ -7,11 +7,11 @@ from http.client import HTTPConnection
 import pytest
 from toys import tokens_of
 
-from cli.flags import Settings
-from decoding.drafts import SeenTarget
-from decoding.load import load_pair
+from cli.flags import DEFAULTS, Settings
+from cli.runs import load_pair
+from page.report import about
 from page.server import LiveServer
-from sampling import Chance, speculative, stop_condition
+from sampling import Rng, speculative, stop_condition
 
 PROMPT = "hello there"
 SETTINGS = {
@@ -43,29 +43,31 @@ def unheard(**line):
 
 
 def loaded(folder, **settings):
-    """(the Settings, their Pair)"""
+    """(what tells a page about its run, the Pair) of these Settings."""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
-    return settings, load_pair(settings)
+    as_json = lambda prompt, **more: settings.replace(**more).as_json(prompt.text, prompt.seed)
+    of_run = lambda prompt, **more: about(as_json(prompt, **more), prompt.ids, DEFAULTS)
+    return of_run, load_pair(settings)
 
 
-class Replaced(Chance):
-    """The Chance of a seed, but for the coin of this index."""
+class Replaced(Rng):
+    """The Rng of a seed, but for the coin of this index."""
 
     def __init__(self, seed, index, value):
         super().__init__(seed)
         self.index, self.value, self.n_tossed = index, value, 0
 
-    def toss(self, ratio):
+    def accept(self, ratio):
         u, self.n_tossed = self.random(), self.n_tossed + 1
         return (self.value if self.n_tossed - 1 == self.index else u) < ratio
 
 
-def by_hand(pair, chance, K, filter, n_tokens, prompt=PROMPT):
-    """The text of the loop with this Chance."""
-    ids, ended = pair.encoder.encode(prompt), stop_condition(pair.encoder)
-    target = SeenTarget(pair.target)
-    drafter = pair.draft.drafter(target, filter, chance)
-    return list(tokens_of(speculative(target, drafter, ids, n_tokens, K, filter, chance, ended)))
+def by_hand(pair, rng, K, to_probs, n_tokens, prompt=PROMPT):
+    """The text of the loop with this Rng."""
+    ids, is_done = pair.encoder.encode(prompt), stop_condition(pair.encoder)
+    drafter = pair.draft.drafter(pair.target, to_probs, rng)
+    rounds = speculative(pair.target, drafter, ids, n_tokens, K, to_probs, rng, is_done)
+    return list(tokens_of(rounds))
 
 
 class Served:

@@ -19,8 +19,8 @@ import numpy as np
 # the script is run by hand, from anywhere
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from checkpoints.registry import SIZES
 from gpt2 import Config  # noqa: E402
-from utils import SIZES  # noqa: E402
 
 GOLDEN = Path(__file__).with_name("golden.npz")
 # d_head 8, 64; a large epsilon shows wherever it is left out

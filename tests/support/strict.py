@@ -122,8 +122,8 @@ class Module:
     def concatenate(self, arrays, axis=0):
         return self.result(np.concatenate([self.host(x) for x in arrays], axis=axis))
 
-    def exp(self, x):
-        return self.result(np.exp(self.host(x)))
+    def exp(self, x, out=None):
+        return self.result(np.exp(self.host(x), out=None if out is None else self.host(out)))
 
     def tanh(self, x):
         return self.result(np.tanh(self.host(x)))

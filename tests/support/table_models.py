@@ -9,21 +9,21 @@ import pytest
 from hypothesis import strategies as st
 from toys import tokens_of
 
-from proving.enumeration import chain_rule, every_branch, total_variation
-from sampling import RULES, Filter, verify, verify_block
+from proving.enumeration import chain_rule, enumerate_branches, total_variation
+from sampling import RULES, SamplingParams, verify, verify_block
 
 EXACT = 1e-12
 EOS = 2
 rules = pytest.mark.parametrize("rule", [verify, verify_block], ids=["token", "block"])
 
 FILTERS = {
-    "T=1": Filter(1.0),
-    "T=0.7": Filter(0.7),
-    "T=2": Filter(2.0),
-    "greedy": Filter(0.0),
-    "top_k": Filter(1.0, top_k=2),
-    "top_p": Filter(1.0, top_p=0.8),
-    "all": Filter(1.3, top_k=2, top_p=0.7),
+    "T=1": SamplingParams(1.0),
+    "T=0.7": SamplingParams(0.7),
+    "T=2": SamplingParams(2.0),
+    "greedy": SamplingParams(0.0),
+    "top_k": SamplingParams(1.0, top_k=2),
+    "top_p": SamplingParams(1.0, top_p=0.8),
+    "all": SamplingParams(1.3, top_k=2, top_p=0.7),
 }
 
 
@@ -79,9 +79,9 @@ def assert_same_distribution(found, expected):
 
 def assert_exact(run):
     """The texts of a Run have the target's own distribution, under both rules."""
-    expected = chain_rule(run.pair.target, run.ids, run.n_tokens, run.filter, run.ended)
+    expected = chain_rule(run.pair.target, run.ids, run.n_tokens, run.to_probs, run.is_done)
     for rule in RULES.values():
         # a K that learns begins anew with each text
         anew = lambda: replace(run, rule=rule, K=deepcopy(run.K))
-        found = every_branch(lambda chance: tokens_of(anew().rounds(chance)))
+        found = enumerate_branches(lambda rng: tokens_of(anew().rounds(rng)))
         assert_same_distribution(found, expected)

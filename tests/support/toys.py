@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import utils
+from checkpoints.errors import InputError
 from encoder import END_OF_TEXT, byte_symbols
 from gpt2 import Config
 
@@ -29,7 +30,7 @@ def tokens_of(rounds):
 
 def refusal(function, *args):
     """The message of the InputError that function(*args) must raise: one line."""
-    with pytest.raises(utils.InputError) as refused:
+    with pytest.raises(InputError) as refused:
         function(*args)
     message = str(refused.value)
     assert message and "\n" not in message

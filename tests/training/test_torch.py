@@ -9,6 +9,8 @@ import pytest
 from toys import NUMPY, TINY, refusal, write_checkpoint
 
 import utils
+from checkpoints.folder import read_config
+from checkpoints.vocabulary import load_encoder
 from decoding.head_files import fingerprint, load_head
 from decoding.load import load
 
@@ -18,7 +20,7 @@ for package in ("torch", "transformers", "safetensors", "tokenizers"):
 import torch  # noqa: E402
 
 from experiments.training import models, run, texts, train  # noqa: E402
-from experiments.training.texts import Texts  # noqa: E402
+from experiments.training.texts import TrainingTexts  # noqa: E402
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 
@@ -51,7 +53,7 @@ def test_a_model_is_the_same_in_numpy(folder):
     found = model.read(IDS, model.new_cache(), n_last=len(IDS))
     expected = teacher.logits(teacher.hidden(torch.tensor([IDS])))[0]
     assert np.allclose(found, expected, atol=1e-3)
-    assert utils.read_config(folder) == TINY
+    assert read_config(folder) == TINY
 
 
 @torch.no_grad()
@@ -119,7 +121,7 @@ def test_muon_moves_as_torchs_does(monkeypatch):
 
 def read_texts(written=None, **how):
     ids = np.resize(np.random.default_rng(0).integers(0, TINY.n_vocab, 40), 5000).astype(np.uint16)
-    return Texts(ids, ids, written, **how)
+    return TrainingTexts(ids, ids, written, **how)
 
 
 MAKE = {name: make for name, (make, *_) in HEADS.items()}
@@ -129,9 +131,9 @@ MAKE["model"] = lambda: models.GPT2(TINY, dropout=0.1)
 @pytest.mark.parametrize("name", MAKE)
 def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
     """Interrupted after its checkpoint and started again, it ends where it would have ended."""
-    monkeypatch.setattr(run, "EVERY", 20)
-    monkeypatch.setattr(run.Run, "validation", lambda *arguments: 0.0)
-    loss, seen = run.distances_from(models.read_model(folder))[1], []
+    monkeypatch.setattr(run, "STEPS_PER_CHECKPOINT", 20)
+    monkeypatch.setattr(run.TrainingRun, "validate", lambda *arguments: 0.0)
+    loss, seen = run.distillation_losses(models.read_model(folder))[1], []
 
     def trained(where, end=None):
         def noted(*batch):
@@ -145,7 +147,7 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
         torch.manual_seed(0)
         model = MAKE[name]()
         chosen = train.Training(cache_dir=str(tmp_path / where), steps=36, learning_rate=3e-2)
-        run.Run(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
+        run.TrainingRun(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
         return [*model.parameters()]
 
     whole = trained("whole")
@@ -163,7 +165,7 @@ def test_another_run_has_another_checkpoint(tmp_path):
 
     def begun(seed=1, model=model, written=None, start="7M"):
         chosen = train.Training(cache_dir=str(tmp_path), seed=seed)
-        return run.Run(model, chosen, read_texts(written), "model", start=start)
+        return run.TrainingRun(model, chosen, read_texts(written), "model", start=start)
 
     first = begun()
     first.step = 5
@@ -177,7 +179,7 @@ def test_another_run_has_another_checkpoint(tmp_path):
 
 
 def test_every_other_batch_is_what_the_target_wrote():
-    written = np.full((5, texts.N_WRITTEN + 1), 7, np.uint16)
+    written = np.full((5, texts.WRITTEN_TOKENS + 1), 7, np.uint16)
     (books, _), (own, offset) = (read_texts(written).batch(step, 100, 1, 24) for step in (0, 1))
     assert own.shape == (16, 257) and (own == 7).all() and offset == 0
     assert not (books == 7).all()
@@ -195,24 +197,24 @@ def places(folder, tmp_path):
     (tmp_path / "corpus").mkdir()
     for split in ("train", "valid"):
         (tmp_path / "corpus" / f"a_{split}.txt").write_text("the thing that they think " * 200)
-    return train.Places(str(tmp_path / "corpus"), str(tmp_path), str(tmp_path / "cache"), 3)
+    return train.PathSettings(str(tmp_path / "corpus"), str(tmp_path), str(tmp_path / "cache"), 3)
 
 
 def test_texts_are_cut_with_the_vocabulary_of_a_folder(places, folder):
-    encoder, path = utils.load_encoder(folder), Path(places.corpus) / "a_train.txt"
-    ids = Texts.read(places, folder).train.tolist()
+    encoder, path = load_encoder(folder), Path(places.corpus) / "a_train.txt"
+    ids = TrainingTexts.read(places, folder).train.tolist()
     assert ids == [*encoder.encode(path.read_text()), encoder.end_of_text]
-    assert "train.py samples" in refusal(Texts.read, places, folder, True)
+    assert "train.py samples" in refusal(TrainingTexts.read, places, folder, True)
     path.write_text("short")
-    assert "514" in refusal(Texts.read, places, folder)
+    assert "514" in refusal(TrainingTexts.read, places, folder)
     (folder / "merges.txt").unlink()
-    assert "merges.txt" in refusal(Texts.read, places, folder)
+    assert "merges.txt" in refusal(TrainingTexts.read, places, folder)
 
 
 def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(texts, "N_PROMPT", 4)
-    monkeypatch.setattr(texts, "N_WRITTEN", 9)
-    write, begun = texts.written_batch, []
+    monkeypatch.setattr(texts, "PROMPT_TOKENS", 4)
+    monkeypatch.setattr(texts, "WRITTEN_TOKENS", 9)
+    write, begun = texts.write_batch, []
 
     def sample(where, end=None):
         def written(model, ids, seed, batch, batch_size):
@@ -221,7 +223,7 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
                 raise KeyboardInterrupt
             return write(model, ids, seed, batch, batch_size)
 
-        monkeypatch.setattr(texts, "written_batch", written)
+        monkeypatch.setattr(texts, "write_batch", written)
         values = vars(places) | {"cache_dir": str(tmp_path / where)}
         chosen = train.SamplesSettings(**values, target_model_size="17M", n_batches=4, batch_size=2)
         train.samples(chosen)
@@ -250,18 +252,18 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
 
 def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places, monkeypatch):
     """As models/README.md does it, a few steps each."""
-    monkeypatch.setattr(run.Run, "validation", lambda *arguments: 0.0)
-    monkeypatch.setattr(texts, "LEAST", {"train": 60, "valid": 60})
+    monkeypatch.setattr(run.TrainingRun, "validate", lambda *arguments: 0.0)
+    monkeypatch.setattr(texts, "MIN_TOKENS", {"train": 60, "valid": 60})
     small = dataclasses.replace(TINY, n_ctx=256)
     monkeypatch.setattr(train, "SHAPES", {"0.7M": small, "7M": small})
     where = [f"--{name}={value}" for name, value in vars(places).items() if name != "seed"]
-    update, steps = run.Run.update, []
+    update, steps = run.TrainingRun.update, []
 
     def noted(self, loss):
         steps.append(self.step)
         update(self, loss)
 
-    monkeypatch.setattr(run.Run, "update", noted)
+    monkeypatch.setattr(run.TrainingRun, "update", noted)
 
     def command(*words, code=0):
         assert train.main([*words, *where]) == code
@@ -269,13 +271,13 @@ def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places,
     few = ("--steps=2",)
     command("tokenizer")
     size = Path(places.models_dir) / "7M"
-    encoder = utils.load_encoder(size)
+    encoder = load_encoder(size)
     n_merges = len((size / "merges.txt").read_text().splitlines()) - 1
     assert encoder.end_of_text == encoder.n_vocab - 1 == 256 + n_merges
     command("target", *few)
     command("target", "--start=7M", "--layers=0,2", *few, code=2)
     command("target", "--start=7M", "--layers=0,1", "--target_model_size=17M", *few)
-    monkeypatch.setattr(texts, "N_PROMPT", 200)
+    monkeypatch.setattr(texts, "PROMPT_TOKENS", 200)
     command("draft", "--start=0.7M", *few, code=2)
     command("samples", "--n_batches=1", "--batch_size=2")
     command("draft", *few)
@@ -286,5 +288,5 @@ def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places,
     command("eagle", "--width=8", *few)
     command("medusa", *few)
     load("7M", ["0.7M", "eagle", "medusa"], places.models_dir, NUMPY)
-    grown = utils.read_config(Path(places.models_dir) / "17M")
+    grown = read_config(Path(places.models_dir) / "17M")
     assert (grown.n_embd, grown.n_layer) == (2 * small.n_embd, 2)

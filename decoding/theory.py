@@ -1,5 +1,5 @@
-"""What speculative decoding can give: Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8,
-extended by the verify cost.
+"""The expected speedup of speculative decoding: Leviathan et al. 2023 (arXiv 2211.17192), theorem
+3.8, extended by the cost of verification.
 
 a is the probability that an examined draft is accepted, taken to be the same and independent
 everywhere; c the cost of drafting one token, v that of a target pass over K + 1 rows, both in

@@ -5,13 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmark.statistics import acceptance, counts, interval, repeated, share_interval
+from experiments.benchmark.intervals import (
+    acceptance_estimate,
+    count_repeated_ngrams,
+    interval,
+    round_columns,
+    share_interval,
+)
 
 
 def test_counts_of_rounds():
     rounds = [(3, 3, 2), (3, 1, 0), (1, 1, 1), (4, 2, 2)]
     # the last text ended inside an accepted run; the first was rejected at its third position
-    assert counts([rounds[:1], rounds[1:]], 4) == {
+    assert round_columns([rounds[:1], rounds[1:]], 4) == {
         "examined_by_position": [4, 2, 1, 0],
         "acceptance_by_position": [3 / 4, 1.0, 0.0, None],
         "accepted_histogram": [1, 1, 2, 0, 0],
@@ -21,9 +27,9 @@ def test_counts_of_rounds():
 
 
 def test_repeated_8_grams():
-    assert repeated(list(range(20))) == (0, 13)
-    assert repeated([1, 2] * 10) == (11, 13)
-    assert repeated([1] * 7) == (0, 0)
+    assert count_repeated_ngrams(list(range(20))) == (0, 13)
+    assert count_repeated_ngrams([1, 2] * 10) == (11, 13)
+    assert count_repeated_ngrams([1] * 7) == (0, 0)
 
 
 PAIRS = st.tuples(st.floats(0.1, 9), st.floats(0.1, 9))
@@ -108,9 +114,9 @@ def test_both_ends_of_a_share_are_alike(prompts):
 def test_the_rule_of_three():
     """Where all or none of 60 were accepted; a repeat of the same decisions adds nothing."""
     rounds = lambda accepted: 6 * [5 * [(2, 2, accepted)]]
-    assert acceptance(rounds(2)).interval == [0.95, 1]
-    assert acceptance(rounds(0)).interval == [0, 0.05]
+    assert acceptance_estimate(rounds(2)).interval == [0.95, 1]
+    assert acceptance_estimate(rounds(0)).interval == [0, 0.05]
     twice = [2 * of_prompt for of_prompt in rounds(0)]
-    assert acceptance(twice, repeats=2).interval == [0, 0.05]
-    assert acceptance(6 * [[(1, 1, 0)]]).interval == [0, 0.5]
-    assert acceptance(rounds(2)[:5] + [[(0, 0, 0)]]).interval is None  # of five prompts
+    assert acceptance_estimate(twice, repeats=2).interval == [0, 0.05]
+    assert acceptance_estimate(6 * [[(1, 1, 0)]]).interval == [0, 0.5]
+    assert acceptance_estimate(rounds(2)[:5] + [[(0, 0, 0)]]).interval is None  # of five prompts

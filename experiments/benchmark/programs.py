@@ -1,4 +1,4 @@
-"""The same weights in the programs people would run instead, taking turns.
+"""Run the same weights in other programs, and time all programs in turns.
 
 Float32, batch 1, greedy, the same prompts and as many tokens for all. In a turn every program
 writes all texts, in a new order each time. Prefill is included: not every program tells it apart. A
@@ -18,12 +18,14 @@ import requests
 
 import utils
 from backends.blas import N_THREADS
-from cli.engines import write_gguf, write_openvino
-from decoding.clock import PAST
+from checkpoints.engines import write_gguf, write_openvino
+from checkpoints.search import find_folder
+from decoding.clock import CONTEXT_TOKENS
 from encoder import END_OF_TEXT
-from experiments.benchmark.passes import median_seconds, passes
-from experiments.benchmark.runner import in_turns
-from experiments.benchmark.statistics import spread
+from experiments.benchmark.comparison import measure_in_turns
+from experiments.benchmark.intervals import median_and_range
+from experiments.benchmark.passes import context_lengths, median_seconds, passes
+from sampling import RULES
 
 
 @dataclass(frozen=True)
@@ -42,27 +44,34 @@ class Program:
 
 
 def versions(*packages):
+    """Return the names and installed versions of packages: "numpy 2.0.0, torch 2.4.0"."""
     return ", ".join(f"{package} {version(package)}" for package in packages)
 
 
 # ---------------------------------------------------------------- programs
 
 
-def ours(pair, run):
-    """This project."""
+def start_ours(pair, run):
+    """Return this project as a Program, for the pair and the settings of a Run."""
     target = pair.target
 
     def write(draft, ids, n):
+        """Decode n tokens after ids: (list of new ids, number of target passes). draft: a Draft,
+        or None to decode without one
+        """
         text, n_passes = [], -1  # the prefill writes nothing
-        for round in replace(run, pair=replace(pair, draft=draft), ids=ids, n_tokens=n).rounds():
-            text += round.tokens
+        this_run = replace(run, pair=replace(pair, draft=draft), ids=ids, n_tokens=n)
+        for this_round in this_run.rounds():
+            text += this_round.tokens
             n_passes += 1
         return text, n_passes
 
     ways = {"plain": partial(write, None)}
     if pair.draft:
         ways["speculative"] = partial(write, pair.draft)
-    return Program("this project", versions("numpy"), ways, passes(target, (1, run.K + 1)))
+    rows = 1, run.K + 1
+    of_rows = passes(target, rows, context_lengths(target, rows)[0])
+    return Program("this project", versions("numpy"), ways, of_rows)
 
 
 # Each of the others is started with (target folder, draft folder or None, K), and raises
@@ -91,12 +100,15 @@ def start_transformers(target, draft, K):
     model.register_forward_hook(lambda *_: calls.append(1))
 
     def write(assistant, ids, n):
+        """Write n tokens after ids: (list of new ids, number of target passes). assistant: the
+        draft as a model of transformers, or None
+        """
         calls.clear()
         prompt = torch.tensor([ids])
         text = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
         return text[0, len(ids) :].tolist(), len(calls)
 
-    past = min(PAST, model.config.n_positions - K - 1)
+    past = min(CONTEXT_TOKENS, model.config.n_positions - K - 1)
     with torch.no_grad():  # as generate does
         cache = model(torch.zeros(1, past, dtype=int), use_cache=True).past_key_values
 
@@ -127,7 +139,7 @@ def start_openvino(target, draft, K):
         return pipeline.generate(openvino.Tensor(np.array([ids])), settings)
 
     def plain(ids, n):
-        return list(ask(alone, ids, n).tokens[0]), n
+        return list(ask(standalone_model, ids, n).tokens[0]), n
 
     def speculative(ids, n):
         answer = ask(together, ids, n, K)
@@ -137,7 +149,7 @@ def start_openvino(target, draft, K):
     ways = {"plain": plain}
     with tempfile.TemporaryDirectory() as folder:
         write_openvino(target, f"{folder}/target")
-        alone = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+        standalone_model = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
         if draft:
             write_openvino(draft, f"{folder}/draft")
             draft_model = genai.draft_model(f"{folder}/draft", "CPU", **options)
@@ -166,10 +178,14 @@ def start_llama_server(target, draft, K):
         return llama.Server(params)
 
     def write(server, ids, n):
+        """Ask a running llama.Server for n tokens after ids, over HTTP: (list of new ids, number of
+        target passes).
+        """
         request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
         request |= {"return_tokens": True, "cache_prompt": False}
         address = f"{server.listening_address}/completion"
         answer = requests.post(address, json=request, timeout=600).json()
+        # a pass of the target writes the drafts it accepts and one token of its own
         return answer["tokens"], n - answer["timings"].get("draft_n_accepted", 0)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -192,7 +208,7 @@ PROGRAMS = {
 
 
 def write_random(config, folder):
-    """The weights that --weights random means for this shape, as a checkpoint folder."""
+    """Write random weights of this shape (--weights random), with a vocabulary, into a folder."""
     from safetensors.numpy import save_file
 
     read = utils.random_weights(config)
@@ -213,12 +229,13 @@ def write_random(config, folder):
     (folder / "merges.txt").write_text("#version: 0.2\n")
 
 
-def started(names, pair, folders, run):
-    """(the programs, {name: what is not installed}): ours, and those of these names.
+def start_programs(names, pair, folders, run):
+    """Start this project and the programs of these names.
 
-    folders: of the target's checkpoint, and of the draft's or None; for random weights None
+    folders: (the target's checkpoint folder, the draft's or None); None for random weights
+    Returns (a list of Programs, {name of a program: the module that is not installed}).
     """
-    programs = [ours(pair, run)]
+    programs = [start_ours(pair, run)]
     missing = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
@@ -235,40 +252,47 @@ def started(names, pair, folders, run):
 # ---------------------------------------------------------------- turns
 
 
-def timed(write, prompts, n_tokens):
-    """(seconds, new ids of each prompt, passes of the target) of all prompts."""
+def time_texts(write, prompts, n_tokens):
+    """Decode n_tokens after each prompt with write(ids, n) -> (new ids, target passes).
+
+    Returns (seconds of all prompts, tuple of the new ids of each, target passes of all prompts).
+    """
     begin = time.perf_counter()
     texts, n_passes = zip(*(write(ids, n_tokens) for ids in prompts))
     return time.perf_counter() - begin, texts, sum(n_passes)
 
 
-def cost_of_rows(program, K, repeats):
-    """The time of a pass over K + 1 rows over that of a pass over one row; None if unknown.
+def measure_verify_cost(program, K, repeats):
+    """Time passes of a program. Returns seconds over K + 1 rows / seconds over one row, or None if
+    the program has no passes to time.
 
-    A block for each program: after another's pass the caches, and its threads, would count.
+    Each program is timed alone: the caches and threads of a program before it would add time.
     """
     seconds = median_seconds(program.passes, repeats)
     return seconds[K + 1] / seconds[1] if seconds else None
 
 
-def compare(programs, prompts, run, repeats, seed):
-    """A row for each program and decoder; no speeds where texts have other lengths."""
+def compare_programs(programs, prompts, run, repeats, seed):
+    """Time every program and decoder in turns. Returns a list of rows (dicts), one for each.
+
+    A row has no speeds (None) if a text does not have run.n_tokens tokens.
+    """
     ways = {
-        (program.name, way): partial(timed, write, prompts, run.n_tokens)
+        (program.name, way): partial(time_texts, write, prompts, run.n_tokens)
         for program in programs
         for way, write in program.ways.items()
     }
-    turns = in_turns(ways, repeats, seed, "programs")
+    turns = measure_in_turns(ways, repeats, seed, "programs")
     results = {way: [*zip(*of_way)] for way, of_way in turns.items()}
-    costs = {program.name: cost_of_rows(program, run.K, 4 * repeats) for program in programs}
+    costs = {program.name: measure_verify_cost(program, run.K, 4 * repeats) for program in programs}
     our_seconds, (our_texts, *_), _ = next(iter(results.values()))
     rows = []
     n = run.n_tokens * len(prompts)
     for (program, way), (seconds, (texts, *_), (n_passes, *_)) in results.items():
         speed = against = None
         if all(len(ids) == run.n_tokens for ids in texts):
-            speed = spread([n / t for t in seconds])
-            against = spread([a / b for a, b in zip(our_seconds, seconds)])
+            speed = median_and_range([n / t for t in seconds])
+            against = median_and_range([a / b for a, b in zip(our_seconds, seconds)])
         rows.append(
             {
                 "program": program,
@@ -281,3 +305,29 @@ def compare(programs, prompts, run, repeats, seed):
             }
         )
     return rows
+
+
+def measure_programs(settings, pairs, target, result):
+    """Measure every program with the prompts of the settings. Returns a list of rows (dicts), one
+    for each program and decoder.
+
+    Adds to `result`: "versions" and "missing" under "machine", and the number of "prompts".
+    """
+    (draft,) = settings.drafts()
+    pair = pairs.pair(draft)
+    folders = None
+    run = replace(
+        settings.plain_run(pairs, settings.to_probs),
+        K=settings.Ks()[0],
+        rule=RULES[settings.verification],
+    )
+    if settings.weights != utils.RANDOM:
+        folder = partial(find_folder, models_dir=settings.models_dir)
+        # other programs have no drafts that cannot write text without a target
+        folders = folder(target), folder(draft) if pair.draft.standalone_model else None
+    prompts, _ = settings.read_chosen(pairs)
+    programs, missing = start_programs(settings.other_programs(), pair, folders, run)
+    versions = {program.name: program.version for program in programs}
+    result["machine"] |= {"versions": versions, "missing": missing}
+    result["prompts"] = len(prompts)
+    return compare_programs(programs, prompts, run, settings.repeats, settings.seed)

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 from toys import tiny_vocabulary, write_checkpoint
 
-from cli.engines import add_tokenizer
+from checkpoints.engines import add_tokenizer
 
 END = "<|endoftext|>"
 KINDS = SimpleNamespace(CONTROL="control", NORMAL="normal")

@@ -9,11 +9,12 @@ from toys import NUMPY, TINY, random_tensors, write_checkpoint
 
 import main
 import utils
-from checkpoints import doctor
+from checkpoints import check
 from checkpoints.folder import missing_files
-from sampling import Filter, autoregressive
+from checkpoints.registry import MODELS_DIR, SIZES
+from sampling import SamplingParams, autoregressive
 
-REAL = Path(utils.MODELS_DIR) / "124M"
+REAL = Path(MODELS_DIR) / "124M"
 PROMPT = [1, 2]
 
 
@@ -26,15 +27,15 @@ def known(tmp_path, monkeypatch):
     top = np.argsort(-logits)[:5]
     golden = [{"ids": PROMPT, "top": top.tolist(), "logits": logits[top].tolist()}]
     (tmp_path / "golden.json").write_text(json.dumps(golden))
-    monkeypatch.setattr(doctor, "GOLDEN", tmp_path / "golden.json")
-    monkeypatch.setitem(utils.SIZES, "124M", TINY)
+    monkeypatch.setattr(check, "GOLDEN", tmp_path / "golden.json")
+    monkeypatch.setitem(SIZES, "124M", TINY)
     return tensors, top
 
 
 def test_the_logits_of_124M(check, known, tmp_path):
     write_checkpoint(tmp_path / "124M", TINY, known[0])
     done = check("124M")
-    assert done.code == 0 and "logits of 1 prompts: are OpenAI's 124M's, 0 away" in done.out
+    assert done.code == 0 and "logits of 1 prompt: are OpenAI's 124M's, 0 away" in done.out
 
 
 @pytest.mark.parametrize("name, code", [("124M", 1), ("mine", 0)])
@@ -50,7 +51,7 @@ def test_weights_of_124Ms_shape_that_are_others(check, known, tmp_path, name, co
         tensors[zeros][:] = 0
     write_checkpoint(tmp_path / name, TINY, tensors)
     done = check(name)
-    said = {"124M": "its logits are not those of", "mine": "logits of 1 prompts: are not"}[name]
+    said = {"124M": "its logits are not those of", "mine": "logits of 1 prompt: are not"}[name]
     assert done.code == code and said in done.out and ": are OpenAI's" not in done.out
 
 
@@ -63,7 +64,7 @@ def test_124M_is_openais_and_writes_what_transformers_own_tests_expect(capsys):
         "464 3290 373 1043 287 257 2214 1474 262 16246 286 2688 290 2688 27262 13 198 198 464 3290"
     )
     expected = [*map(int, text.split())]
-    (model,), encoder = utils.load_models(["124M"], utils.MODELS_DIR, NUMPY)
-    rounds = autoregressive(model, expected[:2], 18, Filter(0.0), np.random.default_rng(0))
+    (model,), encoder = utils.load_models(["124M"], MODELS_DIR, NUMPY)
+    rounds = autoregressive(model, expected[:2], 18, SamplingParams(0.0), np.random.default_rng(0))
     assert expected[:2] + [token for one in rounds for token in one.tokens] == expected
     assert encoder.encode("The dog") == expected[:2]

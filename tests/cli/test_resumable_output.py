@@ -11,8 +11,8 @@ import pytest
 from command_line import assert_refused, partial_lines
 from toys import refusal
 
-from cli import lines as module
-from cli.lines import Lines
+from cli import resumable_output as module
+from cli.resumable_output import ResumableLines
 
 HEADER = {"seed": 1, "Ks": (1, 2)}
 BUSY = "being written by another run"
@@ -35,14 +35,14 @@ def written(path):
 
 
 def test_lines_become_the_file_at_the_end_in_the_order_of_their_places(path, partial):
-    with Lines(path, HEADER) as lines:
-        lines.put(0, ["a"])
-        lines.put(2, "é\u2028")
-        assert lines.todo(4) == [1, 3] and not path.exists()
+    with ResumableLines(path, HEADER) as lines:
+        lines.write(0, ["a"])
+        lines.write(2, "é\u2028")
+        assert lines.missing_places(4) == [1, 3] and not path.exists()
         assert partial_lines(partial)[1:] == [[0, ["a"]], [2, "é\u2028"]]
-    with Lines(path, HEADER) as lines:
-        assert lines.todo(4) == [1, 3]
-        lines.put(1, {})
+    with ResumableLines(path, HEADER) as lines:
+        assert lines.missing_places(4) == [1, 3]
+        lines.write(1, {})
         lines.close(["first"], ["last"])
     assert written(path) == ["first", ["a"], {}, "é\u2028", "last"]
     assert [*path.parent.iterdir()] == [path]
@@ -50,30 +50,30 @@ def test_lines_become_the_file_at_the_end_in_the_order_of_their_places(path, par
 
 def test_a_disk_that_is_full_is_named_by_its_file(path, partial, full_disk):
     """What was whole before is kept."""
-    with Lines(path, HEADER) as lines:
-        lines.put(0, ["a"])
+    with ResumableLines(path, HEADER) as lines:
+        lines.write(0, ["a"])
     before = partial.read_bytes()
     with pytest.raises(OSError, match="File too large") as refused, full_disk(len(before) + 9):
-        with Lines(path, HEADER) as lines:
-            lines.put(1, "b" * 99)
+        with ResumableLines(path, HEADER) as lines:
+            lines.write(1, "b" * 99)
     assert refused.value.filename == str(partial) and not path.exists()
-    with Lines(path, HEADER) as lines:
+    with ResumableLines(path, HEADER) as lines:
         assert lines.stored == {0: ["a"]}
 
 
 def test_a_run_goes_on_after_the_whole_lines(path, partial):
     """Cut at every byte: what is whole stays, the rest comes again."""
-    with Lines(path, HEADER) as lines:
+    with ResumableLines(path, HEADER) as lines:
         for place in (2, 0, 1):
-            lines.put(place, {"n": place})
+            lines.write(place, {"n": place})
     whole = partial.read_bytes()
     for cut in range(len(whole) + 1):
         partial.write_bytes(whole[:cut])
-        with Lines(path, HEADER) as lines:
+        with ResumableLines(path, HEADER) as lines:
             n_whole = max(0, whole[:cut].count(b"\n") - 1)
             assert [*lines.stored] == [2, 0, 1][:n_whole]
-            for place in lines.todo(3):
-                lines.put(place, {"n": place})
+            for place in lines.missing_places(3):
+                lines.write(place, {"n": place})
             lines.close()
         assert written(path) == [{"n": 0}, {"n": 1}, {"n": 2}]
         path.unlink()
@@ -82,16 +82,16 @@ def test_a_run_goes_on_after_the_whole_lines(path, partial):
 @pytest.fixture
 def stored(path, partial):
     """The bytes of a partial file with two lines."""
-    with Lines(path, HEADER) as lines:
-        lines.put(1, {"tokens": [1, 2]})
-        lines.put(0, ["a"])
+    with ResumableLines(path, HEADER) as lines:
+        lines.write(1, {"tokens": [1, 2]})
+        lines.write(0, ["a"])
     return partial.read_bytes()
 
 
 def refused_as_it_is(path, partial, content):
-    """The message of Lines for a partial file with this content, which it leaves alone."""
+    """The message of ResumableLines for a partial file with this content, which it leaves alone."""
     partial.write_bytes(content)
-    message = refusal(Lines, path, HEADER)
+    message = refusal(ResumableLines, path, HEADER)
     assert partial.name in message
     assert partial.read_bytes() == content and not path.exists()
     return message
@@ -122,19 +122,19 @@ def test_any_changed_byte_is_damage(path, partial, stored):
 
 
 def test_a_run_that_failed_leaves_its_lines_if_it_has_any(path, partial):
-    with pytest.raises(ZeroDivisionError), Lines(path, HEADER):
+    with pytest.raises(ZeroDivisionError), ResumableLines(path, HEADER):
         1 / 0
     assert [*path.parent.iterdir()] == []
-    with pytest.raises(ZeroDivisionError), Lines(path, HEADER) as lines:
-        lines.add(1)
+    with pytest.raises(ZeroDivisionError), ResumableLines(path, HEADER) as lines:
+        lines.append(1)
         1 / 0
     assert partial_lines(partial)[1:] == [[0, 1]] and not path.exists()
 
 
 def test_a_line_that_could_not_be_written_is_not_done(path):
-    with pytest.raises(TypeError), Lines(path, HEADER) as lines:
-        lines.add(1)
-        lines.add({2})  # no JSON
+    with pytest.raises(TypeError), ResumableLines(path, HEADER) as lines:
+        lines.append(1)
+        lines.append({2})  # no JSON
     assert lines.done == [1]
 
 
@@ -152,22 +152,48 @@ def limit(n_bytes):
 
 def test_a_full_disk_is_told_of_with_the_files_name(path, partial):
     """What fitted is gone on with."""
-    with pytest.raises(OSError, match="partial") as full, limit(100), Lines(path, HEADER) as lines:
-        lines.add(1)
-        lines.add("x" * 1000)
+    with (
+        pytest.raises(OSError, match="partial") as full,
+        limit(100),
+        ResumableLines(path, HEADER) as lines,
+    ):
+        lines.append(1)
+        lines.append("x" * 1000)
     assert full.value.filename == str(partial) and lines.done == [1]
-    with Lines(path, HEADER) as lines:
+    with ResumableLines(path, HEADER) as lines:
         assert lines.done == [1]
-        lines.add("x" * 1000)
+        lines.append("x" * 1000)
         with pytest.raises(OSError, match=path.name) as full, limit(20):
             lines.close()
         assert full.value.filename == str(path) and lines.done == [1, "x" * 1000]
     assert [*path.parent.iterdir()] == [partial]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_partial_file_that_is_a_pipe_is_refused(path, partial):
+    os.mkfifo(partial)
+    message = refusal(ResumableLines, path, HEADER)
+    assert "None" not in message and "delete it" in message and partial.is_fifo()
+
+
+def test_a_partial_file_that_is_a_device_is_refused(path, partial):
+    """It would keep nothing, as os.devnull, or have no end, as /dev/zero."""
+    partial.symlink_to(os.devnull)
+    assert "it is no plain file" in refusal(ResumableLines, path, HEADER)
+
+
+def test_a_file_that_appears_meanwhile_is_kept_and_nothing_else_is_left(path, partial):
+    with ResumableLines(path, HEADER) as lines:
+        lines.write(0, "a")
+        path.write_text("mine")
+        message = refusal(lines.close)
+    (kept,) = {*path.parent.iterdir()} - {path}
+    assert str(kept) in message and path.read_text() == "mine" and written(kept) == ["a"]
+
+
 def test_a_partial_file_that_cannot_be_written_is_refused(path, partial):
     partial.mkdir()
-    assert "cannot be written" in refusal(Lines, path, HEADER)
+    assert "cannot be written" in refusal(ResumableLines, path, HEADER)
 
 
 @pytest.mark.parametrize("windows", [False, True])
@@ -184,10 +210,10 @@ def test_one_file_has_one_writer(path, monkeypatch, windows):
         monkeypatch.setattr(module, "fcntl", None)
         msvcrt = SimpleNamespace(locking=locking, LK_NBLCK=2)
         monkeypatch.setattr(module, "msvcrt", msvcrt, raising=False)
-    with Lines(path, HEADER) as first:
-        first.add(1)
-        assert BUSY in refusal(Lines, path, HEADER)
-        first.add(2)
+    with ResumableLines(path, HEADER) as first:
+        first.append(1)
+        assert BUSY in refusal(ResumableLines, path, HEADER)
+        first.append(2)
         first.close()
         assert first.file.closed
     assert written(path) == [1, 2] and [*path.parent.iterdir()] == [path]

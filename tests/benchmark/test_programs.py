@@ -5,20 +5,24 @@ import pytest
 from toys import TINY, tiny_model
 
 import utils
+from checkpoints.folder import read_config
+from checkpoints.vocabulary import load_encoder
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.run import Run
-from experiments.benchmark import peers
+from experiments.benchmark import programs
 
 MODEL = tiny_model(1)
 PAIR = Pair(MODEL, ModelDraft(MODEL), None)
 RUN = Run(PAIR, [], 6, K=2)
-SHORT = peers.Program("short", "1", {"plain": lambda ids, n: ([0] * (n - 1), n)})
+SHORT = programs.Program("short", "1", {"plain": lambda ids, n: ([0] * (n - 1), n)})
 
 
 def test_speeds_of_texts_of_another_length_are_withheld():
-    ours = peers.ours(PAIR, RUN)
-    plain, fast, short = peers.compare([ours, SHORT], [[5, 6], [7]], RUN, repeats=3, seed=0)
+    ours = programs.start_ours(PAIR, RUN)
+    plain, fast, short = programs.compare_programs(
+        [ours, SHORT], [[5, 6], [7]], RUN, repeats=3, seed=0
+    )
     assert [row["decoder"] for row in (plain, fast, short)] == ["plain", "speculative", "plain"]
     assert [row["same_texts"] for row in (plain, fast, short)] == [2, 2, 0]
     assert plain["against_ours"] == {"value": 1, "low": 1, "high": 1}
@@ -31,9 +35,9 @@ def test_speeds_of_texts_of_another_length_are_withheld():
 
 def test_random_weights_are_those_of_this_project(tmp_path):
     pytest.importorskip("safetensors", reason="safetensors is not installed")
-    peers.write_random(TINY, tmp_path)
-    config = utils.read_config(tmp_path)
+    programs.write_random(TINY, tmp_path)
+    config = read_config(tmp_path)
     stored, expected = utils.stored_weights(tmp_path, config), utils.random_weights(TINY)
-    assert config == TINY and utils.load_encoder(tmp_path).n_vocab == TINY.n_vocab
+    assert config == TINY and load_encoder(tmp_path).n_vocab == TINY.n_vocab
     for name in TINY.shapes():
         np.testing.assert_array_equal(stored(name), expected(name))

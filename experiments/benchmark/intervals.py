@@ -1,4 +1,4 @@
-"""Sums, ratios and intervals over prompts: what many runs say together."""
+"""Ratios over prompts and their 95 % intervals."""
 
 import math
 import statistics
@@ -7,29 +7,34 @@ from itertools import chain
 
 import numpy as np
 
-LEAST_PROMPTS = 6  # with fewer, the interval of an acceptance rate covers too little
+MIN_PROMPTS = 6  # with fewer, the interval of an acceptance rate covers too little
 N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
 
 
 def ratio(numerators, denominators):
-    """Sum over sum, None where the second is 0."""
+    """Return sum(numerators) / sum(denominators); None if the denominators sum to 0."""
     total = sum(denominators)
     return sum(numerators) / total if total else None
 
 
 def interval(numerators, denominators):
-    """The 95 % interval over prompts of sum(numerators) / sum(denominators), positive numbers; None
-    where it cannot be had: of too few prompts, or where one prompt has all there is.
+    """Return [low, high], the 95 % interval of sum(numerators) / sum(denominators).
+
+    numerators, denominators: lists with a number, 0 or more, for each prompt
+    Returns None with fewer than MIN_PROMPTS prompts, or if the numerators or the denominators of
+    all prompts but one are 0.
 
     The jackknife (Tukey 1958; Efron and Tibshirani 1993, chapter 11): leave out each prompt in
-    turn; how far the ratio moves tells its standard error. Student's t makes up for an error that
-    is itself estimated from few prompts. All of it is done with the ratio's logarithm, as 2 and 1/2
-    are equally far from 1. Of six prompts, even or skewed as in tests/benchmark/test_statistics.py,
-    it covers the true ratio in 93 to 95 % of cases; a percentile bootstrap does in 83 to 86 %.
+    turn; how far the ratio moves tells its standard error. Student's t widens the interval, because
+    the standard error is itself estimated from few prompts. All of this is done with the ratio's
+    logarithm, because 2 and 1/2 are equally far from 1. With six prompts, even or skewed as in
+    tests/benchmark/test_statistics.py, the interval covers the true ratio in 93 to 95 % of cases;
+    that of a percentile bootstrap does in 83 to 86 %.
     """
     n = len(numerators)
+    # two arrays [n]: the sums over all prompts except prompt i
     left_out = [sum(values) - np.asarray(values, float) for values in (numerators, denominators)]
-    if n < LEAST_PROMPTS or np.min(left_out) <= 0:
+    if n < MIN_PROMPTS or np.min(left_out) <= 0:
         return None
     above, below = left_out
     standard_error = math.sqrt(n - 1) * np.log(above / below).std()
@@ -39,8 +44,8 @@ def interval(numerators, denominators):
 
 
 def share_interval(successes, trials, repeats=1):
-    """The 95 % interval over prompts of sum(successes) / sum(trials), a share from 0 to 1; None
-    where fewer than LEAST_PROMPTS had a trial.
+    """Return the 95 % interval [low, high] of sum(successes) / sum(trials), a share from 0 to 1,
+    with one number of each for a prompt; None if fewer than MIN_PROMPTS prompts had a trial.
 
     Prompts differ, so trials of one prompt tell less than independent ones. The interval is that
     of as many independent trials as would be equally uncertain (Korn and Graubard 1998): a score
@@ -48,22 +53,22 @@ def share_interval(successes, trials, repeats=1):
     none succeeded. It covers the true acceptance rate in 94 % of cases or more; see
     tests/benchmark/test_statistics.py.
 
-    repeats: how often each trial was made; the same decision again is no news
+    repeats: how often each trial was made; a repeat makes the same decision, so it adds nothing
     """
     n_prompts = np.count_nonzero(trials)
-    if n_prompts < LEAST_PROMPTS:
+    if n_prompts < MIN_PROMPTS:
         return None
-    share, n = ratio(successes, trials), sum(trials) / repeats
+    share, n_trials = ratio(successes, trials), sum(trials) / repeats
     if share in (0, 1):
-        reach = min(1.0, 3 / n)
+        reach = min(1.0, 3 / n_trials)
         return [0.0, reach] if share == 0 else [1 - reach, 1.0]
     # the variance of the share over prompts, and that of independent trials
     errors = np.subtract(successes, share * np.asarray(trials)) / sum(trials)
     variance = n_prompts / (n_prompts - 1) * (errors @ errors)
     too_few = (student_t(n_prompts - 1) / student_t(math.inf)) ** 2
-    independent = share * (1 - share)
-    n = independent / max(independent / n, too_few * variance)
-    return [score_bound(share, n, side) for side in (-1, 1)]
+    of_one_trial = share * (1 - share)
+    n_effective = of_one_trial / max(of_one_trial / n_trials, too_few * variance)
+    return [score_bound(share, n_effective, side) for side in (-1, 1)]
 
 
 def score_bound(share, n, side):
@@ -86,15 +91,15 @@ def student_t(freedom):
     return np.polyval([1.58954, 2.55585, 2.82250, 2.37227, 1.95996], 1 / freedom)
 
 
-def spread(values):
-    """A measured value and its range: {"value", "low", "high"}."""
+def median_and_range(values):
+    """Return {"value": the median, "low": the least, "high": the largest} of measured values."""
     return {"value": statistics.median(values), "low": min(values), "high": max(values)}
 
 
-class Figure:
+class Estimate:
     """The ratio of two sums over prompts, with its 95 % interval.
 
-    withheld: why it must not be published, if so
+    withheld: why it must not be published, a text; None if it may
     """
 
     def __init__(self, numerators, denominators, withheld=None, interval_of=interval):
@@ -107,8 +112,8 @@ class Figure:
         return None if self.withheld else self.value
 
 
-def as_columns(figures):
-    """What a row says of {name: Figure}."""
+def estimate_columns(figures):
+    """Return {name: published value} of {name: Estimate}, with all intervals under "intervals"."""
     published = {name: figure.published for name, figure in figures.items()}
     intervals = {name: figure.interval for name, figure in figures.items()}
     return published | {"intervals": intervals}
@@ -119,16 +124,21 @@ def as_columns(figures):
 # The rounds of a prompt are [(drafted, examined, accepted)].
 
 
-def acceptance(by_prompt, repeats=1):
-    """The Figure of all rounds, of this many repeats: accepted over examined."""
+def acceptance_estimate(by_prompt, repeats=1):
+    """Return the Estimate of the acceptance rate: accepted over examined tokens.
+
+    by_prompt: for each prompt its rounds [(drafted, examined, accepted)], of all repeats
+    """
     examined = [sum(e for _, e, _ in rounds) for rounds in by_prompt]
     accepted = [sum(a for _, _, a in rounds) for rounds in by_prompt]
-    return Figure(accepted, examined, interval_of=partial(share_interval, repeats=repeats))
+    return Estimate(accepted, examined, interval_of=partial(share_interval, repeats=repeats))
 
 
-def counts(by_prompt, K):
-    """What a row says of the rounds of each prompt. By position in the draft: how many were
-    examined, and the share of them that was accepted (None of none).
+def round_columns(by_prompt, K):
+    """Return {column: value} that sums up the rounds of all prompts.
+
+    By position in the draft, 1 to K: how many tokens were examined, and which share of them was
+    accepted (None if none was examined).
     """
     rounds = [*chain(*by_prompt)]
     drafted, _, accepted = map(sum, zip(*rounds))
@@ -145,11 +155,15 @@ def counts(by_prompt, K):
 
 
 def drafting_share(is_model, K, drafted, n_rounds):
-    """h of the theory: 1 for a model; of n-grams the share of positions that they filled."""
+    """Return h of the theory: 1 for a model; for n-grams the share of K positions they filled."""
     return 1 if is_model else drafted / (K * n_rounds)
 
 
-def repeated(ids):
-    """(8-grams that occurred before, all 8-grams) of a text: a loop shows as a share near 1."""
+def count_repeated_ngrams(ids):
+    """Return (8-grams of a text that occurred before, all its 8-grams), as two numbers.
+
+    >>> count_repeated_ngrams([1, 2] * 10)
+    (11, 13)
+    """
     grams = [tuple(ids[i : i + N_GRAM]) for i in range(len(ids) - N_GRAM + 1)]
     return len(grams) - len({*grams}), len(grams)

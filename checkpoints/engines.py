@@ -14,7 +14,10 @@ from checkpoints.vocabulary import load_encoder, read_merges
 
 
 def write_gguf(folder, path):
-    """The model and tokenizer of a checkpoint folder as one file, in float32."""
+    """Write the model of a checkpoint folder, in float32, and its tokenizer into one GGUF file.
+
+    folder: a Path. path: a str
+    """
     import gguf
 
     config = read_config(folder)
@@ -42,7 +45,9 @@ def write_gguf(folder, path):
 
 
 def add_tokenizer(file, folder, kinds):
-    """Byte-level BPE with GPT-2's pattern, and no token added in front of a text."""
+    """Add the tokenizer of a folder to a GGUFWriter: byte-level BPE with GPT-2's pattern, and no
+    token in front of a text. kinds: gguf.TokenType
+    """
     vocabulary = json.loads(first_of(folder, "vocab.json", "encoder.json").read_bytes())
     merges = read_merges(first_of(folder, "merges.txt", "vocab.bpe"))
     tokens = sorted(vocabulary, key=vocabulary.get)
@@ -60,12 +65,16 @@ def add_tokenizer(file, folder, kinds):
 
 
 def write_openvino(folder, path):
-    """The model of a checkpoint folder in float32, and its tokenizer, in the folder `path`."""
+    """Write the model of a checkpoint folder, in float32, and its tokenizer into the folder `path`,
+    in OpenVINO's format. Silences Python's warnings and the log of transformers for good.
+
+    folder: a Path. path: a str
+    """
     import transformers
     from optimum.exporters.openvino import main_export
     from optimum.intel import OVConfig
 
-    # what tracing a model has to say is not for those who asked for the folder
+    # tracing a model prints warnings that do not concern the user
     transformers.utils.logging.set_verbosity_error()
     warnings.simplefilter("ignore")
     transformers.utils.logging.disable_progress_bar()

@@ -1,0 +1,69 @@
+"""From flags to values: the models to load, what decides a text, and the JSON object of a prompt.
+Flags end here: the rooms below take values.
+"""
+
+from dataclasses import fields
+
+from decoding.load import ModelSpec, Pairs
+from decoding.run import GenerationConfig
+from sampling import RULES, speculative
+
+
+def spec_from(settings, target, drafts=()):
+    """The ModelSpec of a target and its drafts, multiplied as the command's flags say."""
+    flags = settings.as_dict()
+    names = {field.name for field in fields(ModelSpec)} & flags.keys()
+    return ModelSpec(target, tuple(drafts), **{name: flags[name] for name in names})
+
+
+def pair_spec(settings):
+    """The ModelSpec of generate: a target, and a draft where something speculates."""
+    drafts = [settings.draft_model_size] if settings.speculates else []
+    return spec_from(settings, settings.target_model_size, drafts)
+
+
+def load_pair(settings, download=False):
+    """The Pair of generate. Raises InputError."""
+    return pair_spec(settings).load(download=download).pair(settings.draft_model_size)
+
+
+def config_from(settings):
+    """The GenerationConfig of generate. Raises SettingError for a rule of the reader's own that
+    fails. What only some settings ask for is imported for those.
+    """
+    rule, loop = RULES[settings.rule_name], speculative
+    if settings.rule:
+        from proving.own_rule import load_rule
+
+        rule = load_rule(settings.rule, settings.rule_name)
+    if settings.mistake:
+        from proving.mistakes import loop_with_mistake
+
+        loop = loop_with_mistake(settings.mistake)
+    return GenerationConfig(
+        n_tokens=settings.n_tokens_to_generate,
+        K=settings.K,
+        to_probs=settings.to_probs,
+        stop=settings.stop,
+        confidence=settings.draft_confidence,
+        coupled=settings.coupled,
+        rule=rule,
+        loop=loop,
+    )
+
+
+def kernels_in(settings, pair):
+    """How the models of a Pair are multiplied, as ModelSpec.kernels_in says it."""
+    drafts = {settings.draft_model_size: pair.draft} if pair.draft else {}
+    return pair_spec(settings).kernels_in(Pairs(pair.target, drafts, pair.encoder))
+
+
+def json_of(settings, config, pair, prompt, summary, kernels):
+    """The JSON object of a Prompt, from the `summary` of its texts; kernels: of kernels_in."""
+    of_prompt = settings.as_json(prompt.text, prompt.seed, prompt.ids)
+    found = {"settings": of_prompt, "kernels": kernels} | summary
+    if settings.rule:
+        from proving.own_rule import measure_rule
+
+        found |= measure_rule(settings.rule, settings.verification, config, pair, prompt)
+    return found

@@ -1,0 +1,137 @@
+"""Chooses K for each round: the K with the most expected tokens per second (--K auto).
+
+With acceptance rate a, a round of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens
+(Leviathan et al. 2023, equation 1). A look-up of n-grams finds a draft in a share h of the rounds
+only; the other rounds yield one token. The cost of a round of K drafts is measured before the text
+begins, a and h while the text is written. K = 0 is plain decoding, which says nothing about a and
+h. So a trial round drafts now and then, more and more rarely. K is chosen for one text, without
+batches: in a batch, texts with small K would wait for texts with large K.
+
+K depends only on the rounds before, so the text has the target's distribution, whatever K is.
+"""
+
+import time
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from tqdm import tqdm
+
+from decoding.clock import measure_costs
+from decoding.theory import speedup
+from sampling import verify
+
+MAX_K = 8
+TRIED = (1, 2, 4, 8)  # the K that are timed; a straight line through their costs reduces noise
+N_ROUNDS = 2  # rounds of each K in a turn
+BUDGET = 1.0  # seconds after which no turn begins
+DECAY = 0.99  # weight of the past after a new observation: about a hundred observations count
+# the smallest expected speedup for which to draft: a search that finds no draft costs a little, too
+LEAST_SPEED = 1.02
+# the share of the time that trial rounds may cost, except the first trials
+TRIAL_SHARE = 0.01
+PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
+
+
+# {target: {(draft, to_probs, rule): costs}}, for as long as the target is in use
+COSTS = WeakKeyDictionary()
+
+
+def new_auto_k(target, draft, to_probs, rule):
+    """A new AutoK for one text. The first call with these arguments measures the costs of rounds,
+    in about a second; later calls reuse these costs.
+    """
+    known = COSTS.setdefault(target, {})
+    options = draft, to_probs, rule
+    if options not in known:
+        known[options] = measure_round_costs(target, *options)
+    return AutoK(known[options])
+
+
+def measure_round_costs(*options):
+    """Measure [cost] of rounds of 0, 1, 2, ... drafts, as multiples of a round without drafts, so
+    that the first is 1. options: the arguments of measure_parts.
+    """
+    return [1.0, *(K * c + v for K, (c, v) in enumerate(measure_parts(*options), 1))]
+
+
+def measure_parts(target, draft, to_probs, rule=verify):
+    """Measure [(c, v)] of rounds of 1, 2, ... drafts. c: the cost of drafting one token, v: of all
+    else in the round, both as multiples of a round without drafts (clock.measure_costs).
+    """
+    max_K = min(MAX_K, draft.max_draft_length(target))
+    if max_K == 0:
+        return []
+    tried = [*(K for K in TRIED if K < max_K), max_K]
+    turns = tqdm(turns_within(BUDGET), desc="costs of K", delay=1, leave=False, disable=None)
+    _, costs = measure_costs(target, draft, to_probs, tried, N_ROUNDS, turns, rule)
+    parts = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in tried])
+    lines = np.polyfit(tried, parts, min(1, max_K - 1), w=1 / parts.sum(axis=1))
+    Ks = np.arange(1, max_K + 1)
+    drafting, rest = (np.polyval(line, Ks) for line in lines.T)
+    return [*zip((drafting / Ks).tolist(), rest.tolist())]
+
+
+def turns_within(seconds):
+    """Yield None until this many seconds have passed, at least once."""
+    end = time.perf_counter() + seconds
+    yield
+    while time.perf_counter() < end:
+        yield
+
+
+class AutoK:
+    """A function K(last_round) for `sampling.speculative`, which returns the K of the next round.
+
+    costs: [cost of a round of 0, 1, 2, ... drafts], as measure_round_costs returns them
+    """
+
+    def __init__(self, costs):
+        self.costs = costs
+        rate, weight = PRIOR
+        self.accepted, self.examined = rate * weight, weight  # a is their ratio
+        # rounds that drafted anything, of those that were asked to: h is their ratio
+        self.rounds_drafted = self.rounds_asked = 1.0
+        self.K = 0  # of the last round
+        # plain rounds before the next trial, and plain rounds since the last one
+        self.patience = self.waited = 0
+
+    def __call__(self, last_round):
+        """K of the next round, from the Round before it."""
+        self.learn(last_round)
+        self.K = self.choose_K()
+        return self.K
+
+    def learn(self, last_round):
+        """Update the sums whose ratios are a and h with a Round.
+
+        Older observations lose weight. For a, each examined draft is an observation, so the weight
+        falls by DECAY for each; for h, each round with K > 0 is an observation.
+        """
+        weight = DECAY**last_round.examined
+        self.accepted = weight * self.accepted + last_round.accepted
+        self.examined = weight * self.examined + last_round.examined
+        if self.K:
+            self.rounds_drafted = DECAY * self.rounds_drafted + bool(last_round.draft)
+            self.rounds_asked = DECAY * self.rounds_asked + 1
+
+    def speedups(self, a):
+        """[expected speedup over plain decoding] for K = 0, 1, 2, ..."""
+        h = self.rounds_drafted / self.rounds_asked
+        # a whole round's cost stands in for v, so c is 0
+        return [speedup(a, K, 0, cost, h) for K, cost in enumerate(self.costs)]
+
+    def choose_K(self):
+        """The K of the next round: the fastest K if it pays or if a trial is due, else 0."""
+        a = self.accepted / self.examined
+        best = max(range(1, len(self.costs)), key=self.speedups(a).__getitem__, default=0)
+        # a plus its standard error: a little bad luck does not end drafting
+        hopeful = a + (a * (1 - a) / self.examined) ** 0.5
+        if self.speedups(hopeful)[best] >= LEAST_SPEED:
+            self.patience = self.waited = 0
+            return best
+        self.waited += 1
+        if self.waited <= self.patience:
+            return 0
+        self.waited = 0
+        self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIAL_SHARE, 128)
+        return best

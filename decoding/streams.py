@@ -1,0 +1,37 @@
+"""Streams of random numbers: each use of a seed has a stream of its own, named by its Purpose.
+
+If two uses shared a stream, their numbers would not be independent: a coin that repeats the number
+which drew the token accepts other drafts than an independent coin. A list as the seed would not
+help, because NumPy pads seeds with zeros: `seed`, [seed, 0] and [seed, 0, 0] give one stream.
+
+The text of a single run uses default_rng(seed). No Purpose has that stream.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Purpose(IntEnum):
+    """What a stream is for. Each comment ends with the `numbers` that `stream` is given for it."""
+
+    TEXT = 1  # tokens and coins of one of several texts: its prompt, the repeat
+    SHARED_NOISE = 2  # the noise that draft and target share: the position
+    ROUND = 3  # tokens and coins of one round: the position of its first token
+    REPLAY = 4  # coins of a replayed text: its number in the log
+    VERDICT = 5  # verdicts by --synthetic_acceptance: the prompt, the repeat
+    ORDER_OF_RUNS = 6  # order of the runs after one prompt: the prompt, the repeat
+    ORDER_OF_TURNS = 7
+    RANDOM_PROMPTS = 8
+    WEIGHTS = 9  # weights that training begins with
+    DROPOUT = 10  # the step
+    PASSAGES = 11  # places of the passages of a training step: the step
+    VALIDATION = 12  # places of the passages of a validation: the batch
+    WRITTEN = 13  # texts that a training step takes from those the target wrote: the step
+    BEGINNINGS = 14  # places of the passages that the target continues: the batch
+    CONTINUATIONS = 15  # noise of the target's samples: the batch
+
+
+def stream(purpose, seed, *numbers):
+    """The SeedSequence of one stream, to be given to numpy.random.default_rng or sampling.Rng."""
+    return np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))
