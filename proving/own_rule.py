@@ -60,8 +60,7 @@ class ReaderModule:
             problem = f"{self.name}: it has no {exercise}: expected"
             raise Unwritten("rule", f"{problem} one as in exercises/mine.py")
         try:
-            with redirect_stdout(sys.stderr):  # stdout may be a JSON object
-                yield with_limits(self.namespace[exercise], exercise)
+            yield with_limits(self.namespace[exercise], exercise)
         except SettingError:  # of an answer within this one
             raise
         except NotImplementedError:
@@ -172,17 +171,26 @@ class ReaderModule:
 
 def load_namespace(name):
     """Import a module by its name, or run a .py file: {name: value} of its variables. What it
-    prints goes to stderr. Raises SettingError if it cannot be loaded.
+    prints, now and later, goes to stderr. Raises SettingError if it cannot be loaded.
     """
+    # its own `print`, because sys.stdout belongs to every thread that decodes
+    with_print = {"print": print_to_stderr}
     try:
-        with redirect_stdout(sys.stderr):  # stdout may be a JSON object
+        with redirect_stdout(sys.stderr):  # while no other thread runs
             if name.endswith(".py"):
-                return runpy.run_path(name)
-            return vars(importlib.import_module(name))
+                return runpy.run_path(name, init_globals=with_print)
+            namespace = vars(importlib.import_module(name))
+            namespace.update(with_print)
+            return namespace
     except (Exception, SystemExit) as error:
         problem = f"{name}: it cannot be loaded: {describe_error(error)}"
         expected = "expected a module such as exercises.mine, or a .py file"
         raise SettingError("rule", f"{problem}; {expected}") from None
+
+
+def print_to_stderr(*values, **options):
+    """Print to stderr: stdout may be a JSON object."""
+    print(*values, **{"file": sys.stderr, **options})
 
 
 def rows_by(model, to_probs):

@@ -115,6 +115,19 @@ def test_what_a_rule_prints_is_no_part_of_the_json_object(as_json, module):
     assert own["rule_distance"] > 0
 
 
+def test_rules_of_two_texts_at_once_leave_stdout_alone(module, capsys):
+    """Two threads decode: the second begins before the first ends, and a result is written."""
+    own = ReaderModule(module("def verify_7(*arguments):\n    print('called')\n    return 0, 0"))
+    first, second = own.answer("verify_7"), own.answer("verify_7")
+    with first as rule:
+        second.__enter__()
+        rule()
+    print("result")
+    second.__exit__(None, None, None)
+    print("end")
+    assert capsys.readouterr() == ("result\nend\n", "called\n")
+
+
 @pytest.mark.parametrize(
     "source, shown",
     [

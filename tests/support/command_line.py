@@ -128,7 +128,8 @@ def as_json(cli):
 
     def call(*arguments, note="", **more):
         done = cli("--json", *arguments, **more)
-        assert done.code == 0 and done.out.count("\n") == 1 and done.out.endswith("\n")
+        assert done.code == 0, done.err
+        assert done.out.count("\n") == 1 and done.out.endswith("\n"), done.out
         assert bool(note) == bool(done.err) and note in done.err
         return json.loads(done.out, parse_constant=pytest.fail)  # NaN and Infinity are not JSON
 
