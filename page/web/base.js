@@ -149,6 +149,7 @@ function showHead(run) {
     make("li", `${f.tokens_per_second.toFixed(0)} tokens per second`
       + (run.speedup === null ? "." : `, ${times(run.speedup)} those of the large model alone.`)));
   $("command").textContent = run.command;
+  put("kernels", run.kernels.map(text => make("li", text)));
   $("made").textContent = run.made;
 }
 

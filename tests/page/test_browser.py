@@ -436,11 +436,13 @@ def test_a_fastest_K_is_named_only_where_the_turns_agree(live):
 
 
 def test_a_saved_run_without_costs_says_so(saved):
-    page, _ = saved(*RUNS["sampled"], "--draft_confidence", 0.3)
+    page, _ = saved(*RUNS["sampled"], "--draft_confidence", 0.3, "--kernels", "plain")
     page.locator("#tab-pays").click()
     assert page.locator("#pays-stage").is_hidden()
     assert "without measured costs" in page.locator("#pays-lead").inner_text()
     assert "draft confidence 0.3" in page.locator("#summary").inner_text()
+    models = page.locator("#kernels li").all_inner_texts()
+    assert models == ["17M: plain", "0.7M-17M: plain"]
 
 
 # ---------------------------------------------------------------- runs
