@@ -38,8 +38,7 @@ LEGEND = {
     "verify_cost": VERIFY_COST,
     "cost_of_all_rows": VERIFY_COST,
     "predicted_speedup": "predicted: the speedup that follows from acceptance, c and v",
-    "acceptance_by_position": "by position: of the 1st, 2nd, ... drafted tokens that were examined, "
-    "up to the 6th",
+    "acceptance_by_position": "by position: of the 1st, ... 6th drafted tokens that were examined",
     "of_streaming": "of streaming: GB/s, over the speed at which this machine streams memory",
     "past": "after: how many tokens the text has before the pass",
     "against_the_first": "cost: the time, over that of the first line after as many tokens",
