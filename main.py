@@ -38,7 +38,7 @@ COMMANDS = {
     "download": "cli.download",
     "check": "cli.check",
     "export": "cli.export",
-    "mistakes": "experiments.mistakes",
+    "mistakes": "experiments.measure_mistakes",
     "profile": "experiments.benchmark.profile",
     "benchmark": "experiments.benchmark.benchmark",
     "record": "experiments.replay.record",

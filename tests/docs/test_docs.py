@@ -17,8 +17,8 @@ from decoding.clock import Seconds
 from decoding.metrics import Tally
 from decoding.theory import speedup, tokens_per_round
 from proving.enumeration import enumerate_branches
-from proving.gallery import GROUPS, REFERENCE, STORIES, gallery_blocks
 from proving.mistakes import MISTAKES
+from proving.mistakes_page import GROUPS, REFERENCE, STORIES, page_blocks
 from proving.patching import apply_mistake
 from sampling import NeuralDrafter, SamplingParams, residual, speculative, verify, verify_block
 
@@ -213,4 +213,4 @@ def test_the_gallery_has_every_mistake_once_and_says_where():
 @pytest.mark.slow
 def test_the_gallery_is_what_its_command_prints():
     page = (ROOT / "docs" / "mistakes.md").read_text(encoding="utf-8")
-    assert page.endswith("\n\n".join(["", *gallery_blocks()]) + "\n")
+    assert page.endswith("\n\n".join(["", *page_blocks()]) + "\n")
