@@ -87,7 +87,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
     screen = show.Screen(settings, output, prompt, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
-    runs = {decoder: config.run(pair, prompt, decoder) for decoder in settings.decoders}
+    runs = {decoder: config.new_run(pair, prompt, decoder) for decoder in settings.decoders}
     results = {}
     for decoder, run in runs.items():
         run.warm_up()

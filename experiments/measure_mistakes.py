@@ -51,12 +51,12 @@ def rounds_in_case(settings, pair, case, to_probs):
         stop=case.stop,
         verification=case.verification,
     )
-    prompt = Prompt.of(case.prompt, pair, settings.seed)
+    prompt = Prompt.from_text(case.prompt, pair, settings.seed)
     if case.full:
         # repeat the prompt until the context has room for two tokens
         n = pair.target.config.n_ctx - 2
-        prompt = Prompt.of_ids((prompt.ids * n)[-n:], pair, settings.seed)
-    return config_from(settings).run(pair, prompt).rounds()
+        prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, settings.seed)
+    return config_from(settings).new_run(pair, prompt).rounds()
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Callable
 
-from decoding.coupled import match
+from decoding.coupled import verify_match
 from decoding.metrics import first_difference
 from decoding.streams import Purpose, stream
 from page.report import pieces
@@ -54,9 +54,9 @@ WHAT = {  # each rule does
 
 def all_rules():
     """Yield every Rule, the token rule first."""
-    decisions = {"token rule": verify, "match rule": match} | COMPARED
+    decisions = {"token rule": verify, "match rule": verify_match} | COMPARED
     for name, decide in decisions.items():
-        kind = "right" if decide in (verify, match, verify_block) else "inexact"
+        kind = "right" if decide in (verify, verify_match, verify_block) else "inexact"
         yield Rule(name, kind, WHAT[name], decide)
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
@@ -86,7 +86,7 @@ class Placed(Rng):
 
 def rounds_of(rule, config, pair, prompt):
     """The rounds of the speculative loop under a rule, otherwise as a GenerationConfig says."""
-    run = replace(config, coupled=rule.kind == "noise").run(pair, prompt)
+    run = replace(config, coupled=rule.kind == "noise").new_run(pair, prompt)
     if run.coupled:
         return run.rounds()
 

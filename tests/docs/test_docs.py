@@ -196,7 +196,7 @@ def test_expected_tokens_of_a_round(K):
         rounds = speculative(constant(p), drafter, [0], K + 1, K, to_probs, rng)
         next(rounds)  # the prefill
         tally.add(next(rounds), Seconds(0, 0, 0))
-        return tally.speculation()["tokens_per_target_pass"]
+        return tally.speculative_figures()["tokens_per_target_pass"]
 
     mean = sum(n * mass for n, mass in enumerate_branches(first_round).items())
     assert mean == pytest.approx(tokens_per_round(a, K))

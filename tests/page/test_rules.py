@@ -114,7 +114,7 @@ def test_a_rule_is_described_in_one_plain_line(name):
 def test_the_match_rule_keeps_a_drafted_token_with_probability_p():
     p, q = np.array([[0.5, 0.3, 0.2], [1, 0, 0]]), np.array([[0.2, 0.7, 0.1]])
     for token in range(3):
-        found = enumerate_branches(lambda rng: rules.match([token], p, q, rng))
+        found = enumerate_branches(lambda rng: rules.verify_match([token], p, q, rng))
         replaced = {(0, y): p[0, y] for y in range(3) if y != token}
         assert found == pytest.approx({(1, 0): p[0, token]} | replaced)
 

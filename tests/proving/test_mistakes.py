@@ -63,7 +63,7 @@ PROMPT = Prompt(1, None, [0, 1], 5)
 def run_with(mistake, **settings):
     """The Run of PAIR with a mistake, as the settings ask for it."""
     settings = {"temperature": 1.0, "n_tokens_to_generate": 30} | settings
-    return config_from(Settings(mistake=mistake, **settings)).run(PAIR, PROMPT)
+    return config_from(Settings(mistake=mistake, **settings)).new_run(PAIR, PROMPT)
 
 
 @pytest.mark.parametrize("asked", ["token", "block"])

@@ -69,7 +69,7 @@ def last_logits(target, head, n_text, ids):
     """Of a draft of ids[n_text:] that begins after the first n_text ids."""
     cache, own = target.new_cache(), head.new_cache()
     target.read(ids[: n_text - 1], cache, n_last=0)
-    own.look(cache.hidden, n_text)
+    own.update_from_target(cache.hidden, n_text)
     return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)][-1]
 
 
