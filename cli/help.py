@@ -8,8 +8,9 @@ import re
 import shutil
 import textwrap
 
+from cli.parser import OWN
+
 MAX_WIDTH = 100  # columns of --help in a wide terminal
-OWN = "Flags"  # the heading of what a command declares itself: it comes first
 HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine")
 
 

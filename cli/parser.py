@@ -18,8 +18,8 @@ from typing import Any, Callable
 import fire
 
 from checkpoints.errors import InputError, SettingError
-from cli.help import OWN, markdown, usage
 
+OWN = "Flags"  # the heading of flags that a command declares itself
 EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
 
 
@@ -118,12 +118,13 @@ def call(command, words):
     Raises InputError for a flag it does not have or a value of another type.
     """
     flags, (groups, takes_words) = flags_of(command), groups_of(command)
-    if words == ["--help=markdown"]:
-        print(markdown(flags))
-        return
-    words = normalize_words(words, flags, takes_words)
-    if words is None:
-        print(usage(command, flags))
+    asks_for_lists = words == ["--help=markdown"]
+    if not asks_for_lists:
+        words = normalize_words(words, flags, takes_words)
+    if asks_for_lists or words is None:
+        from cli.help import markdown, usage  # here: a command that runs needs no help
+
+        print(markdown(flags) if asks_for_lists else usage(command, flags))
         return
 
     def run(*plain, **values):
