@@ -19,7 +19,6 @@ import fire
 
 from checkpoints.errors import InputError, SettingError
 
-OWN = "Flags"  # the heading of flags that a command declares itself
 EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
 
 
@@ -30,7 +29,7 @@ class Flag:
     name: str
     default: Any
     meaning: str
-    heading: str  # under which --help shows it
+    heading: str | None  # under which --help shows it; None for a command's own flags
     reader: Callable | None
 
     def parse(self, text):
@@ -59,7 +58,7 @@ def flags_in(group):
         classes = reversed(group.__mro__)
         first = next(kind for kind in classes if field.name in inspect.get_annotations(kind))
         own = first is group and "heading" not in vars(group)
-        heading = OWN if own else first.heading
+        heading = None if own else first.heading
         meaning, reader = field.metadata["meaning"], field.metadata["reader"]
         flags.append(Flag(field.name, field.default, meaning, heading, reader))
     return flags

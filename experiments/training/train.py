@@ -55,6 +55,7 @@ SHAPES = {
     "7M": Config(2048, 512, 256, 4, 8),
 }
 EAGLE_HEADS = 4  # of the attention in its block
+RATES = Limits(1e-9)  # of learning
 
 # ---------------------------------------------------------------- settings
 
@@ -87,7 +88,7 @@ class Training(PathSettings):
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
     steps: int = flag(3000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
-    learning_rate: float = flag(3e-3, "the highest learning rate of the run", limits=Limits(1e-9))
+    learning_rate: float = flag(3e-3, "the highest learning rate of the run", limits=RATES)
     weight_decay = 0.05
 
 
@@ -128,12 +129,12 @@ class DraftSettings(Training):
     draft_model_size: str = flag("0.7M", "the folder in models_dir that it is written to")
     start: str = flag("", "a draft model to start from; without it, 0.7M with random weights")
     written: bool = flag(False, "half of the text is what the target wrote (train.py samples)")
-    learning_rate: float = flag(4e-3, "the highest learning rate of the run")
+    learning_rate: float = flag(4e-3, "the highest learning rate of the run", limits=RATES)
 
 
 @dataclass(frozen=True)
 class EagleSettings(Training):
-    steps: int = flag(1000, "how many steps, of 4,096 tokens each")
+    steps: int = flag(1000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
     width: int = flag(256, "the width of EAGLE's block")
 
     def check(self):
@@ -144,8 +145,8 @@ class EagleSettings(Training):
 @dataclass(frozen=True)
 class MedusaSettings(Training):
     n_heads: int = flag(3, "how many heads, one for each position of a draft", limits=POSITIVE)
-    steps: int = flag(1000, "how many steps, of 1,024 tokens each")
-    learning_rate: float = flag(1e-2, "the highest learning rate of the run")
+    steps: int = flag(1000, "how many steps, of 1,024 tokens each", limits=POSITIVE)
+    learning_rate: float = flag(1e-2, "the highest learning rate of the run", limits=RATES)
 
 
 @dataclass(frozen=True)
