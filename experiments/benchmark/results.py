@@ -17,7 +17,8 @@ from cli.reading import (
     parse_json,
     read_bytes,
 )
-from cli.values import AUTO, DRAFT_COST, VERIFY_COST
+from cli.values import AUTO
+from experiments.benchmark.flag_values import DRAFT_COST, VERIFY_COST
 
 # FILE.json, and the files beside it that hold the same results
 SUFFIXES = (".json", ".csv", ".md")

@@ -37,9 +37,9 @@ class RecordSettings(Machine, Sampling, PromptFile, Target):
         limits=POSITIVE,
     )
 
-    def portable(self):
+    def portable_dict(self):
         """Return {name: value} of the settings without where this machine keeps its files."""
-        return super().portable() | {
+        return super().portable_dict() | {
             "target_model_size": name_of(self.target_model_size),
             "prompts": Path(self.prompts).name,
         }
@@ -70,7 +70,7 @@ def record(settings: RecordSettings, output: LogFile):
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
         "target": name_of(target),
-        "settings": settings.portable(),
+        "settings": settings.portable_dict(),
         "fingerprints": {name_of(target): wanted.fingerprints()[target]},
     }
     with ResumableLines(output.out, [header, prompts]) as lines:

@@ -10,10 +10,11 @@ from checkpoints.search import find_folder
 from checkpoints.vocabulary import load_encoder
 from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
 from cli.runs import spec_from
-from cli.values import DRAFT_COST, VERIFY_COST, parse_Ks, parse_list, parse_number
+from cli.values import parse_list
 from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, is_size
 from decoding.ngrams import NGrams
+from experiments.benchmark.flag_values import DRAFT_COST, VERIFY_COST, parse_Ks, parse_number
 from experiments.benchmark.tables import legend, table
 from experiments.replay.recordings import read_log
 from experiments.replay.simulate import Latency, describe_certainty, read_latencies, replay_draft
@@ -148,7 +149,7 @@ def replay(settings: ReplaySettings, output: Json):
     for name, draft in load_drafts(settings, log).items():
         rows += replay_draft(name, draft, log, Ks, seed, latencies[name], rule)
     result = {
-        "settings": settings.portable(),
+        "settings": settings.portable_dict(),
         "log": {"target": log.target, "tokenizer": log.tokenizer, "settings": log.settings},
         "certainty": describe_certainty(log, settings.drafts()),
         "rows": rows,
