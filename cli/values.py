@@ -6,7 +6,6 @@ from checkpoints.errors import SettingError
 from decoding.load import AUTO
 
 MAX_COUNT = 10**9  # of anything that is counted
-MAX_COST = 1e6  # of a token or a pass, in target passes over one row
 
 
 def parse_list(name, text, kind=str):
