@@ -18,10 +18,10 @@ from typing import Any
 
 from utils import require_memory
 
-THREAD = "text"  # the prefix of the threads' names
+THREAD_PREFIX = "text"  # the prefix of the threads' names
 
 
-def require_room(models, n_texts, n_positions):
+def require_cache_memory(models, n_texts, n_positions):
     """Raises InputError if the caches of n_texts texts of n_positions tokens do not fit in memory.
     models: [Model], loaded already.
     """
@@ -108,9 +108,11 @@ def decode_together(tasks, pair):
     inbox, answers = SimpleQueue(), [SimpleQueue() for _ in tasks]
 
     def run(number, task):
-        return task(pair.over(lambda model: BatchedModel(number, model, inbox, answers[number])))
+        return task(
+            pair.map_models(lambda model: BatchedModel(number, model, inbox, answers[number]))
+        )
 
-    pool = ThreadPoolExecutor(len(tasks), THREAD)
+    pool = ThreadPoolExecutor(len(tasks), THREAD_PREFIX)
     try:
         texts = [pool.submit(run, number, task) for number, task in enumerate(tasks)]
         for text in texts:

@@ -38,12 +38,12 @@ class Stopwatch:
     def __init__(self):
         self.spent = {"draft": 0.0, "target": 0.0}  # seconds of this round so far
 
-    def target(self, model):
+    def timed_target(self, model):
         """The model with its passes timed. These three are all that a loop asks of a model."""
         read = self.with_timer("target", model.read)
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
-    def drafter(self, drafter):
+    def timed_drafter(self, drafter):
         """The drafter with its proposals timed. These three are all that a loop asks of it."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
@@ -59,7 +59,7 @@ class Stopwatch:
 
         return call
 
-    def rounds(self, rounds):
+    def timed_rounds(self, rounds):
         """Yield (Round, its Seconds). The time between two rounds is the caller's: it counts for
         none.
         """
@@ -82,7 +82,7 @@ class RoundTimer:
     def __init__(self, target, draft, to_probs, max_K, rule):
         self.target, self.draft, self.to_probs, self.rule = target, draft, to_probs, rule
         self.rng = Rng(0)
-        self.drafter = draft.drafter(target, to_probs, self.rng)
+        self.drafter = draft.new_drafter(target, to_probs, self.rng)
         room = min(target.config.n_ctx, draft.n_ctx) - max_K
         # a text that repeats itself, for the look-up
         ids = [0] * max(1, min(CONTEXT_TOKENS, room))

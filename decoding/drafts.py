@@ -19,7 +19,7 @@ class Draft:
     standalone_model = None  # a Model that can write texts without the target
     is_lookup = False  # whether it searches the text, and often drafts nothing
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
         """A new drafter for one text. to_probs: SamplingParams; confidence: see NeuralDrafter."""
         raise NotImplementedError
 
@@ -28,8 +28,8 @@ class Draft:
         # the last drafted token is never read by the draft
         return min(target.config.n_ctx - 1, self.n_ctx, self.max_draft_tokens)
 
-    def over(self, stand_in):
-        """A copy of this draft that runs stand_in(model) in place of its model, if any."""
+    def map_models(self, function):
+        """A copy of this draft that runs function(model) in place of its model, if any."""
         return self
 
 
@@ -40,11 +40,11 @@ class ModelDraft(Draft):
         self.model, self.models, self.n_ctx = model, (model,), model.config.n_ctx
         self.standalone_model = model
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
         return NeuralDrafter(self.model, to_probs, rng, confidence)
 
-    def over(self, stand_in):
-        return type(self)(stand_in(self.model))
+    def map_models(self, function):
+        return type(self)(function(self.model))
 
 
 class HeadDraft(ModelDraft):
@@ -56,7 +56,7 @@ class HeadDraft(ModelDraft):
         super().__init__(head)
         self.standalone_model, self.max_draft_tokens = None, head.config.n_places
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
         return HeadDrafter(self.model, to_probs, rng, confidence)
 
 
@@ -72,9 +72,9 @@ class HeadDrafter(NeuralDrafter):
         if not ids:  # a prompt of one token: the target has read nothing yet
             return
         self.cache.length = 0  # `look` must not keep hidden states of the text before
-        self.cache.look(target_cache.hidden, len(ids))
+        self.cache.update_from_target(target_cache.hidden, len(ids))
         super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        self.cache.look(self.target_cache.hidden, len(ids))
+        self.cache.update_from_target(self.target_cache.hidden, len(ids))
         return super().propose(ids, min(k, self.model.config.n_places))

@@ -60,7 +60,7 @@ class EagleCache(KVCache):
         start, self.length = self.length, self.length + hidden.shape[0]
         self.hidden[start + 1 : self.length + 1] = hidden
 
-    def look(self, hidden, n_text):
+    def update_from_target(self, hidden, n_text):
         """Copy the target's hidden states over EAGLE's guesses. Sets `length` back, so that what
         was computed from a guess is computed again.
 

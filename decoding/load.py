@@ -36,14 +36,14 @@ class Pair:
         """[Model]: the target, then the models of the draft. Each of them needs a cache."""
         return [self.target, *(self.draft.models if self.draft else ())]
 
-    def over(self, stand_in):
-        """The same pair with stand_in(model) in place of each model."""
-        draft = self.draft and self.draft.over(stand_in)
-        return Pair(stand_in(self.target), draft, self.encoder)
+    def map_models(self, function):
+        """The same pair with function(model) in place of each model."""
+        draft = self.draft and self.draft.map_models(function)
+        return Pair(function(self.target), draft, self.encoder)
 
 
 @dataclass(frozen=True)
-class Pairs:
+class LoadedModels:
     """A target with several drafts, {name: Draft}."""
 
     target: Model
@@ -60,8 +60,8 @@ def is_size(name):
 
 
 def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False):
-    """Load a target and its drafts, and return their Pairs. drafts: a list of sizes, folders, names
-    of HEADS, or NGRAM. Raises InputError, before it reads weights, for a draft that cannot pair.
+    """Load a target and its drafts, and return LoadedModels. Raises InputError, before weights are
+    read, for a draft that cannot pair. drafts: [size, folder, name of HEADS, or NGRAM]
     """
     heads = [name for name in drafts if name in HEADS]
     if heads and weights == RANDOM:
@@ -79,7 +79,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
 
         folder = find_folder(target, models_dir)
         loaded[name] = HeadDraft(load_head(name, folder, target_model))
-    return Pairs(target_model, {name: loaded[name] for name in drafts}, encoder)
+    return LoadedModels(target_model, {name: loaded[name] for name in drafts}, encoder)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ModelSpec:
         return [self.target, *filter(is_size, self.drafts)]
 
     def load(self, choices=None, download=False):
-        """Load and return Pairs. choices: from `kernel_choices`, or None. Raises InputError."""
+        """Load the models. choices: what `choose_kernels` returned, or None. Raises InputError."""
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
             from backends import autotune
@@ -122,24 +122,24 @@ class ModelSpec:
             backend = replace(backend, plan=plan)
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
 
-    def shapes(self, download=False):
+    def read_configs(self, download=False):
         """([Config] of self.sizes, their encoder), without reading weights. Raises InputError."""
         args = self.sizes, self.models_dir, self.weights, download
         configs, _, encoder = utils.sources_of(*args)
         return configs, encoder
 
     def load_stub(self, download=False):
-        """Pairs that are enough to prepare prompts with: the target's ModelStub, and no drafts."""
-        configs, encoder = self.shapes(download)
-        return Pairs(ModelStub(configs[0]), {}, encoder)
+        """LoadedModels to prepare prompts with: the target's ModelStub, and no drafts."""
+        configs, encoder = self.read_configs(download)
+        return LoadedModels(ModelStub(configs[0]), {}, encoder)
 
-    def kernel_choices(self):
+    def choose_kernels(self):
         """Time kernels here: {Config: {Weight: Kernel}}; {} if the settings leave no choice."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
         from backends import autotune
 
-        configs, _ = self.shapes()
+        configs, _ = self.read_configs()
         return {config: autotune.choose(config, np.float32, exact=self.exact) for config in configs}
 
     def fingerprints(self):
@@ -158,8 +158,8 @@ class ModelSpec:
             for model, paths in files.items()
         }
 
-    def kernels_in(self, pairs):
-        """{size: {weight: its kernel in words}} of loaded Pairs, for the JSON object."""
-        models = {name: draft.standalone_model for name, draft in pairs.drafts.items()}
-        models = {self.target: pairs.target} | models
-        return {name: kernels_of(model) for name, model in models.items() if model}
+    def kernels_in(self, models):
+        """{size: {weight: its kernel in words}} of LoadedModels, for the JSON object."""
+        drafts = {name: draft.standalone_model for name, draft in models.drafts.items()}
+        by_name = {self.target: models.target} | drafts
+        return {name: kernels_of(model) for name, model in by_name.items() if model}

@@ -52,7 +52,7 @@ class MedusaCache:
         self.nothing = nothing  # the hidden state before the first token
         self.hidden, self.n_text, self.logits = nothing, 0, None
 
-    def look(self, hidden, n_text):
+    def update_from_target(self, hidden, n_text):
         """Take the last hidden state of a text of n_text tokens, of which the target has read all
         but the last. hidden: [n_positions, n_embd], from the target's cache.
         """

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from decoding.coupled import scores
+from decoding.coupled import noisy_log_probs
 
 
 class Tally:
@@ -34,7 +34,7 @@ class Tally:
             n = this_round.examined
             self.overlap += np.minimum(this_round.p[:n], this_round.q[:n]).sum()
 
-    def speculation(self):
+    def speculative_figures(self):
         """The speculative decoder's figures, {name: value} for the JSON object.
 
         The acceptance rate is accepted / examined, and null where nothing was examined.
@@ -73,15 +73,15 @@ def summary(config, pair, prompt, results):
         found["speedup"] = fast["tokens_per_second"] / plain["tokens_per_second"]
         found["identical"] = texts[0] == texts[1]
         if (config.to_probs.greedy or config.coupled) and not found["identical"]:
-            noisy = partial(noisy_logits, config.to_probs, prompt.seed)
+            noisy = partial(shared_noise_scores, config.to_probs, prompt.seed)
             how = {"score": noisy} if config.coupled else {}
             found["difference"] = explain_difference(pair.target, prompt.ids, *texts, **how)
     return found
 
 
-def noisy_logits(to_probs, seed, logits, position):  # [n_vocab] -> [n_vocab]
+def shared_noise_scores(to_probs, seed, logits, position):  # [n_vocab] -> [n_vocab]
     """The scores of one position under shared noise: the token with the largest is chosen."""
-    return scores(to_probs(logits[None])[0], seed, position)
+    return noisy_log_probs(to_probs(logits[None])[0], seed, position)
 
 
 def first_difference(first, second):

@@ -9,7 +9,7 @@ class NGrams(Draft):
 
     is_lookup = True
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
         return NGramDrafter(target.config.n_vocab)
 
     def max_draft_length(self, target):

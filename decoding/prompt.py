@@ -15,7 +15,7 @@ class Prompt:
     seed: int
 
     @classmethod
-    def of(cls, text, pair, seed, number=1):
+    def from_text(cls, text, pair, seed, number=1):
         """The Prompt of a text for a Pair; an empty text becomes <|endoftext|>. Its seed is seed +
         number - 1. Raises InputError if the text has too many tokens or cannot be encoded.
         """
@@ -23,10 +23,10 @@ class Prompt:
         if ids == [None]:  # the text is empty, and the encoder has no end of text
             problem = "'': expected text, as the vocabulary has no <|endoftext|> to begin with"
             raise SettingError("prompt", problem)
-        return cls.of_ids(ids, pair, seed, text, number)
+        return cls.from_ids(ids, pair, seed, text, number)
 
     @classmethod
-    def of_ids(cls, ids, pair, seed, text=None, number=1):
+    def from_ids(cls, ids, pair, seed, text=None, number=1):
         """The Prompt of token ids. Raises InputError if there are too many."""
         longest = pair.target.config.n_ctx - 1
         if len(ids) > longest:

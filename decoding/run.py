@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Callable
 
 from decoding.clock import Stopwatch
-from decoding.coupled import SharedNoise, agree
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.load import AUTO, Pair
 from decoding.metrics import Tally
 from decoding.prompt import encode_setting
@@ -60,7 +60,7 @@ class Run:
     @property
     def coupled(self):
         """Whether draft and target share the noise of each position."""
-        return self.rule is agree
+        return self.rule is verify_shared_noise
 
     def rounds(self, rng=None, stopwatch=None):
         """The Rounds; the first is the prefill.
@@ -71,14 +71,14 @@ class Run:
         rng = rng or self.new_rng()
         target, draft = self.pair.target, self.pair.draft
         if stopwatch:
-            target = stopwatch.target(target)
+            target = stopwatch.timed_target(target)
         if draft is None:
             return autoregressive(
                 target, self.ids, self.n_tokens, self.to_probs, rng, is_done=self.is_done
             )
-        drafter = draft.drafter(target, self.to_probs, rng, self.confidence)
+        drafter = draft.new_drafter(target, self.to_probs, rng, self.confidence)
         if stopwatch:
-            drafter = stopwatch.drafter(drafter)
+            drafter = stopwatch.timed_drafter(drafter)
         # the loop is sampling.speculative, unless a mistake is made in it
         return self.loop(
             target, drafter, self.ids, self.n_tokens, self.K, self.to_probs, rng,
@@ -88,7 +88,7 @@ class Run:
     def timed_rounds(self, rng=None):
         """Yield (Round, its clock.Seconds), the prefill first."""
         stopwatch = Stopwatch()
-        return stopwatch.rounds(self.rounds(rng, stopwatch))
+        return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 
     def warm_up(self):
         """Decode two tokens and drop them, because new memory is slow the first time. K is copied,
@@ -121,7 +121,7 @@ class Run:
             "prefill_seconds": prefill.total,
             "tokens_per_second": len(ids) / tally.seconds,
         }
-        return result | tally.speculation() if self.pair.draft else result
+        return result | tally.speculative_figures() if self.pair.draft else result
 
 
 def with_median_times(result, run, budget=0.5):
@@ -146,7 +146,7 @@ class GenerationConfig:
     rule: Callable = verify  # decides, unless `coupled`
     loop: Callable = speculative
 
-    def run(self, pair, prompt, decoder="speculative"):
+    def new_run(self, pair, prompt, decoder="speculative"):
         """The Run that continues a Prompt. decoder: "speculative" or "autoregressive". Raises
         InputError if `stop` cannot be encoded.
         """
@@ -154,7 +154,7 @@ class GenerationConfig:
         pair = pair if decoder == "speculative" else replace(pair, draft=None)
         new_rng, rule = partial(RecordingRng, prompt.seed), self.rule
         if self.coupled:
-            new_rng, rule = partial(SharedNoise, prompt.seed, len(prompt.ids)), agree
+            new_rng, rule = partial(SharedNoise, prompt.seed, len(prompt.ids)), verify_shared_noise
         K = self.K
         if K == AUTO and pair.draft:
             from decoding.auto_k import new_auto_k  # here: only this K needs it

@@ -28,10 +28,10 @@ def speedup(a, K, c, v=1, h=1):
     return (h * tokens_per_round(a, K) + 1 - h) / (h * (K * c + v) + 1 - h)
 
 
-def best(a, costs, h=1):
+def fastest_K(a, costs, h=1):
     """(K, speedup) of the fastest K in costs = {K: (c, v)}; of equals the smallest.
 
-    >>> best(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
+    >>> fastest_K(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
     2
     """
     speedups = {K: speedup(a, K, *costs[K], h) for K in sorted(costs)}

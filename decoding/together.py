@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from decoding.batching import decode_together, require_room
+from decoding.batching import decode_together, require_cache_memory
 from decoding.metrics import summary
 from decoding.run import Run
 
@@ -19,9 +19,9 @@ def finish_together(runs):
     return map_together(Run.finish, runs)
 
 
-def decode_in_batches(pairs, prompts, draft, config, decoders, batch_size, totals):
+def decode_in_batches(models, prompts, draft, config, decoders, batch_size, totals):
     """Yield the `metrics.summary` of each Prompt, in order. Each batch of batch_size prompts is
-    decoded by one decoder after the other, with a draft of the Pairs; then its summaries follow.
+    decoded by one decoder after the other, with the named draft; then its summaries follow.
 
     A text is the same as without a batch. Its seconds include the decoding of its neighbours.
     totals: a dict that is filled with {decoder: (tokens, seconds)} of all prompts together. Raises
@@ -29,18 +29,18 @@ def decode_in_batches(pairs, prompts, draft, config, decoders, batch_size, total
     """
     if not prompts:
         return
-    pair = pairs.pair(draft)
+    pair = models.pair(draft)
     longest = max(len(prompt.ids) for prompt in prompts) + config.n_tokens
     n_texts = min(batch_size, len(prompts))
-    require_room(pair.models, n_texts, longest)
+    require_cache_memory(pair.models, n_texts, longest)
     for decoder in decoders:
-        config.run(pair, prompts[0], decoder).warm_up()
+        config.new_run(pair, prompts[0], decoder).warm_up()
         totals[decoder] = 0, 0.0
     for start in range(0, len(prompts), batch_size):
         batch = prompts[start : start + batch_size]
         results = []
         for decoder in decoders:
-            runs = [config.run(pair, prompt, decoder) for prompt in batch]
+            runs = [config.new_run(pair, prompt, decoder) for prompt in batch]
             begin = time.perf_counter()
             results.append(finish_together(runs))
             seconds = time.perf_counter() - begin

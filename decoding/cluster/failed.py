@@ -12,7 +12,9 @@ class Failed:
     reason: str
 
 
-def require_all(failed, advice="the others are done, give the same command to try these again"):
+def require_no_failures(
+    failed, advice="the others are done, give the same command to try these again"
+):
     """Raises InputError if {name of a prompt: why it failed} is not empty."""
     if failed:
         named = abbreviated([f"{name}: {why}" for name, why in failed.items()])

@@ -34,26 +34,26 @@ except ModuleNotFoundError as missing:
     raise InputError(problem) from None
 
 # in seconds
-TIMEOUT = 10  # for a scheduler to answer
-PATIENCE = 60  # for its first worker to come
-LIMIT = 6 * 3600  # for a group, after which its worker is restarted
-SILENCE = 60  # of a worker, after which it is restarted; a running scheduler has its own limit
+SCHEDULER_TIMEOUT = 10  # for a scheduler to answer
+FIRST_WORKER_TIMEOUT = 60  # for its first worker to come
+GROUP_TIMEOUT = 6 * 3600  # for a group, after which its worker is restarted
+HEARTBEAT_TIMEOUT = 60  # without a sign of life from a worker, which is then restarted
 
-TRIES = 3  # of a group whose worker dies; a running scheduler has its own limit
+MAX_TRIES = 3  # of a group whose worker dies; a running scheduler has its own limit
 UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
 class Cluster:
-    """An executor on the workers of a cluster, which load the models of a ModelSpec, `wanted`.
+    """An executor on the workers of a cluster, which load the models of a ModelSpec, `spec`.
 
-    pairs: Pairs with a ModelStub and the encoder. machines: {machine: its number of workers}.
+    models: LoadedModels with a ModelStub and the encoder. machines: {machine: n_workers}.
     Raises InputError, also on entering the `with` block.
     """
 
-    def __init__(self, address, wanted, download=False):
-        self.address, self.wanted = address, wanted
+    def __init__(self, address, spec, download=False):
+        self.address, self.spec = address, spec
         self.n_local = count_local_workers(address)
-        self.pairs = wanted.load_stub(download)
+        self.models = spec.load_stub(download)
         self.name = f"speculation-{uuid.uuid4().hex}"
 
     def __enter__(self):
@@ -76,8 +76,8 @@ class Cluster:
             where = (
                 stack.enter_context(start_workers(self.n_local)) if self.n_local else self.address
             )
-            client = stack.enter_context(Client(where, timeout=TIMEOUT))
-            client.wait_for_workers(1, timeout=PATIENCE)
+            client = stack.enter_context(Client(where, timeout=SCHEDULER_TIMEOUT))
+            client.wait_for_workers(1, timeout=FIRST_WORKER_TIMEOUT)
         except (TimeoutError, OSError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
             expected = "expected a running scheduler with workers"
@@ -92,9 +92,9 @@ class Cluster:
         """Let every worker load the models. Prints a note if some workers cannot take part; raises
         InputError if none can.
         """
-        wanted = self.wanted, self.wanted.kernel_choices(), worker.fingerprints(self.wanted)
+        spec = self.spec, self.spec.choose_kernels(), worker.fingerprints(self.spec)
         cloudpickle.register_pickle_by_value(worker)
-        loader = worker.Loader(self.name, pickle.dumps(wanted))
+        loader = worker.Loader(self.name, pickle.dumps(spec))
         try:
             self.client.register_plugin(loader, name=self.name)
         except Exception as refusal:  # of the first worker that cannot take part
@@ -122,7 +122,7 @@ class Cluster:
     def run(self, function, items, failed, group=1, name=str):
         """Yield the result of each item, in their order, or Failed. Prints a note at the end.
 
-        function(pairs, items) -> results is called by a worker, with `group` items at a time.
+        function(models, items) -> results is called by a worker, with `group` items at a time.
         failed: a dict that is filled with {name(item): reason}
         """
         begin = time.monotonic()
@@ -136,7 +136,7 @@ class Cluster:
             note(f"{plural(len(items), 'prompt')} in {took}, workers: {where}")
 
     def results(self, function, items, group):
-        """Yield the result of each item, in their order. function(pairs, items) -> results gets a
+        """Yield the result of each item, in their order. function(models, items) -> results gets a
         group of items at a time.
         """
         groups = [items[i : i + group] for i in range(0, len(items), group)]
@@ -176,13 +176,13 @@ class Cluster:
                 self.client.cancel([*running])
 
     def submit(self, function, items):
-        """Send function(pairs, items) to a worker, and return the Future of its results."""
+        """Send function(models, items) to a worker, and return the Future of its results."""
 
         # a function inside of another is sent with its code: the scheduler lacks this module
         def work(name, job, limit):
             return get_worker().plugins[name].work(job, limit)
 
-        task = work, self.name, cloudpickle.dumps((function, items)), LIMIT
+        task = work, self.name, cloudpickle.dumps((function, items)), GROUP_TIMEOUT
         return self.client.submit(*task, pure=False, resources={self.name: 1})
 
 
@@ -207,9 +207,9 @@ def count_local_workers(address):
 @contextmanager
 def start_workers(n_workers):
     """Start n_workers processes of one thread each, and give the address of their scheduler. They
-    end with the block. A worker that dies, or is silent for SILENCE seconds, is started again.
+    end with the block. A worker that dies, or is silent for HEARTBEAT_TIMEOUT, is started again.
     """
-    limits = {"allowed-failures": TRIES - 1, "worker-ttl": SILENCE}
+    limits = {"allowed-failures": MAX_TRIES - 1, "worker-ttl": HEARTBEAT_TIMEOUT}
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with dask.config.set({f"distributed.scheduler.{name}": n for name, n in limits.items()}):
         with ignoring_sigint():

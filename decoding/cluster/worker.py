@@ -24,14 +24,14 @@ ROOMS = "backends", "checkpoints", "cli", "decoding", "experiments", "page", "pr
 SOURCES = ("*.py", *(f"{room}/**/*.py" for room in ROOMS))
 
 
-def fingerprints(wanted):
-    """{"project" or a model: SHA-256 of its files} on this machine. wanted: a ModelSpec."""
+def fingerprints(spec):
+    """{"project" or a model: SHA-256 of its files} on this machine. spec: a ModelSpec."""
     import gpt2
     from checkpoints.files import sha256_of
 
     root = Path(gpt2.__file__).parent
     sources = sorted(path for pattern in SOURCES for path in root.glob(pattern))
-    return {"project": sha256_of(sources)} | wanted.fingerprints()
+    return {"project": sha256_of(sources)} | spec.fingerprints()
 
 
 class Loader(WorkerPlugin):
@@ -40,11 +40,11 @@ class Loader(WorkerPlugin):
     A worker that has them announces a resource of this name, which the groups of prompts ask for:
     Dask gives them to no other worker, and one at a time.
 
-    wanted: pickled (ModelSpec, its kernel_choices, the fingerprints that a worker must have).
+    spec: pickled (ModelSpec, its choose_kernels, the fingerprints that a worker must have).
     """
 
-    def __init__(self, name, wanted):
-        self.name, self.wanted = name, wanted
+    def __init__(self, name, spec):
+        self.name, self.spec = name, spec
 
     async def setup(self, worker):
         try:
@@ -61,12 +61,12 @@ class Loader(WorkerPlugin):
     def load(self):
         from backends.machine import label
 
-        wanted, choices, expected = pickle.loads(self.wanted)
-        for what, found in fingerprints(wanted).items():
+        spec, choices, expected = pickle.loads(self.spec)
+        for what, found in fingerprints(spec).items():
             if found != expected[what]:
                 raise RuntimeError(f"has other files of {what}")
-        self.pairs = wanted.load(choices)
-        self.description = label(), wanted.kernels_in(self.pairs)
+        self.models = spec.load(choices)
+        self.description = label(), spec.kernels_in(self.models)
 
     def work(self, job, limit):
         """Call a pickled (function, items): the list of results, Failed for an item that fails.
@@ -75,7 +75,7 @@ class Loader(WorkerPlugin):
         import numpy as np
 
         function, items = pickle.loads(job)
-        function = partial(function, self.pairs)
+        function = partial(function, self.models)
         # a model that overflows is reported once, where its logits are used
         with exit_after(limit), np.errstate(over="ignore", invalid="ignore"):
             try:

@@ -19,12 +19,13 @@ from types import SimpleNamespace
 
 from backends.machine import machine
 from checkpoints.errors import InputError, SettingError
+from checkpoints.limits import POSITIVE, PROBABILITY
 from cli.files import check_output, write_atomically
-from cli.flags import Json, Machine, Models, Sampling, Weights, check_conflicts, flag
+from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
-from cli.texts import MAX_PROMPTS
+from cli.texts import BATCH_SIZES
 from cli.values import (
     AUTO,
     check_choice,
@@ -64,8 +65,8 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         "token,block measures the two in turns",
     )
     temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
-    repeats: int = flag(3, "how often to measure each; medians are reported", least=1)
-    seed: int = flag(123, "seed of the random draws and of the order of the runs")
+    repeats: int = flag(3, "how often to measure each; medians are reported", limits=POSITIVE)
+    seed: int = flag(123, "seed of the random draws and of the order of the runs", limits=SEEDS)
     synthetic_acceptance: str = flag(
         "",
         "accept each drafted token with this probability, whatever the models compute; all passes "
@@ -86,7 +87,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def check(self):
         for n_texts in self.batch_sizes():
-            check_number("batch_size", n_texts, 1, MAX_PROMPTS)
+            check_number("batch_size", n_texts, BATCH_SIZES)
         if self.batch_size and AUTO in self.Ks():
             problem = (
                 "auto with --batch_size: expected numbers, as K auto decodes one text at a time"
@@ -118,7 +119,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     def acceptance_probability(self):
         """Return the probability of --synthetic_acceptance; None if the models decide."""
         given = self.synthetic_acceptance
-        return parse_number("synthetic_acceptance", given, 0, 1) if given else None
+        return parse_number("synthetic_acceptance", given, PROBABILITY) if given else None
 
     def rules(self):
         """Return the list of names of the verification rules."""
@@ -145,14 +146,14 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         """Return the ModelSpec of one target and the drafts that are measured with it."""
         return spec_from(self, target, self.drafts())
 
-    def plain_run(self, pairs, to_probs, ids=()):
+    def plain_run(self, models, to_probs, ids=()):
         """Return the Run of the target alone after a prompt of these token ids."""
-        return Run(pairs.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
+        return Run(models.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
 
-    def comparison(self, pairs, to_probs, ids=()):
+    def comparison(self, models, to_probs, ids=()):
         """Return the Comparison of all variants after a prompt of these token ids."""
-        run = self.plain_run(pairs, to_probs, ids)
-        return Comparison(run, pairs.drafts, self.variants(), self.acceptance_probability())
+        run = self.plain_run(models, to_probs, ids)
+        return Comparison(run, models.drafts, self.variants(), self.acceptance_probability())
 
     def label_columns(self):
         """Return {column: value} that marks figures of random weights or synthetic acceptance."""
@@ -198,17 +199,17 @@ def measure_all(settings, lines):
     result = {"machine": about, "settings": settings.portable(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")
-        models = settings.model_spec(target)
-        pairs = models.load()
-        about["kernels"] |= models.kernels_in(pairs)
+        spec = settings.model_spec(target)
+        models = spec.load()
+        about["kernels"] |= spec.kernels_in(models)
         if settings.batch_size:
-            result["rows"] += measure_batches(settings, pairs, target)
+            result["rows"] += measure_batches(settings, models, target)
         elif settings.programs:
-            result["rows"] += measure_programs(settings, pairs, target, result)
+            result["rows"] += measure_programs(settings, models, target, result)
         else:
-            rows, n_stored = measure_table(settings, pairs, target, lines)
+            rows, n_stored = measure_table(settings, models, target, lines)
             result["rows"] += rows
-            result["best_K"] += measure_best_Ks(settings, pairs, target, rows)
+            result["best_K"] += measure_best_Ks(settings, models, target, rows)
             about["prompts_measured_before_resuming"] += n_stored
     return {name: value for name, value in result.items() if value or name == "rows"}
 

@@ -282,18 +282,18 @@ def turn_columns(turns: list[Turn], our_turns: list[Turn], n_tokens):
     }
 
 
-def measure_programs(settings, pairs, target, result):
+def measure_programs(settings, models, target, result):
     """Measure every program with the prompts of the settings. Returns a list of rows (dicts), one
     for each program and decoder.
 
-    settings: BenchmarkSettings with one draft, K and rule. pairs: the loaded Pairs. target: the
+    settings: BenchmarkSettings with one draft, K and rule. models: the LoadedModels. target: the
     target's name. Adds to the dict `result`: "versions" and "missing" under "machine", and the
     number of "prompts".
     """
     (draft,) = settings.drafts()
-    pair = pairs.pair(draft)
+    pair = models.pair(draft)
     run = replace(
-        settings.plain_run(pairs, settings.to_probs),
+        settings.plain_run(models, settings.to_probs),
         K=settings.Ks()[0],
         rule=RULES[settings.verification],
     )
@@ -301,7 +301,7 @@ def measure_programs(settings, pairs, target, result):
     # the other programs take models only: no n-grams, and no heads
     if pair.draft.standalone_model:
         draft_folder = find_folder(draft, settings.models_dir)
-    prompts, _ = settings.read_chosen(pairs)
+    prompts, _ = settings.read_chosen(models)
     names, folders = settings.other_programs(), (target_folder, draft_folder)
     programs, missing = start_programs(names, pair, folders, run)
     versions = {program.name: program.version for program in programs}

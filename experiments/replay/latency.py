@@ -7,30 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkpoints.files import name_of
+from checkpoints.limits import POSITIVE, Limits
 from cli.reading import (
     check_fields,
-    integer,
     is_object,
     is_text,
     list_of,
-    number,
     optional,
     parse_json,
     read_bytes,
 )
-from cli.values import AUTO, MAX_COUNT
+from cli.values import AUTO
 
-MAX_COST = 1e6  # of a token or a pass, in target passes over one row
+MAX_COST = 10**6
+DRAFT_COST = Limits(0, MAX_COST)  # of a token, in target passes over one row
+VERIFY_COST = Limits(1 / MAX_COST, MAX_COST)  # of a pass over several rows, in the same unit
 
 # what is read of a results file, and of its rows
 FIELDS = {"settings": optional(is_object), "rows": list_of(is_object)}
-is_number_K = integer(1, MAX_COUNT)
 ROW_FIELDS = {
     "draft": is_text,
     "target": optional(is_text),
-    "K": lambda K: K == AUTO or is_number_K(K),
-    "draft_cost": optional(number(0, MAX_COST)),
-    "verify_cost": optional(number(1 / MAX_COST, MAX_COST)),
+    "K": lambda K: K == AUTO or POSITIVE.allow(K),
+    "draft_cost": optional(DRAFT_COST.allow),
+    "verify_cost": optional(VERIFY_COST.allow),
 }
 
 

@@ -15,7 +15,7 @@ from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
 from decoding.cluster.executor import new_executor
-from decoding.cluster.failed import require_all
+from decoding.cluster.failed import require_no_failures
 from decoding.run import Run
 from decoding.streams import Purpose, stream
 from experiments.replay.recordings import FORMAT, round_to_6_digits, with_checksum
@@ -54,17 +54,17 @@ def record(settings: RecordSettings, output: LogFile):
     same command.
     """
     target, n_tokens = settings.target_model_size, settings.n_tokens_to_generate
-    models = spec_from(settings, target)
-    executor = new_executor(output.cluster, models)
-    encoder = executor.pairs.encoder
-    prompts, n_skipped = settings.read_chosen(executor.pairs)
+    spec = spec_from(settings, target)
+    executor = new_executor(output.cluster, spec)
+    encoder = executor.models.encoder
+    prompts, n_skipped = settings.read_chosen(executor.models)
     header = {
         **FORMAT,
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
         "target": name_of(target),
         "settings": settings.portable(),
-        "fingerprints": {name_of(target): models.fingerprints()[target]},
+        "fingerprints": {name_of(target): spec.fingerprints()[target]},
     }
     with ResumableLines(output.out, [header, prompts]) as lines:
         missing = lines.missing_places(len(prompts))
@@ -77,22 +77,22 @@ def record(settings: RecordSettings, output: LogFile):
             results = executor.run(function, items, failed, TEXTS_PER_TASK, name)
             for text, i in zip(results, bar):
                 lines.write(i, text)
-        require_all(failed)
+        require_no_failures(failed)
         lines.close([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 
 
-def record_texts(n_tokens, to_probs, seed, pairs, items):
+def record_texts(n_tokens, to_probs, seed, models, items):
     """Decode a text of n_tokens after each prompt, and yield its line of the log (a dict with a
     checksum).
 
-    to_probs: SamplingParams; pairs: the loaded Pairs, of which the target writes;
+    to_probs: SamplingParams; models: the LoadedModels, of which the target writes;
     items: [(number of the prompt, its token ids)]
     """
     for i, ids in items:
         rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))
-        run = Run(pairs.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
+        run = Run(models.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
         yield with_checksum(record_text(run))
 
 

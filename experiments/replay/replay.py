@@ -44,7 +44,7 @@ class ReplaySettings(Machine, Verification, Folder):
         "first draft model",
     )
     seed: int = flag(
-        123, "seed of the random decisions, where the log has a temperature above 0", **SEEDS
+        123, "seed of the random decisions, where the log has a temperature above 0", limits=SEEDS
     )
 
     def check(self):
@@ -95,13 +95,13 @@ def load_drafts(settings, log):
     # there is no target: the first draft model is loaded in its place
     if sizes:
         first, *others = sizes
-        pairs = spec_from(settings, first, others).load()
-        if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
+        models = spec_from(settings, first, others).load()
+        if (models.encoder.fingerprint, models.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
                 "they cannot pair"
             )
-        drafts |= {first: ModelDraft(pairs.target), **pairs.drafts}
+        drafts |= {first: ModelDraft(models.target), **models.drafts}
     return {name: drafts[name] for name in names}
 
 

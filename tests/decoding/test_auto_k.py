@@ -131,7 +131,7 @@ def test_costs_are_those_of_rounds(monkeypatch, draft, each):
     monkeypatch.setattr(clock.time, "perf_counter", time)
     target, draft = (
         Slow(tiny_model(0), 1.0, time),
-        draft.over(lambda model: Slow(model, each, time)),
+        draft.map_models(lambda model: Slow(model, each, time)),
     )
     costs = measure_round_costs(target, draft, SamplingParams(1.0), verify)
     assert costs == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
