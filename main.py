@@ -38,7 +38,7 @@ COMMANDS = {
     "download": "cli.download",
     "check": "cli.check",
     "export": "cli.export",
-    "mistakes": "experiments.mistakes",
+    "mistakes": "experiments.measure_mistakes",
     "profile": "experiments.benchmark.profile",
     "benchmark": "experiments.benchmark.benchmark",
     "record": "experiments.replay.record",
@@ -87,7 +87,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
     screen = show.Screen(settings, output, prompt, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
-    runs = {decoder: config.run(pair, prompt, decoder) for decoder in settings.decoders}
+    runs = {decoder: config.new_run(pair, prompt, decoder) for decoder in settings.decoders}
     results = {}
     for decoder, run in runs.items():
         run.warm_up()

@@ -241,9 +241,9 @@ class Speculation(Drafting):
         """The rule, "token" or "block": the one that --mistake changes, else --verification."""
         if not self.mistake:
             return self.verification
-        from proving.mistakes import rule_of
+        from proving.mistakes import changed_rule
 
-        return rule_of(self.mistake) or self.verification
+        return changed_rule(self.mistake) or self.verification
 
 
 @dataclass(frozen=True)

@@ -158,14 +158,14 @@ class PromptFile(Group):
     n_prompts: int = flag(12, "how many prompts to use; 0 is all", least=0)
     n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt", least=1)
 
-    def max_prompt_tokens(self, pairs):
+    def max_prompt_tokens(self, models):
         """The number of tokens that the context leaves for a prompt. Raises SettingError."""
-        n_ctx, n_tokens = pairs.target.config.n_ctx, self.n_tokens_to_generate
+        n_ctx, n_tokens = models.target.config.n_ctx, self.n_tokens_to_generate
         check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
         return n_ctx - n_tokens
 
-    def read_chosen(self, pairs):
+    def read_chosen(self, models):
         """Return (a list of token ids for each prompt, how many too long prompts were skipped)."""
         return choose_prompts(
-            self.prompts, self.n_prompts, pairs.encoder, self.max_prompt_tokens(pairs)
+            self.prompts, self.n_prompts, models.encoder, self.max_prompt_tokens(models)
         )

@@ -24,7 +24,7 @@ def generate_several(texts, settings, output):
     if settings.mistake or settings.K == AUTO and settings.speculates:
         batch_size = 1
     executor = new_executor(output.cluster, pair_spec(settings), output.download)
-    pair = executor.pairs.pair(draft)
+    pair = executor.models.pair(draft)
     prompts = texts.read(pair, settings.seed)
     if settings.K == AUTO and batch_size < min(output.batch_size, len(prompts)):
         note("--K auto decodes one text at a time")

@@ -27,10 +27,10 @@ def note_room(settings, pair, prompts):
 def note_mistake(settings):
     """Say on stderr if a mistake cannot show with these settings, and where it can."""
     if settings.mistake:
-        from proving.mistakes import flags_of, get_mistake
+        from proving.mistakes import case_flags, get_mistake
 
         if not get_mistake(settings.mistake).shows_with(settings.to_probs):
-            command = f"python main.py --mistake {settings.mistake} {flags_of(settings.mistake)}"
+            command = f"python main.py --mistake {settings.mistake} {case_flags(settings.mistake)}"
             note(f"the mistake cannot show with these sampling parameters; try {command}")
 
 

@@ -62,14 +62,14 @@ class Texts(Group):
         if self.prompt_ids:
             for token in self.prompt_ids:
                 check_number("prompt_ids", token, 0, pair.encoder.n_vocab - 1)
-            return [Prompt.of_ids(self.prompt_ids, pair, seed)]
+            return [Prompt.from_ids(self.prompt_ids, pair, seed)]
         if not self.prompts:
-            return [Prompt.of(text, pair, seed, n) for n, text in enumerate(self.given, 1)]
+            return [Prompt.from_text(text, pair, seed, n) for n, text in enumerate(self.given, 1)]
         from cli.prompts import select_fitting
 
         longest = pair.target.config.n_ctx - 1
         fits, _ = select_fitting(self.prompts, self.in_file, pair.encoder.encode, longest)
-        return [Prompt.of_ids(ids, pair, seed, self.given[n - 1], n) for n, ids in fits]
+        return [Prompt.from_ids(ids, pair, seed, self.given[n - 1], n) for n, ids in fits]
 
 
 @dataclass(frozen=True)

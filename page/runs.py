@@ -84,7 +84,7 @@ class Request:
 
     def to_continue(self, pair):
         """Its Prompt. Raises InputError."""
-        return Prompt.of(self.prompt, pair, self.settings["seed"])
+        return Prompt.from_text(self.prompt, pair, self.settings["seed"])
 
 
 def checked(name, value):
@@ -174,7 +174,7 @@ def written(about, pair, request, tell, mode):
     bar = progress(tell, len(decoders) * config.n_tokens)
     results, notes = {}, {}
     for decoder in decoders:
-        run = config.run(pair, prompt, decoder)
+        run = config.new_run(pair, prompt, decoder)
         run.warm_up()
         schedule = Schedule(run, request.changes)
         rng = partial(RecordingRng, prompt.seed, request.coins)

@@ -11,7 +11,7 @@ import gpt2
 import sampling
 from checkpoints.errors import InputError
 from proving.enumeration import chain_rule, enumerate_branches, total_variation
-from proving.inexact import adapt_drafter
+from proving.inexact_rules import adapt_drafter
 from proving.mistakes import ERRORS
 from proving.patching import apply_mistake
 from utils import get_backend, random_model
@@ -24,11 +24,11 @@ TOY_END = 2
 
 
 def ends_in_error(outcome):
-    """Whether a text of text_of ends in the name of an error."""
+    """Whether a text of collect_tokens ends in the name of an error."""
     return any(isinstance(token, str) for token in outcome)
 
 
-def text_of(rounds):
+def collect_tokens(rounds):
     """Run a loop to its end. Returns its tokens, a tuple; if one of ERRORS ends the loop, the
     error's name is the last element.
 
@@ -55,7 +55,7 @@ def toy_pair(room=4, draft_seed=2, n_vocab=3):
     return [random_model(config, arrays, float, seed, scale=0.8) for seed in (1, draft_seed)]
 
 
-def at_end(generated):
+def ends_at_toy_end(generated):
     """is_done of the toy: whether the last of the generated tokens is TOY_END."""
     return generated[-1] == TOY_END
 
@@ -71,20 +71,20 @@ def toy_distributions(case, mistake=None, rule=None):
     target, draft = toy_pair(case.toy_room, case.toy_draft)
     n_tokens, k = case.toy
     to_probs = case.to_probs
-    is_done = at_end if case.stop else sampling.never
+    is_done = ends_at_toy_end if case.stop else sampling.never
     rule = rule or sampling.RULES[case.verification]
     right = chain_rule(target, TOY_PROMPT, n_tokens, to_probs, is_done)
 
     def run(rng):
         drafter = adapt_drafter(sampling.NeuralDrafter(draft, to_probs, rng), rule)
         settings = n_tokens, k, to_probs, rng, is_done, rule
-        return text_of(sampling.speculative(target, drafter, TOY_PROMPT, *settings))
+        return collect_tokens(sampling.speculative(target, drafter, TOY_PROMPT, *settings))
 
     with apply_mistake(mistake) if mistake else nullcontext():
         return enumerate_branches(run), right
 
 
-def compare(distribution, right):
+def distance_and_errors(distribution, right):
     """(total variation distance of the texts that come out, probability of an error) for the two
     distributions of toy_distributions. The distance is None where every text ends in an error.
     """

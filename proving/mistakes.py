@@ -13,7 +13,7 @@ import gpt2
 import sampling
 from checkpoints.errors import InputError
 from proving.patching import apply_mistake
-from proving.reused import sample_again, sample_and_keep
+from proving.reused_noise import sample_again, sample_and_keep
 from sampling import SamplingParams
 
 # tests that catch several
@@ -343,7 +343,7 @@ def get_mistake(name):
     return MISTAKES[name]
 
 
-def rule_of(name):
+def changed_rule(name):
     """The accept/reject rule that a mistake changes, "token" or "block". None if it changes no
     rule.
     """
@@ -352,7 +352,7 @@ def rule_of(name):
     return mistake.case.verification if in_a_rule else None
 
 
-def flags_of(name):
+def case_flags(name):
     """The flags of main.py with which a mistake shows, as typed on a command line:
     "--temperature 1.0".
     """

@@ -88,7 +88,7 @@ class ReaderModule:
 
         return rule
 
-    def loop(self, n_vocab, *arguments):
+    def run_loop(self, n_vocab, *arguments):
         """Call the reader's speculative_9 with these arguments: its new tokens, a tuple. A result
         of another form is a SettingError.
         """
@@ -102,7 +102,7 @@ class ReaderModule:
                 raise WrongAnswer(f"it returns {result!r}, expected {expected}")
             return text
 
-    def figures(self, verification):
+    def rule_figures(self, verification):
         """Enumerate the rule on toy pairs, for the JSON object: rule_distance, the total variation
         distance of its texts from the target's; rule_keeps, of K_TOY drafts the mean number that
         the rule keeps, that `verify` keeps, and the most that an exact rule can keep.
@@ -111,7 +111,7 @@ class ReaderModule:
         round with a larger vocabulary or more drafts.
         """
         rule = self.rule(verification)
-        target, draft = toy_models(*ROUNDS[0])
+        target, draft = toy_functions(*ROUNDS[0])
         with self.answer(EXERCISES[verification]):
             _, kept = enumerate_round(rule, target, draft, K_TOY)
             far = total_variation(*toy_distributions(TOYS[verification], rule=rule))
@@ -135,12 +135,12 @@ class ReaderModule:
         case = TOYS["token"]
         target, draft = toy_pair(case.toy_room, case.toy_draft)
         n_tokens, K = case.toy
-        models = rows_by(target, case.to_probs), rows_by(draft, case.to_probs)
+        models = row_function(target, case.to_probs), row_function(draft, case.to_probs)
 
         def run(rng):
             rng = CheckedRng(rng)
             rest = n_tokens, K, rng.sample, rng.accept, None
-            return self.loop(target.config.n_vocab, *models, list(TOY_PROMPT), *rest)
+            return self.run_loop(target.config.n_vocab, *models, list(TOY_PROMPT), *rest)
 
         try:
             with self.answer("speculative_9"):
@@ -149,7 +149,7 @@ class ReaderModule:
             return None
         return total_variation(found, chain_rule(target, TOY_PROMPT, n_tokens, case.to_probs))
 
-    def text_of_loop(self, config, pair, prompt):
+    def loop_text(self, config, pair, prompt):
         """Write up to N_LOOP tokens with the reader's loop: {"text": ..., "token_ids": a list}.
         None if there is no draft model, or no room in the context.
         """
@@ -162,10 +162,10 @@ class ReaderModule:
         n_tokens = min(N_LOOP, config.n_tokens, room)
         if n_tokens < 1:
             return None
-        functions = [rows_by(model, config.to_probs) for model in models]
+        functions = [row_function(model, config.to_probs) for model in models]
         rng = CheckedRng(Rng(prompt.seed))
         rest = n_tokens, K, rng.sample, rng.accept, encoder.end_of_text
-        ids = list(self.loop(encoder.n_vocab, *functions, list(prompt.ids), *rest))
+        ids = list(self.run_loop(encoder.n_vocab, *functions, list(prompt.ids), *rest))
         return {"text": encoder.decode(encoder.without_end(ids)), "token_ids": ids}
 
 
@@ -193,32 +193,32 @@ def print_to_stderr(*values, **options):
     print(*values, **{"file": sys.stderr, **options})
 
 
-def rows_by(model, to_probs):
+def row_function(model, to_probs):
     """The model in the form of the exercises: a function ids -> [len(ids), n_vocab]. Row i is the
     distribution of the token after ids[: i + 1]. It reads the whole text each time.
     """
     return lambda ids: to_probs(model.read(list(ids), model.new_cache(), n_last=len(ids)))
 
 
-def after_toy_prompt(model, to_probs):
+def next_token_function(model, to_probs):
     """The model as a function of a text, a tuple of the tokens after TOY_PROMPT: the distribution
     of the next token, [n_vocab].
     """
-    rows = rows_by(model, to_probs)
+    rows = row_function(model, to_probs)
     return cache(lambda text: rows([*TOY_PROMPT, *text])[-1])
 
 
-def toy_models(n_vocab, K):
+def toy_functions(n_vocab, K):
     """(target, draft) with room for a round of K drafts, as functions of a text."""
     pair = toy_pair(K + 1, ROUND.toy_draft, n_vocab)
-    return tuple(after_toy_prompt(model, ROUND.to_probs) for model in pair)
+    return tuple(next_token_function(model, ROUND.to_probs) for model in pair)
 
 
 def distance_of_round(rule, n_vocab, K):
     """The total variation distance, from the target's own, of texts that one round of a rule begins
     and the target completes to K + 1 tokens.
     """
-    target, draft = toy_models(n_vocab, K)
+    target, draft = toy_functions(n_vocab, K)
     begun, _ = enumerate_round(rule, target, draft, K)
     texts = complete_texts(begun, target, K + 1)
     right = complete_texts({(): 1.0}, target, K + 1)
@@ -231,7 +231,7 @@ def examine_rule(name, verification):
     its loop_distance).
     """
     module = ReaderModule(name)
-    return module, module.figures(verification), module.loop_distance()
+    return module, module.rule_figures(verification), module.loop_distance()
 
 
 def load_rule(name, verification):
@@ -250,5 +250,5 @@ def measure_rule(name, verification, config, pair, prompt):
     config: a GenerationConfig. prompt: the Prompt of the text
     """
     module, figures, loop_distance = examine_rule(name, verification)
-    text = None if loop_distance is None else module.text_of_loop(config, pair, prompt)
+    text = None if loop_distance is None else module.loop_text(config, pair, prompt)
     return figures | {"own_loop": text and text | {"distance": loop_distance}}

@@ -188,7 +188,7 @@ def test_the_lines_that_the_pages_ask_for_exist():
 # ---------------------------------------------------------------- commands
 
 
-@pytest.mark.parametrize("module", ["exercises.bugs", "proving.gallery"])
+@pytest.mark.parametrize("module", ["exercises.bugs", "proving.mistakes_page"])
 def test_a_script_reads_its_arguments(module):
     shown = python("-m", module, "--help")
     assert (shown.returncode, shown.stderr) == (0, "") and "usage" in shown.stdout

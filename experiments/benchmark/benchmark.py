@@ -150,14 +150,14 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
             drafts = []  # a draft would agree with nothing
         return spec_from(self, target, drafts)
 
-    def plain_run(self, pairs, to_probs, ids=()):
+    def plain_run(self, models, to_probs, ids=()):
         """Return the Run of the target alone after a prompt of these token ids."""
-        return Run(pairs.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
+        return Run(models.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
 
-    def comparison(self, pairs, to_probs, ids=()):
+    def comparison(self, models, to_probs, ids=()):
         """Return the Comparison of all variants after a prompt of these token ids."""
-        run = self.plain_run(pairs, to_probs, ids)
-        return Comparison(run, pairs.drafts, self.variants(), self.acceptance_probability())
+        run = self.plain_run(models, to_probs, ids)
+        return Comparison(run, models.drafts, self.variants(), self.acceptance_probability())
 
     def label_columns(self):
         """Return {column: value} that marks figures of random weights or synthetic acceptance."""
@@ -205,17 +205,17 @@ def measure_all(settings, lines):
     result = {"machine": about, "settings": settings.portable(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")
-        models = settings.model_spec(target)
-        pairs = models.load()
-        about["kernels"] |= models.kernels_in(pairs)
+        spec = settings.model_spec(target)
+        models = spec.load()
+        about["kernels"] |= spec.kernels_in(models)
         if settings.batch_size:
-            result["rows"] += measure_batches(settings, pairs, target)
+            result["rows"] += measure_batches(settings, models, target)
         elif settings.programs:
-            result["rows"] += measure_programs(settings, pairs, target, result)
+            result["rows"] += measure_programs(settings, models, target, result)
         else:
-            rows, n_stored = measure_table(settings, pairs, target, lines)
+            rows, n_stored = measure_table(settings, models, target, lines)
             result["rows"] += rows
-            result["best_K"] += measure_best_Ks(settings, pairs, target, rows)
+            result["best_K"] += measure_best_Ks(settings, models, target, rows)
             about["prompts_measured_before_resuming"] += n_stored
     return {name: value for name, value in result.items() if value or name == "rows"}
 

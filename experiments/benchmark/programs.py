@@ -307,17 +307,17 @@ def compare_programs(programs, prompts, run, repeats, seed):
     return rows
 
 
-def measure_programs(settings, pairs, target, result):
+def measure_programs(settings, models, target, result):
     """Measure every program with the prompts of the settings. Returns a list of rows (dicts), one
     for each program and decoder.
 
     Adds to `result`: "versions" and "missing" under "machine", and the number of "prompts".
     """
     (draft,) = settings.drafts()
-    pair = pairs.pair(draft)
+    pair = models.pair(draft)
     folders = None
     run = replace(
-        settings.plain_run(pairs, settings.to_probs),
+        settings.plain_run(models, settings.to_probs),
         K=settings.Ks()[0],
         rule=RULES[settings.verification],
     )
@@ -325,7 +325,7 @@ def measure_programs(settings, pairs, target, result):
         folder = partial(find_folder, models_dir=settings.models_dir)
         # other programs have no drafts that cannot write text without a target
         folders = folder(target), folder(draft) if pair.draft.standalone_model else None
-    prompts, _ = settings.read_chosen(pairs)
+    prompts, _ = settings.read_chosen(models)
     programs, missing = start_programs(settings.other_programs(), pair, folders, run)
     versions = {program.name: program.version for program in programs}
     result["machine"] |= {"versions": versions, "missing": missing}

@@ -38,11 +38,12 @@ LEGEND = {
     "verify_cost": VERIFY_COST,
     "cost_of_all_rows": VERIFY_COST,
     "predicted_speedup": "predicted: the speedup that follows from acceptance, c and v",
-    "acceptance_by_position": "by position: of the 1st, 2nd, ... drafted tokens that were examined",
+    "acceptance_by_position": "by position: of the 1st, ... 6th drafted tokens that were examined",
     "of_streaming": "of streaming: GB/s, over the speed at which this machine streams memory",
     "past": "after: how many tokens the text has before the pass",
     "against_the_first": "cost: the time, over that of the first line after as many tokens",
 }
+MAX_POSITIONS = 6  # in a column, so that a table fits 100 columns
 VARIANT = ["draft", "target", "temperature", "K", "verification"]
 SPEEDS = ["autoregressive_tokens_per_second", "tokens_per_second", "speedup_time"]
 SPEEDS += ["predicted_speedup", "notes"]
@@ -69,7 +70,10 @@ def as_text(value):
         value, low, high = (as_text(value[name]) for name in ("value", "low", "high"))
         return f"{value} [{low}, {high}]"
     if isinstance(value, list):
-        return " ".join("–" if one is None else f"{one:.2f}" for one in value)
+        texts = ["–" if one is None else f"{one:.2f}" for one in value[:MAX_POSITIONS]]
+        if len(value) > MAX_POSITIONS:
+            texts.append("…")
+        return " ".join(texts)
     if isinstance(value, float):
         digits = 1 if value >= 10 else 2 if value >= 1 else 3
         return f"{value:.{digits}f}"

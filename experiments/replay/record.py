@@ -15,7 +15,7 @@ from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
 from decoding.cluster.executor import new_executor
-from decoding.cluster.failed import require_all
+from decoding.cluster.failed import require_no_failures
 from decoding.run import Run
 from decoding.streams import Purpose, stream
 from experiments.replay.recordings import FORMAT, with_checksum
@@ -62,8 +62,8 @@ def record(settings: RecordSettings, output: LogFile):
     target, n_tokens = settings.target_model_size, settings.n_tokens_to_generate
     wanted = spec_from(settings, target)
     where = new_executor(output.cluster, wanted)
-    encoder = where.pairs.encoder
-    prompts, n_skipped = settings.read_chosen(where.pairs)
+    encoder = where.models.encoder
+    prompts, n_skipped = settings.read_chosen(where.models)
     header = {
         **FORMAT,
         "tokenizer": encoder.fingerprint,
@@ -85,18 +85,18 @@ def record(settings: RecordSettings, output: LogFile):
             results = where.run(function, items, failed, TEXTS_PER_TASK, name)
             for text, i in zip(results, bar):
                 lines.write(i, text)
-        require_all(failed)
+        require_no_failures(failed)
         lines.close([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 
 
-def record_texts(n_tokens, to_probs, seed, top, pairs, items):
+def record_texts(n_tokens, to_probs, seed, top, models, items):
     """Decode a text after each prompt, and yield its line of the log (a dict with a checksum).
 
-    pairs: the loaded models; items: [(number of the prompt, its token ids)]
+    models: the loaded models; items: [(number of the prompt, its token ids)]
     """
     for i, ids in items:
         rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))
-        run = Run(pairs.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
+        run = Run(models.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
         yield with_checksum(record_text(run, top))

@@ -122,13 +122,13 @@ def load_drafts(settings, log):
     sizes = [*filter(is_size, names)]
     if sizes:  # the first is loaded as a target is
         first, *others = sizes
-        pairs = spec_from(settings, first, others).load()
-        if (pairs.encoder.fingerprint, pairs.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
+        models = spec_from(settings, first, others).load()
+        if (models.encoder.fingerprint, models.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
                 "they cannot pair"
             )
-        drafts |= {first: ModelDraft(pairs.target), **pairs.drafts}
+        drafts |= {first: ModelDraft(models.target), **models.drafts}
     return {name: drafts[name] for name in names}
 
 

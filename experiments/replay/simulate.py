@@ -144,7 +144,9 @@ class ReplayedDraft:
         """Return the drafter for the text of index i."""
         text, n_vocab = self.log.texts[i], self.log.n_vocab
         if self.agreements is None:
-            return self.draft.drafter(RecordedTarget(text.ids, n_vocab), self.log.to_probs, Rng(0))
+            return self.draft.new_drafter(
+                RecordedTarget(text.ids, n_vocab), self.log.to_probs, Rng(0)
+            )
         ratios = np.concatenate([np.zeros(len(text.prompt)), self.agreements[i][:, 0]])
         rng = np.random.default_rng(stream(Purpose.REPLAY, self.seed, i))
         coins = rng.random(len(ratios))

@@ -42,7 +42,7 @@ from decoding.streams import Purpose
 from gpt2 import Config
 
 try:
-    from experiments.training import models, run, texts
+    from experiments.training import models, texts, trainer
 except ModuleNotFoundError as missing:
     how = "pip install --group train, with pip 25.1 or newer"
     print(f"error: training needs {missing.name}: {how}", file=sys.stderr)
@@ -179,7 +179,7 @@ def target(settings: TargetSettings):
     else:
         model = models.random_model(SHAPES[size], source, seed, dropout)
     origin = {"layers": settings.layers, "dropout": dropout}
-    train_model(settings, size, model, [run.cross_entropy] * 2, source, **origin)
+    train_model(settings, size, model, [trainer.cross_entropy] * 2, source, **origin)
 
 
 def draft(settings: DraftSettings):
@@ -192,7 +192,7 @@ def draft(settings: DraftSettings):
         model = models.read_model(settings.folder(settings.start))
     else:
         model = models.random_model(SHAPES["0.7M"], source, settings.seed)
-    first, second = run.distillation_losses(models.read_model(source))
+    first, second = trainer.distillation_losses(models.read_model(source))
     losses = second if settings.start else first, second
     teacher = fingerprint(source)
     train_model(settings, size, model, losses, source, settings.written, teacher=teacher)
@@ -204,7 +204,7 @@ def train_model(settings, size, model, losses, source, written=False, **origin):
     folder = settings.result(size)
     start = settings.start and settings.folder(settings.start)
     origin["start"] = start and fingerprint(start)
-    training = run.TrainingRun(model, settings, read, size, **origin)
+    training = trainer.Trainer(model, settings, read, size, **origin)
     training.train(*losses, model.config.n_positions)
     if source != folder:
         texts.copy_vocabulary(source, folder)
@@ -234,9 +234,9 @@ def train_head(settings, name, make, tokens=4096, **notes):
     config = read_config(folder)
     models.seed_torch(Purpose.WEIGHTS, settings.seed)
     head = make(config)
-    losses = run.distillation_losses(models.read_model(folder))
+    losses = trainer.distillation_losses(models.read_model(folder))
     read = texts.TrainingTexts.read(settings, folder, written=True, tokens=tokens)
-    training = run.TrainingRun(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
+    training = trainer.Trainer(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
     training.train(*losses, config.n_ctx)
     models.write_tensors(head, folder / f"{name}.safetensors", target=grown_on, **notes)
 

@@ -3,7 +3,13 @@
 import pytest
 
 from experiments.benchmark import plots
-from experiments.benchmark.tables import remarks_on, table
+from experiments.benchmark.tables import (
+    paragraphs_of_batches,
+    paragraphs_of_best_K,
+    paragraphs_of_programs,
+    remarks_on,
+    table,
+)
 
 
 def row(draft="eagle", K=2, speed=15.0, verification="token", **more):
@@ -31,6 +37,52 @@ def test_cells():
     lines = table([one], columns).splitlines()
     assert lines[0] == "| speedup           | acceptance by position | tok/s |"
     assert lines[2] == "| 1.50 [1.40, 1.60] | 0.75 0.50 –            | 15.0  |"
+
+
+def both(**values):
+    """Two rows that differ in target, temperature and rule."""
+    first = row("0.7M-17M", 12, target="1558M", temperature=0.75, **values)
+    return [first, first | {"target": "17M", "temperature": 0.0, "verification": "block"}]
+
+
+def test_the_widest_tables_fit_100_columns():
+    rows = both(
+        acceptance_rate=0.812,
+        acceptance_by_position=[0.8] * 12,
+        draft_cost=0.123,
+        fastest_K="auto",
+        predicted_K=12,
+        predicted_speedup=12.3,
+        verify_cost=1.23,
+    )
+    batches = both(
+        batch_size=128,
+        autoregressive=1234.5,
+        of_one=12.3,
+        speculative=1234.5,
+        speedup=0.987,
+        tokens_per_target_pass=3.45,
+    )
+    spread = {"value": 1234.5, "low": 1234.5, "high": 1234.5}
+    program = {
+        "program": "llama.cpp's server",
+        "decoder": "speculative",
+        "tokens_per_second": spread,
+        "against_ours": spread,
+        "tokens_per_target_pass": 3.45,
+        "same_texts": 1000,
+        "cost_of_all_rows": 1.23,
+    }
+    result = {
+        "rows": [program],
+        "settings": {"target_model_size": "1558M", "weights": "random", "K": "12"},
+        "machine": {"versions": {}, "missing": {}},
+        "prompts": 1000,
+    }
+    every = [*paragraphs_of_best_K(rows), *paragraphs_of_batches(batches)]
+    every += paragraphs_of_programs(result)
+    lines = [line for text in every for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 4 * 3 + 2 * 2 + 2 and max(map(len, lines)) <= 100
 
 
 def test_what_a_rule_gains_is_a_remark():

@@ -22,7 +22,7 @@ each = pytest.mark.parametrize("draft, kind", DRAFTS.values(), ids=DRAFTS)
 
 def drafter_of(draft):
     """A drafter that has begun a text of three tokens."""
-    drafter, cache = draft.drafter(TARGET, SamplingParams(), Rng(0)), TARGET.new_cache()
+    drafter, cache = draft.new_drafter(TARGET, SamplingParams(), Rng(0)), TARGET.new_cache()
     TARGET.read([1, 2], cache, n_last=0)
     drafter.prefill([1, 2], cache)
     return drafter
@@ -43,7 +43,7 @@ def test_another_model_may_stand_in(draft, kind):
     stand_in = lambda model: SimpleNamespace(
         model=model, config=model.config, new_cache=model.new_cache, read=model.read
     )
-    other = draft.over(stand_in)
+    other = draft.map_models(stand_in)
     assert [found.model for found in other.models] == [*draft.models]
     assert type(drafter_of(other)) is kind and type(other) is type(draft)
     assert other.max_draft_length(TARGET) == draft.max_draft_length(TARGET)

@@ -19,8 +19,8 @@ from command_line import ENVIRONMENT, ROOT
 
 import utils
 from checkpoints.registry import MODELS_DIR
+from decoding.difference import explain_difference
 from decoding.load import load
-from decoding.metrics import explain_difference
 from decoding.run import Run
 from sampling import stop_condition
 
@@ -69,8 +69,8 @@ def run(commands, folder):
 
 @pytest.fixture(scope="module")
 def pair():
-    pairs = load("17M", ["0.7M-17M"], MODELS_DIR, utils.get_backend())
-    return pairs.pair("0.7M-17M")
+    models = load("17M", ["0.7M-17M"], MODELS_DIR, utils.get_backend())
+    return models.pair("0.7M-17M")
 
 
 def rounds(pair, ids, n):

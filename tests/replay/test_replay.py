@@ -48,16 +48,16 @@ def replayed(as_json):
 def test_replay_is_the_live_run(recorded, replayed, pair):
     result = replayed(recorded(), "--K=1..3")
     names = ["0.7M-17M", "ngram"]
-    pairs = load("17M", names, pair, NUMPY)
+    models = load("17M", names, pair, NUMPY)
     keys = [(row["draft"], row["K"]) for row in result["rows"]]
     assert keys == [(name, K) for name in names for K in (1, 2, 3)]
     for row in result["rows"]:
         tally = Tally()
         for prompt in PROMPTS.splitlines():
-            run = Run(pairs.pair(row["draft"]), pairs.encoder.encode(prompt), 20, row["K"])
+            run = Run(models.pair(row["draft"]), models.encoder.encode(prompt), 20, row["K"])
             for this_round in [*run.rounds()][1:]:
                 tally.add(this_round, Seconds(0, 0, 0))
-        live = tally.speculation()
+        live = tally.speculative_figures()
         for name in ("acceptance_rate", "tokens_per_target_pass", "drafted"):
             assert row[name] == live[name]
         assert sum(row["accepted_histogram"]) == live["rounds"]

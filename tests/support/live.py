@@ -65,7 +65,7 @@ class Replaced(Rng):
 def by_hand(pair, rng, K, to_probs, n_tokens, prompt=PROMPT):
     """The text of the loop with this Rng."""
     ids, is_done = pair.encoder.encode(prompt), stop_condition(pair.encoder)
-    drafter = pair.draft.drafter(pair.target, to_probs, rng)
+    drafter = pair.draft.new_drafter(pair.target, to_probs, rng)
     rounds = speculative(pair.target, drafter, ids, n_tokens, K, to_probs, rng, is_done)
     return list(tokens_of(rounds))
 

@@ -19,7 +19,7 @@ for package in ("torch", "transformers", "safetensors", "tokenizers"):
 
 import torch  # noqa: E402
 
-from experiments.training import models, run, texts, train  # noqa: E402
+from experiments.training import models, texts, train, trainer  # noqa: E402
 from experiments.training.texts import TrainingTexts  # noqa: E402
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
@@ -29,7 +29,7 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 def float32(monkeypatch):
     """Training may compute in bfloat16; here every digit is wanted, of small matrices."""
     torch.set_num_threads(1)
-    monkeypatch.setattr(run, "mixed_precision", contextlib.nullcontext)
+    monkeypatch.setattr(trainer, "mixed_precision", contextlib.nullcontext)
 
 
 def lively(module):
@@ -69,7 +69,7 @@ def last_logits(target, head, n_text, ids):
     """Of a draft of ids[n_text:] that begins after the first n_text ids."""
     cache, own = target.new_cache(), head.new_cache()
     target.read(ids[: n_text - 1], cache, n_last=0)
-    own.look(cache.hidden, n_text)
+    own.update_from_target(cache.hidden, n_text)
     return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)][-1]
 
 
@@ -116,7 +116,7 @@ def test_muon_moves_as_torchs_does(monkeypatch):
         return torch.cat([p.detach().flatten() for p in parameters])
 
     expected = moved(torch.optim.Muon, adjust_lr_fn="match_rms_adamw")
-    assert torch.allclose(moved(run.Muon), expected, atol=1e-5)
+    assert torch.allclose(moved(trainer.Muon), expected, atol=1e-5)
 
 
 def read_texts(written=None, **how):
@@ -131,9 +131,9 @@ MAKE["model"] = lambda: models.GPT2(TINY, dropout=0.1)
 @pytest.mark.parametrize("name", MAKE)
 def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
     """Interrupted after its checkpoint and started again, it ends where it would have ended."""
-    monkeypatch.setattr(run, "STEPS_PER_CHECKPOINT", 20)
-    monkeypatch.setattr(run.TrainingRun, "validate", lambda *arguments: 0.0)
-    loss, seen = run.distillation_losses(models.read_model(folder))[1], []
+    monkeypatch.setattr(trainer, "STEPS_PER_CHECKPOINT", 20)
+    monkeypatch.setattr(trainer.Trainer, "validate", lambda *arguments: 0.0)
+    loss, seen = trainer.distillation_losses(models.read_model(folder))[1], []
 
     def trained(where, end=None):
         def noted(*batch):
@@ -147,7 +147,7 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
         torch.manual_seed(0)
         model = MAKE[name]()
         chosen = train.Training(cache_dir=str(tmp_path / where), steps=36, learning_rate=3e-2)
-        run.TrainingRun(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
+        trainer.Trainer(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
         return [*model.parameters()]
 
     whole = trained("whole")
@@ -165,7 +165,7 @@ def test_another_run_has_another_checkpoint(tmp_path):
 
     def begun(seed=1, model=model, written=None, start="7M"):
         chosen = train.Training(cache_dir=str(tmp_path), seed=seed)
-        return run.TrainingRun(model, chosen, read_texts(written), "model", start=start)
+        return trainer.Trainer(model, chosen, read_texts(written), "model", start=start)
 
     first = begun()
     first.step = 5
@@ -252,18 +252,18 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
 
 def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places, monkeypatch):
     """As models/README.md does it, a few steps each."""
-    monkeypatch.setattr(run.TrainingRun, "validate", lambda *arguments: 0.0)
+    monkeypatch.setattr(trainer.Trainer, "validate", lambda *arguments: 0.0)
     monkeypatch.setattr(texts, "MIN_TOKENS", {"train": 60, "valid": 60})
     small = dataclasses.replace(TINY, n_ctx=256)
     monkeypatch.setattr(train, "SHAPES", {"0.7M": small, "7M": small})
     where = [f"--{name}={value}" for name, value in vars(places).items() if name != "seed"]
-    update, steps = run.TrainingRun.update, []
+    update, steps = trainer.Trainer.update, []
 
     def noted(self, loss):
         steps.append(self.step)
         update(self, loss)
 
-    monkeypatch.setattr(run.TrainingRun, "update", noted)
+    monkeypatch.setattr(trainer.Trainer, "update", noted)
 
     def command(*words, code=0):
         assert train.main([*words, *where]) == code

@@ -10,13 +10,13 @@ from functools import cache
 from cli.flags import Json, Models, Settings, flag
 from cli.hints import find_mistake
 from cli.runs import config_from, load_pair
-from decoding.metrics import first_difference
+from decoding.difference import first_difference
 from decoding.prompt import Prompt
 from experiments.progress import progress
-from proving.distance import compare, text_of, toy_distributions, toy_pair
-from proving.gallery import diff_of
+from proving.distance import collect_tokens, distance_and_errors, toy_distributions, toy_pair
 from proving.mistakes import MISTAKES
-from proving.own_rule import after_toy_prompt
+from proving.mistakes_page import diff_lines
+from proving.own_rule import next_token_function
 from proving.patching import apply_mistake
 from proving.verdict import enumerate_round
 from sampling import RULES, SamplingParams
@@ -51,17 +51,17 @@ def rounds_in_case(settings, pair, case, to_probs):
         stop=case.stop,
         verification=case.verification,
     )
-    prompt = Prompt.of(case.prompt, pair, settings.seed)
+    prompt = Prompt.from_text(case.prompt, pair, settings.seed)
     if case.full:
         # repeat the prompt until the context has room for two tokens
         n = pair.target.config.n_ctx - 2
-        prompt = Prompt.of_ids((prompt.ids * n)[-n:], pair, settings.seed)
-    return config_from(settings).run(pair, prompt).rounds()
+        prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, settings.seed)
+    return config_from(settings).new_run(pair, prompt).rounds()
 
 
 @cache
 def correct_text(settings, pair, case, to_probs):
-    return text_of(rounds_in_case(settings, pair, case, to_probs))
+    return collect_tokens(rounds_in_case(settings, pair, case, to_probs))
 
 
 def find_first_wrong_token(settings, pair, mistake):
@@ -76,7 +76,7 @@ def find_first_wrong_token(settings, pair, mistake):
     for to_probs in [GREEDY] if mistake.cost else [GREEDY, case.to_probs]:
         right = correct_text(settings, pair, case, to_probs)
         with apply_mistake(mistake):
-            wrong = text_of(rounds_in_case(settings, pair, case, to_probs))
+            wrong = collect_tokens(rounds_in_case(settings, pair, case, to_probs))
         place = first_difference(right, wrong)
         if place is not None:
             return place
@@ -93,7 +93,7 @@ def tokens_per_toy_round(mistake):
         return None
     _, K = case.toy
     models = toy_pair(case.toy_room, case.toy_draft)
-    target, draft = (after_toy_prompt(model, case.to_probs) for model in models)
+    target, draft = (next_token_function(model, case.to_probs) for model in models)
     # enumerate_round counts one token less, the target's own
     _, right = enumerate_round(rule, target, draft, K)
     with apply_mistake(mistake):
@@ -103,7 +103,7 @@ def tokens_per_toy_round(mistake):
 
 def measure_mistake(name, mistake, settings, pair):
     """Measure how wrong a mistake is. Returns its entry in the JSON object, a dict."""
-    far, errors = compare(*toy_distributions(mistake.case, mistake))
+    far, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
     return {
         "name": name,
         "seen_in": mistake.seen_in,
@@ -157,4 +157,4 @@ def mistakes(*names, settings: MuseumSettings, output: Json):
     for row, mistake in zip(rows, chosen.values()):
         print_mistake(row, mistake)
         if names:
-            print(textwrap.indent("\n".join(diff_of(mistake)), "    "))
+            print(textwrap.indent("\n".join(diff_lines(mistake)), "    "))

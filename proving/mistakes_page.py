@@ -1,7 +1,7 @@
 """The gallery of docs/mistakes.md: the mistakes by the part of the code that makes them. Six are
 told: symptom, cause, picture, changed lines. The others are rows of a table.
 
-    python -m proving.gallery
+    python -m proving.mistakes_page
 """
 
 import argparse
@@ -9,7 +9,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from proving.distance import compare, toy_distributions
+from proving.distance import distance_and_errors, toy_distributions
 from proving.mistakes import MISTAKES
 from proving.patching import changed_lines
 
@@ -123,7 +123,7 @@ STORIES = {
 }
 
 
-def link(reference):
+def reference_link(reference):
     """A Markdown link, without the owner's name, for a match of REFERENCE. GitHub redirects
     /issues/ to the pull request of that number.
     """
@@ -136,15 +136,15 @@ def link(reference):
 
 def with_links(text):
     """The text with a Markdown link in place of every REFERENCE."""
-    return REFERENCE.sub(link, text)
+    return REFERENCE.sub(reference_link, text)
 
 
-def wrapped(text):
+def wrap_paragraph(text):
     """A paragraph with links, broken into lines of WIDTH."""
     return textwrap.fill(with_links(text), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def diff_of(mistake):
+def diff_lines(mistake):
     """Yield the lines of a mistake's diff: changed lines only, without their comments."""
     for function, pieces in mistake.changes.items():
         yield f"@@ {function.__module__}.{function.__qualname__} @@"
@@ -153,12 +153,12 @@ def diff_of(mistake):
                 yield f"{sign} {line.split('  #')[0].strip()}"
 
 
-def distance_of(mistake):
+def distance_text(mistake):
     """Enumerate the toy pair with a Mistake. Returns a str for the table: the total variation
     distance of its texts from the target's, and how often it ends in an error: "0.2281", "0",
     "0.1466; 3% errors" or "always an error".
     """
-    far, errors = compare(*toy_distributions(mistake.case, mistake))
+    far, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
     if far is None:
         return "always an error"
     # a mistake with a `cost` has the right distribution: not 0.0000, which could be rounded
@@ -171,21 +171,21 @@ def story_blocks(name):
     mistake, more = MISTAKES[name], STORIES[name]
     yield f"### {name}"
     yield f"![{more.picture}](mistakes/{name}.svg)"
-    yield wrapped(f"*Symptom:* {more.symptom}")
-    yield wrapped(f"*Cause:* {more.cause}")
-    yield "\n".join(["```diff", *diff_of(mistake), "```"])
-    yield wrapped(f"Distance {distance_of(mistake)}. *Seen in* {mistake.seen_in}.")
+    yield wrap_paragraph(f"*Symptom:* {more.symptom}")
+    yield wrap_paragraph(f"*Cause:* {more.cause}")
+    yield "\n".join(["```diff", *diff_lines(mistake), "```"])
+    yield wrap_paragraph(f"Distance {distance_text(mistake)}. *Seen in* {mistake.seen_in}.")
 
 
 def table_row(group, name):
     """The Markdown table row of a mistake without a Story."""
     mistake = MISTAKES[name]
     what = f"{mistake.what}; cost: {mistake.cost}" if mistake.cost else mistake.what
-    cells = [group, f"`{name}`", what, distance_of(mistake), with_links(mistake.seen_in)]
+    cells = [group, f"`{name}`", what, distance_text(mistake), with_links(mistake.seen_in)]
     return f"| {' | '.join(cells)} |"
 
 
-def gallery_blocks():
+def page_blocks():
     """Yield the Markdown blocks of the page: the stories, group by group, then the table of the
     other mistakes.
     """
@@ -204,4 +204,4 @@ def gallery_blocks():
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description="Print the gallery of docs/mistakes.md.").parse_args()
-    print("\n\n".join(gallery_blocks()))
+    print("\n\n".join(page_blocks()))

@@ -125,7 +125,7 @@ def mixed_precision():
     return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu._is_avx512_bf16_supported())
 
 
-class TrainingRun:
+class Trainer:
     """A run over some steps, which goes on from its checkpoint where it was interrupted.
 
     settings: steps, learning_rate, weight_decay, seed and cache_dir (train.Training)
