@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from tqdm import tqdm
 
 from checkpoints.errors import SettingError
+from checkpoints.limits import Limits
 from cli.files import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
 from cli.runs import load_pair
@@ -17,6 +18,7 @@ from page.report import about, page_of
 from page.runs import answers_of, finished_run
 from page.server import LiveServer
 
+PORTS = Limits(0, 65535, whole=True)
 REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="0; url={0}">
@@ -42,7 +44,7 @@ def open_in_browser(address):
 class PlaySettings(Machine, Models):
     heading = "Page"
 
-    port: int = flag(0, "the port to listen on; 0 chooses a free one", least=0, most=65535)
+    port: int = flag(0, "the port to listen on; 0 chooses a free one", limits=PORTS)
     no_browser: bool = flag(False, "print the address, but open no browser")
     save: str = flag(
         "",

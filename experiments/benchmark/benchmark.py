@@ -19,12 +19,13 @@ from types import SimpleNamespace
 
 from backends.machine import machine
 from checkpoints.errors import InputError, SettingError
+from checkpoints.limits import POSITIVE, PROBABILITY
 from cli.files import check_output
-from cli.flags import Json, Machine, Models, Sampling, Weights, check_conflicts, flag
+from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
-from cli.texts import MAX_PROMPTS
+from cli.texts import BATCH_SIZES
 from cli.values import (
     AUTO,
     check_choice,
@@ -66,8 +67,8 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         "token,block measures the two in turns",
     )
     temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
-    repeats: int = flag(3, "how often to measure each; medians are reported", least=1)
-    seed: int = flag(123, "seed of the random draws and of the order of the runs")
+    repeats: int = flag(3, "how often to measure each; medians are reported", limits=POSITIVE)
+    seed: int = flag(123, "seed of the random draws and of the order of the runs", limits=SEEDS)
     synthetic_acceptance: str = flag(
         "",
         "accept each drafted token with this probability, whatever the models compute; all passes "
@@ -88,7 +89,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def check(self):
         for n_texts in self.batch_sizes():
-            check_number("batch_size", n_texts, 1, MAX_PROMPTS)
+            check_number("batch_size", n_texts, BATCH_SIZES)
         if self.batch_size and AUTO in self.Ks():
             problem = (
                 "auto with --batch_size: expected numbers, as K auto decodes one text at a time"
@@ -120,7 +121,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     def acceptance_probability(self):
         """Return the probability of --synthetic_acceptance; None if the models decide."""
         given = self.synthetic_acceptance
-        return parse_number("synthetic_acceptance", given, 0, 1) if given else None
+        return parse_number("synthetic_acceptance", given, PROBABILITY) if given else None
 
     def rules(self):
         """Return the list of names of the verification rules."""

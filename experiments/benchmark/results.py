@@ -6,19 +6,18 @@ from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
+from checkpoints.limits import POSITIVE
 from cli.files import check_output, create_atomically
 from cli.reading import (
     check_fields,
-    integer,
     is_object,
     is_text,
     list_of,
-    number,
     optional,
     parse_json,
     read_bytes,
 )
-from cli.values import AUTO, MAX_COST, MAX_COUNT
+from cli.values import AUTO, DRAFT_COST, VERIFY_COST
 
 # FILE.json, and the files beside it that hold the same results
 SUFFIXES = (".json", ".csv", ".md")
@@ -29,13 +28,13 @@ FIELDS = {
     "log": optional(is_object),
     "rows": list_of(is_object),
 }
-is_K = integer(1, MAX_COUNT)
+is_K = POSITIVE.allow
 ROW_FIELDS = {
     "draft": is_text,
     "target": optional(is_text),  # a log of another program names none
     "K": lambda K: K == AUTO or is_K(K),
-    "draft_cost": optional(number(0, MAX_COST)),
-    "verify_cost": optional(number(1 / MAX_COST, MAX_COST)),
+    "draft_cost": optional(DRAFT_COST.allow),
+    "verify_cost": optional(VERIFY_COST.allow),
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from checkpoints.files import name_of
+from checkpoints.limits import POSITIVE
 from cli.files import check_output
 from cli.flags import Machine, Sampling, Target, Workers, flag
 from cli.prompts import PromptFile
@@ -33,7 +34,7 @@ class RecordSettings(Machine, Sampling, PromptFile, Target):
         50,
         "at a temperature above 0: how many of the most likely tokens to keep in the log, with "
         "their probabilities",
-        least=1,
+        limits=POSITIVE,
     )
 
     def portable(self):

@@ -28,18 +28,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkpoints.errors import InputError
+from checkpoints.limits import COUNT, POSITIVE, PROBABILITY, TEMPERATURE, Limits
 from cli.reading import (
     check_fields,
-    integer,
     is_object,
     is_text,
     list_of,
-    number,
     parse_json,
     read_lines,
 )
 from cli.resumable_output import checksum, encoded
-from cli.values import MAX_COUNT
 from sampling import SamplingParams
 
 FORMAT = {"format": "speculative decoding log", "version": 1}
@@ -136,19 +134,19 @@ def read_log(path, encoder):
 
 
 # what the fields of a header and of its settings may be
-is_probability = number(0, 1)
+is_probability = PROBABILITY.allow
 is_positive = lambda p: is_probability(p) and p > 0
 HEADER = {
     "format": lambda name: name == FORMAT["format"],
     "version": lambda version: version == FORMAT["version"],
     "tokenizer": is_text,
-    "n_vocab": integer(1, MAX_COUNT),
+    "n_vocab": POSITIVE.allow,
     "target": is_text,
     "settings": is_object,
 }
 SETTINGS = {
-    "temperature": number(0, MAX_COUNT),
-    "top_k": integer(0, MAX_COUNT),
+    "temperature": TEMPERATURE.allow,
+    "top_k": COUNT.allow,
     "top_p": is_positive,
 }
 
@@ -192,7 +190,7 @@ def without_checksum(line, where, must_have):
 
 def text_checks(log):
     """Return {field of a RecordedText: function(value) that says whether it is valid}."""
-    is_token = integer(0, log.n_vocab - 1)
+    is_token = Limits(0, log.n_vocab - 1, whole=True).allow
     checks = {"prompt": list_of(is_token, least=1), "tokens": list_of(is_token, least=1)}
     if log.to_probs.greedy:
         return checks

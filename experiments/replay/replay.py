@@ -10,7 +10,7 @@ from checkpoints.search import find_folder
 from checkpoints.vocabulary import load_encoder
 from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
 from cli.runs import spec_from
-from cli.values import MAX_COST, parse_Ks, parse_list, parse_number
+from cli.values import DRAFT_COST, VERIFY_COST, parse_Ks, parse_list, parse_number
 from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, is_size
 from decoding.ngrams import NGrams
@@ -55,7 +55,7 @@ class ReplaySettings(Machine, Verification, Folder):
         "first draft model",
     )
     seed: int = flag(
-        123, "seed of the random decisions, where the log has a temperature above 0", **SEEDS
+        123, "seed of the random decisions, where the log has a temperature above 0", limits=SEEDS
     )
 
     def check(self):
@@ -90,9 +90,9 @@ class ReplaySettings(Machine, Verification, Folder):
         if not all(flags):
             raise InputError("--draft_cost, --verify_cost: a latency model needs both; give both")
         Ks = self.Ks()
-        c = parse_number("draft_cost", self.draft_cost, 0, MAX_COST)
+        c = parse_number("draft_cost", self.draft_cost, DRAFT_COST)
         parts = self.verify_cost.split(",")
-        v = [parse_number("verify_cost", part, 1 / MAX_COST, MAX_COST) for part in parts]
+        v = [parse_number("verify_cost", part, VERIFY_COST) for part in parts]
         if len(v) == 1:
             v *= len(Ks)
         if len(v) != len(Ks):
