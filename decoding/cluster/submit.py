@@ -157,8 +157,8 @@ class Cluster:
                 next_index += 1
 
     def done_groups(self, function, groups):
-        """Send groups (lists of items) to the workers. Yield (index of a group, [result of an item])
-        in the order in which the groups are done.
+        """Send groups (lists of items) to the workers. Yield (index of a group, its list of
+        results) in the order in which the groups are done.
 
         No more groups are sent than there are workers: when a worker dies, Dask counts a try
         against every group that the worker holds. Raises InputError if the scheduler is gone.
