@@ -31,7 +31,7 @@ def prompts(tmp_path_factory):
 def benchmark(cli, prompts, monkeypatch):
     """A function (*arguments) -> code, out, err: the command, on short prompts."""
 
-    monkeypatch.setattr(auto_k, "BUDGET", 0)
+    monkeypatch.setattr(auto_k, "BUDGET_SECONDS", 0)
 
     def call(*arguments):
         given = " ".join(map(str, arguments))

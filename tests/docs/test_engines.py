@@ -19,8 +19,8 @@ from command_line import ENVIRONMENT, ROOT
 
 import utils
 from checkpoints.registry import MODELS_DIR
+from decoding.difference import explain_difference
 from decoding.load import load
-from decoding.metrics import explain_difference
 from decoding.run import Run
 from sampling import stop_condition
 
