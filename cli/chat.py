@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 
 from checkpoints.errors import InputError
 from cli.exit_codes import UNUSABLE, print_error
-from cli.flags import Drafting, Ending, Machine, Models, Sampling, Settings, Tracing, flag
+from cli.flags import SEEDS, Drafting, Ending, Machine, Models, Sampling, Settings, Tracing, flag
 from cli.hints import unknown_message
 from cli.parser import flags_in
 from cli.runs import config_from, load_pair
@@ -30,7 +30,9 @@ from decoding.prompt import Prompt
 class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
     """What a session begins with."""
 
-    seed: int = flag(123, "seed of the random numbers; each text starts from it again")
+    seed: int = flag(
+        123, "seed of the random numbers; each text starts from it again", limits=SEEDS
+    )
     trace: bool = flag(False, "print what speculates round by round, every token marked")
 
     def of_texts(self):

@@ -11,44 +11,51 @@ import math
 from dataclasses import dataclass, field
 
 from checkpoints.errors import SettingError
+from checkpoints.limits import COUNT, POSITIVE, PROBABILITY, TEMPERATURE, Limits
 from checkpoints.registry import MODELS_DIR
-from cli.values import AUTO, MAX_COUNT, check_choice, check_number, parse_K, parse_list
+from cli.values import AUTO, check_choice, check_number, parse_K, parse_list
 from decoding.load import NGRAM
 from sampling import SamplingParams
 from utils import CHECKPOINT, RANDOM
 
-SEEDS = {"least": 0, "most": math.inf}  # that NumPy takes
+SEEDS = Limits(0, math.inf, whole=True)  # that NumPy takes
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
 
-def flag(default, meaning, reader=None, least=None, most=MAX_COUNT, choices=(), conflicts=""):
-    """A field that is a flag, and what its value may be: from `least` to `most`, or one of the
-    choices. reader(text) returns the value, if the type of the default does not say how to read it.
-    conflicts: the flags that cannot be given with it, separated by spaces, some as "flag=value".
+def flag(default, meaning, reader=None, limits=None, choices=(), conflicts=""):
+    """Return a dataclass field that is a flag.
+
+    meaning: what --help says
+    reader: a function text -> value, if the type of the default does not say how to read a value
+    limits: the Limits of a number. choices: the values allowed, if they are few
+    conflicts: the flags that cannot be given with it, as "flag flag=value"
     """
-    limits = {"least": least, "most": most, "choices": choices}
-    about = {"meaning": meaning, "reader": reader, "limits": limits, "conflicts": conflicts.split()}
-    return field(default=default, metadata=about)
+    about = {"meaning": meaning, "reader": reader, "limits": limits, "choices": choices}
+    return field(default=default, metadata=about | {"conflicts": conflicts.split()})
 
 
-def check_limits(name, value, least, most, choices):
-    if least is not None and value != AUTO:
-        check_number(name, value, least, most)
+def check_value(setting, value):
+    """Raise SettingError if the value of a field that `flag` made is outside what is allowed."""
+    limits, choices = setting.metadata["limits"], setting.metadata["choices"]
+    if limits and value != AUTO:
+        check_number(setting.name, value, limits)
     if choices:
-        check_choice(name, value, *choices)
+        check_choice(setting.name, value, *choices)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Flags that belong together. `check` of a class raises SettingError for what limits cannot."""
+    """Flags that belong together. A subclass may define `check(self)`, which raises SettingError
+    for what the limits of single flags cannot say.
+    """
 
     def __post_init__(self):
-        # a flag that a class declares anew keeps its limits
-        for kind in reversed(type(self).__mro__):
-            for one in vars(kind).get("__dataclass_fields__", {}).values():
-                check_limits(one.name, getattr(self, one.name), **one.metadata["limits"])
-            if "check" in vars(kind):
-                kind.check(self)
+        """Check all values. Raises SettingError."""
+        for setting in dataclasses.fields(self):
+            check_value(setting, getattr(self, setting.name))
+        for group in reversed(type(self).__mro__):  # a command's own checks come last
+            if "check" in vars(group):
+                group.check(self)
         check_conflicts(self)
 
     def has(self, given):
@@ -86,7 +93,7 @@ class Ending(Group):
     n_tokens_to_generate: int = flag(
         60,
         "how many tokens to write; <|endoftext|>, --stop or the end of the context may come first",
-        least=1,
+        limits=POSITIVE,
     )
     stop: str = flag("", "stop after the token that completes this string")
 
@@ -147,15 +154,15 @@ class Sampling(Group):
     heading = "Sampling"
 
     temperature: float = flag(0.0, "0 is greedy decoding")
-    top_k: int = flag(0, "sample from the top_k most likely tokens; 0 keeps all", least=0)
+    top_k: int = flag(0, "sample from the top_k most likely tokens; 0 keeps all", limits=COUNT)
     top_p: float = flag(
         1.0, "sample from the smallest set of most likely tokens with this total probability"
     )
-    seed: int = flag(123, "seed of the random numbers", **SEEDS)
+    seed: int = flag(123, "seed of the random numbers", limits=SEEDS)
 
     def check(self):
         for temperature in self.temperatures():
-            check_number("temperature", temperature, 0)
+            check_number("temperature", temperature, TEMPERATURE)
         if not 0 < self.top_p <= 1:
             raise SettingError("top_p", f"{self.top_p}: expected a number above 0 and up to 1")
 
@@ -198,15 +205,13 @@ class Drafting(Verification, Models):
         "how many tokens to draft per round; auto chooses for each round, from the acceptance rate "
         "and the time that rounds take, and decodes one text at a time",
         parse_K,
-        least=1,
-        most=math.inf,
+        limits=Limits(1, math.inf, whole=True),
     )
     draft_confidence: float = flag(
         0.0,
         "stop drafting where the draft model gives no token this much probability; not with "
         "n-grams",
-        least=0,
-        most=1,
+        limits=PROBABILITY,
     )
     coupled: bool = flag(
         False,
@@ -324,6 +329,7 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         "seed of the random numbers; prompt n of several uses seed + n - 1. The same seed gives "
         "the same text, unless measured times decide: with --K auto, and with --kernels auto where "
         "logits are not --exact",
+        limits=SEEDS,
     )
     heading = "Text"
 

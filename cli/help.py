@@ -8,17 +8,21 @@ import re
 import shutil
 import textwrap
 
-MAX_WIDTH = 100  # columns of --help in a wide terminal
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
+MAX_WIDTH = 100  # columns of --help in a wide terminal
 HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine")
 
 
 def by_heading(flags):
-    """{heading: its flags}: first those of the command alone, then in one order for all."""
-    headings = [flag.heading for flag in flags.values()]
-    own = [heading for heading in headings if heading not in HEADINGS]
-    ordered = dict.fromkeys([*own, *(heading for heading in HEADINGS if heading in headings)])
-    return {name: [flag for flag in flags.values() if flag.heading == name] for name in ordered}
+    """Group {name: Flag} as {heading: list of Flags}, in the order that all commands show them: a
+    command's own flags first.
+    """
+    groups = {}
+    for flag in flags.values():
+        groups.setdefault(flag.heading or OWN, []).append(flag)
+    own = [heading for heading in groups if heading not in HEADINGS]
+    shared = [heading for heading in HEADINGS if heading in groups]
+    return {heading: groups[heading] for heading in own + shared}
 
 
 def default_of(flag):

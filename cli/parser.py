@@ -18,7 +18,6 @@ from typing import Any, Callable
 import fire
 
 from checkpoints.errors import InputError, SettingError
-from cli.help import OWN, markdown, usage
 
 EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
 
@@ -30,7 +29,7 @@ class Flag:
     name: str
     default: Any
     meaning: str
-    heading: str  # under which --help shows it
+    heading: str | None  # under which --help shows it; None for a command's own flags
     reader: Callable | None
 
     def parse(self, text):
@@ -59,7 +58,7 @@ def flags_in(group):
         classes = reversed(group.__mro__)
         first = next(kind for kind in classes if field.name in inspect.get_annotations(kind))
         own = first is group and "heading" not in vars(group)
-        heading = OWN if own else first.heading
+        heading = None if own else first.heading
         meaning, reader = field.metadata["meaning"], field.metadata["reader"]
         flags.append(Flag(field.name, field.default, meaning, heading, reader))
     return flags
@@ -118,12 +117,13 @@ def call(command, words):
     Raises InputError for a flag it does not have or a value of another type.
     """
     flags, (groups, takes_words) = flags_of(command), groups_of(command)
-    if words == ["--help=markdown"]:
-        print(markdown(flags))
-        return
-    words = normalize_words(words, flags, takes_words)
-    if words is None:
-        print(usage(command, flags))
+    asks_for_lists = words == ["--help=markdown"]
+    if not asks_for_lists:
+        words = normalize_words(words, flags, takes_words)
+    if asks_for_lists or words is None:
+        from cli.help import markdown, usage  # here: a command that runs needs no help
+
+        print(markdown(flags) if asks_for_lists else usage(command, flags))
         return
 
     def run(*plain, **values):

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.errors import InputError, abbreviated, note, plural
+from checkpoints.limits import COUNT, POSITIVE
 from cli.flags import FORMS, Group, flag
 from cli.reading import parse_json, read_lines
 from cli.values import check_length
@@ -155,8 +156,10 @@ class PromptFile(Group):
     heading = "Text"
 
     prompts: str = flag("", f"{FORMS}. By default built-in stories")
-    n_prompts: int = flag(12, "how many prompts to use; 0 is all", least=0)
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt", least=1)
+    n_prompts: int = flag(12, "how many prompts to use; 0 is all", limits=COUNT)
+    n_tokens_to_generate: int = flag(
+        60, "how many tokens to write after each prompt", limits=POSITIVE
+    )
 
     def max_prompt_tokens(self, models):
         """The number of tokens that the context leaves for a prompt. Raises SettingError."""

@@ -63,14 +63,6 @@ def is_object(value):
     return isinstance(value, dict)
 
 
-def number(least, most):
-    return lambda value: type(value) in (int, float) and least <= value <= most
-
-
-def integer(least, most):
-    return lambda value: type(value) is int and least <= value <= most
-
-
 def optional(check):
     return lambda value: value is None or check(value)
 

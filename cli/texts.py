@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from checkpoints.errors import InputError, SettingError
+from checkpoints.limits import Limits
 from cli.files import check_output
 from cli.flags import FORMS, Group, Json, Workers, check_conflicts, flag
 from cli.values import check_number
 from decoding.prompt import Prompt
 
-MAX_PROMPTS = 1000  # at a time: each has a thread
+BATCH_SIZES = Limits(1, 1000, whole=True)  # each prompt has a thread
 DEFAULT = ("Once upon a time there lived a king",)
 ONE_PROMPT_FLAGS = ("stream", "trace", "report")  # show one text
 
@@ -60,8 +61,9 @@ class Texts(Group):
         skipped, and named on stderr. Raises InputError.
         """
         if self.prompt_ids:
+            tokens = Limits(0, pair.encoder.n_vocab - 1, whole=True)
             for token in self.prompt_ids:
-                check_number("prompt_ids", token, 0, pair.encoder.n_vocab - 1)
+                check_number("prompt_ids", token, tokens)
             return [Prompt.from_ids(self.prompt_ids, pair, seed)]
         if not self.prompts:
             return [Prompt.from_text(text, pair, seed, n) for n, text in enumerate(self.given, 1)]
@@ -81,9 +83,7 @@ class Output(Json, Workers):
         "download models that are missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face "
         "repository as owner/name",
     )
-    batch_size: int = flag(
-        8, "how many of several prompts to decode together", least=1, most=MAX_PROMPTS
-    )
+    batch_size: int = flag(8, "how many of several prompts to decode together", limits=BATCH_SIZES)
     out: str = flag(
         "",
         "write one JSON object per prompt to this file, a line each; an interrupted run continues "

@@ -1,12 +1,10 @@
 """The values of flags: lists, draft lengths, limits. What cannot be used is a SettingError."""
 
+import math
 import re
 
 from checkpoints.errors import SettingError
 from decoding.load import AUTO
-
-MAX_COUNT = 10**9  # of anything that is counted
-MAX_COST = 1e6  # of a token or a pass, in target passes over one row
 
 
 def parse_list(name, text, kind=str):
@@ -51,22 +49,23 @@ def parse_Ks(text, most=1000, why="", auto=False):
     return Ks + [AUTO] * (AUTO in parts)
 
 
-def parse_number(name, text, least, most):
-    """One number within these limits."""
+def parse_number(name, text, limits):
+    """The number in the text of the flag `name`, as a float. Raises SettingError unless it is a
+    number within these Limits.
+    """
     try:
-        if least <= float(text) <= most:
-            return float(text)
+        value = float(text)
     except ValueError:
-        pass
-    raise SettingError(name, f"{text!r}: expected a number from {least:g} to {most:g}")
+        value = math.nan  # which no limits allow
+    if not limits.allow(value):
+        raise SettingError(name, f"{text!r}: expected {limits}")
+    return value
 
 
-def check_number(name, value, least, most=MAX_COUNT):
-    """Refuses a value that is not within these limits."""
-    if not value >= least:
-        raise SettingError(name, f"{value}: expected {least} or more")
-    if value > most:
-        raise SettingError(name, f"{value}: expected at most {most}")
+def check_number(name, value, limits):
+    """Raise SettingError for the flag `name` if a number is outside its limits."""
+    if not limits.allow(value):
+        raise SettingError(name, f"{value}: expected {limits}")
 
 
 def check_length(name, n_tokens, room):
@@ -78,7 +77,7 @@ def check_length(name, n_tokens, room):
 
 
 def check_choice(name, value, *choices):
-    """Refuses a value that is none of its choices."""
+    """Raise SettingError for the flag `name` if its value is none of the choices."""
     if value not in choices:
         *others, last = choices
         expected = f"{', '.join(others)} or {last}" if others else last

@@ -1,7 +1,7 @@
 """Rules that give up exactness, to see what that costs (docs/family.md).
 
-Each has the signature of sampling.verify and accepts more drafts than an exact rule can. None is
-offered for decoding.
+Each is called and returns as sampling.verify, and accepts more drafts than an exact rule can. None
+is offered for decoding.
 """
 
 import numpy as np
@@ -10,31 +10,32 @@ from sampling import verify, verify_block
 
 
 def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):
-    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a token if p is above a
-    threshold, which is lower where the target is less certain.
+    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a token if its probability under
+    the target is above min(epsilon, delta * exp(-entropy of p)).
     """
     for i, token in enumerate(draft):
-        entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()
+        entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()  # 0 log 0 = 0
         if p[i, token] < min(epsilon, delta * np.exp(-entropy)):
             return i, rng.sample(p[i])
     return len(draft), rng.sample(p[len(draft)])
 
 
 def cascade(draft, p, q, rng, alpha=0.35):
-    """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for another
-    target, which is q wherever the draft is sure (its best token has 1 - alpha or more), else p.
+    """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for a mixed
+    target. Where the draft model is sure (its likeliest token has 1 - alpha or more) the mixed
+    target is q, elsewhere p.
 
-    With an ExtraRowDrafter the bonus token comes from that other target, too; otherwise from p.
+    With an ExtraRowDrafter the bonus token comes from the mixed target, too; otherwise from p.
     """
-    n = len(q)  # where the draft says nothing, it is not sure
-    sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha
-    mixed = np.where(sure, q, p[:n])
+    n = len(q)
+    is_sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha  # [n, 1]
+    mixed = np.where(is_sure, q, p[:n])
     return verify(draft, np.concatenate([mixed, p[n:]]), q, rng)
 
 
 class ExtraRowDrafter:
-    """A drafter whose q has one row more than its draft has tokens: the distribution of the token
-    after the draft.
+    """A drafter around another one. Its q has a row more than its draft has tokens: the
+    distribution of the token after the draft.
     """
 
     def __init__(self, drafter):
@@ -46,13 +47,13 @@ class ExtraRowDrafter:
 
 
 def adapt_drafter(drafter, rule):
-    """The drafter that a rule needs: an ExtraRowDrafter around it for `cascade`, otherwise the
-    drafter itself.
+    """The drafter in the form that a rule needs: in an ExtraRowDrafter for `cascade`, otherwise as
+    it is.
     """
     return ExtraRowDrafter(drafter) if rule is cascade else drafter
 
 
-COMPARED = {  # in the table of docs/family.md
+COMPARED = {  # {name in the table of docs/family.md: rule}
     "token rule": verify,
     "block verification": verify_block,
     "typical acceptance": typical_acceptance,

@@ -1,5 +1,6 @@
-"""The gallery of docs/mistakes.md: the mistakes by the part of the code that makes them. Six are
-told: symptom, cause, picture, changed lines. The others are rows of a table.
+"""Print the generated part of docs/mistakes.md: the mistakes by the part of the code that makes
+them. Those with a Story are told with symptom, cause, picture and changed lines; the others are
+rows of a table.
 
     python -m proving.mistakes_page
 """
@@ -15,7 +16,7 @@ from proving.patching import changed_lines
 
 WIDTH = 126  # of the lines of a page
 
-# how GitHub writes a repository's issue or pull request, and where it shows a file of a commit
+# an issue or pull request as owner/name#number, or a file as owner/name/blob/commit/path
 REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?:#(\d+)|/blob/\w+/([\w./-]*\w))")
 
 GROUPS = {
@@ -55,13 +56,14 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Story:
-    """What the page says of a mistake besides what is known of each. The picture is
-    docs/mistakes/NAME.svg.
+    """What the page says of a mistake besides the fields of its Mistake.
+
+    picture: what docs/mistakes/NAME.svg shows, in words
     """
 
     symptom: str
     cause: str
-    picture: str  # what it shows, in words
+    picture: str
 
 
 STORIES = {
@@ -123,15 +125,17 @@ STORIES = {
 }
 
 
-def reference_link(reference):
-    """A Markdown link, without the owner's name, for a match of REFERENCE. GitHub redirects
-    /issues/ to the pull request of that number.
+def reference_link(match):
+    """A Markdown link, without the owner's name, for a re.Match of REFERENCE.
+
+    >>> reference_link(REFERENCE.fullmatch("owner/name#12"))
+    '[name#12](https://github.com/owner/name/issues/12)'
     """
-    repository, number, path = reference.groups()
+    repository, number, path = match.groups()
     name = repository.split("/")[1]
-    if number:
+    if number:  # GitHub redirects /issues/ to the pull request of that number
         return f"[{name}#{number}](https://github.com/{repository}/issues/{number})"
-    return f"[{name}: {path.split('/')[-1]}](https://github.com/{reference[0]})"
+    return f"[{name}: {path.split('/')[-1]}](https://github.com/{match[0]})"
 
 
 def with_links(text):
@@ -145,34 +149,36 @@ def wrap_paragraph(text):
 
 
 def diff_lines(mistake):
-    """Yield the lines of a mistake's diff: changed lines only, without their comments."""
+    """Yield the lines of a Mistake's diff: the name of each changed function, then its changed
+    lines without their comments.
+    """
     for function, pieces in mistake.changes.items():
         yield f"@@ {function.__module__}.{function.__qualname__} @@"
-        for lines in changed_lines(function, pieces):
-            for sign, line in zip("-+", lines):
+        for right, wrong in changed_lines(function, pieces):
+            for sign, line in (("-", right), ("+", wrong)):
                 yield f"{sign} {line.split('  #')[0].strip()}"
 
 
 def distance_text(mistake):
-    """Enumerate the toy pair with a Mistake. Returns a str for the table: the total variation
-    distance of its texts from the target's, and how often it ends in an error: "0.2281", "0",
-    "0.1466; 3% errors" or "always an error".
+    """Enumerate the toy pair with a Mistake. Returns the total variation distance of its texts from
+    the target's, and how often it ends in an error, as text: "0.2281", "0", "0.1466; 3% errors" or
+    "always an error".
     """
-    far, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
-    if far is None:
+    distance, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
+    if distance is None:
         return "always an error"
     # a mistake with a `cost` has the right distribution: not 0.0000, which could be rounded
-    failing = f"; {errors:.0%} errors" if errors else ""
-    return ("0" if mistake.cost else f"{far:.4f}") + failing
+    shown = "0" if mistake.cost else f"{distance:.4f}"
+    return f"{shown}; {errors:.0%} errors" if errors else shown
 
 
 def story_blocks(name):
-    """Yield the Markdown blocks of a mistake that has a Story."""
-    mistake, more = MISTAKES[name], STORIES[name]
+    """Yield the Markdown blocks, each a str, of a mistake that has a Story."""
+    mistake, story = MISTAKES[name], STORIES[name]
     yield f"### {name}"
-    yield f"![{more.picture}](mistakes/{name}.svg)"
-    yield wrap_paragraph(f"*Symptom:* {more.symptom}")
-    yield wrap_paragraph(f"*Cause:* {more.cause}")
+    yield f"![{story.picture}](mistakes/{name}.svg)"
+    yield wrap_paragraph(f"*Symptom:* {story.symptom}")
+    yield wrap_paragraph(f"*Cause:* {story.cause}")
     yield "\n".join(["```diff", *diff_lines(mistake), "```"])
     yield wrap_paragraph(f"Distance {distance_text(mistake)}. *Seen in* {mistake.seen_in}.")
 
@@ -186,8 +192,8 @@ def table_row(group, name):
 
 
 def page_blocks():
-    """Yield the Markdown blocks of the page: the stories, group by group, then the table of the
-    other mistakes.
+    """Yield the Markdown blocks of the page, each a str: the stories, group by group, then the
+    table of the other mistakes.
     """
     header = ["| part | mistake | what is done | distance | seen in |", "|---|---|---|---|---|"]
     rows = []
@@ -203,5 +209,7 @@ def page_blocks():
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description="Print the gallery of docs/mistakes.md.").parse_args()
+    argparse.ArgumentParser(
+        description="Print the generated part of docs/mistakes.md."
+    ).parse_args()
     print("\n\n".join(page_blocks()))

@@ -1,19 +1,22 @@
 """Random numbers that are used twice: for a drafted token, and again for its replacement.
 
-The right code has no use for them. They are what the mistake `draft-noise-again` needs, with random
-numbers and in an enumeration.
+Only the mistake `draft-noise-again` does this. It has to work with random numbers, which are a
+sampling.Rng's, and in an enumeration, which has none.
 """
 
 import numpy as np
 
 from proving.enumeration import EnumeratingRng
 
+# The tokens divide the numbers from 0 to 1 into intervals, of length p[token] and in order. A
+# number chooses the token in whose interval it lies.
+
 
 def sample_and_keep(rng, p):  # [n_vocab] -> token
-    """A token sampled from p. rng.kept, a list, gets the number that chose it.
+    """A token sampled from p. Appends the number that chose the token to the list rng.kept.
 
-    p divides the numbers from 0 to 1 into one interval for each token. In an enumeration the number
-    is any of the token's interval: that is kept.
+    In an enumeration any number of the token's interval could have chosen it: the interval, (begin,
+    end), is appended.
     """
     ends = p.cumsum()
     if isinstance(rng, EnumeratingRng):
@@ -27,20 +30,22 @@ def sample_and_keep(rng, p):  # [n_vocab] -> token
 
 
 def sample_again(rng, n_back, p):  # [n_vocab] -> token
-    """A token sampled from p with the number that chose the token kept n_back calls ago."""
+    """A token sampled from p with the number that sample_and_keep appended n_back calls ago."""
     number = rng.kept[-n_back]
     if not isinstance(rng, EnumeratingRng):
-        rng.sampled = p, token_at(p, number)  # for whoever shows it, as RecordingRng does
-        return rng.sampled[1]
+        token = token_at(p, number)
+        rng.sampled = p, token  # as a RecordingRng notes it, for the page
+        return token
+    # the number is anywhere in its interval: how much of that lies in the interval of each token
     begin, end = number
     ends = p.cumsum()
-    shared = np.minimum(ends, end) - np.maximum(ends - p, begin)
-    shared[shared < 1e-12] = 0  # rounding
-    return rng.sample(shared / shared.sum())
+    overlap = np.minimum(ends, end) - np.maximum(ends - p, begin)
+    overlap[overlap < 1e-12] = 0  # none, or rounding
+    return rng.sample(overlap / overlap.sum())
 
 
 def token_at(p, number):  # [n_vocab], 0 <= number < 1 -> token
-    """The token whose interval holds the number."""
+    """The token in whose interval the number lies."""
     cumulative = p.cumsum()
     token = cumulative.searchsorted(number * cumulative[-1], side="right")
     return int(min(token, np.flatnonzero(p)[-1]))  # rounding must not lead out of p

@@ -30,6 +30,7 @@ from tqdm import tqdm
 import utils
 from checkpoints.errors import InputError, SettingError
 from checkpoints.folder import read_config
+from checkpoints.limits import POSITIVE, Limits
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from cli.exit_codes import run_for_exit_code, run_program
@@ -54,6 +55,7 @@ SHAPES = {
     "7M": Config(2048, 512, 256, 4, 8),
 }
 EAGLE_HEADS = 4  # of the attention in its block
+RATES = Limits(1e-9)  # of learning
 
 # ---------------------------------------------------------------- settings
 
@@ -67,7 +69,7 @@ class PathSettings(Group):
     corpus: str = flag("", "the folder of *_train.txt and *_valid.txt")
     models_dir: str = flag(MODELS_DIR, "where models are read and written")
     cache_dir: str = flag("training", "where checkpoints and samples are kept")
-    seed: int = flag(1, "of weights, batches and samples", **SEEDS)
+    seed: int = flag(1, "of weights, batches and samples", limits=SEEDS)
 
     def folder(self, size):
         """Return the Path of an existing model's folder. Raises InputError if there is none."""
@@ -85,8 +87,8 @@ class Training(PathSettings):
     heading = "Run"
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
-    steps: int = flag(3000, "how many steps, of 4,096 tokens each", least=1)
-    learning_rate: float = flag(3e-3, "the highest learning rate of the run", least=1e-9)
+    steps: int = flag(3000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
+    learning_rate: float = flag(3e-3, "the highest learning rate of the run", limits=RATES)
     weight_decay = 0.05
 
 
@@ -95,14 +97,14 @@ class TargetSettings(Training):
     target_model_size: str = flag("7M", "the folder in models_dir that it is written to")
     start: str = flag("", "a model to start from; without it, that size with random weights")
     layers: str = flag("", "layers of --start to keep, at twice its width: 0,1,2,4,7 for example")
-    steps: int = flag(4000, "how many steps, of 4,096 tokens each")
+    steps: int = flag(4000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
     dropout: float = flag(
-        0.0, "the share of numbers that each step sets to zero", least=0, most=0.99
+        0.0, "the share of numbers that each step sets to zero", limits=Limits(0, 0.99)
     )
     weight_decay: float = flag(
         0.05,
         "how fast weights shrink. It and dropout keep a target from learning the text by heart",
-        least=0,
+        limits=Limits(0),
     )
 
     def check(self):
@@ -118,7 +120,7 @@ class TargetSettings(Training):
         layers = parse_list("layers", self.layers, int)
         last = read_config(folder).n_layer - 1
         for layer in layers:
-            check_number("layers", layer, 0, last)
+            check_number("layers", layer, Limits(0, last, whole=True))
         return layers
 
 
@@ -127,12 +129,12 @@ class DraftSettings(Training):
     draft_model_size: str = flag("0.7M", "the folder in models_dir that it is written to")
     start: str = flag("", "a draft model to start from; without it, 0.7M with random weights")
     written: bool = flag(False, "half of the text is what the target wrote (train.py samples)")
-    learning_rate: float = flag(4e-3, "the highest learning rate of the run")
+    learning_rate: float = flag(4e-3, "the highest learning rate of the run", limits=RATES)
 
 
 @dataclass(frozen=True)
 class EagleSettings(Training):
-    steps: int = flag(1000, "how many steps, of 4,096 tokens each")
+    steps: int = flag(1000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
     width: int = flag(256, "the width of EAGLE's block")
 
     def check(self):
@@ -142,9 +144,9 @@ class EagleSettings(Training):
 
 @dataclass(frozen=True)
 class MedusaSettings(Training):
-    n_heads: int = flag(3, "how many heads, one for each position of a draft", least=1)
-    steps: int = flag(1000, "how many steps, of 1,024 tokens each")
-    learning_rate: float = flag(1e-2, "the highest learning rate of the run")
+    n_heads: int = flag(3, "how many heads, one for each position of a draft", limits=POSITIVE)
+    steps: int = flag(1000, "how many steps, of 1,024 tokens each", limits=POSITIVE)
+    learning_rate: float = flag(1e-2, "the highest learning rate of the run", limits=RATES)
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,9 @@ class SamplesSettings(PathSettings):
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
     n_batches: int = flag(
-        80, "how many batches of texts; every third is greedy, the others not", least=1
+        80, "how many batches of texts; every third is greedy, the others not", limits=POSITIVE
     )
-    batch_size: int = flag(64, "how many texts are written together", least=1)
+    batch_size: int = flag(64, "how many texts are written together", limits=POSITIVE)
 
 
 # ---------------------------------------------------------------- commands
