@@ -1,9 +1,9 @@
 """python main.py benchmark: which draft, which K, at which temperature: measured under the rules of
 experiments/benchmark/speedups.py.
 
-Results are {"machine", "settings", "rows", "best_K"}, as JSON, and also the rows as CSV and all as
-Markdown tables. A row is a draft with a K; "best_K" compares the K that theory predicts for each
-draft with the fastest. With --batch_size a row says what batches do to both decoders
+Results are printed as Markdown tables. As JSON they are {"machine", "settings", "rows", "best_K"}.
+A row is a draft with a K. "best_K" compares the K that theory predicts for each draft with the
+fastest. With --batch_size a row says what batches do to both decoders
 (experiments/benchmark/batches.py), with --programs what other programs do with the same weights.
 
 What has been measured is kept in FILE.json.partial, one line for each prompt, until the run is
@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from backends.machine import machine
 from checkpoints.errors import InputError, SettingError
 from checkpoints.limits import POSITIVE, PROBABILITY
-from cli.files import check_output
+from cli.files import check_output, write_atomically
 from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
@@ -33,12 +33,10 @@ from experiments.benchmark.comparison import PLAIN, Comparison, Variant
 from experiments.benchmark.costs import measure_best_Ks
 from experiments.benchmark.flag_values import parse_Ks, parse_number
 from experiments.benchmark.programs import PROGRAMS, measure_programs
-from experiments.benchmark.results import check_results_output, write_results
 from experiments.benchmark.table_of_K import measure_table
 from experiments.benchmark.tables import label, to_markdown
 from experiments.progress import say
 from sampling import RULES
-from utils import RANDOM
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         "compare with the same weights in these programs, such as transformers,llama_server: "
         f"{', '.join(PROGRAMS)}; greedy, with one draft and one K; not with "
         "--resume",
-        conflicts="batch_size synthetic_acceptance dtype",
+        conflicts="batch_size synthetic_acceptance dtype weights",
     )
 
     def check(self):
@@ -140,10 +138,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def model_spec(self, target):
         """Return the ModelSpec of one target and the drafts that are measured with it."""
-        drafts = self.drafts()
-        if self.programs and self.weights == RANDOM:
-            drafts = []  # a draft would agree with nothing
-        return spec_from(self, target, drafts)
+        return spec_from(self, target, self.drafts())
 
     def plain_run(self, models, to_probs, ids=()):
         """Return the Run of the target alone after a prompt of these token ids."""
@@ -165,9 +160,7 @@ class BenchmarkOutput(Json):
 
     heading = "Output"
 
-    out: str = flag(
-        "", "write the results to this new .json file, and to .csv and .md files beside it"
-    )
+    out: str = flag("", "write the results to this new .json file")
     plot: str = flag(
         "",
         "draw the results into this new .png, .svg or .pdf file (needs matplotlib)",
@@ -183,7 +176,7 @@ class BenchmarkOutput(Json):
         if self.resume and not self.out:
             raise InputError("--resume: needs the --out file of the run to go on with")
         if self.out:
-            check_results_output(self.out)
+            check_output("out", self.out, (".json",))
         if self.plot:
             check_output("plot", self.plot, (".png", ".svg", ".pdf"))
 
@@ -271,7 +264,7 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
         else:
             print(to_markdown(result), end="", flush=True)
         if output.out:
-            write_results(result, to_markdown(result), output.out)
+            write_atomically(output.out, json.dumps(result, indent=1) + "\n")
             lines.discard()
         if output.plot:
             draw(result, output.plot, label(result["settings"]))

@@ -1,15 +1,10 @@
-"""The values of flags that only benchmark and replay have: several K, probabilities, costs."""
+"""The values of flags that only benchmark and replay have: lists of K, probabilities."""
 
 import math
 import re
 
 from checkpoints.errors import SettingError
-from checkpoints.limits import Limits
 from cli.values import AUTO, parse_list
-
-MAX_COST = 10**6
-DRAFT_COST = Limits(0, MAX_COST)  # of a token, in target passes over one row
-VERIFY_COST = Limits(1 / MAX_COST, MAX_COST)  # of a pass over several rows, in the same unit
 
 
 def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
