@@ -35,11 +35,11 @@ from cli.values import (
     parse_number,
 )
 from decoding.run import Run
+from experiments.benchmark.all_prompts import measure_all_prompts
 from experiments.benchmark.batches import N_RANDOM, measure_batches
+from experiments.benchmark.best_k import measure_best_Ks
 from experiments.benchmark.comparison import PLAIN, Comparison, Variant
-from experiments.benchmark.costs import measure_best_Ks
 from experiments.benchmark.programs import PROGRAMS, measure_programs
-from experiments.benchmark.table_of_K import measure_table
 from experiments.benchmark.tables import label, to_markdown
 from experiments.progress import say
 from sampling import RULES
@@ -207,7 +207,7 @@ def measure_all(settings, lines):
         elif settings.programs:
             result["rows"] += measure_programs(settings, models, target, result)
         else:
-            rows, n_stored = measure_table(settings, models, target, lines)
+            rows, n_stored = measure_all_prompts(settings, models, target, lines)
             result["rows"] += rows
             result["best_K"] += measure_best_Ks(settings, models, target, rows)
             about["prompts_measured_before_resuming"] += n_stored
