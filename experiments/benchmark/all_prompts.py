@@ -38,8 +38,9 @@ def measure_all_prompts(settings, models, target, lines):
     for temperature in settings.temperatures():
         about = {"target": target, "temperature": temperature, "skipped_prompts": n_skipped}
         about |= settings.label_columns()
+        n_same = settings.repeats if settings.repeats_are_equal(temperature) else 1
         of_prompts = [measured[task] for task in tasks if task.temperature == temperature]
-        rows += variant_rows(settings.variants(), of_prompts, about)
+        rows += variant_rows(settings.variants(), of_prompts, n_same, about)
     return rows, len(tasks) - len(missing)
 
 
@@ -59,13 +60,14 @@ def measure_tasks(settings, models, tasks, lines):
     return measured
 
 
-def variant_rows(variants, of_prompts, about):
+def variant_rows(variants, of_prompts, n_same, about):
     """Return a list of rows (dicts), one for each Variant except PLAIN.
 
     of_prompts: for each prompt the list of the Measurements of all variants, as dicts
-    about: {column: value} to put into every row
+    n_same: see result_row; about: {column: value} to put into every row
     """
     measurements = {}  # {variant: [Measurement of each prompt]}
     for i, variant in enumerate(variants):
         measurements[variant] = [Measurement(**of_prompt[i]) for of_prompt in of_prompts]
-    return [result_row(variant, measurements, **about) for variant in variants if variant != PLAIN]
+    others = [variant for variant in variants if variant != PLAIN]
+    return [result_row(variant, measurements, n_same, **about) for variant in others]

@@ -121,6 +121,12 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         given = self.synthetic_acceptance
         return parse_number("synthetic_acceptance", given, PROBABILITY) if given else None
 
+    def repeats_are_equal(self, temperature):
+        """Return whether all repeats of a prompt make the same decisions: greedy ones do, unless
+        synthetic acceptance makes them random.
+        """
+        return temperature == 0 and self.acceptance_probability() is None
+
     def rules(self):
         """Return the list of names of the verification rules."""
         return parse_list("verification", self.verification)
