@@ -47,14 +47,15 @@ def docstring(command):
     return ast.get_docstring(tree.body[0])
 
 
-def usage_line(command, flags):
-    """How to call a command: its name, the words it takes, its flags."""
+def usage_line(command, program=None):
+    """How to call a command: its program, the words it takes, its flags. program: as for
+    cli.parser.call
+    """
     kinds = inspect.signature(command).parameters.values()
     words = [f"[{one.name.upper()} ...]" for one in kinds if one.kind == one.VAR_POSITIONAL]
-    name = "" if command.__name__ == "generate" else command.__name__
-    return " ".join(["Usage: python main.py", name, *words, "[--FLAG VALUE ...]"]).replace(
-        "  ", " "
-    )
+    if program is None:
+        program = "main.py" if command.__name__ == "generate" else f"main.py {command.__name__}"
+    return " ".join([f"Usage: python {program}", *words, "[--FLAG VALUE ...]"])
 
 
 def wrap_paragraphs(text, width):
@@ -63,13 +64,13 @@ def wrap_paragraphs(text, width):
     return "\n\n".join(map(fill, text.strip().split("\n\n")))
 
 
-def usage(command, flags):
+def usage(command, flags, program=None):
     """The help text of a command: how to call it, its docstring, its flags, then the sections of
     the docstring, such as "Examples:".
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", docstring(command))
-    blocks = [usage_line(command, flags), wrap_paragraphs(introduction, width)]
+    blocks = [usage_line(command, program), wrap_paragraphs(introduction, width)]
     for heading, below in by_heading(flags).items():
         blocks.append("\n".join([f"{heading}:", *(describe_flag(flag, width) for flag in below)]))
     return "\n\n".join([*blocks, *(section.rstrip() for section in sections)])

@@ -111,9 +111,10 @@ def normalize_words(words, flags, takes_words):
     return plain + [f"--{name}={text}" for name, text in texts.items()]
 
 
-def call(command, words):
+def call(command, words, program=None):
     """Run a command with the words of a command line, or print its help if a word asks for it.
 
+    program: how the command is called, for its help; by default main.py and the command's name
     Raises InputError for a flag it does not have or a value of another type.
     """
     flags, (groups, takes_words) = flags_of(command), groups_of(command)
@@ -123,7 +124,7 @@ def call(command, words):
     if asks_for_lists or words is None:
         from cli.help import markdown, usage  # here: a command that runs needs no help
 
-        print(markdown(flags) if asks_for_lists else usage(command, flags))
+        print(markdown(flags) if asks_for_lists else usage(command, flags, program))
         return
 
     def run(*plain, **values):
