@@ -118,7 +118,8 @@ class Screen:
         if self.notes:
             from page.report import about, page_of, report_data
 
-            known = about(summary["settings"], summary["prompt_token_ids"], DEFAULTS)
+            ids, kernels = summary["prompt_token_ids"], summary["kernels"]
+            known = about(summary["settings"], ids, DEFAULTS, kernels)
             data = report_data(known, summary, self.notes.notes, self.pair)
             write_atomically(self.settings.report, page_of(data))
             if not self.output.json:

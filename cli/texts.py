@@ -104,7 +104,7 @@ def check_combination(texts, settings, output):
     """Raises InputError, before models are loaded, for conflicting flags and unreadable prompts."""
     check_conflicts(settings, output)
     if has_several_results(texts, output):
-        for name in filter(settings.has, ONE_PROMPT_FLAGS):
+        for name in filter(settings.is_set, ONE_PROMPT_FLAGS):
             problem = "with several prompts: expected one; give a single --prompt, without --out"
             raise SettingError(name, problem)
     elif output.cluster:
