@@ -73,7 +73,9 @@ def wrap_paragraphs(text, width):
 
 def format_help(command, flags, program=None):
     """The text of --help, as wide as the terminal: how to call a command function, its docstring,
-    its flags ({name: Flag}), then the sections of the docstring, such as "Examples:". program: as for cli.parser.call
+    its flags ({name: Flag}), then the sections of the docstring, such as "Examples:".
+
+    program: as for cli.parser.call
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", source_docstring(command))
