@@ -26,19 +26,13 @@ from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
 from cli.texts import BATCH_SIZES
-from cli.values import (
-    AUTO,
-    check_choice,
-    check_number,
-    parse_Ks,
-    parse_list,
-    parse_number,
-)
+from cli.values import AUTO, check_choice, check_number, parse_list
 from decoding.run import Run
 from experiments.benchmark.all_prompts import measure_all_prompts
 from experiments.benchmark.batches import N_RANDOM, measure_batches
 from experiments.benchmark.best_k import measure_best_Ks
 from experiments.benchmark.comparison import PLAIN, Comparison, Variant
+from experiments.benchmark.flag_values import parse_Ks, parse_number
 from experiments.benchmark.programs import PROGRAMS, measure_programs
 from experiments.benchmark.tables import label, to_markdown
 from experiments.progress import say
@@ -95,7 +89,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
             raise SettingError("K", problem)
         # not `conflicts`: generate takes prompts with its --batch_size
         prompt_flags = ("prompts", "n_prompts") if self.batch_size else ()
-        for name in filter(self.has, prompt_flags):
+        for name in filter(self.is_set, prompt_flags):
             problem = "with --batch_size: expected one of the two, as its prompts are random"
             raise SettingError(name, problem)
         for rule in self.rules():
@@ -112,7 +106,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def is_one_pair(self):
         """Return whether one target, draft, K and rule are measured, all greedily."""
-        greedy = [to_probs.greedy for to_probs in self.filters().values()]
+        greedy = [to_probs.greedy for to_probs in self.sampling_params().values()]
         one_pair = len(self.targets()) == 1 and len(self.variants()) == 2
         return one_pair and self.Ks() != [AUTO] and greedy == [True]
 
@@ -133,7 +127,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def Ks(self):
         """Return the list of K: numbers, and "auto" if it is among them."""
-        return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
+        return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", allow_auto=True)
 
     def batch_sizes(self):
         """Return the list of batch sizes; empty without --batch_size."""
@@ -202,7 +196,7 @@ def measure_all(settings, lines):
     Returns the results as a dict; the head of this file lists its keys. Notes progress on stderr.
     """
     about = machine(settings.backend) | {"kernels": {}, "prompts_measured_before_resuming": 0}
-    result = {"machine": about, "settings": settings.portable(), "rows": [], "best_K": []}
+    result = {"machine": about, "settings": settings.portable_dict(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")
         spec = settings.model_spec(target)
@@ -235,7 +229,9 @@ def open_lines(settings, output):
     """
     # what must be the same for a run to go on
     prints = {target: settings.model_spec(target).fingerprints() for target in settings.targets()}
-    with ResumableLines(output.out, header=settings.portable() | {"fingerprints": prints}) as lines:
+    with ResumableLines(
+        output.out, header=settings.portable_dict() | {"fingerprints": prints}
+    ) as lines:
         n_before = len(lines.done)
         if n_before and not output.resume:
             raise InputError(

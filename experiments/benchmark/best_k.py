@@ -2,7 +2,7 @@
 
 import statistics
 
-from decoding.auto_k import measure_parts
+from decoding.auto_k import measure_cost_parts
 from decoding.theory import fastest_K
 from experiments.benchmark.intervals import ratio
 from experiments.progress import progress
@@ -17,7 +17,7 @@ def measure_best_Ks(settings, models, target, rows):
     rows: what measure_all_prompts returned for this target. Notes progress on stderr.
     Returns a list of dicts, one for each temperature, draft and rule.
     """
-    filters = settings.filters()
+    params_by_temperature = settings.sampling_params()
     rows_of_pairs = {}  # {(temperature, draft, rule): its rows, which differ in K}
     for row in rows:
         pair = row["temperature"], row["draft"], row["verification"]
@@ -25,8 +25,8 @@ def measure_best_Ks(settings, models, target, rows):
     results = []
     for pair in progress(rows_of_pairs, len(rows_of_pairs), target, "costs of rounds"):
         temperature, draft, rule = pair
-        to_probs = filters[temperature]
-        costs = measure_parts(models.target, models.drafts[draft], to_probs, RULES[rule])
+        to_probs = params_by_temperature[temperature]
+        costs = measure_cost_parts(models.target, models.drafts[draft], to_probs, RULES[rule])
         results.append(best_K(rows_of_pairs[pair], costs))
     return results
 
@@ -35,7 +35,7 @@ def best_K(rows, costs):
     """Return {column: value}: the K that theory calls the best, beside the fastest of these rows.
 
     rows: results that differ in K only
-    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_parts)
+    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_cost_parts)
     The prediction is None if there are no costs, or if no draft was examined.
     """
     fastest = max(rows, key=lambda row: row["tokens_per_second"])

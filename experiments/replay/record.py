@@ -28,9 +28,9 @@ TEXTS_PER_TASK = 4  # how many texts a worker of a cluster is given at a time
 class RecordSettings(Machine, Sampling, PromptFile, Target):
     """What decides the texts of a log. They are stored in its first line."""
 
-    def portable(self):
+    def portable_dict(self):
         """Return {name of a flag: value} without the folders that this machine keeps files in."""
-        return super().portable() | {
+        return super().portable_dict() | {
             "target_model_size": name_of(self.target_model_size),
             "prompts": Path(self.prompts).name,
         }
@@ -63,7 +63,7 @@ def record(settings: RecordSettings, output: LogFile):
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
         "target": name_of(target),
-        "settings": settings.portable(),
+        "settings": settings.portable_dict(),
         "fingerprints": {name_of(target): spec.fingerprints()[target]},
     }
     with ResumableLines(output.out, [header, prompts]) as lines:
@@ -78,7 +78,7 @@ def record(settings: RecordSettings, output: LogFile):
             for text, i in zip(results, bar):
                 lines.write(i, text)
         require_no_failures(failed)
-        lines.close([with_checksum(header)], [with_checksum({"end": len(prompts)})])
+        lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 

@@ -10,10 +10,11 @@ from checkpoints.search import find_folder
 from checkpoints.vocabulary import load_encoder
 from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
 from cli.runs import spec_from
-from cli.values import parse_Ks, parse_list
+from cli.values import parse_list
 from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, is_size
 from decoding.ngrams import NGrams
+from experiments.benchmark.flag_values import parse_Ks
 from experiments.benchmark.tables import legend, table
 from experiments.replay.latency import Latency, read_latencies
 from experiments.replay.recordings import read_log
@@ -121,7 +122,7 @@ def replay(settings: ReplaySettings, output: Json):
     for name, draft in load_drafts(settings, log).items():
         rows += replay_draft(name, draft, log, Ks, seed, latencies[name], rule)
     result = {
-        "settings": settings.portable(),
+        "settings": settings.portable_dict(),
         "log": {"target": log.target, "tokenizer": log.tokenizer, "settings": log.settings},
         "certainty": describe_certainty(log, settings.drafts()),
         "rows": rows,
