@@ -78,7 +78,7 @@ def record(settings: RecordSettings, output: LogFile):
             for text, i in zip(results, bar):
                 lines.write(i, text)
         require_no_failures(failed)
-        lines.close([with_checksum(header)], [with_checksum({"end": len(prompts)})])
+        lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 

@@ -33,7 +33,7 @@ from cli.reading import (
     parse_json,
     read_lines,
 )
-from cli.resumable_output import checksum, encoded
+from cli.resumable_output import checksum, json_line
 from sampling import SamplingParams
 
 FORMAT = {"format": "speculative decoding log", "version": 1}
@@ -90,7 +90,7 @@ def round_to_6_digits(value):
 
 def with_checksum(line):
     """Return the line of a log (a dict) with its "checksum"."""
-    return line | {"checksum": checksum(encoded(line))}
+    return line | {"checksum": checksum(json_line(line))}
 
 
 # ---------------------------------------------------------------- reading
@@ -178,8 +178,8 @@ def without_checksum(line, where, must_have):
 def text_checks(log):
     """Return {field of a RecordedText: function(value) that says whether it is valid}."""
     is_token = Limits(0, log.n_vocab - 1, whole=True).allow
-    checks = {"prompt": list_of(is_token, least=1), "tokens": list_of(is_token, least=1)}
-    return checks if log.to_probs.greedy else checks | {"p": list_of(is_positive, least=1)}
+    checks = {"prompt": list_of(is_token, min_length=1), "tokens": list_of(is_token, min_length=1)}
+    return checks if log.to_probs.greedy else checks | {"p": list_of(is_positive, min_length=1)}
 
 
 def parse_foreign_text(record, where, encoder):
