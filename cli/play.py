@@ -28,7 +28,8 @@ REDIRECT = """<!doctype html>
 
 @contextmanager
 def open_in_browser(address):
-    """Open the address in a browser, on a thread: some browsers return only when they are closed.
+    """Open an address in a browser while the block runs; on a thread, because some browsers return
+    only when they are closed.
 
     Every user of a machine can read the arguments of a browser in the process list. These name a
     file that only its owner can read, and that leads to the address and its token.
@@ -53,6 +54,7 @@ class PlaySettings(Machine, Models):
     )
 
     def check(self):
+        """Raise InputError if the file of --save exists or cannot be written."""
         if self.save:
             check_output("save", self.save, (".html",))
 
@@ -64,19 +66,21 @@ def play(settings: PlaySettings):
     The server listens on 127.0.0.1 only, and answers only with the access token in the address that
     it prints. Ctrl-C ends it.
     """
-    of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Machine)}
-    of_texts = Settings(**of_models)
+    shared = fields(Models) + fields(Machine)
+    of_texts = Settings(**{flag.name: getattr(settings, flag.name) for flag in shared})
     pair = load_pair(of_texts)
     kernels = kernels_in(of_texts, pair)
 
     def about_run(prompt, **changes):
-        given = of_texts.replace(**changes).as_json(prompt.text, prompt.seed)
-        return about(given, prompt.ids, DEFAULTS, kernels)
+        """What page.report.about says of the run of a Prompt with these changed flags."""
+        flags = of_texts.replace(**changes).as_json(prompt.text, prompt.seed)
+        return about(flags, prompt.ids, DEFAULTS, kernels)
 
     if settings.save:
         with tqdm(desc="The page's run", leave=False, disable=None) as bar:
 
             def tell(done=0, total=None):
+                """Show how much of the run is done."""
                 bar.total, bar.n = total, done
                 bar.update(0)
 
