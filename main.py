@@ -83,7 +83,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
         return generate_several(texts, settings, output)
     config = config_from(settings)
     pair = load_pair(settings, output.download)
-    (prompt,) = texts.read(pair, settings.seed)
+    (prompt,) = texts.encode(pair, settings.seed)
     screen = show.Screen(settings, output, prompt, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end

@@ -58,9 +58,11 @@ class Group:
                 group.check(self)
         check_conflicts(self)
 
-    def has(self, given):
-        """Whether a flag is not at its default; of "flag=value", whether it has that value."""
-        name, equals, value = given.partition("=")
+    def is_set(self, condition: str) -> bool:
+        """Whether a flag is not at its default ("trace"), or has a value ("mode=speculative").
+        False for a flag of other groups.
+        """
+        name, equals, value = condition.partition("=")
         if name not in vars(self):
             return False
         if equals:
@@ -68,7 +70,7 @@ class Group:
         return getattr(self, name) != getattr(type(self), name)
 
     def replace(self, **changes):
-        """The same settings but for these."""
+        """Return a checked copy with these values of flags changed."""
         return dataclasses.replace(self, **changes)
 
     def as_dict(self):
@@ -77,13 +79,15 @@ class Group:
 
 
 def check_conflicts(*groups):
-    """Raises SettingError for flags of these groups that cannot be given together."""
-    fields = [one for group in groups for one in dataclasses.fields(group) if group.has(one.name)]
-    for one in fields:
-        for other in one.metadata["conflicts"]:
-            if any(group.has(other) for group in groups):
-                problem = f"with --{other.replace('=', ' ')}: expected one of the two"
-                raise SettingError(one.name, problem)
+    """Raise SettingError if flags of these groups are set that cannot be given together."""
+    for group in groups:
+        for setting in dataclasses.fields(group):
+            if not group.is_set(setting.name):
+                continue
+            for conflict in setting.metadata["conflicts"]:
+                if any(other_group.is_set(conflict) for other_group in groups):
+                    problem = f"with --{conflict.replace('=', ' ')}: expected one of the two"
+                    raise SettingError(setting.name, problem)
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class Folder(Group):
 
     models_dir: str = flag(MODELS_DIR, "the folder that holds a folder for each size")
 
-    def portable(self):
+    def portable_dict(self):
         """{name of a flag: its value} without models_dir, which differs between machines."""
         settings = self.as_dict()
         del settings["models_dir"]
@@ -118,6 +122,7 @@ class Target(Folder):
     )
 
     def targets(self):
+        """The list of names in --target_model_size; some commands take several, with commas."""
         return parse_list("target_model_size", self.target_model_size)
 
 
@@ -130,9 +135,11 @@ class Models(Target):
     )
 
     def drafts(self):
+        """The list of names in --draft_model_size; some commands take several, with commas."""
         return parse_list("draft_model_size", self.draft_model_size)
 
     def check(self):
+        """Raise SettingError for the draft "none", as other programs call decoding without one."""
         if self.draft_model_size.lower() == "none":
             expected = "expected a draft; to decode without one, give --mode autoregressive"
             raise SettingError("draft_model_size", f"{self.draft_model_size}: {expected}")
@@ -161,22 +168,24 @@ class Sampling(Group):
     seed: int = flag(123, "seed of the random numbers", limits=SEEDS)
 
     def check(self):
+        """Raise SettingError for a temperature or top_p outside its limits."""
         for temperature in self.temperatures():
             check_number("temperature", temperature, TEMPERATURE)
         if not 0 < self.top_p <= 1:
             raise SettingError("top_p", f"{self.top_p}: expected a number above 0 and up to 1")
 
     def temperatures(self):
+        """The list of temperatures as floats; some commands take several, with commas."""
         return parse_list("temperature", self.temperature, float)
 
-    def filters(self):
+    def sampling_params(self):
         """{temperature: SamplingParams}, for one or several temperatures."""
-        return {one: SamplingParams(one, self.top_k, self.top_p) for one in self.temperatures()}
+        return {t: SamplingParams(t, self.top_k, self.top_p) for t in self.temperatures()}
 
     @property
     def to_probs(self):
-        """The sampling parameters as the SamplingParams of draft and target."""
-        (to_probs,) = self.filters().values()
+        """The SamplingParams of the one temperature: a function logits -> probabilities."""
+        (to_probs,) = self.sampling_params().values()
         return to_probs
 
 
@@ -193,6 +202,7 @@ class Verification(Group):
 
     @property
     def rule_name(self):
+        """The accept/reject rule, "token" or "block"."""
         return self.verification
 
 
@@ -221,6 +231,7 @@ class Drafting(Verification, Models):
     )
 
     def check(self):
+        """Raise SettingError for --draft_confidence with n-grams."""
         if self.draft_confidence and NGRAM in self.drafts():
             why = "n-grams give no probabilities; expected one of the two"
             raise SettingError("draft_confidence", f"with --draft_model_size {NGRAM}: {why}")
@@ -243,7 +254,7 @@ class Speculation(Drafting):
 
     @property
     def rule_name(self):
-        """The rule, "token" or "block": the one that --mistake changes, else --verification."""
+        """The accept/reject rule, "token" or "block": of --mistake, else of --verification."""
         if not self.mistake:
             return self.verification
         from proving.mistakes import changed_rule
@@ -341,8 +352,9 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         from proving.mistakes import require_usable
 
         find_mistake(self.mistake)
-        other = self.coupled or self.rule  # decides in place of the two rules
-        require_usable(self.mistake, "other" if other else self.rule_name, self.draft_model_size)
+        # shared noise or a reader's rule decides in place of the token and the block rule
+        rule_name = "other" if self.coupled or self.rule else self.rule_name
+        require_usable(self.mistake, rule_name, self.draft_model_size)
         if (self.rule_name, self.verification) == ("token", "block"):
             problem = f"{self.mistake} with --verification block: it is made in the token rule"
             raise SettingError("mistake", f"{problem}; expected no --verification")
@@ -354,13 +366,17 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
 
     @property
     def speculates(self):
+        """Whether the speculative decoder is one of them."""
         return "speculative" in self.decoders
 
     def as_json(self, prompt, seed, ids=()):
-        """The "settings" of a JSON object: those that give one prompt's text alone."""
+        """The "settings" of a JSON object: the flags of a run that writes this one text again.
+
+        prompt: the text, or None for a prompt of token ids; seed: that of this prompt
+        """
         prompt_ids = None if prompt is not None else list(ids)
-        own = {"prompt": prompt, "prompt_ids": prompt_ids}
-        return own | self.as_dict() | {"seed": seed, "verification": self.rule_name}
+        of_prompt = {"prompt": prompt, "prompt_ids": prompt_ids}
+        return of_prompt | self.as_dict() | {"seed": seed, "verification": self.rule_name}
 
 
 DEFAULTS = Settings().as_dict()

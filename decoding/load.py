@@ -25,7 +25,10 @@ AUTO = "auto"  # what --K calls a K that is chosen anew each round
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A target, its draft (None for autoregressive decoding alone), and their encoder."""
+    """A target and one draft (None for autoregressive decoding alone): what a text is decoded with.
+
+    encoder: an encoder.Encoder, or utils.AnyTokens
+    """
 
     target: Model
     draft: Draft | None
@@ -44,13 +47,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class LoadedModels:
-    """A target with several drafts, {name: Draft}."""
+    """All that a ModelSpec names: a target, its drafts {name: Draft}, and their encoder."""
 
     target: Model
     drafts: dict
     encoder: Any
 
     def pair(self, name=None):
+        """The target with the draft of this name; without a draft if there is none."""
         return Pair(self.target, self.drafts.get(name), self.encoder)
 
 
@@ -60,8 +64,8 @@ def is_size(name):
 
 
 def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False):
-    """Load a target and its drafts, and return LoadedModels. Raises InputError, before weights are
-    read, for a draft that cannot pair. drafts: [size, folder, name of HEADS, or NGRAM]
+    """Load a target and its drafts, and return LoadedModels. Raises InputError, for a draft that
+    cannot pair before weights are read. drafts: [size, folder, name of HEADS, or NGRAM]
     """
     heads = [name for name in drafts if name in HEADS]
     if heads and weights == RANDOM:
@@ -70,10 +74,9 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
             f"{NGRAM}, as a head fits the weights it was trained on"
         )
     sizes = [name for name in drafts if is_size(name)]
-    (target_model, *smaller), encoder = utils.load_models(
-        [target, *sizes], models_dir, backend, weights, download
-    )
-    loaded = {NGRAM: NGrams()} | dict(zip(sizes, map(ModelDraft, smaller)))
+    models, encoder = utils.load_models([target, *sizes], models_dir, backend, weights, download)
+    target_model = models[0]
+    loaded = {NGRAM: NGrams()} | dict(zip(sizes, map(ModelDraft, models[1:])))
     for name in heads:
         from decoding.head_files import load_head
 
@@ -84,17 +87,17 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
 
 @dataclass(frozen=True)
 class ModelStub:
-    """The Config of a model whose weights are in other processes, for code that needs no more."""
+    """Stands for a Model whose weights are only in other processes: has its Config alone."""
 
     config: Config
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The names of a target and its drafts, and how to multiply. It can be sent to a worker."""
+    """Names a target and its drafts, and how to multiply. It can be sent to another process."""
 
-    target: str
-    drafts: tuple = ()
+    target: str  # a size or a folder
+    drafts: tuple = ()  # of sizes, folders, names of HEADS, or NGRAM
     models_dir: str = MODELS_DIR
     weights: str = CHECKPOINT
     backend: str = "numpy"
@@ -111,7 +114,9 @@ class ModelSpec:
         return [self.target, *filter(is_size, self.drafts)]
 
     def load(self, choices=None, download=False):
-        """Load the models. choices: what `choose_kernels` returned, or None. Raises InputError."""
+        """Load and return LoadedModels. choices: what `choose_kernels` returned, or None to measure
+        here. Raises InputError.
+        """
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
             from backends import autotune
@@ -123,18 +128,19 @@ class ModelSpec:
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
 
     def read_configs(self, download=False):
-        """([Config] of self.sizes, their encoder), without reading weights. Raises InputError."""
-        args = self.sizes, self.models_dir, self.weights, download
-        configs, _, encoder = utils.sources_of(*args)
+        """Read ([Config] of self.sizes, their encoder), but no weights. Raises InputError."""
+        configs, _, encoder = utils.sources_of(self.sizes, self.models_dir, self.weights, download)
         return configs, encoder
 
     def load_stub(self, download=False):
-        """LoadedModels to prepare prompts with: the target's ModelStub, and no drafts."""
+        """Load what preparing prompts needs: LoadedModels of a ModelStub, without drafts. Raises
+        InputError.
+        """
         configs, encoder = self.read_configs(download)
         return LoadedModels(ModelStub(configs[0]), {}, encoder)
 
     def choose_kernels(self):
-        """Time kernels here: {Config: {Weight: Kernel}}; {} if the settings leave no choice."""
+        """Time kernels here, and return {Config: {Weight: Kernel}}; {} if there is no choice."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
         from backends import autotune
@@ -143,15 +149,17 @@ class ModelSpec:
         return {config: autotune.choose(config, np.float32, exact=self.exact) for config in configs}
 
     def fingerprints(self):
-        """{size or head: SHA-256 of its files}, to compare the models of two machines."""
+        """{size or head: SHA-256 of its files}, to compare the models of two machines; of random
+        weights {size: its Config in words}. Raises InputError if a model is not there.
+        """
         if self.weights == RANDOM:
             return {size: repr(utils.config_of(size, self.models_dir)) for size in self.sizes}
         folders = {size: find_folder(size, self.models_dir) for size in self.sizes}
-        files = {
+        files = {  # {size or head: set of paths, some of which may not exist}
             size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
             for size, folder in folders.items()
         }
-        for head in {*self.drafts} & {*HEADS}:
+        for head in set(self.drafts) & set(HEADS):
             files[head] = {folders[self.target] / f"{head}.safetensors"}
         return {
             model: sha256_of(sorted(path for path in paths if path.is_file()))

@@ -1,13 +1,14 @@
 """A run: the decoding of one text by one decoder. `Run.rounds` calls a loop of sampling.py with the
 fields of the Run; `Run.finish` decodes to the end and takes the time.
 
-A mistake or a reader's own rule changes a run through a field. A trace looks at a run as a watcher
-of `Run.finish`. The loops know of neither.
+A mistake or a reader's own rule is a field of the run. A trace is a watcher, a function that
+`Run.finish` calls after each round. The loops know of neither.
 """
 
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, Callable
 
 from decoding.clock import Stopwatch
@@ -23,7 +24,7 @@ class RecordingRng(Rng):
 
     tossed: [(ratio, u)] of all calls of `accept`, which returned u < ratio
     sampled: (p, token) of the last call of `sample`; (None, None) before the first
-    forced: {index in tossed: u} to use in place of the seed's
+    forced: {index in tossed: the u to use there in place of the random one}
     """
 
     def __init__(self, seed, forced={}):
@@ -36,7 +37,7 @@ class RecordingRng(Rng):
         return token
 
     def accept(self, ratio):
-        u = self.random()  # also where it is forced: the numbers after it stay the same
+        u = self.random()  # drawn even if it is replaced: the numbers after it stay the same
         u = self.forced.get(len(self.tossed), u)
         self.tossed.append((ratio, u))
         return u < ratio
@@ -44,17 +45,17 @@ class RecordingRng(Rng):
 
 @dataclass(frozen=True)
 class Run:
-    """A decoding: autoregressive where the pair has no draft, else speculative."""
+    """The decoding of one text: autoregressive if the pair has no draft, else speculative."""
 
     pair: Pair
-    ids: list  # of the prompt
-    n_tokens: int
+    ids: list  # of int: the prompt's
+    n_tokens: int  # to add
     K: Any = 4  # tokens drafted per round, or a function of the last Round
     to_probs: Callable = SamplingParams()
-    new_rng: Callable = partial(RecordingRng, 0)  # makes the Rng of a text
-    is_done: Callable = never
+    new_rng: Callable = partial(RecordingRng, 0)  # () -> the Rng of the text
+    is_done: Callable = never  # (generated ids) -> whether the text ends
     confidence: float = 0.0  # see sampling.NeuralDrafter
-    rule: Callable = verify
+    rule: Callable = verify  # or another of the same parameters
     loop: Callable = speculative  # or one that makes a mistake
 
     @property
@@ -63,10 +64,10 @@ class Run:
         return self.rule is verify_shared_noise
 
     def rounds(self, rng=None, stopwatch=None):
-        """The Rounds; the first is the prefill.
+        """The iterator over the Rounds of this text; the first is the prefill.
 
-        rng: used in place of a new one
-        stopwatch: a clock.Stopwatch, to time the drafter and the target with
+        rng: an Rng to use in place of a new one
+        stopwatch: a clock.Stopwatch, which then times the drafter and the target
         """
         rng = rng or self.new_rng()
         target, draft = self.pair.target, self.pair.draft
@@ -91,18 +92,17 @@ class Run:
         return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 
     def warm_up(self):
-        """Decode two tokens and drop them, because new memory is slow the first time. K is copied,
-        so that an AutoK does not learn from them.
-        """
+        """Decode two tokens and drop them, because memory is slow when it is first used."""
+        # a copy of K, so that an AutoK does not learn from these tokens
         for _ in replace(self, n_tokens=2, K=copy(self.K)).rounds():
             pass
 
     def finish(self, *watchers):
         """Decode to the end, and return the dict for the JSON object: the text and its figures.
 
-        Calls watch(round, seconds, rng) of each watcher for each Round after the prefill, and
-        watch(None) at the end. seconds: clock.Seconds of the round, without the watchers' own time.
-        rng: the Rng of the text, in its state after the round.
+        A watcher is a function: it is called with (Round, clock.Seconds of the round, Rng) after
+        each Round except the prefill, and with (None) at the end. Its own time is not counted. The
+        Rng is that of the text, in its state after the round.
         """
         rng, tally = self.new_rng(), Tally(self.coupled)
         rounds = self.timed_rounds(rng)
@@ -125,11 +125,14 @@ class Run:
 
 
 def with_median_times(result, run, budget=0.5):
-    """A result of `finish`; if two runs take less than `budget` seconds, with median times of 3."""
+    """Decode twice more if that takes less than `budget` seconds. Returns `result`, which
+    run.finish returned, with the times of the median of the three decodings.
+    """
     seconds = result["seconds"] + result["prefill_seconds"]
     if 2 * seconds >= budget or callable(run.K):  # a K that learns would write another text
         return result
-    median = sorted([result, run.finish(), run.finish()], key=lambda one: one["seconds"])[1]
+    results = sorted([result, run.finish(), run.finish()], key=itemgetter("seconds"))
+    median = results[1]
     return result | {name: median[name] for name in median if "second" in name}
 
 
@@ -147,8 +150,8 @@ class GenerationConfig:
     loop: Callable = speculative
 
     def new_run(self, pair, prompt, decoder="speculative"):
-        """The Run that continues a Prompt. decoder: "speculative" or "autoregressive". Raises
-        InputError if `stop` cannot be encoded.
+        """Make the Run that continues a Prompt. decoder: "speculative" or "autoregressive". Raises
+        InputError if `stop` cannot be encoded. With K = AUTO it may measure costs for a second.
         """
         encode_setting("stop", self.stop, pair.encoder)
         pair = pair if decoder == "speculative" else replace(pair, draft=None)
@@ -157,7 +160,7 @@ class GenerationConfig:
             new_rng, rule = partial(SharedNoise, prompt.seed, len(prompt.ids)), verify_shared_noise
         K = self.K
         if K == AUTO and pair.draft:
-            from decoding.auto_k import new_auto_k  # here: only this K needs it
+            from decoding.auto_k import new_auto_k  # here, because only this K needs it
 
             K = new_auto_k(pair.target, pair.draft, self.to_probs, self.rule)
         return Run(

@@ -205,6 +205,7 @@ class ModelArgument:
 
 
 def check_temperature_2(answer):
+    """Raise WrongAnswer unless temperature_2 is right: also for ties, logits of 1e4, and 0."""
     for logits in ([0.0, 1.0, -2.0], [1e4, 0.0, 1e4 + 1.0], [-3.0, -3.0]):
         for temperature in (0.5, 1.0, 3.0):
             expected = SamplingParams(temperature)(np.array([logits]))[0]
@@ -216,11 +217,13 @@ def check_temperature_2(answer):
 
 
 def check_acceptance_1(answer):
+    """Raise WrongAnswer unless acceptance_1 is the overlap of p and q for all PAIRS."""
     for p, q in PAIRS:
         require_result(answer, 1 - abs(p - q).sum() / 2, p, q)
 
 
 def check_residual_3(answer):
+    """Raise WrongAnswer unless residual_3 is right: also for p = q, and for p nearly q."""
     require_result(answer, [1, 0, 0], P, Q)
     require_result(answer, [0.75, 0.25, 0], np.array([0.5, 0.4, 0.1]), np.array([0.2, 0.3, 0.5]))
     require_result(answer, P, P, P)
@@ -233,6 +236,7 @@ def check_residual_3(answer):
 
 
 def check_speedup_5(answer):
+    """Raise WrongAnswer unless speedup_5 is right: also for a = 1, and for a free draft model."""
     for a, K, c, v in itertools.product(
         (0.0, 0.3, 0.8, 1.0), (1, 2, 9), (0.0, 0.1, 0.5), (1.0, 1.5, 3.0)
     ):
@@ -242,6 +246,7 @@ def check_speedup_5(answer):
 
 
 def check_nucleus_4(answer):
+    """Raise WrongAnswer unless nucleus_4 is right: also for ties, and a sum of exactly top_p."""
     for p, top_p, nucleus in (
         ([0.1, 0.4, 0.3, 0.2], 0.3, [1]),
         ([0.1, 0.4, 0.3, 0.2], 0.65, [1, 2]),
@@ -256,6 +261,7 @@ def check_nucleus_4(answer):
 
 
 def check_catch_up_8(answer):
+    """Raise WrongAnswer unless catch_up_8 is right, whatever the cache holds before the call."""
     text = [5, 6, 7, 8, 9]
     for ids_in_cache, n_last, n_new in (
         ([], 1, 5),  # nothing read yet
@@ -274,8 +280,10 @@ def check_catch_up_8(answer):
 
 
 def check_catch_up(answer, text, ids_in_cache, n_last, n_new, case):
-    """Check one call of catch_up_8: the text and the cache afterwards, the calls of `forward`, and
-    the rows. n_new: how many ids `forward` has to be fed. case: as in require_same_texts
+    """Raise WrongAnswer unless one call of catch_up_8 is right: the text and the cache afterwards,
+    the calls of `forward`, and the rows.
+
+    n_new: how many ids `forward` has to be fed. case: as in require_same_texts
     """
     n_fed = []  # how many ids each call of `forward` is fed
 
@@ -378,6 +386,7 @@ def check_single_token(answer, p, q, min_kept, reason, n_drafts=1):
 
 
 def check_one_token_6(answer):
+    """Raise WrongAnswer unless one_token_6 is exact and keeps the overlap. Returns a sentence."""
     for p, q in PAIRS:
         overlap = np.minimum(p, q).sum()
         check_single_token(answer, p, q, overlap, "can be, the sum of min(p, q)")
@@ -387,6 +396,7 @@ def check_one_token_6(answer):
 
 
 def check_two_drafts_10(answer):
+    """Raise WrongAnswer unless two_drafts_10 is exact and keeps as many as two tries in turn."""
     for p, q in PAIRS:
         first = np.minimum(p, q).sum()
         second = np.minimum(residual(p, q), q).sum() if first < 1 else 0.0
@@ -425,15 +435,15 @@ def describe_round(target, draft_model, K):
     return case
 
 
-def is_row_of(rows, row):
+def is_row_of(rows, row):  # [n, n_vocab], [n_vocab] -> bool
     return any(np.array_equal(row, candidate) for candidate in rows)
 
 
 def check_round(answer, block):
-    """Check a rule for K drafted tokens: its distribution, and how many drafts it keeps. Returns a
-    sentence with the number of drafts kept.
+    """Raise WrongAnswer unless a rule for K drafted tokens is exact and keeps as many drafts as it
+    should. Returns a sentence with the number of drafts kept.
 
-    block: whether it has to keep as many as block verification
+    answer: called as verify_7. block: whether it should keep as many as block verification
     """
     right_rule = "block verification" if block else "the right rule"
 
@@ -463,10 +473,12 @@ def check_round(answer, block):
 
 
 def check_verify_7(answer):
+    """Raise WrongAnswer unless verify_7 is exact and keeps as many drafts as the token rule."""
     return check_round(answer, block=False)
 
 
 def check_block_11(answer):
+    """Raise WrongAnswer unless block_11 is exact and keeps as many drafts as verify_block."""
     return check_round(answer, block=True)
 
 
@@ -502,8 +514,8 @@ def enumerate_loop(answer, with_cache, models, ids, n_tokens, K, end=None):
 
 
 def check_loop(answer, with_cache):
-    """Check the texts of a loop, and that it needs no more passes of the target than the solution.
-    with_cache: as in enumerate_loop
+    """Raise WrongAnswer unless the texts of a loop have the target's distribution, and it needs no
+    more passes of the target than the solution. with_cache: as in enumerate_loop
     """
     solution = solutions.cached_14 if with_cache else solutions.speculative_9
     three_tokens = random_model(1), random_model(2)
@@ -540,10 +552,12 @@ def check_loop(answer, with_cache):
 
 
 def check_speculative_9(answer):
+    """Raise WrongAnswer unless speculative_9 is exact, with as few passes as the solution."""
     check_loop(answer, with_cache=False)
 
 
 def check_cached_14(answer):
+    """Raise WrongAnswer unless cached_14 is exact, with as few passes and tokens as needed."""
     check_loop(answer, with_cache=True)
     always_wrong = lambda ids: counting_model([*ids, 0])
     for drafts, model in (("right", counting_model), ("wrong", always_wrong)):
@@ -604,6 +618,7 @@ def enumerate_siblings(answer, target, draft_model):
 
 
 def check_siblings_12(answer):
+    """Raise WrongAnswer unless siblings_12 is exact and yields as many tokens as it should."""
     for target, draft_model in (
         (random_model(1), random_model(11)),
         (random_model(2), random_model(12)),
@@ -695,6 +710,7 @@ def enumerate_drafts(answer, n_vocab, texts, k, case):
 
 
 def check_drafter_13(answer):
+    """Raise WrongAnswer unless drafter_13 drafts, and q is what its tokens were sampled from."""
     drafts_ever = False
     for n_vocab, ids, ks in texts_to_draft_after():
         for k in ks:

@@ -10,7 +10,7 @@ from functools import cache
 from cli.flags import Json, Models, Settings, flag
 from cli.hints import find_mistake
 from cli.runs import config_from, load_pair
-from decoding.metrics import first_difference
+from decoding.difference import first_difference
 from decoding.prompt import Prompt
 from experiments.progress import progress
 from proving.distance import (

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Callable
 
 from decoding.coupled import verify_match
-from decoding.metrics import first_difference
+from decoding.difference import first_difference
 from decoding.streams import Purpose, stream
 from page.report import decode_each
 from proving.distance import distance_and_errors, toy_distributions

@@ -228,7 +228,7 @@ MISTAKES = {
     "stale-cache": Mistake(
         what="the keys and values of rejected tokens stay in the cache, "
         "and what follows is appended after them",
-        seen_in="ml-explore/mlx-lm#1109",
+        seen_in="ml-explore/mlx-lm#1109 (in a recurrent state)",
         caught_by=CACHES,
         changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
         case=MistakeCase(toy_room=20),  # for all tokens that are never forgotten

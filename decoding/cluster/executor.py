@@ -9,7 +9,9 @@ from decoding.cluster.failed import require_no_failures
 
 
 class Local:
-    """Runs the work in this process, with models that it loads. Raises InputError."""
+    """Runs the work in this process. Loads the models of a ModelSpec when it is made, and raises
+    InputError if that fails. Its `with` block does nothing.
+    """
 
     machines = None
 
@@ -17,8 +19,10 @@ class Local:
         self.models = spec.load(download=download)
         self.kernels = spec.kernels_in(self.models)
 
-    def run(self, function, items, failed, group=1, name=str):
-        """As Cluster.run, but an item that fails raises its error."""
+    def run(self, function, items, failed, group_size=1, name=str):
+        """Call function(models, items), and return its results. An item that fails raises its
+        error. The other parameters are those of Cluster.run, and unused.
+        """
         return function(self.models, items)
 
     def __enter__(self):
@@ -29,23 +33,28 @@ class Local:
 
 
 def new_executor(cluster, spec, download=False):
-    """The executor for a value of --cluster: a Cluster, or a Local if it is empty. models: a
-    ModelSpec. Raises InputError.
+    """Make the executor for a value of --cluster: a Local if it is empty, else a Cluster. spec: the
+    ModelSpec to load; download: whether models that are missing may be downloaded. Raises
+    InputError.
     """
     if not cluster:
         return Local(spec, download)
-    from decoding.cluster.submit import Cluster  # here, as only a cluster needs Dask
+    from decoding.cluster.submit import Cluster  # here, because only a cluster needs Dask
 
     return Cluster(cluster, spec, download)
 
 
-def run_prompts(executor, function, prompts, group):
-    """Yield the result of each Prompt, in order, or Failed. function(models, prompts) -> results
-    is called with `group` prompts at a time. Raises InputError at the end if any prompt failed.
+def run_prompts(executor, function, prompts, group_size):
+    """Yield the result of each Prompt, in order, or Failed. Raises InputError at the end if any
+    prompt failed.
+
+    function: called as function(models, prompts), with group_size Prompts at a time on a cluster
+        and with all of them here; returns one result for each
     """
-    if prompts:
-        failed = {}
-        name = lambda prompt: f"prompt {prompt.number}"
-        with executor:
-            yield from executor.run(function, prompts, failed, group, name)
-        require_no_failures(failed)
+    if not prompts:
+        return
+    failed = {}  # {name of a prompt: reason}
+    name = lambda prompt: f"prompt {prompt.number}"
+    with executor:
+        yield from executor.run(function, prompts, failed, group_size, name)
+    require_no_failures(failed)

@@ -31,7 +31,7 @@ def measure_batches(settings, models, target):
     # without the last id, which is <|endoftext|>
     prompts = rng.integers(0, n_vocab - 1, (max(sizes), N_RANDOM)).tolist()
     rows = []
-    for t, to_probs in settings.filters().items():
+    for t, to_probs in settings.sampling_params().items():
         comparison = settings.comparison(models, to_probs)
         same = {"target": target, "temperature": t, **settings.label_columns()}
         speeds = measure_speeds(comparison, prompts, settings, f"{target} at temperature {t:g}")

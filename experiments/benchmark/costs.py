@@ -13,13 +13,15 @@ from sampling import RULES
 
 def measure_best_Ks(settings, models, target, rows):
     """Measure what rounds cost, and return best_K for each temperature, draft and rule."""
-    filters = settings.filters()
-    ways = [*itertools.product(filters, settings.drafts(), settings.rules())]
+    params_by_temperature = settings.sampling_params()
+    ways = [*itertools.product(params_by_temperature, settings.drafts(), settings.rules())]
     key = itemgetter("temperature", "draft", "verification")
     found = []
     for way in progress(ways, len(ways), target, "costs of rounds"):
         t, draft, rule = way
-        costs = measure_parts(models.target, models.drafts[draft], filters[t], RULES[rule])
+        costs = measure_parts(
+            models.target, models.drafts[draft], params_by_temperature[t], RULES[rule]
+        )
         found.append(best_K([row for row in rows if key(row) == way], costs))
     return found
 

@@ -49,9 +49,9 @@ def measure_tasks(settings, models, tasks, lines):
 
     Returns {PromptTask: [the Measurement of each variant, as JSON]}.
     """
-    filters, measured = settings.filters(), {}
+    params_by_temperature, measured = settings.sampling_params(), {}
     for task in progress(tasks, len(tasks), tasks[0].target if tasks else "", "prompts"):
-        comparison = settings.comparison(models, filters[task.temperature], task.ids)
+        comparison = settings.comparison(models, params_by_temperature[task.temperature], task.ids)
         if not measured:
             comparison.warm_up()
         runs = comparison.measure(settings.seed, task.number, settings.repeats)

@@ -7,8 +7,9 @@ from toys import tiny_model
 
 from decoding.clock import Seconds
 from decoding.coupled import gumbel_noise
+from decoding.difference import explain_difference
 from decoding.load import Pair
-from decoding.metrics import Tally, explain_difference, summary
+from decoding.metrics import Tally, summary
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig
 from sampling import Round, SamplingParams

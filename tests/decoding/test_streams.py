@@ -137,7 +137,7 @@ def test_replayed_coins_are_independent_of_the_recorded_text():
     target, draft = RowModel(fair), RowModel([0.25, 0.25, 0.5], [0.5, 0.0, 0.5])
     seed, to_probs = 3, SamplingParams(1.0)
     models = SimpleNamespace(pair=lambda: Pair(target, None, None))
-    lines = record_texts(3, to_probs, seed, 3, models, [(i, [0]) for i in range(800)])
+    lines = record_texts(3, to_probs, seed, models, [(i, [0]) for i in range(800)])
     texts = [RecordedText(**without_checksum(line, "log", True)) for line in lines]
     log = SimpleNamespace(texts=texts, to_probs=to_probs, n_vocab=3)
     rounds = ReplayedDraft(ModelDraft(draft), log, seed).rounds(2)

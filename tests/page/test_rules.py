@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, loaded, unheard
 
-from decoding.metrics import first_difference
+from decoding.difference import first_difference
 from page import rules
 from page.rules import ALL_RULES, distribution_row, rule_rows
 from page.runs import Request
