@@ -61,19 +61,19 @@ def is_hidden(character):
     return unicodedata.category(character) in ("Cc", "Cf") and character not in "\n\t"
 
 
-def command(settings, ids, defaults):
-    """The shell command of a run. The prompt is given as ids if it has no text, or a text with
+def command(shown, ids, defaults):
+    """The shell command of a run with these settings. The prompt is given as ids if it has no text, or a text with
     hidden characters.
 
     command({"prompt": "a b", "K": 2}, [13], {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
-    words, prompt = ["python", "main.py"], settings["prompt"]
+    words, prompt = ["python", "main.py"], shown["prompt"]
     if prompt in (None, "-") or any(map(is_hidden, prompt)):  # "-" would read standard input
         words += ["--prompt_ids", ",".join(map(str, ids))]
     else:
         words += ["--prompt", prompt]
     for name, default in defaults.items():
-        value = settings.get(name, default)
+        value = shown.get(name, default)
         if value is True and not default:
             words.append(f"--{name}")
         elif value != default:
