@@ -53,11 +53,11 @@ def measure_round_costs(target, draft, to_probs, rule):
     """Measure [cost of a round of 0, 1, 2, ... drafts], as multiples of a round without drafts: the
     first is 1. The last is that of the largest K that is possible.
     """
-    parts = measure_parts(target, draft, to_probs, rule)
+    parts = measure_cost_parts(target, draft, to_probs, rule)
     return [1.0] + [K * c + v for K, (c, v) in enumerate(parts, 1)]
 
 
-def measure_parts(target, draft, to_probs, rule=verify):
+def measure_cost_parts(target, draft, to_probs, rule=verify):
     """Measure [(c, v)] of rounds of 1, 2, ... drafts, up to the largest K that is possible; [] if
     the draft cannot draft. Shows a progress bar.
 

@@ -113,8 +113,9 @@ class RoundTimer:
 
 
 def measure_costs(target, draft, to_probs, Ks, n_rounds, turns, rule=verify):
-    """Time rounds of each K: ([seconds of a round without drafts], {K: [(c, v)]}), both lists with
-    one item per turn. turns: an iterable; each turn times n_rounds rounds of each K.
+    """Time rounds of each K in Ks, and return ([seconds of a round without drafts], {K: [(c, v)]}).
+    All lists have one item per turn. turns: an iterable; each turn times n_rounds rounds of each K.
+    The other parameters are those of RoundTimer.
 
     c is the time of drafting one token, v the time of the rest of a round, mostly the pass that
     verifies; both as multiples of a round without drafts. Whole rounds are timed: drafting alone

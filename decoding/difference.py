@@ -8,7 +8,11 @@ from decoding.coupled import noisy_log_probs
 
 
 def first_difference(first, second):
-    """The index of the first token in which two texts differ; None for equal texts."""
+    """The index of the first token in which two texts (lists of ids) differ; None for equal texts.
+
+    >>> first_difference([1, 2, 3], [1, 5, 3]), first_difference([1, 2, 3], [1, 2])
+    (1, 2)
+    """
     for i, (token, other_token) in enumerate(zip_longest(first, second)):
         if token != other_token:
             return i

@@ -68,6 +68,7 @@ class HeadDrafter(NeuralDrafter):
     """
 
     def prefill(self, ids, target_cache):
+        """Begin a text. ids: all of its prompt except the last token; target_cache: a KVCache"""
         self.target_cache = target_cache
         if not ids:  # a prompt of one token: the target has read nothing yet
             return
@@ -76,5 +77,6 @@ class HeadDrafter(NeuralDrafter):
         super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        """As NeuralDrafter.propose, with at most as many tokens as the head can draft."""
         self.cache.update_from_target(self.target_cache.hidden, len(ids))
         return super().propose(ids, min(k, self.model.config.n_places))

@@ -75,6 +75,7 @@ def build_head(config, read, target):
     backend = target.backend
 
     def store(array):
+        # exact: matrices in tiles, whose products do not depend on how many rows there are
         if backend.exact and array.ndim == 2:
             return Tiles.cut(array, ROW_BY_ROW)
         return backend.asarray(array)

@@ -64,8 +64,11 @@ def is_size(name):
 
 
 def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False):
-    """Load a target and its drafts, and return LoadedModels. Raises InputError, for a draft that
-    cannot pair before weights are read. drafts: [size, folder, name of HEADS, or NGRAM]
+    """Load a target and its drafts, and return LoadedModels. Raises InputError; a draft that cannot
+    pair is refused before weights are read.
+
+    target: a size or a folder; drafts: [size, folder, name of HEADS, or NGRAM]
+    backend: a utils.Backend; weights: CHECKPOINT or RANDOM; download: also what is not there yet
     """
     heads = [name for name in drafts if name in HEADS]
     if heads and weights == RANDOM:

@@ -26,7 +26,7 @@ class NGramDrafter:
         self.n_vocab, self.max_n = n_vocab, max_n
 
     def prefill(self, ids, target_cache):
-        pass
+        """Begin a text; there is nothing to prepare."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
         """Drafted tokens and their one-hot q; no tokens if no n-gram matches.

@@ -31,12 +31,14 @@ class RecordingRng(Rng):
         super().__init__(seed)
         self.forced, self.tossed, self.sampled = forced, [], (None, None)
 
-    def sample(self, p):
+    def sample(self, p):  # [n_vocab] -> token
+        """As Rng.sample, and recorded."""
         token = super().sample(p)
         self.sampled = p, token
         return token
 
     def accept(self, ratio):
+        """As Rng.accept, but with the forced u if there is one; recorded."""
         u = self.random()  # drawn even if it is replaced: the numbers after it stay the same
         u = self.forced.get(len(self.tossed), u)
         self.tossed.append((ratio, u))
@@ -87,7 +89,7 @@ class Run:
         )  # fmt: skip
 
     def timed_rounds(self, rng=None):
-        """Yield (Round, its clock.Seconds), the prefill first."""
+        """Yield (Round, its clock.Seconds), the prefill first. rng: as in `rounds`."""
         stopwatch = Stopwatch()
         return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 

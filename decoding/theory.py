@@ -9,7 +9,8 @@ v: the cost of a target pass over K + 1 rows, as the same multiple; the paper ha
 
 
 def tokens_per_round(a, K):
-    """Expected tokens of a round that drafts K: 1 + a + ... + a**K, equation 1 of the paper.
+    """Expected tokens of a round with K drafts, each accepted with probability a: equation 1 of the
+    paper, 1 + a + ... + a**K.
 
     >>> tokens_per_round(0.5, 2), tokens_per_round(1, 4)
     (1.75, 5)
@@ -18,7 +19,7 @@ def tokens_per_round(a, K):
 
 
 def speedup(a, K, c, v=1, h=1):
-    """Expected speedup over plain decoding: the tokens of a round over its cost.
+    """Expected speedup over plain decoding: the tokens of a round over its cost. a, c and v: above.
 
     h is the share of rounds with a draft: 1 for a model, less for n-grams. A round without a draft
     yields one token for the cost of one pass over one row.

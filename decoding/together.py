@@ -12,8 +12,11 @@ def map_together(task, runs):
     """Call task(run) for Runs of one Pair at the same time, with shared passes. Returns
     [what task returned].
     """
-    tasks = [lambda pair, run=run: task(replace(run, pair=pair)) for run in runs]
-    return decode_together(tasks, runs[0].pair)
+
+    def task_of(run):
+        return lambda pair: task(replace(run, pair=pair))
+
+    return decode_together([task_of(run) for run in runs], runs[0].pair)
 
 
 def finish_together(runs):

@@ -37,17 +37,15 @@ except ModuleNotFoundError as missing:
 SCHEDULER_TIMEOUT = 10  # for a scheduler to answer
 FIRST_WORKER_TIMEOUT = 60  # for its first worker to come
 GROUP_TIMEOUT = 6 * 3600  # for a group, after which its worker is restarted
-# for a sign of life from a worker that is started here, after which it is restarted
-HEARTBEAT_TIMEOUT = 60
+HEARTBEAT_TIMEOUT = 60  # of silence of a local worker, after which it is restarted
 
-MAX_TRIES = 3  # of a group whose worker dies, if the workers are started here
+MAX_TRIES = 3  # of a group whose local worker dies; a running scheduler has its own limit
 UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
 class Cluster:
-    """An executor on the workers of a Dask cluster. Entering its `with` block connects to the
-    cluster, or starts it for an address local:N, and lets the workers load the models. Raises
-    InputError when it is made and when the block is entered.
+    """An executor on the workers of a Dask cluster, to be used in a `with` block. Raises InputError
+    if the address or the models cannot be used.
 
     spec: the ModelSpec that the workers load
     models: LoadedModels of a ModelStub, for this process
@@ -62,6 +60,9 @@ class Cluster:
         self.name = f"speculation-{uuid.uuid4().hex}"
 
     def __enter__(self):
+        """Connect to the cluster, or start it for local:N; let the workers load the models. Raises
+        InputError.
+        """
         with ExitStack() as stack:
             self.client = self.connect(stack)
             self.load()
@@ -99,9 +100,9 @@ class Cluster:
         """Let every worker load the models, and set `machines` and `kernels`. Prints a note if some
         workers cannot take part; raises InputError if none can.
         """
-        order = self.spec, self.spec.choose_kernels(), worker.fingerprints(self.spec)
+        payload = self.spec, self.spec.choose_kernels(), worker.fingerprints(self.spec)
         cloudpickle.register_pickle_by_value(worker)
-        loader = worker.Loader(self.name, pickle.dumps(order))
+        loader = worker.Loader(self.name, pickle.dumps(payload))
         try:
             self.client.register_plugin(loader, name=self.name)
         except Exception as refusal:  # of the first worker that cannot take part

@@ -41,13 +41,13 @@ class Loader(WorkerPlugin):
     A worker that has the models announces a resource of the plugin's name. Groups of prompts ask
     for this resource: so Dask gives them to no other worker, and one at a time.
 
-    order: pickled (ModelSpec, what its choose_kernels returned, the fingerprints to have)
+    payload: pickled (ModelSpec, what its choose_kernels returned, the fingerprints to have)
     models: LoadedModels; description: (machine, kernels of the models), both in words. Both are
         there once the worker has loaded the models.
     """
 
-    def __init__(self, name, order):
-        self.name, self.order = name, order
+    def __init__(self, name, payload):
+        self.name, self.payload = name, payload
 
     async def setup(self, worker):
         """Load the models; Dask calls this on every worker. Raises RuntimeError if it fails."""
@@ -67,7 +67,7 @@ class Loader(WorkerPlugin):
         """Load the models. Raises RuntimeError if the files are not those of the sender."""
         from backends.machine import label
 
-        spec, choices, expected = pickle.loads(self.order)
+        spec, choices, expected = pickle.loads(self.payload)
         for name, fingerprint in fingerprints(spec).items():
             if fingerprint != expected[name]:
                 raise RuntimeError(f"has other files of {name}")

@@ -4,7 +4,7 @@ import itertools
 import statistics
 from operator import itemgetter
 
-from decoding.auto_k import measure_parts
+from decoding.auto_k import measure_cost_parts
 from decoding.theory import fastest_K
 from experiments.benchmark.intervals import ratio
 from experiments.progress import progress
@@ -19,7 +19,7 @@ def measure_best_Ks(settings, models, target, rows):
     found = []
     for way in progress(ways, len(ways), target, "costs of rounds"):
         t, draft, rule = way
-        costs = measure_parts(
+        costs = measure_cost_parts(
             models.target, models.drafts[draft], params_by_temperature[t], RULES[rule]
         )
         found.append(best_K([row for row in rows if key(row) == way], costs))
@@ -29,7 +29,7 @@ def measure_best_Ks(settings, models, target, rows):
 def best_K(rows, costs):
     """The K that theory calls the best, beside the fastest of these rows, which differ in K only.
 
-    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_parts)
+    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_cost_parts)
     """
     same = "draft", "target", "temperature", "verification"
     fastest = max(rows, key=lambda row: row["tokens_per_second"])
