@@ -62,8 +62,8 @@ def is_hidden(character):
 
 
 def command(shown, ids, defaults):
-    """The shell command of a run with these settings. The prompt is given as ids if it has no text, or a text with
-    hidden characters.
+    """The shell command of a run with these settings. It gives the prompt as ids if the prompt has
+    no text, or a text with hidden characters.
 
     command({"prompt": "a b", "K": 2}, [13], {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
