@@ -50,11 +50,11 @@ def source_docstring(command):
     return ast.get_docstring(tree.body[0])
 
 
-def usage_line(command):
+def usage_line(command, program=None):
     """How to call a command: "Usage: python main.py download [SIZES ...] [--FLAG VALUE ...]"."""
-    words = ["Usage: python main.py"]
-    if command.__name__ != "generate":
-        words.append(command.__name__)
+    if program is None:
+        program = "main.py" if command.__name__ == "generate" else f"main.py {command.__name__}"
+    words = [f"Usage: python {program}"]
     for parameter in inspect.signature(command).parameters.values():
         if parameter.kind == parameter.VAR_POSITIONAL:
             words.append(f"[{parameter.name.upper()} ...]")
@@ -71,13 +71,15 @@ def wrap_paragraphs(text, width):
     return "\n\n".join(paragraphs)
 
 
-def format_help(command, flags):
+def format_help(command, flags, program=None):
     """The text of --help, as wide as the terminal: how to call a command function, its docstring,
     its flags ({name: Flag}), then the sections of the docstring, such as "Examples:".
+
+    program: as for cli.parser.call
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", source_docstring(command))
-    blocks = [usage_line(command), wrap_paragraphs(introduction, width)]
+    blocks = [usage_line(command, program), wrap_paragraphs(introduction, width)]
     for heading, group in by_heading(flags).items():
         blocks.append("\n".join([f"{heading}:", *(format_flag(flag, width) for flag in group)]))
     return "\n\n".join([*blocks, *(section.rstrip() for section in sections)])

@@ -137,9 +137,11 @@ def refuse_word(word, flags):
     raise InputError(unknown_message("argument", word, names, expected))
 
 
-def call(command, words):
+def call(command, words, program=None):
     """Run a command function with the words of a command line, or print its help if a word asks
     for it. Raises InputError for an unknown flag and for a value that cannot be used.
+
+    program: how the command is called, for its help; by default main.py and the function's name
     """
     flags, (groups, takes_words) = flags_of(command), groups_of(command)
     asks_for_lists = words == ["--help=markdown"]
@@ -148,7 +150,8 @@ def call(command, words):
     if asks_for_lists or words is None:
         from cli.help import format_help, format_markdown  # here: a run needs no help
 
-        print(format_markdown(flags) if asks_for_lists else format_help(command, flags))
+        shown = format_markdown(flags) if asks_for_lists else format_help(command, flags, program)
+        print(shown)
         return
 
     def run(*plain, **values):

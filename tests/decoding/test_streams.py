@@ -112,7 +112,7 @@ def test_the_batches_of_training_share_no_stream(shared_streams):
         read.batch(i, 100, 0, 24)
         texts.random_passages(ids, Purpose.VALIDATION, 0, i, 2, 24)
         with pytest.raises(ValueError):  # the text outgrows the context, behind the first samples
-            texts.write_batch(model, beginnings, 0, i, 2)
+            texts.continue_passages(model, beginnings, 0, i, 2)
     assert shared_streams() == []
 
 
