@@ -150,7 +150,7 @@ def padded_size(n_in, n_out, layout):
     return n_in * ceil_div(n_out, width) * width
 
 
-def tiles_in(memory, n_in, n_parts, layout):
+def view_as_tiles(memory, n_in, n_parts, layout):
     """A view of memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width]."""
     n_tiles, depth = len(memory) // (n_in * layout.width), n_in // n_parts
     if layout.by_column:
@@ -184,7 +184,7 @@ class Tiles:
         width, n_parts = min(kernel.layout.width, n_out), count_parts(n_in, n_out, kernel)
         n_whole, n_left = divmod(n_out, width)
         memory = empty((padded_size(n_in, n_out, kernel.layout),), weight.dtype)
-        tiles = tiles_in(memory, n_in, n_parts, replace(kernel.layout, width=width))
+        tiles = view_as_tiles(memory, n_in, n_parts, replace(kernel.layout, width=width))
         # copy each tile into one piece: a strided view would be read at half the speed
         parts = weight.reshape(n_parts, n_in // n_parts, n_out)
         columns = parts[:, :, : n_whole * width]  # [n_parts, depth, n_whole * width]

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from tqdm import tqdm
 
 from checkpoints.errors import SettingError
-from cli.files import check_output, write_atomically
+from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
 from cli.runs import load_pair
 from page.report import about, page_of

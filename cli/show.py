@@ -5,7 +5,7 @@ import json
 from tqdm import tqdm
 
 from checkpoints.errors import note, plural
-from cli.files import write_atomically
+from checkpoints.output import write_atomically
 from cli.flags import DEFAULTS
 from decoding.load import AUTO
 

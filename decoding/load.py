@@ -116,10 +116,10 @@ class ModelSpec:
         if choices:
             from backends import autotune
 
-            def plan(config, dtype):
-                return autotune.lay_out_by(config, dtype, choices[config], self.exact)
+            def plan_layouts(config, dtype):
+                return autotune.layout_function(config, dtype, choices[config], self.exact)
 
-            backend = replace(backend, plan=plan)
+            backend = replace(backend, plan_layouts=plan_layouts)
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
 
     def shapes(self, download=False):
@@ -140,7 +140,10 @@ class ModelSpec:
         from backends import autotune
 
         configs, _ = self.shapes()
-        return {config: autotune.choose(config, np.float32, exact=self.exact) for config in configs}
+        return {
+            config: autotune.choose_kernels(config, np.float32, exact=self.exact)
+            for config in configs
+        }
 
     def fingerprints(self):
         """{size or head: SHA-256 of its files}, to compare the models of two machines."""

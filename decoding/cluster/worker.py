@@ -59,14 +59,14 @@ class Loader(WorkerPlugin):
         worker.status = Status.running
 
     def load(self):
-        from backends.machine import label
+        from backends.machine import machine_name
 
         wanted, choices, expected = pickle.loads(self.wanted)
         for what, found in fingerprints(wanted).items():
             if found != expected[what]:
                 raise RuntimeError(f"has other files of {what}")
         self.pairs = wanted.load(choices)
-        self.description = label(), wanted.kernels_in(self.pairs)
+        self.description = machine_name(), wanted.kernels_in(self.pairs)
 
     def work(self, job, limit):
         """Call a pickled (function, items): the list of results, Failed for an item that fails.

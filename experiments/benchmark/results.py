@@ -6,7 +6,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
-from cli.files import check_output, create_atomically
+from checkpoints.output import check_output, create_atomically
 from cli.reading import (
     check_fields,
     integer,

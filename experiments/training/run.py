@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from cli.files import replace_atomically
+from checkpoints.output import replace_atomically
 from decoding.streams import Purpose
 from experiments.training.models import seed_torch
 from experiments.training.texts import random_passages
