@@ -38,7 +38,7 @@ COMMANDS = {
     "download": "cli.download",
     "check": "cli.check",
     "export": "cli.export",
-    "mistakes": "experiments.mistakes",
+    "mistakes": "experiments.measure_mistakes",
     "profile": "experiments.benchmark.profile",
     "benchmark": "experiments.benchmark.benchmark",
     "record": "experiments.replay.record",
@@ -83,11 +83,11 @@ def generate(texts: Texts, settings: Settings, output: Output):
         return generate_several(texts, settings, output)
     config = config_from(settings)
     pair = load_pair(settings, output.download)
-    (prompt,) = texts.read(pair, settings.seed)
+    (prompt,) = texts.encode(pair, settings.seed)
     screen = show.Screen(settings, output, prompt, pair)
 
     # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
-    runs = {decoder: config.run(pair, prompt, decoder) for decoder in settings.decoders}
+    runs = {decoder: config.new_run(pair, prompt, decoder) for decoder in settings.decoders}
     results = {}
     for decoder, run in runs.items():
         run.warm_up()

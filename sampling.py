@@ -40,7 +40,7 @@ def verify(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accept
     also that of max(0, p - q), the residual's divisor.) A one-hot q gets no special case.
     """
     for i, token in enumerate(draft):
-        # accept caps the ratio at 1; q > 0, because the token was sampled from q
+        # a ratio above 1 always accepts; q > 0, because the token was sampled from q
         if not rng.accept(p[i, token] / q[i, token]):
             return i, rng.sample(residual(p[i], q[i]))  # the correction
     # all are accepted: the target's last row gives a token for free, the bonus

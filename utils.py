@@ -14,7 +14,8 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 
 import numpy as np
 
-from backends import autotune, memory
+from backends import memory
+from backends.kernels import kernel_named, plan_layouts
 from backends.threads import on_all_threads, on_one_thread
 from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
@@ -65,10 +66,9 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     if name == "cupy":
         return cupy_backend(exact, half=dtype == "float16")
     try:
-        kernel = autotune.kernel_named(kernels)
+        kernel = kernel_named(kernels)
     except ValueError as error:
         raise InputError(str(error)) from None
-    plan_layouts = partial(autotune.plan_layouts, kernel=kernel, exact=exact)
     one_thread = kernel and kernel.one.n_threads == 1  # as "64x1" asks for
     run_on_threads = on_one_thread if one_thread else on_all_threads
     return Backend(
@@ -76,7 +76,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         xp=np,
         asarray=np.asarray,
         to_host=np.asarray,
-        plan_layouts=plan_layouts,
+        plan_layouts=partial(plan_layouts, kernel=kernel, exact=exact),
         synchronize=nothing_to_wait_for,
         run_on_threads=run_on_threads,
         exact=exact,
@@ -138,7 +138,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 
 
 def build_model(config, read, backend, dtype):
-    """A Model of a Config. read(name) -> array of dtype is called once for each parameter."""
+    """Build a Model of a Config. read(name) -> array of dtype is called once per parameter name."""
     lay_out = backend.plan_layouts(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
@@ -161,7 +161,9 @@ def build_model(config, read, backend, dtype):
 
 
 def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
-    """`read` for build_model: the text of such a model is meaningless, its times are real."""
+    """A function read(name) -> random array, for build_model. The texts of such a model mean
+    nothing, but its times are real.
+    """
     rng, shapes = np.random.default_rng(seed), config.shapes()
 
     def read(name):
@@ -173,13 +175,13 @@ def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
 
 
 def stored_weights(folder, config):
-    """`read` for build_model: the parameters of a checkpoint folder, in float32."""
+    """A function read(name) -> float32 array of a checkpoint folder, for build_model."""
     tensors = open_weights(folder, config)
     return lambda name: tensors[name].read(np.float32)
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """A Model with random weights, for measurements and tests."""
+    """Build a Model with random weights. Raises InputError if memory does not suffice."""
     require_memory([config], backend, dtype=dtype)
     return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
 
@@ -192,7 +194,7 @@ def load_model(folder: Path, backend: Backend) -> Model:
 
 
 def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
-    """([Model], encoder) for sizes or folders: a target first, then its drafts.
+    """Load ([Model], encoder) for a list of sizes or folders: a target, then its drafts.
 
     weights: "checkpoint", or "random" for models of the same shapes, whose texts mean nothing.
     Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
@@ -209,13 +211,15 @@ def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
 
 
 def sources_of(sizes, models_dir, weights, download):
-    """([Config], [read], encoder) for build_model. Raises InputError."""
+    """([Config], [read], encoder) of [size or folder], where read is that of build_model. Raises
+    InputError, before any weight is read.
+    """
     sources = random_sources if weights == RANDOM else stored_sources
     return sources(sizes, models_dir, download)
 
 
 def stored_sources(sizes, models_dir, download):
-    """The same for checkpoints. Raises InputError if vocabularies differ."""
+    """As sources_of, from checkpoints. Raises InputError also if vocabularies differ."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -231,7 +235,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """The same for random weights; the included tokenizer encodes the prompts."""
+    """As sources_of, with random weights; the included tokenizer encodes the prompts."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:
@@ -257,7 +261,7 @@ def config_of(size, models_dir):
 
 
 class AnyTokens:
-    """Turns prompts into ids for a model with random weights, to which all ids mean the same."""
+    """Encodes prompts for a model with random weights, to which all ids mean the same."""
 
     def __init__(self, n_vocab):
         # the included tokenizer, wherever the user keeps models
@@ -265,4 +269,5 @@ class AnyTokens:
         self.n_vocab = n_vocab
 
     def encode(self, text):
+        """Encode text to [id], each below n_vocab."""
         return [i % self.n_vocab for i in self.encoder.encode(text)]

@@ -13,7 +13,6 @@ because the other weights have passed through them since.
 
 import math
 import random
-import re
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -34,7 +33,6 @@ from backends.tiles import (
     Uncut,
     contiguous_allocator,
     count_parts,
-    padded_size,
     view_as_tiles,
 )
 from gpt2 import layer_norm
@@ -54,46 +52,10 @@ SAMPLES = 5  # times that each candidate is timed, at least
 # costs little, while not to share costs much. A smaller weight is shared only if threads are
 # MIN_GAIN times as fast: there is little to gain, and much to lose whenever a thread is late
 LARGE_WEIGHT, MIN_GAIN = 1_000_000, 1.1
-# with --exact nothing is timed: a weight of more numbers is shared by threads
-SHARED_EXACT = 500_000
-EXACT_ROWS = (1, 1, 1)  # rows at a time with --exact: for one row, a few and many
 # size of all weights in the trials, unless the model is smaller. With 96 MB and a cache of 32 MB,
 # so much was still in the cache that other candidates won
 COLD_BYTES = 264 << 20
 HEAD_BYTES = 24 << 20  # of an output head in the trials: of a larger one, only the first columns
-
-
-class Weight(NamedTuple):
-    """The shape of a weight [n_in, n_out]; transposed: it is a view of an array [n_out, n_in]."""
-
-    n_in: int
-    n_out: int
-    transposed: bool = False
-
-    @classmethod
-    def of(cls, n_in, n_out, transposed=False):
-        """The Weight of this shape. A single row or column counts as transposed: the two ways to
-        lie in memory are then the same.
-        """
-        return cls(n_in, n_out, transposed or 1 in (n_in, n_out))
-
-    @property
-    def size(self):
-        """The number of its numbers."""
-        return self.n_in * self.n_out
-
-
-def matrices_of(config):
-    """[(n_in, n_out)] of the matrices in a model's blocks, in the order of the checkpoint."""
-    shapes = config.shapes()
-    return [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
-
-
-def weights_of(config):
-    """[Weight]: each shape in a model's blocks once, then the output head's."""
-    shapes = dict.fromkeys(matrices_of(config))
-    head = Weight.of(config.n_embd, config.n_vocab, transposed=True)
-    return [*(Weight.of(*shape) for shape in shapes), head]
 
 
 # ---------------------------------------------------------------- candidates
@@ -232,28 +194,6 @@ def product_seconds(n_rows, weight, memory, candidate):
 # ---------------------------------------------------------------- the choice
 
 
-def choose_kernels(config, dtype, kernel=None, exact=False):
-    """Return {Weight: Kernel} for a model with this Config: the given kernel for all, or for each
-    weight the fastest in trials, which take up to a few seconds. With exact, nothing is timed.
-    """
-    weights = weights_of(config)
-    if exact:
-        return {weight: exact_kernel(weight, kernel) for weight in weights}
-    if kernel:
-        return dict.fromkeys(weights, kernel)
-    return choose_by_trial(weights, config.n_parameters, dtype)
-
-
-def exact_kernel(weight, kernel=None):
-    """The Kernel that multiplies one row at a time, in the layout of the given kernel, or in one
-    that depends on the weight's shape only. So every run gives the same bits.
-    """
-    if kernel is None:
-        n_threads = MEDIUM_THREADS if weight.size > SHARED_EXACT else 1
-        return Kernel.on(n_threads, Layout(WIDTHS[0]), EXACT_ROWS)
-    return Kernel.on(kernel.one.n_threads, kernel.layout, EXACT_ROWS)
-
-
 def choose_by_trial(weights, n_model, dtype):
     """Time all candidates and return {Weight: its fastest Kernel}.
 
@@ -320,53 +260,3 @@ def best_schedule(weight, times):
         return seconds * MIN_GAIN if must_win_clearly else seconds
 
     return min(times[0], key=cost).schedule
-
-
-def layout_function(config, dtype, kernels, exact=False):
-    """Allocate memory for the blocks of a model, and return a function lay_out(w): it copies a
-    weight [n_in, n_out] into the layout of its kernel, for `x @ lay_out(w)`. A weight that its
-    kernel leaves uncut, on one thread, is returned as it is.
-
-    kernels: {Weight: Kernel}. Call lay_out for the matrices of matrices_of, and for the head.
-    """
-    sizes = [
-        padded_size(*shape, kernels[Weight.of(*shape)].layout) for shape in matrices_of(config)
-    ]
-    empty = contiguous_allocator(sum(sizes), dtype)
-
-    def lay_out(w):
-        weight = Weight.of(*w.shape, transposed=not w.flags.c_contiguous)
-        kernel = kernels[weight]
-        if kernel.layout.width < weight.n_out or exact:
-            # the output head, the last of all, has memory of its own
-            return Tiles.cut(w, kernel, np.empty if weight.transposed else empty)
-        is_shared = max(s.n_threads for s in (kernel.one, kernel.few, kernel.many)) > 1
-        if kernel.layout.width < ALL or not is_shared:
-            return w
-        uncut = empty(w.shape, w.dtype)
-        uncut[...] = w
-        return Uncut(uncut, kernel)
-
-    return lay_out
-
-
-def plan_layouts(config, dtype, kernel=None, exact=False):
-    """Choose a kernel for each weight, and return the function lay_out(w) of `layout_function`.
-
-    kernel: for all weights; None times candidates. exact: rows are multiplied one at a time, so the
-    bits of a row do not depend on the others. Nothing is timed
-    """
-    # the trials come first: their memory and the model's are not to be in use at once
-    return layout_function(config, dtype, choose_kernels(config, dtype, kernel, exact), exact)
-
-
-def kernel_named(name):
-    """The Kernel of "plain" or WIDTHxTHREADS such as "64x2"; None for "auto". Raises ValueError."""
-    if name == "auto":
-        return None
-    if name == "plain":
-        return Kernel.on(1, Layout(ALL))  # one thread, not cut into tiles
-    if not re.fullmatch(r"([2-9]|[1-9]\d{1,5})x[1-9]\d{0,3}", name):
-        raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
-    width, n_threads = map(int, name.split("x"))
-    return Kernel.on(n_threads, Layout(width))

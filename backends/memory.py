@@ -24,7 +24,9 @@ def weights_bytes(config, dtype=np.float32):
 
 def cache_bytes(config, dtype=np.float32):
     """The bytes of the cache for one text that fills the context."""
-    keys_and_values = 2 * config.n_layer * config.n_ctx * config.n_embd
+    # gpt2.KVCache pads the keys by 1 to 32 positions
+    n_positions = (config.n_ctx + 32) + config.n_ctx
+    keys_and_values = n_positions * config.n_layer * config.n_embd
     # EAGLE's hidden states are as wide as its target's, and there is one before the first position
     hidden = (config.n_ctx + 1) * getattr(config, "n_hidden", config.n_embd)
     return np.dtype(dtype).itemsize * (keys_and_values + hidden)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 
 from checkpoints.errors import InputError
 from cli.exit_codes import UNUSABLE, print_error
-from cli.flags import Drafting, Ending, Machine, Models, Sampling, Settings, Tracing, flag
+from cli.flags import SEEDS, Drafting, Ending, Machine, Models, Sampling, Settings, Tracing, flag
 from cli.hints import unknown_message
 from cli.parser import flags_in
 from cli.runs import config_from, load_pair
@@ -30,7 +30,9 @@ from decoding.prompt import Prompt
 class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
     """What a session begins with."""
 
-    seed: int = flag(123, "seed of the random numbers; each text starts from it again")
+    seed: int = flag(
+        123, "seed of the random numbers; each text starts from it again", limits=SEEDS
+    )
     trace: bool = flag(False, "print what speculates round by round, every token marked")
 
     def of_texts(self):
@@ -95,7 +97,7 @@ class Console:
         pairs, config = pairs_by_decoder(pair), config_from(settings.of_texts())
         prompt = Prompt(1, "", [pair.encoder.end_of_text or 0], settings.seed)
         for pair in pairs.values():
-            config.run(pair, prompt).warm_up()
+            config.new_run(pair, prompt).warm_up()
         self.current, self.pairs = settings, pairs
         self.on &= pairs.keys()
         self.on = self.on or {"speculative" if "speculative" in pairs else "ngram"}
@@ -125,12 +127,12 @@ class Console:
             if len(self.on) > 1:
                 print(f"[{decoder}]")
             pair = self.pairs[decoder]
-            prompt = Prompt.of(text, pair, self.current.seed)
+            prompt = Prompt.from_text(text, pair, self.current.seed)
             note_room(self.current, pair, [prompt])
             begin = pair.encoder.decode(prompt.ids)
             traced = self.current.trace and pair.draft
             show = Trace(pair.encoder) if traced else Stream(pair.encoder, begin)
-            result = config_from(self.current.of_texts()).run(pair, prompt).finish(show)
+            result = config_from(self.current.of_texts()).new_run(pair, prompt).finish(show)
             if traced:
                 print(begin + result["text"])
             self.add_to_totals(decoder, result)

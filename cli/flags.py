@@ -11,49 +11,58 @@ import math
 from dataclasses import dataclass, field
 
 from checkpoints.errors import SettingError
+from checkpoints.limits import COUNT, POSITIVE, PROBABILITY, TEMPERATURE, Limits
 from checkpoints.registry import MODELS_DIR
-from cli.values import AUTO, MAX_COUNT, check_choice, check_number, parse_K, parse_list
+from cli.values import AUTO, check_choice, check_number, parse_K, parse_list
 from decoding.load import NGRAM
 from sampling import SamplingParams
 from utils import CHECKPOINT, RANDOM
 
-SEEDS = {"least": 0, "most": math.inf}  # that NumPy takes
+SEEDS = Limits(0, math.inf, whole=True)  # that NumPy takes
 FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; or .gz, .bz2"
 
 
-def flag(default, meaning, reader=None, least=None, most=MAX_COUNT, choices=(), conflicts=""):
-    """A field that is a flag, and what its value may be: from `least` to `most`, or one of the
-    choices. reader(text) returns the value, if the type of the default does not say how to read it.
-    conflicts: the flags that cannot be given with it, separated by spaces, some as "flag=value".
+def flag(default, meaning, reader=None, limits=None, choices=(), conflicts=""):
+    """Return a dataclass field that is a flag.
+
+    meaning: what --help says
+    reader: a function text -> value, if the type of the default does not say how to read a value
+    limits: the Limits of a number. choices: the values allowed, if they are few
+    conflicts: the flags that cannot be given with it, as "flag flag=value"
     """
-    limits = {"least": least, "most": most, "choices": choices}
-    about = {"meaning": meaning, "reader": reader, "limits": limits, "conflicts": conflicts.split()}
-    return field(default=default, metadata=about)
+    about = {"meaning": meaning, "reader": reader, "limits": limits, "choices": choices}
+    return field(default=default, metadata=about | {"conflicts": conflicts.split()})
 
 
-def check_limits(name, value, least, most, choices):
-    if least is not None and value != AUTO:
-        check_number(name, value, least, most)
+def check_value(setting, value):
+    """Raise SettingError if the value of a field that `flag` made is outside what is allowed."""
+    limits, choices = setting.metadata["limits"], setting.metadata["choices"]
+    if limits and value != AUTO:
+        check_number(setting.name, value, limits)
     if choices:
-        check_choice(name, value, *choices)
+        check_choice(setting.name, value, *choices)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Flags that belong together. `check` of a class raises SettingError for what limits cannot."""
+    """Flags that belong together. A subclass may define `check(self)`, which raises SettingError
+    for what the limits of single flags cannot say.
+    """
 
     def __post_init__(self):
-        # a flag that a class declares anew keeps its limits
-        for kind in reversed(type(self).__mro__):
-            for one in vars(kind).get("__dataclass_fields__", {}).values():
-                check_limits(one.name, getattr(self, one.name), **one.metadata["limits"])
-            if "check" in vars(kind):
-                kind.check(self)
+        """Check all values. Raises SettingError."""
+        for setting in dataclasses.fields(self):
+            check_value(setting, getattr(self, setting.name))
+        for group in reversed(type(self).__mro__):  # a command's own checks come last
+            if "check" in vars(group):
+                group.check(self)
         check_conflicts(self)
 
-    def has(self, given):
-        """Whether a flag is not at its default; of "flag=value", whether it has that value."""
-        name, equals, value = given.partition("=")
+    def is_set(self, condition: str) -> bool:
+        """Whether a flag is not at its default ("trace"), or has a value ("mode=speculative").
+        False for a flag of other groups.
+        """
+        name, equals, value = condition.partition("=")
         if name not in vars(self):
             return False
         if equals:
@@ -61,7 +70,7 @@ class Group:
         return getattr(self, name) != getattr(type(self), name)
 
     def replace(self, **changes):
-        """The same settings but for these."""
+        """Return a checked copy with these values of flags changed."""
         return dataclasses.replace(self, **changes)
 
     def as_dict(self):
@@ -70,13 +79,15 @@ class Group:
 
 
 def check_conflicts(*groups):
-    """Raises SettingError for flags of these groups that cannot be given together."""
-    fields = [one for group in groups for one in dataclasses.fields(group) if group.has(one.name)]
-    for one in fields:
-        for other in one.metadata["conflicts"]:
-            if any(group.has(other) for group in groups):
-                problem = f"with --{other.replace('=', ' ')}: expected one of the two"
-                raise SettingError(one.name, problem)
+    """Raise SettingError if flags of these groups are set that cannot be given together."""
+    for group in groups:
+        for setting in dataclasses.fields(group):
+            if not group.is_set(setting.name):
+                continue
+            for conflict in setting.metadata["conflicts"]:
+                if any(other_group.is_set(conflict) for other_group in groups):
+                    problem = f"with --{conflict.replace('=', ' ')}: expected one of the two"
+                    raise SettingError(setting.name, problem)
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ class Ending(Group):
     n_tokens_to_generate: int = flag(
         60,
         "how many tokens to write; <|endoftext|>, --stop or the end of the context may come first",
-        least=1,
+        limits=POSITIVE,
     )
     stop: str = flag("", "stop after the token that completes this string")
 
@@ -97,7 +108,7 @@ class Folder(Group):
 
     models_dir: str = flag(MODELS_DIR, "the folder that holds a folder for each size")
 
-    def portable(self):
+    def portable_dict(self):
         """{name of a flag: its value} without models_dir, which differs between machines."""
         settings = self.as_dict()
         del settings["models_dir"]
@@ -111,6 +122,7 @@ class Target(Folder):
     )
 
     def targets(self):
+        """The list of names in --target_model_size; some commands take several, with commas."""
         return parse_list("target_model_size", self.target_model_size)
 
 
@@ -123,9 +135,11 @@ class Models(Target):
     )
 
     def drafts(self):
+        """The list of names in --draft_model_size; some commands take several, with commas."""
         return parse_list("draft_model_size", self.draft_model_size)
 
     def check(self):
+        """Raise SettingError for the draft "none", as other programs call decoding without one."""
         if self.draft_model_size.lower() == "none":
             expected = "expected a draft; to decode without one, give --mode autoregressive"
             raise SettingError("draft_model_size", f"{self.draft_model_size}: {expected}")
@@ -147,29 +161,31 @@ class Sampling(Group):
     heading = "Sampling"
 
     temperature: float = flag(0.0, "0 is greedy decoding")
-    top_k: int = flag(0, "sample from the top_k most likely tokens; 0 keeps all", least=0)
+    top_k: int = flag(0, "sample from the top_k most likely tokens; 0 keeps all", limits=COUNT)
     top_p: float = flag(
         1.0, "sample from the smallest set of most likely tokens with this total probability"
     )
-    seed: int = flag(123, "seed of the random numbers", **SEEDS)
+    seed: int = flag(123, "seed of the random numbers", limits=SEEDS)
 
     def check(self):
+        """Raise SettingError for a temperature or top_p outside its limits."""
         for temperature in self.temperatures():
-            check_number("temperature", temperature, 0)
+            check_number("temperature", temperature, TEMPERATURE)
         if not 0 < self.top_p <= 1:
             raise SettingError("top_p", f"{self.top_p}: expected a number above 0 and up to 1")
 
     def temperatures(self):
+        """The list of temperatures as floats; some commands take several, with commas."""
         return parse_list("temperature", self.temperature, float)
 
-    def filters(self):
+    def sampling_params(self):
         """{temperature: SamplingParams}, for one or several temperatures."""
-        return {one: SamplingParams(one, self.top_k, self.top_p) for one in self.temperatures()}
+        return {t: SamplingParams(t, self.top_k, self.top_p) for t in self.temperatures()}
 
     @property
     def to_probs(self):
-        """The sampling parameters as the SamplingParams of draft and target."""
-        (to_probs,) = self.filters().values()
+        """The SamplingParams of the one temperature: a function logits -> probabilities."""
+        (to_probs,) = self.sampling_params().values()
         return to_probs
 
 
@@ -186,6 +202,7 @@ class Verification(Group):
 
     @property
     def rule_name(self):
+        """The accept/reject rule, "token" or "block"."""
         return self.verification
 
 
@@ -198,15 +215,13 @@ class Drafting(Verification, Models):
         "how many tokens to draft per round; auto chooses for each round, from the acceptance rate "
         "and the time that rounds take, and decodes one text at a time",
         parse_K,
-        least=1,
-        most=math.inf,
+        limits=Limits(1, math.inf, whole=True),
     )
     draft_confidence: float = flag(
         0.0,
         "stop drafting where the draft model gives no token this much probability; not with "
         "n-grams",
-        least=0,
-        most=1,
+        limits=PROBABILITY,
     )
     coupled: bool = flag(
         False,
@@ -216,6 +231,7 @@ class Drafting(Verification, Models):
     )
 
     def check(self):
+        """Raise SettingError for --draft_confidence with n-grams."""
         if self.draft_confidence and NGRAM in self.drafts():
             why = "n-grams give no probabilities; expected one of the two"
             raise SettingError("draft_confidence", f"with --draft_model_size {NGRAM}: {why}")
@@ -238,12 +254,12 @@ class Speculation(Drafting):
 
     @property
     def rule_name(self):
-        """The rule, "token" or "block": the one that --mistake changes, else --verification."""
+        """The accept/reject rule, "token" or "block": of --mistake, else of --verification."""
         if not self.mistake:
             return self.verification
-        from proving.mistakes import rule_of
+        from proving.mistakes import changed_rule
 
-        return rule_of(self.mistake) or self.verification
+        return changed_rule(self.mistake) or self.verification
 
 
 @dataclass(frozen=True)
@@ -324,6 +340,7 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         "seed of the random numbers; prompt n of several uses seed + n - 1. The same seed gives "
         "the same text, unless measured times decide: with --K auto, and with --kernels auto where "
         "logits are not --exact",
+        limits=SEEDS,
     )
     heading = "Text"
 
@@ -335,8 +352,9 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         from proving.mistakes import require_usable
 
         find_mistake(self.mistake)
-        other = self.coupled or self.rule  # decides in place of the two rules
-        require_usable(self.mistake, "other" if other else self.rule_name, self.draft_model_size)
+        # shared noise or a reader's rule decides in place of the token and the block rule
+        rule_name = "other" if self.coupled or self.rule else self.rule_name
+        require_usable(self.mistake, rule_name, self.draft_model_size)
         if (self.rule_name, self.verification) == ("token", "block"):
             problem = f"{self.mistake} with --verification block: it is made in the token rule"
             raise SettingError("mistake", f"{problem}; expected no --verification")
@@ -348,13 +366,17 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
 
     @property
     def speculates(self):
+        """Whether the speculative decoder is one of them."""
         return "speculative" in self.decoders
 
     def as_json(self, prompt, seed, ids=()):
-        """The "settings" of a JSON object: those that give one prompt's text alone."""
+        """The "settings" of a JSON object: the flags of a run that writes this one text again.
+
+        prompt: the text, or None for a prompt of token ids; seed: that of this prompt
+        """
         prompt_ids = None if prompt is not None else list(ids)
-        own = {"prompt": prompt, "prompt_ids": prompt_ids}
-        return own | self.as_dict() | {"seed": seed, "verification": self.rule_name}
+        of_prompt = {"prompt": prompt, "prompt_ids": prompt_ids}
+        return of_prompt | self.as_dict() | {"seed": seed, "verification": self.rule_name}
 
 
 DEFAULTS = Settings().as_dict()

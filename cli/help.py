@@ -8,78 +8,92 @@ import re
 import shutil
 import textwrap
 
-MAX_WIDTH = 100  # columns of --help in a wide terminal
 OWN = "Flags"  # the heading of what a command declares itself: it comes first
+MAX_WIDTH = 100  # columns of --help in a wide terminal
 HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine")
 
 
 def by_heading(flags):
-    """{heading: its flags}: first those of the command alone, then in one order for all."""
-    headings = [flag.heading for flag in flags.values()]
-    own = [heading for heading in headings if heading not in HEADINGS]
-    ordered = dict.fromkeys([*own, *(heading for heading in HEADINGS if heading in headings)])
-    return {name: [flag for flag in flags.values() if flag.heading == name] for name in ordered}
+    """Group {name: Flag} as {heading: list of Flags}, in the order that all commands show them: a
+    command's own flags first.
+    """
+    groups = {}
+    for flag in flags.values():
+        groups.setdefault(flag.heading or OWN, []).append(flag)
+    own = [heading for heading in groups if heading not in HEADINGS]
+    shared = [heading for heading in HEADINGS if heading in groups]
+    return {heading: groups[heading] for heading in own + shared}
 
 
-def default_of(flag):
-    """The default as text; "" where there is none."""
+def default_text(flag):
+    """The default of a Flag as text; "" for a bool and for a flag without a default."""
     if isinstance(flag.default, bool):
         return ""
-    return " ".join(flag.default) if isinstance(flag.default, tuple) else str(flag.default)
+    if isinstance(flag.default, tuple):
+        return " ".join(flag.default)
+    return str(flag.default)
 
 
-def describe_flag(flag, width):
-    """The text of one flag in --help, `width` columns wide."""
+def format_flag(flag, width):
+    """The text of one Flag in --help, `width` columns wide: its name, default and meaning."""
     value = "" if isinstance(flag.default, bool) else " ..."
-    if default := default_of(flag):  # "" for a bool
+    default = default_text(flag)
+    if default:
         value = f" (default {default})"
     meaning = textwrap.fill(flag.meaning, width - 6, break_on_hyphens=False)
     return f"  --{flag.name}{value}\n{textwrap.indent(meaning, ' ' * 6)}"
 
 
-def docstring(command):
-    """The docstring in the source of a function: python -OO drops it elsewhere."""
+def source_docstring(command):
+    """The docstring in the source of a function, because python -OO drops __doc__."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(command)))
     return ast.get_docstring(tree.body[0])
 
 
-def usage_line(command, flags):
-    """How to call a command: its name, the words it takes, its flags."""
-    kinds = inspect.signature(command).parameters.values()
-    words = [f"[{one.name.upper()} ...]" for one in kinds if one.kind == one.VAR_POSITIONAL]
-    name = "" if command.__name__ == "generate" else command.__name__
-    return " ".join(["Usage: python main.py", name, *words, "[--FLAG VALUE ...]"]).replace(
-        "  ", " "
-    )
+def usage_line(command, program=None):
+    """How to call a command: "Usage: python main.py download [SIZES ...] [--FLAG VALUE ...]"."""
+    if program is None:
+        program = "main.py" if command.__name__ == "generate" else f"main.py {command.__name__}"
+    words = [f"Usage: python {program}"]
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            words.append(f"[{parameter.name.upper()} ...]")
+    return " ".join([*words, "[--FLAG VALUE ...]"])
 
 
 def wrap_paragraphs(text, width):
-    """The paragraphs of a docstring, as wide as the terminal; indented ones stay as they are."""
-    fill = lambda one: one if one.startswith(" ") else textwrap.fill(one, width)
-    return "\n\n".join(map(fill, text.strip().split("\n\n")))
+    """Wrap the paragraphs of a docstring at `width` columns; indented ones stay as they are."""
+    paragraphs = []
+    for paragraph in text.strip().split("\n\n"):
+        if not paragraph.startswith(" "):
+            paragraph = textwrap.fill(paragraph, width)
+        paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
-def usage(command, flags):
-    """The help text of a command: how to call it, its docstring, its flags, then the sections of
-    the docstring, such as "Examples:".
+def format_help(command, flags, program=None):
+    """The text of --help, as wide as the terminal: how to call a command function, its docstring,
+    its flags ({name: Flag}), then the sections of the docstring, such as "Examples:".
+
+    program: as for cli.parser.call
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
-    introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", docstring(command))
-    blocks = [usage_line(command, flags), wrap_paragraphs(introduction, width)]
-    for heading, below in by_heading(flags).items():
-        blocks.append("\n".join([f"{heading}:", *(describe_flag(flag, width) for flag in below)]))
+    introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", source_docstring(command))
+    blocks = [usage_line(command, program), wrap_paragraphs(introduction, width)]
+    for heading, group in by_heading(flags).items():
+        blocks.append("\n".join([f"{heading}:", *(format_flag(flag, width) for flag in group)]))
     return "\n\n".join([*blocks, *(section.rstrip() for section in sections)])
 
 
-def markdown(flags):
-    """The same flags as lists of Markdown: what --help=markdown prints."""
+def format_markdown(flags):
+    """The flags ({name: Flag}) of a command as Markdown lists: what --help=markdown prints."""
     blocks = []
-    for heading, below in by_heading(flags).items():
+    for heading, group in by_heading(flags).items():
         lines = [f"**{heading}**", ""]
-        for flag in below:
+        for flag in group:
             meaning = re.sub(r"--\w+( auto)?", r"`\g<0>`", flag.meaning)
             # a path of this machine is shown as it is in the project
-            default = re.sub(r"^.*[/\\]models$", "models", default_of(flag))
+            default = re.sub(r"^.*[/\\]models$", "models", default_text(flag))
             value = f" ({default})" if default else ""
             lines.append(f"- `--{flag.name}`{value}: {meaning}")
         blocks.append("\n".join(lines))

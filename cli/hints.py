@@ -24,7 +24,7 @@ OTHER_NAMES = {
 
 
 def close_names(word, names):
-    """The names that a mistyped word may stand for, best first; [] where none is close.
+    """The names that a mistyped word may stand for, best first, as a list; [] if none is close.
 
     Dashes, underscores and case do not count, and a beginning is enough.
 
@@ -33,14 +33,16 @@ def close_names(word, names):
     >>> close_names("--max-new-tokens", ["--n_tokens_to_generate"])
     ['--n_tokens_to_generate']
     """
-    plain = {normalized(name): name for name in names}
+    by_normalized = {normalized(name): name for name in names}
     typed = normalized(word)
-    if typed in plain or not typed:
-        return [plain[typed]] if typed else []
+    if typed in by_normalized:
+        return [by_normalized[typed]]
+    if not typed:
+        return []
     same_meaning = [name for name in names if typed in names_elsewhere(name)]
-    longer = [name for bare_name, name in plain.items() if bare_name.startswith(typed)]
-    similar = difflib.get_close_matches(typed, plain, cutoff=0.75)
-    return same_meaning or longer or [plain[one] for one in similar]
+    longer = [name for known, name in by_normalized.items() if known.startswith(typed)]
+    similar = difflib.get_close_matches(typed, by_normalized, cutoff=0.75)
+    return same_meaning or longer or [by_normalized[known] for known in similar]
 
 
 def normalized(name):
@@ -53,7 +55,7 @@ def normalized(name):
 
 
 def names_elsewhere(name):
-    """What other programs call this command or flag of ours."""
+    """The list of names that other programs have for this command or flag of ours."""
     return OTHER_NAMES.get(name.strip("-/"), "").split()
 
 

@@ -18,7 +18,6 @@ from typing import Any, Callable
 import fire
 
 from checkpoints.errors import InputError, SettingError
-from cli.help import OWN, markdown, usage
 
 EXPECTED = {bool: "no value", int: "one whole number", float: "one number"}
 
@@ -30,109 +29,140 @@ class Flag:
     name: str
     default: Any
     meaning: str
-    heading: str  # under which --help shows it
+    heading: str | None  # under which --help shows it; None for a command's own flags
     reader: Callable | None
 
     def parse(self, text):
-        """The value of a text. Raises SettingError, also for an empty one: a shell makes that of a
-        variable that is not set. Only a flag that may be given several times takes it.
+        """The value of a text, of the type of the default. A flag that may be repeated has a tuple
+        of texts as its value, and takes them as JSON.
+
+        Raises SettingError if it has no value. An empty text is refused, because a shell makes one
+        of a variable that is not set; only a flag that may be repeated takes it.
         """
-        kind = type(self.default)
-        if kind is tuple:
+        expected_type = type(self.default)
+        if expected_type is tuple:
             return tuple(json.loads(text))
         if not text:
             raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
         if self.reader:
             return self.reader(text)
         try:
-            return {"True": True, "False": False}[text] if kind is bool else kind(text)
+            if expected_type is bool:
+                return {"True": True, "False": False}[text]
+            return expected_type(text)
         except (ValueError, KeyError):
-            raise SettingError(self.name, f"{text!r}: expected {EXPECTED[kind]}") from None
+            problem = f"{text!r}: expected {EXPECTED[expected_type]}"
+            raise SettingError(self.name, problem) from None
+
+
+def first_declaring(group, name):
+    """The most general class of a dataclass that declares the field `name`."""
+    for cls in reversed(group.__mro__):
+        if name in inspect.get_annotations(cls):
+            return cls
 
 
 def flags_in(group):
-    """The Flags of a dataclass, each under the heading of the class that declares it first; what
-    a command declares itself, under a heading of its own.
+    """The list of Flags of a dataclass of flags, such as cli.flags.Settings.
+
+    A flag has the heading of the most general class that declares it; None if that is the dataclass
+    of the command itself, without a heading.
     """
     flags = []
     for field in dataclasses.fields(group):
-        classes = reversed(group.__mro__)
-        first = next(kind for kind in classes if field.name in inspect.get_annotations(kind))
-        own = first is group and "heading" not in vars(group)
-        heading = OWN if own else first.heading
+        cls = first_declaring(group, field.name)
+        is_own = cls is group and "heading" not in vars(group)
+        heading = None if is_own else cls.heading
         meaning, reader = field.metadata["meaning"], field.metadata["reader"]
         flags.append(Flag(field.name, field.default, meaning, heading, reader))
     return flags
 
 
 def groups_of(command):
-    """Return ({parameter: dataclass} of a command, whether it takes words without a flag)."""
+    """Return ({parameter: dataclass of flags} of a command function, whether it has a parameter
+    *words).
+    """
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
     return groups, len(groups) < len(parameters)
 
 
 def flags_of(command):
-    """{name: Flag} of a command."""
+    """{name: Flag} of all flags of a command function."""
     groups, _ = groups_of(command)
     return {flag.name: flag for group in groups.values() for flag in flags_in(group)}
 
 
 def normalize_words(words, flags, takes_words):
-    """["--K", "4", "--json"] -> ["--K=4", "--json=True"]: every value follows its flag
-    after "=". Returns None if a word asks for help. Raises InputError for an unknown flag.
+    """Write each flag of a command line as one word, after the words without a flag.
+
+    ["a", "--K", "4", "--json"] -> ["a", "--K=4", "--json=True"]
+
+    flags: {name: Flag} of the command; takes_words: whether it takes words without a flag. Returns
+    None if a word asks for help. Raises InputError for an unknown word or a missing value.
     """
-    rest, plain, texts = list(words), [], {}
-    while rest:
-        word, equals, text = rest.pop(0).partition("=")
+    remaining, plain, values = list(words), [], {}
+    while remaining:
+        word, equals, value = remaining.pop(0).partition("=")
         if word in ("--help", "-h"):
             return None
         if takes_words and not word.startswith("-"):
-            plain.append(word + equals + text)
+            plain.append(word + equals + value)
             continue
         name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or name not in flags:
-            from cli.hints import unknown_message  # here: a word that is known needs no hint
-
-            names = [f"--{name}" for name in flags]
-            if word.startswith("-"):
-                raise InputError(unknown_message("flag", word, names))
-            expected = "flags; a command comes before them, as in python main.py check 7M"
-            raise InputError(unknown_message("argument", word, names, expected))
+            refuse_word(word, flags)
         default = flags[name].default
         if not equals and isinstance(default, bool):
-            text = "True"
+            value = "True"
         elif not equals:
-            if not rest:
+            if not remaining:
                 raise InputError(f"--{name}: expected a value after it")
-            text = rest.pop(0)
-        if isinstance(default, tuple):  # all its values, as JSON
-            text = json.dumps([*json.loads(texts.get(name, "[]")), text])
-        texts[name] = text
-    return plain + [f"--{name}={text}" for name, text in texts.items()]
+            value = remaining.pop(0)
+        if isinstance(default, tuple):  # a flag that may be repeated: all its values, as JSON
+            earlier = json.loads(values.get(name, "[]"))
+            value = json.dumps([*earlier, value])
+        values[name] = value
+    return plain + [f"--{name}={value}" for name, value in values.items()]
 
 
-def call(command, words):
-    """Run a command with the words of a command line, or print its help if a word asks for it.
+def refuse_word(word, flags):
+    """Raise InputError for a word that is no flag of the command; it names close flags."""
+    from cli.hints import unknown_message  # here: a word that is known needs no hint
 
-    Raises InputError for a flag it does not have or a value of another type.
+    names = [f"--{name}" for name in flags]
+    if word.startswith("-"):
+        raise InputError(unknown_message("flag", word, names))
+    expected = "flags; a command comes before them, as in python main.py check 7M"
+    raise InputError(unknown_message("argument", word, names, expected))
+
+
+def call(command, words, program=None):
+    """Run a command function with the words of a command line, or print its help if a word asks
+    for it. Raises InputError for an unknown flag and for a value that cannot be used.
+
+    program: how the command is called, for its help; by default main.py and the function's name
     """
     flags, (groups, takes_words) = flags_of(command), groups_of(command)
-    if words == ["--help=markdown"]:
-        print(markdown(flags))
-        return
-    words = normalize_words(words, flags, takes_words)
-    if words is None:
-        print(usage(command, flags))
+    asks_for_lists = words == ["--help=markdown"]
+    if not asks_for_lists:
+        words = normalize_words(words, flags, takes_words)
+    if asks_for_lists or words is None:
+        from cli.help import format_help, format_markdown  # here: a run needs no help
+
+        shown = format_markdown(flags) if asks_for_lists else format_help(command, flags, program)
+        print(shown)
         return
 
     def run(*plain, **values):
+        """Call the command with its dataclasses, made from {name of a flag: value}."""
         arguments = {}
         for name, group in groups.items():
             fields = {field.name for field in dataclasses.fields(group)}
             arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
         command(*plain, **arguments)
 
+    # Fire parses each value with the function given for its flag, and plain words as str
     run = fire.decorators.SetParseFn(str)(run)
     run = fire.decorators.SetParseFns(**{flag.name: flag.parse for flag in flags.values()})(run)
     fire.Fire(run, words, name="main.py")

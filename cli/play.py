@@ -10,13 +10,15 @@ from tempfile import TemporaryDirectory
 from tqdm import tqdm
 
 from checkpoints.errors import SettingError
+from checkpoints.limits import Limits
 from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
-from cli.runs import load_pair
+from cli.runs import kernels_in, load_pair
 from page.report import about, page_of
 from page.runs import answers_of, finished_run
 from page.server import LiveServer
 
+PORTS = Limits(0, 65535, whole=True)
 REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="0; url={0}">
@@ -42,7 +44,7 @@ def open_in_browser(address):
 class PlaySettings(Machine, Models):
     heading = "Page"
 
-    port: int = flag(0, "the port to listen on; 0 chooses a free one", least=0, most=65535)
+    port: int = flag(0, "the port to listen on; 0 chooses a free one", limits=PORTS)
     no_browser: bool = flag(False, "print the address, but open no browser")
     save: str = flag(
         "",
@@ -65,10 +67,11 @@ def play(settings: PlaySettings):
     of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Machine)}
     of_texts = Settings(**of_models)
     pair = load_pair(of_texts)
+    kernels = kernels_in(of_texts, pair)
 
     def about_run(prompt, **changes):
         given = of_texts.replace(**changes).as_json(prompt.text, prompt.seed)
-        return about(given, prompt.ids, DEFAULTS)
+        return about(given, prompt.ids, DEFAULTS, kernels)
 
     if settings.save:
         with tqdm(desc="The page's run", leave=False, disable=None) as bar:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.errors import InputError, abbreviated, note, plural
+from checkpoints.limits import COUNT, POSITIVE
 from cli.flags import FORMS, Group, flag
 from cli.reading import parse_json, read_lines
 from cli.values import check_length
@@ -155,17 +156,19 @@ class PromptFile(Group):
     heading = "Text"
 
     prompts: str = flag("", f"{FORMS}. By default built-in stories")
-    n_prompts: int = flag(12, "how many prompts to use; 0 is all", least=0)
-    n_tokens_to_generate: int = flag(60, "how many tokens to write after each prompt", least=1)
+    n_prompts: int = flag(12, "how many prompts to use; 0 is all", limits=COUNT)
+    n_tokens_to_generate: int = flag(
+        60, "how many tokens to write after each prompt", limits=POSITIVE
+    )
 
-    def max_prompt_tokens(self, pairs):
+    def max_prompt_tokens(self, models):
         """The number of tokens that the context leaves for a prompt. Raises SettingError."""
-        n_ctx, n_tokens = pairs.target.config.n_ctx, self.n_tokens_to_generate
+        n_ctx, n_tokens = models.target.config.n_ctx, self.n_tokens_to_generate
         check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
         return n_ctx - n_tokens
 
-    def read_chosen(self, pairs):
+    def read_chosen(self, models):
         """Return (a list of token ids for each prompt, how many too long prompts were skipped)."""
         return choose_prompts(
-            self.prompts, self.n_prompts, pairs.encoder, self.max_prompt_tokens(pairs)
+            self.prompts, self.n_prompts, models.encoder, self.max_prompt_tokens(models)
         )

@@ -15,32 +15,36 @@ MAX_BYTES = 256 << 20  # of a file, unpacked
 
 
 def parse_json(text, where):
-    """The value of a JSON text. Raises InputError that begins with `where`."""
+    """The value of a JSON text. Raises InputError, which begins with `where`, for other texts."""
     try:
         return strict_json(text)
     except (ValueError, RecursionError) as error:  # or nested too deeply
         raise InputError(f"{where}: expected JSON ({error})") from None
 
 
-def read_bytes(path, most=MAX_BYTES):
-    """The content of a file, unpacked where its name ends in .gz or .bz2."""
+def read_bytes(path, max_bytes=MAX_BYTES):
+    """The content of a file as bytes, unpacked if its name ends in .gz or .bz2. Raises InputError
+    if it cannot be read, is damaged, or has more than max_bytes after unpacking.
+    """
     path = Path(path)
     open_file = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     try:
         with open_file(path, "rb") as file:
-            # one byte more than may be: an endless file shows itself without being read to the end
-            data = file.read(most + 1)
+            # one byte more than allowed shows that a file is too long, even an endless one
+            data = file.read(max_bytes + 1)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         problem = getattr(error, "strerror", None) or "is truncated or damaged"
         raise InputError(f"{path}: {problem}; expected a file") from None
-    if len(data) > most:
-        raise InputError(f"{path}: is longer than {most >> 20} MiB; expected a smaller file")
+    if len(data) > max_bytes:
+        raise InputError(f"{path}: is longer than {max_bytes >> 20} MiB; expected a smaller file")
     return data
 
 
-def read_lines(path, most=MAX_BYTES):
-    """The lines of a text file, with or without a byte order mark."""
-    data = read_bytes(path, most)
+def read_lines(path, max_bytes=MAX_BYTES):
+    """The lines of a text file as a list of str, without line ends and byte order mark. Raises
+    InputError like read_bytes, and for a line that is not UTF-8.
+    """
+    data = read_bytes(path, max_bytes)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -52,7 +56,7 @@ def read_lines(path, most=MAX_BYTES):
 
 # ---------------------------------------------------------------- the shape of JSON values
 #
-# A check is a function of a value that says whether it is right.
+# A check is a function of a JSON value, True if it is valid; Limits.allow is one.
 
 
 def is_text(value):
@@ -63,24 +67,26 @@ def is_object(value):
     return isinstance(value, dict)
 
 
-def number(least, most):
-    return lambda value: type(value) in (int, float) and least <= value <= most
-
-
-def integer(least, most):
-    return lambda value: type(value) is int and least <= value <= most
-
-
 def optional(check):
+    """Return a check for what `check` accepts, or None."""
     return lambda value: value is None or check(value)
 
 
-def list_of(check, least=0):
-    return lambda value: isinstance(value, list) and len(value) >= least and all(map(check, value))
+def list_of(check, min_length=0):
+    """Return a check for a list whose items `check` accepts."""
+
+    def check_list(value):
+        return isinstance(value, list) and len(value) >= min_length and all(map(check, value))
+
+    return check_list
 
 
 def check_fields(record, checks, where, expected):
-    """Raises InputError unless each field of a JSON object passes its check, of {name: check}."""
+    """Raise InputError if a JSON value is no object, or a field of it fails its check.
+
+    checks: {name of a field: check}; a missing field has the value None
+    where: the place in a file, and `expected`: what is expected there, for the message
+    """
     if not is_object(record):
         raise InputError(f"{where}: is no JSON object; {expected}")
     for name, check in checks.items():

@@ -9,7 +9,6 @@ The lock ends with its process, also if the process is killed.
 import gzip
 import json
 import zlib
-from contextlib import ExitStack
 from pathlib import Path
 
 from checkpoints import locks
@@ -18,8 +17,8 @@ from checkpoints.output import OutputAppeared, create_atomically
 from decoding.cluster.failed import Failed
 
 
-def encoded(value):
-    """A JSON value as the bytes of one line."""
+def json_line(value):
+    """A JSON value as the bytes of one line, with its line end."""
     return json.dumps(value).encode() + b"\n"
 
 
@@ -28,14 +27,14 @@ def checksum(data):
     return f"{zlib.crc32(data):08x}"
 
 
-def with_checksum(value):
-    """The bytes of a line of the partial file: a checksum, then the value as JSON."""
-    data = encoded(value)
+def checked_line(value):
+    """A JSON value as the bytes of a line of the partial file: a checksum, then the value."""
+    data = json_line(value)
     return b"%s %s" % (checksum(data).encode(), data)
 
 
-def parse_with_checksum(line):
-    """The JSON value of a line of the partial file. Raises ValueError if its checksum is wrong."""
+def parse_checked_line(line):
+    """The JSON value in the bytes of a checked_line. Raises ValueError if the checksum is wrong."""
     stored, _, data = line.partition(b" ")
     if stored != checksum(data).encode():
         raise ValueError("another checksum")
@@ -43,15 +42,20 @@ def parse_with_checksum(line):
 
 
 class ResumableLines:
-    """A context manager for the lines of FILE. stored: {place: line}, also of an interrupted run.
+    """The lines of FILE, a JSON value each, at places that are numbered from 0.
 
-    header: any JSON value that identifies the run; it is not part of FILE.
+    A context manager: the block adds lines with `write` or `append`, and writes FILE with `finish`.
+    Lines that it adds are kept in FILE.partial if the block fails, and are here the next time.
 
-    Raises InputError for a partial file of another run, one that is damaged, or one that is locked.
-    Leaving the block unlocks the file. Call `close` in the block, when all is done, to write FILE.
+    stored: {place: line} of all lines so far
     """
 
     def __init__(self, path, header):
+        """Open and lock FILE.partial, and read the lines that an interrupted run left.
+
+        header: a JSON value that identifies the run; it is no line of FILE. Raises InputError if
+        the partial file is of another run, damaged, locked, or cannot be written.
+        """
         self.path, self.partial = Path(path), Path(f"{path}.partial")
         try:
             self.file = self.partial.open("a+b")
@@ -62,30 +66,38 @@ class ResumableLines:
             reason = error.strerror or "it is no plain file"  # a pipe or a device
             problem = f"cannot be written ({reason}); delete it, or give another name"
             raise InputError(f"{self.partial}: {problem}") from None
-        with ExitStack() as closing:
-            closing.enter_context(self.file)
-            try:
-                locks.lock(self.file)
-            except OSError:
-                problem = "is being written by another run; wait for its end, or give another name"
-                raise InputError(f"{self.partial}: {problem}") from None
-            self.stored = self.read(with_checksum(header))
-            closing.pop_all()
+        try:
+            self.lock()
+            self.stored = self.read_stored(checked_line(header))
+        except BaseException:
+            self.file.close()
+            raise
 
-    def read(self, header):
-        """Return {place: line} of the complete lines. Deletes an incomplete last line."""
+    def lock(self):
+        """Lock the partial file until it is closed. Raises InputError if another run locked it."""
+        try:
+            locks.lock(self.file)
+        except OSError:
+            problem = "is being written by another run; wait for its end, or give another name"
+            raise InputError(f"{self.partial}: {problem}") from None
+
+    def read_stored(self, header):
+        """Return {place: line} of the complete lines in the partial file; header: its first line.
+
+        Cuts off an incomplete last line, and writes the header into an empty file.
+        """
         self.file.seek(0)
         data = self.file.read()
+        # a run that was interrupted in its first line left a part of the header
         if not (data.startswith(header) or header.startswith(data)):
             raise InputError(
                 f"{self.partial}: is of a run with other settings or prompts, or other files of a "
                 "model; delete it, or give the same"
             )
-        end = data.rfind(b"\n") + 1
+        end = data.rfind(b"\n") + 1  # of the complete lines
+        lines = data[len(header) : end].splitlines(keepends=True)
         try:
-            stored = dict(
-                map(parse_with_checksum, data[len(header) : end].splitlines(keepends=True))
-            )
+            stored = dict(map(parse_checked_line, lines))
         except ValueError:
             raise InputError(f"{self.partial}: is damaged; delete it") from None
         self.file.truncate(end)
@@ -99,41 +111,43 @@ class ResumableLines:
         return [self.stored[place] for place in sorted(self.stored)]
 
     def missing_places(self, n):
-        """The places in range(n) that have no line yet, as a list."""
+        """The list of the places 0 to n - 1 that have no line yet."""
         return [place for place in range(n) if place not in self.stored]
 
-    def write(self, place, value, **more):
-        """Append the line of a place to the partial file; a Failed value is not written.
+    def write(self, place, value, **fields):
+        """Append the line of a place to the partial file. A Failed value is not written.
 
-        more: fields to put before those of the value, if it is an object
+        fields: put before the value's own fields, if the value is an object
         """
         if isinstance(value, Failed):
             return
-        line = more | value if more else value
+        line = fields | value if fields else value
         with with_filename(self.partial):
-            self.file.write(with_checksum([place, line]))
+            self.file.write(checked_line([place, line]))
             self.file.flush()
-        self.stored[place] = line  # now, as the disk may be full
+        self.stored[place] = line  # only now, because the disk may be full
 
     def append(self, line):
         """Write a line at the next free place."""
         self.write(len(self.stored), line)
 
-    def close(self, first=(), last=()):
-        """Write FILE: the lines `first`, the stored ones, the lines `last`; compressed if its name
-        ends in .gz. Deletes the partial file. Raises InputError if FILE exists already.
+    def finish(self, first=(), last=()):
+        """Write FILE and delete the partial file. FILE has the lines `first`, the stored lines,
+        then the lines `last`; it is compressed if its name ends in .gz.
+
+        Raises OutputAppeared if FILE exists; the lines are then in another file, which it names.
         """
         open_file = gzip.open if self.path.suffix == ".gz" else open
         try:
             with create_atomically(self.path) as part, open_file(part, "wb") as file:
-                file.writelines(map(encoded, [*first, *self.done, *last]))
-        except OutputAppeared:  # all lines are in another file
+                file.writelines(map(json_line, [*first, *self.done, *last]))
+        except OutputAppeared:
             self.discard()
             raise
         self.discard()
 
     def discard(self):
-        """Delete the partial file."""
+        """Close and delete the partial file."""
         if locks.fcntl is None:
             self.file.close()  # Windows deletes no open file
         self.partial.unlink(missing_ok=True)
@@ -143,7 +157,8 @@ class ResumableLines:
         return self
 
     def __exit__(self, *error):
+        """Close and so unlock the partial file; delete it if it has no lines."""
         with with_filename(self.partial):
             if not (self.stored or self.file.closed):
-                self.discard()  # nothing to go on with
+                self.discard()
             self.file.close()

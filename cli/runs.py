@@ -4,7 +4,7 @@ Flags end here: the rooms below take values.
 
 from dataclasses import fields
 
-from decoding.load import ModelSpec, Pairs
+from decoding.load import LoadedModels, ModelSpec
 from decoding.run import GenerationConfig
 from sampling import RULES, speculative
 
@@ -55,7 +55,7 @@ def config_from(settings):
 def kernels_in(settings, pair):
     """How the models of a Pair are multiplied, as ModelSpec.kernels_in says it."""
     drafts = {settings.draft_model_size: pair.draft} if pair.draft else {}
-    return pair_spec(settings).kernels_in(Pairs(pair.target, drafts, pair.encoder))
+    return pair_spec(settings).kernels_in(LoadedModels(pair.target, drafts, pair.encoder))
 
 
 def json_of(settings, config, pair, prompt, summary, kernels):

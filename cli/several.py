@@ -24,8 +24,8 @@ def generate_several(texts, settings, output):
     if settings.mistake or settings.K == AUTO and settings.speculates:
         batch_size = 1
     executor = new_executor(output.cluster, pair_spec(settings), output.download)
-    pair = executor.pairs.pair(draft)
-    prompts = texts.read(pair, settings.seed)
+    pair = executor.models.pair(draft)
+    prompts = texts.encode(pair, settings.seed)
     if settings.K == AUTO and batch_size < min(output.batch_size, len(prompts)):
         note("--K auto decodes one text at a time")
     show.note_room(settings, pair, prompts)
@@ -118,4 +118,4 @@ def write_results(decode, settings, prompts, output):
             if output.json:
                 for results in lines.done:
                     print(json.dumps(results))
-        lines.close()
+        lines.finish()

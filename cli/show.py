@@ -27,10 +27,10 @@ def note_room(settings, pair, prompts):
 def note_mistake(settings):
     """Say on stderr if a mistake cannot show with these settings, and where it can."""
     if settings.mistake:
-        from proving.mistakes import flags_of, get_mistake
+        from proving.mistakes import case_flags, get_mistake
 
         if not get_mistake(settings.mistake).shows_with(settings.to_probs):
-            command = f"python main.py --mistake {settings.mistake} {flags_of(settings.mistake)}"
+            command = f"python main.py --mistake {settings.mistake} {case_flags(settings.mistake)}"
             note(f"the mistake cannot show with these sampling parameters; try {command}")
 
 
@@ -118,7 +118,8 @@ class Screen:
         if self.notes:
             from page.report import about, page_of, report_data
 
-            known = about(summary["settings"], summary["prompt_token_ids"], DEFAULTS)
+            ids, kernels = summary["prompt_token_ids"], summary["kernels"]
+            known = about(summary["settings"], ids, DEFAULTS, kernels)
             data = report_data(known, summary, self.notes.notes, self.pair)
             write_atomically(self.settings.report, page_of(data))
             if not self.output.json:

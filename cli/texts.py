@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from checkpoints.errors import InputError, SettingError
+from checkpoints.limits import Limits
 from checkpoints.output import check_output
 from cli.flags import FORMS, Group, Json, Workers, check_conflicts, flag
 from cli.values import check_number
 from decoding.prompt import Prompt
 
-MAX_PROMPTS = 1000  # at a time: each has a thread
+BATCH_SIZES = Limits(1, 1000, whole=True)  # each prompt has a thread
 DEFAULT = ("Once upon a time there lived a king",)
 ONE_PROMPT_FLAGS = ("stream", "trace", "report")  # show one text
 
 
 def parse_ids(text):
+    """The list of token ids in "1,2,3". Raises SettingError."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -42,34 +44,37 @@ class Texts(Group):
     )
 
     @cached_property
-    def given(self):
-        """The texts, of the command line, a file or standard input; these are read once."""
+    def strings(self):
+        """The list of prompts as str. The first use reads the file or standard input."""
         if not self.prompts:
             return [read_prompt(text) for text in self.prompt]
-        return [*self.in_file.values()]
+        return list(self.by_place.values())
 
     @cached_property
-    def in_file(self):
-        """{place: text} of the prompts in the file."""
+    def by_place(self):
+        """{place in the file, such as "line 3": prompt}. The first use reads the file."""
         from cli.prompts import read_prompts  # here: only a file of prompts needs it
 
         return read_prompts(self.prompts)
 
-    def read(self, pair, seed):
-        """The Prompts for a Pair; seed: that of the first. Those of a file that are too long are
-        skipped, and named on stderr. Raises InputError.
+    def encode(self, pair, seed):
+        """The list of Prompts (decoding.prompt) for a Pair; prompt n has the seed + n - 1.
+
+        Prompts of a file that are too long are left out, and named on stderr. Raises InputError for
+        other prompts that are too long, and for what the vocabulary cannot encode.
         """
         if self.prompt_ids:
+            tokens = Limits(0, pair.encoder.n_vocab - 1, whole=True)
             for token in self.prompt_ids:
-                check_number("prompt_ids", token, 0, pair.encoder.n_vocab - 1)
-            return [Prompt.of_ids(self.prompt_ids, pair, seed)]
+                check_number("prompt_ids", token, tokens)
+            return [Prompt.from_ids(self.prompt_ids, pair, seed)]
         if not self.prompts:
-            return [Prompt.of(text, pair, seed, n) for n, text in enumerate(self.given, 1)]
+            return [Prompt.from_text(text, pair, seed, n) for n, text in enumerate(self.strings, 1)]
         from cli.prompts import select_fitting
 
-        longest = pair.target.config.n_ctx - 1
-        fits, _ = select_fitting(self.prompts, self.in_file, pair.encoder.encode, longest)
-        return [Prompt.of_ids(ids, pair, seed, self.given[n - 1], n) for n, ids in fits]
+        max_tokens = pair.target.config.n_ctx - 1
+        fitting, _ = select_fitting(self.prompts, self.by_place, pair.encoder.encode, max_tokens)
+        return [Prompt.from_ids(ids, pair, seed, self.strings[n - 1], n) for n, ids in fitting]
 
 
 @dataclass(frozen=True)
@@ -81,9 +86,7 @@ class Output(Json, Workers):
         "download models that are missing: 82M, 124M, 355M, 774M, 1558M, or a Hugging Face "
         "repository as owner/name",
     )
-    batch_size: int = flag(
-        8, "how many of several prompts to decode together", least=1, most=MAX_PROMPTS
-    )
+    batch_size: int = flag(8, "how many of several prompts to decode together", limits=BATCH_SIZES)
     out: str = flag(
         "",
         "write one JSON object per prompt to this file, a line each; an interrupted run continues "
@@ -91,6 +94,7 @@ class Output(Json, Workers):
     )
 
     def check(self):
+        """Raise InputError if the file of --out exists or cannot be written."""
         if self.out:
             check_output("out", self.out, (".jsonl",))
 
@@ -101,10 +105,12 @@ def has_several_results(texts, output):
 
 
 def check_combination(texts, settings, output):
-    """Raises InputError, before models are loaded, for conflicting flags and unreadable prompts."""
+    """Raise InputError, before models are loaded, for flags that cannot be given together, for
+    prompts that cannot be read and files that cannot be written. Reads the prompts.
+    """
     check_conflicts(settings, output)
     if has_several_results(texts, output):
-        for name in filter(settings.has, ONE_PROMPT_FLAGS):
+        for name in filter(settings.is_set, ONE_PROMPT_FLAGS):
             problem = "with several prompts: expected one; give a single --prompt, without --out"
             raise SettingError(name, problem)
     elif output.cluster:
@@ -112,11 +118,13 @@ def check_combination(texts, settings, output):
         raise SettingError("cluster", problem)
     if settings.report:
         check_output("report", settings.report, (".html",))
-    texts.given  # read before the models are: a file that cannot be used should cost no load
+    texts.strings  # reads the prompts: a file that cannot be used should cost no loading of models
 
 
 def read_prompt(prompt):
-    """The prompt itself, or standard input for "-", without its last line break."""
+    """The prompt itself; for "-", standard input without its last line break. Raises InputError if
+    that is not UTF-8.
+    """
     if prompt != "-":
         return prompt
     try:

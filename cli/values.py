@@ -1,18 +1,16 @@
-"""The values of flags: lists, draft lengths, limits. What cannot be used is a SettingError."""
-
-import re
+"""The values of flags: lists, K, limits. What cannot be used is a SettingError."""
 
 from checkpoints.errors import SettingError
 from decoding.load import AUTO
 
-MAX_COUNT = 10**9  # of anything that is counted
-MAX_COST = 1e6  # of a token or a pass, in target passes over one row
 
+def parse_list(name, text, convert=str):
+    """The items of "A,B" as a list; convert(item) turns the text of each into its value.
 
-def parse_list(name, text, kind=str):
-    """The items of "A,B" as a list, each converted by `kind`. Raises SettingError for repeats."""
+    Raises SettingError for the flag `name` if an item is empty, repeated or cannot be converted.
+    """
     try:
-        items = [kind(part.strip()) for part in str(text).split(",")]
+        items = [convert(part.strip()) for part in str(text).split(",")]
     except ValueError:
         raise SettingError(name, f"{text!r}: expected numbers separated by commas") from None
     if "" in items or len({*items}) < len(items):
@@ -21,7 +19,7 @@ def parse_list(name, text, kind=str):
 
 
 def parse_K(text):
-    """The number of drafted tokens as an int, or "auto"."""
+    """The number of drafted tokens as an int, or "auto". Raises SettingError."""
     if text == AUTO:
         return AUTO
     try:
@@ -30,43 +28,10 @@ def parse_K(text):
         raise SettingError("K", f"{text!r}: expected one whole number, or auto") from None
 
 
-def parse_Ks(text, most=1000, why="", auto=False):
-    """The draft lengths of "1..10", "1,2,4" or both, in that order, up to `most`; last "auto",
-    where it may be. why: what sets that limit, if not the command itself.
-    """
-    Ks, parts = [], parse_list("K", text)
-    for part in parts:
-        if part == AUTO and auto:
-            continue
-        match = re.fullmatch(r"(\d{1,6})(?:\.\.(\d{1,6}))?", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not 1 <= first <= last:
-            expected = "numbers or ranges from 1 up, such as 1,2,4 or 1..10" + ", or auto" * auto
-            raise SettingError("K", f"{text!r}: expected {expected}")
-        if last > most:
-            raise SettingError("K", f"{text!r}: expected at most {most}{why and f', {why}'}")
-        Ks += range(first, last + 1)
-    if len({*Ks}) < len(Ks):
-        raise SettingError("K", f"{text!r}: expected each K once")
-    return Ks + [AUTO] * (AUTO in parts)
-
-
-def parse_number(name, text, least, most):
-    """One number within these limits."""
-    try:
-        if least <= float(text) <= most:
-            return float(text)
-    except ValueError:
-        pass
-    raise SettingError(name, f"{text!r}: expected a number from {least:g} to {most:g}")
-
-
-def check_number(name, value, least, most=MAX_COUNT):
-    """Refuses a value that is not within these limits."""
-    if not value >= least:
-        raise SettingError(name, f"{value}: expected {least} or more")
-    if value > most:
-        raise SettingError(name, f"{value}: expected at most {most}")
+def check_number(name, value, limits):
+    """Raise SettingError for the flag `name` if a number is outside its limits."""
+    if not limits.allow(value):
+        raise SettingError(name, f"{value}: expected {limits}")
 
 
 def check_length(name, n_tokens, room):
@@ -78,8 +43,7 @@ def check_length(name, n_tokens, room):
 
 
 def check_choice(name, value, *choices):
-    """Refuses a value that is none of its choices."""
+    """Raise SettingError for the flag `name` if its value is none of the choices."""
     if value not in choices:
-        *others, last = choices
-        expected = f"{', '.join(others)} or {last}" if others else last
+        expected = " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))
         raise SettingError(name, f"{value!r}: expected {expected}")

@@ -1,10 +1,10 @@
 """Chooses K for each round: the K with the most expected tokens per second (--K auto).
 
 With acceptance rate a, a round of K drafts is expected to yield (1 - a^(K+1)) / (1 - a) tokens
-(Leviathan et al. 2023, equation 1). A look-up of n-grams finds a draft in a share h of the rounds
-only; the other rounds yield one token. The cost of a round of K drafts is measured before the text
-begins, a and h while the text is written. K = 0 is plain decoding, which says nothing about a and
-h. So a trial round drafts now and then, more and more rarely. K is chosen for one text, without
+(Leviathan et al. 2023, equation 1). A look-up of n-grams finds a draft only in a share h of the
+rounds; the other rounds yield one token. The cost of a round of K drafts is measured before the
+text begins, a and h while the text is written. K = 0 is plain decoding, which says nothing about a
+and h. So a trial round drafts now and then, more and more rarely. K is chosen for one text, without
 batches: in a batch, texts with small K would wait for texts with large K.
 
 K depends only on the rounds before, so the text has the target's distribution, whatever K is.
@@ -21,54 +21,65 @@ from decoding.theory import speedup
 from sampling import verify
 
 MAX_K = 8
-TRIED = (1, 2, 4, 8)  # the K that are timed; a straight line through their costs reduces noise
+TIMED_KS = (1, 2, 4, 8)  # a straight line through their costs gives the costs of all K
 N_ROUNDS = 2  # rounds of each K in a turn
-BUDGET = 1.0  # seconds after which no turn begins
+BUDGET_SECONDS = 1.0  # after which no turn begins
 DECAY = 0.99  # weight of the past after a new observation: about a hundred observations count
 # the smallest expected speedup for which to draft: a search that finds no draft costs a little, too
-LEAST_SPEED = 1.02
+MIN_SPEEDUP = 1.02
 # the share of the time that trial rounds may cost, except the first trials
 TRIAL_SHARE = 0.01
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
-# {target: {(draft, to_probs, rule): costs}}, for as long as the target is in use
+# {target: {(draft, to_probs, rule): [cost of a round]}}, for as long as the target is in use
 COSTS = WeakKeyDictionary()
 
 
 def new_auto_k(target, draft, to_probs, rule):
-    """A new AutoK for one text. The first call with these arguments measures the costs of rounds,
+    """Make an AutoK for one text. The first call with these arguments measures the costs of rounds,
     in about a second; later calls reuse these costs.
+
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: as in sampling.RULES
     """
-    known = COSTS.setdefault(target, {})
+    costs = COSTS.setdefault(target, {})
     options = draft, to_probs, rule
-    if options not in known:
-        known[options] = measure_round_costs(target, *options)
-    return AutoK(known[options])
+    if options not in costs:
+        costs[options] = measure_round_costs(target, draft, to_probs, rule)
+    return AutoK(costs[options])
 
 
-def measure_round_costs(*options):
-    """Measure [cost] of rounds of 0, 1, 2, ... drafts, as multiples of a round without drafts, so
-    that the first is 1. options: the arguments of measure_parts.
+def measure_round_costs(target, draft, to_probs, rule):
+    """Measure [cost of a round of 0, 1, 2, ... drafts], as multiples of a round without drafts: the
+    first is 1. The last is that of the largest K that is possible.
     """
-    return [1.0, *(K * c + v for K, (c, v) in enumerate(measure_parts(*options), 1))]
+    parts = measure_cost_parts(target, draft, to_probs, rule)
+    return [1.0] + [K * c + v for K, (c, v) in enumerate(parts, 1)]
 
 
-def measure_parts(target, draft, to_probs, rule=verify):
-    """Measure [(c, v)] of rounds of 1, 2, ... drafts. c: the cost of drafting one token, v: of all
-    else in the round, both as multiples of a round without drafts (clock.measure_costs).
+def measure_cost_parts(target, draft, to_probs, rule=verify):
+    """Measure [(c, v)] of rounds of 1, 2, ... drafts, up to the largest K that is possible; [] if
+    the draft cannot draft. Shows a progress bar.
+
+    c: the cost of drafting one token; v: the cost of the rest of the round. Both are multiples of a
+    round without drafts (clock.measure_costs).
     """
     max_K = min(MAX_K, draft.max_draft_length(target))
     if max_K == 0:
         return []
-    tried = [*(K for K in TRIED if K < max_K), max_K]
-    turns = tqdm(turns_within(BUDGET), desc="costs of K", delay=1, leave=False, disable=None)
-    _, costs = measure_costs(target, draft, to_probs, tried, N_ROUNDS, turns, rule)
-    parts = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in tried])
-    lines = np.polyfit(tried, parts, min(1, max_K - 1), w=1 / parts.sum(axis=1))
+    timed_Ks = [K for K in TIMED_KS if K < max_K] + [max_K]
+    turns = turns_within(BUDGET_SECONDS)
+    turns = tqdm(turns, desc="costs of K", delay=1, leave=False, disable=None)
+    _, costs = measure_costs(target, draft, to_probs, timed_Ks, N_ROUNDS, turns, rule)
+    # the median costs of drafting all K tokens, and of the rest of the round: [n_timed, 2]
+    medians = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in timed_Ks])
+    # a straight line through each of the two columns; a single K is a constant
+    degree = min(1, max_K - 1)
+    lines = np.polyfit(timed_Ks, medians, degree, w=1 / medians.sum(axis=1))  # [degree + 1, 2]
     Ks = np.arange(1, max_K + 1)
-    drafting, rest = (np.polyval(line, Ks) for line in lines.T)
-    return [*zip((drafting / Ks).tolist(), rest.tolist())]
+    drafting = np.polyval(lines[:, 0], Ks)
+    rest = np.polyval(lines[:, 1], Ks)
+    return list(zip((drafting / Ks).tolist(), rest.tolist()))
 
 
 def turns_within(seconds):
@@ -80,7 +91,8 @@ def turns_within(seconds):
 
 
 class AutoK:
-    """A function K(last_round) for `sampling.speculative`, which returns the K of the next round.
+    """A function K(last_round) for `sampling.speculative`: it learns from the last Round of a text,
+    and returns the K of the next one.
 
     costs: [cost of a round of 0, 1, 2, ... drafts], as measure_round_costs returns them
     """
@@ -96,7 +108,7 @@ class AutoK:
         self.patience = self.waited = 0
 
     def __call__(self, last_round):
-        """K of the next round, from the Round before it."""
+        """Learn from the last Round, and return the K of the next round."""
         self.learn(last_round)
         self.K = self.choose_K()
         return self.K
@@ -121,12 +133,17 @@ class AutoK:
         return [speedup(a, K, 0, cost, h) for K, cost in enumerate(self.costs)]
 
     def choose_K(self):
-        """The K of the next round: the fastest K if it pays or if a trial is due, else 0."""
+        """Return the K of the next round: the fastest K above 0 if it pays or if a trial is due,
+        else 0. Counts the rounds until the next trial.
+        """
+        if len(self.costs) == 1:  # nothing can be drafted
+            return 0
         a = self.accepted / self.examined
-        best = max(range(1, len(self.costs)), key=self.speedups(a).__getitem__, default=0)
+        speedups = self.speedups(a)
+        best = max(range(1, len(self.costs)), key=lambda K: speedups[K])
         # a plus its standard error: a little bad luck does not end drafting
-        hopeful = a + (a * (1 - a) / self.examined) ** 0.5
-        if self.speedups(hopeful)[best] >= LEAST_SPEED:
+        optimistic_a = a + (a * (1 - a) / self.examined) ** 0.5
+        if self.speedups(optimistic_a)[best] >= MIN_SPEEDUP:
             self.patience = self.waited = 0
             return best
         self.waited += 1

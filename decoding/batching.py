@@ -18,12 +18,12 @@ from typing import Any
 
 from utils import require_memory
 
-THREAD = "text"  # the prefix of the threads' names
+THREAD_PREFIX = "text"  # of the names of the threads
 
 
-def require_room(models, n_texts, n_positions):
-    """Raises InputError if the caches of n_texts texts of n_positions tokens do not fit in memory.
-    models: [Model], loaded already.
+def require_cache_memory(models, n_texts, n_positions):
+    """Raises InputError if memory does not suffice for the caches of n_texts texts of n_positions
+    tokens in each of these models. models: [Model], already in memory
     """
     configs = [
         replace(model.config, n_ctx=min(n_positions, model.config.n_ctx)) for model in models
@@ -33,23 +33,30 @@ def require_room(models, n_texts, n_positions):
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A call model.read(*arguments) that a text's loop waits for; its logits go into `answer`."""
+    """A call model.read(*arguments) that a text's loop waits for. The logits, or the error that the
+    call raised, are put into `answer`.
+    """
 
-    text: int
+    text_index: int
     model: Any
     arguments: tuple
     answer: SimpleQueue
 
 
 class BatchedModel:
-    """A model for the loop of one text: its `read` takes part in a pass over all texts."""
+    """Stands for a model in the loop of one text. Its `read` takes part in a pass over all texts.
 
-    def __init__(self, text, model, inbox, answer):
-        self.text, self.model, self.inbox, self.answer = text, model, inbox, answer
+    inbox: the queue that Requests are put into; answer: the queue that their results come from
+    """
+
+    def __init__(self, text_index, model, inbox, answer):
+        self.text_index, self.model, self.inbox, self.answer = text_index, model, inbox, answer
         self.config, self.new_cache = model.config, model.new_cache
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        self.inbox.put(Request(self.text, self.model, (ids, cache, n_last), self.answer))
+        """As gpt2.Model.read. Waits until the pass is done, and raises the error of the pass."""
+        arguments = ids, cache, n_last
+        self.inbox.put(Request(self.text_index, self.model, arguments, self.answer))
         result = self.answer.get()
         if isinstance(result, Exception):
             raise result
@@ -66,29 +73,35 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text. (This is for gpt2.Model; medusa.py has it for its heads.)
     """
-    # for each text: the ids that its cache lacks, where its rows end in the pass, and these rows
-    new = [model.roll_back(*one) for one in zip(texts, caches, n_lasts)]
-    ends = [*accumulate(map(len, new))]
-    rows = [slice(end - len(more), end) for end, more in zip(ends, new)]
+    new_ids = [  # of each text, those that its cache lacks
+        model.roll_back(ids, cache, n_last) for ids, cache, n_last in zip(texts, caches, n_lasts)
+    ]
+    # the rows of each text in the pass
+    ends = list(accumulate(len(ids) for ids in new_ids))
+    rows = [slice(end - len(ids), end) for ids, end in zip(new_ids, ends)]
     concatenate = model.backend.xp.concatenate
-    x = concatenate([model.embed(*one) for one in zip(new, caches)])
-    x = model.blocks(x, [*zip(caches, rows)])
-    for cache, one in zip(caches, rows):
-        cache.advance(x[one])
+    x = concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
+    x = model.blocks(x, list(zip(caches, rows)))  # [n_new of all texts, n_embd]
+    for cache, text_rows in zip(caches, rows):
+        cache.advance(x[text_rows])
     wanted = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
-    logits = model.logits(concatenate(wanted))
-    return [logits[end - n : end] for n, end in zip(n_lasts, accumulate(n_lasts))]
+    logits = model.logits(concatenate(wanted))  # [n_last of all texts, n_vocab]
+    return [logits[end - n_last : end] for end, n_last in zip(accumulate(n_lasts), n_lasts)]
 
 
-def serve(waiting, target):
-    """Serve the [Request] to one model in one pass, drafts before the target. Returns the other
-    requests, which still wait.
+def serve_one_model(waiting, target):
+    """Serve all Requests to one model in one pass: to a draft's model if any waits, else to the
+    target. Returns the list of the other Requests, which still wait.
+
+    waiting: a list of one Request for each text that is being decoded
     """
-    model = max((request.model for request in waiting), key=lambda model: model is not target)
+    drafts = [request.model for request in waiting if request.model is not target]
+    model = drafts[0] if drafts else target
     requests = [request for request in waiting if request.model is model]
-    requests.sort(key=lambda request: request.text)
+    requests.sort(key=lambda request: request.text_index)
+    texts, caches, n_lasts = zip(*(request.arguments for request in requests))
     try:
-        results = read_together(model, *zip(*(request.arguments for request in requests)))
+        results = read_together(model, texts, caches, n_lasts)
     except Exception as error:  # whose fault it is cannot be told: each loop gets it
         results = [error] * len(requests)
     for request, result in zip(requests, results):
@@ -97,7 +110,7 @@ def serve(waiting, target):
 
 
 def decode_together(tasks, pair):
-    """Run tasks at the same time, each in a thread of its own: [what each task returns].
+    """Run tasks at the same time, each in a thread of its own. Returns [what each task returned].
 
     tasks: one or more functions task(pair); each is called with this pair, whose models are
         replaced by BatchedModels, so that passes are shared
@@ -105,30 +118,32 @@ def decode_together(tasks, pair):
     If a task raises an error, it is raised here, and the other tasks end. No thread outlives this
     call.
     """
-    inbox, answers = SimpleQueue(), [SimpleQueue() for _ in tasks]
+    inbox = SimpleQueue()  # gets Requests, and the Future of each task that has ended
+    answers = [SimpleQueue() for _ in tasks]
 
-    def run(number, task):
-        return task(pair.over(lambda model: BatchedModel(number, model, inbox, answers[number])))
+    def run(index, task):
+        batched = lambda model: BatchedModel(index, model, inbox, answers[index])
+        return task(pair.map_models(batched))
 
-    pool = ThreadPoolExecutor(len(tasks), THREAD)
+    pool = ThreadPoolExecutor(len(tasks), THREAD_PREFIX)
     try:
-        texts = [pool.submit(run, number, task) for number, task in enumerate(tasks)]
-        for text in texts:
-            text.add_done_callback(inbox.put)
-        waiting, n_left = [], len(texts)
-        while n_left:
-            if len(waiting) == n_left:  # nobody computes: the next pass
-                waiting = serve(waiting, pair.target)
+        futures = [pool.submit(run, index, task) for index, task in enumerate(tasks)]
+        for future in futures:
+            future.add_done_callback(inbox.put)
+        waiting, n_running = [], len(futures)
+        while n_running:
+            if len(waiting) == n_running:  # nobody computes: the next pass
+                waiting = serve_one_model(waiting, pair.target)
             message = inbox.get()
             if isinstance(message, Request):
                 waiting.append(message)
             else:
                 message.result()  # raises what the task raised
-                n_left -= 1
-        return [text.result() for text in texts]
+                n_running -= 1
+        return [future.result() for future in futures]
     finally:
-        # end the texts that are still being decoded: those that compute, when they read or end.
-        # Each is told, whether it waits or not: Ctrl-C may have come between get and append
+        # End the tasks that still run: those that compute end at their next read. Each is told,
+        # whether it waits or not, because Ctrl-C may have come between get and append.
         for answer in answers:
             answer.put(CancelledError())
         pool.shutdown(cancel_futures=True)

@@ -1,6 +1,4 @@
-"""Times rounds: each round of a run (Stopwatch), and rounds that are run only to be timed
-(measure_costs).
-"""
+"""Times rounds: those of a run (Stopwatch), and rounds run only to be timed (measure_costs)."""
 
 import statistics
 import time
@@ -15,13 +13,11 @@ WARMUP_SECONDS = 0.015  # of warm-up rounds with a K, before the timed rounds wi
 
 @dataclass(frozen=True)
 class Seconds:
-    """The seconds of one round: of drafting, of the target's pass, and of the rest (the target's
-    sampling parameters, the rule and the loop).
-    """
+    """The seconds that one round took, in three parts."""
 
-    draft: float
-    target: float
-    rest: float
+    draft: float  # drafting
+    target: float  # the target's pass
+    rest: float  # all else: the target's probabilities, the rule and the loop
 
     @property
     def total(self):
@@ -29,22 +25,22 @@ class Seconds:
 
 
 class Stopwatch:
-    """Times each round of a loop: its drafting, its target pass and its total.
+    """Times each round of a loop of sampling.py, which itself looks at no clock.
 
-    The loops of sampling.py look at no clock. They are given `target(...)` and `drafter(...)` in
-    place of the model and the drafter, and a caller takes their rounds from `rounds(...)`.
+    The loop is called with timed_target(model) and timed_drafter(drafter) in place of the model and
+    the drafter. A caller takes the loop's rounds from timed_rounds(loop's rounds).
     """
 
     def __init__(self):
         self.spent = {"draft": 0.0, "target": 0.0}  # seconds of this round so far
 
-    def target(self, model):
-        """The model with its passes timed. These three are all that a loop asks of a model."""
+    def timed_target(self, model):
+        """The model with its passes timed. A loop uses only these three attributes of a model."""
         read = self.with_timer("target", model.read)
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
-    def drafter(self, drafter):
-        """The drafter with its proposals timed. These three are all that a loop asks of it."""
+    def timed_drafter(self, drafter):
+        """The drafter with its proposals timed. A loop uses only these three attributes."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 
@@ -59,9 +55,9 @@ class Stopwatch:
 
         return call
 
-    def rounds(self, rounds):
-        """Yield (Round, its Seconds). The time between two rounds is the caller's: it counts for
-        none.
+    def timed_rounds(self, rounds):
+        """Yield (Round, its Seconds) for each Round of an iterator. What a caller does between two
+        rounds is not timed.
         """
         while True:
             self.spent.update(draft=0.0, target=0.0)
@@ -74,15 +70,16 @@ class Stopwatch:
 
 
 class RoundTimer:
-    """Runs single rounds after a text that does not grow, and times them.
+    """Runs single rounds after one and the same text, and times them.
 
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: as in sampling.RULES
     max_K: the largest K that will be timed, at most draft.max_draft_length(target)
     """
 
     def __init__(self, target, draft, to_probs, max_K, rule):
         self.target, self.draft, self.to_probs, self.rule = target, draft, to_probs, rule
         self.rng = Rng(0)
-        self.drafter = draft.drafter(target, to_probs, self.rng)
+        self.drafter = draft.new_drafter(target, to_probs, self.rng)
         room = min(target.config.n_ctx, draft.n_ctx) - max_K
         # a text that repeats itself, for the look-up
         ids = [0] * max(1, min(CONTEXT_TOKENS, room))
@@ -93,20 +90,22 @@ class RoundTimer:
     def time_round(self, K):
         """Run one round with K drafts: (seconds of drafting, seconds of the rest of the round)."""
         begin = time.perf_counter()
-        tokens, q = self.drafter.propose(self.ids, K)
-        drafted = time.perf_counter()
-        logits = self.target.read(self.ids + tokens, self.cache, n_last=len(tokens) + 1)
-        self.rule(tokens, self.to_probs(logits), q, self.rng)
-        return drafted - begin, time.perf_counter() - drafted
+        draft, q = self.drafter.propose(self.ids, K)
+        middle = time.perf_counter()
+        logits = self.target.read(self.ids + draft, self.cache, n_last=len(draft) + 1)
+        self.rule(draft, self.to_probs(logits), q, self.rng)
+        return middle - begin, time.perf_counter() - middle
 
     def time_rounds(self, K, n_rounds):
-        """[(seconds of drafting, of the rest)] of n_rounds with this K, after untimed rounds.
-
-        The untimed rounds warm up the CPU's caches, so that they hold what they hold in a text.
+        """Run n_rounds with this K, and return [(seconds of drafting, seconds of the rest)]. Rounds
+        that do not count come first, so that the CPU's caches are as in the middle of a text.
         """
-        if self.draft.is_lookup:  # it seldom finds a draft: mostly a round without one came before
-            pairs = [(self.time_round(0), self.time_round(K)) for _ in range(n_rounds)]
-            return [after for _, after in pairs]
+        if self.draft.is_lookup:  # mostly finds no draft: so a round without a draft comes first
+            timed = []
+            for _ in range(n_rounds):
+                self.time_round(0)
+                timed.append(self.time_round(K))
+            return timed
         warm_up = 0.0
         while warm_up < WARMUP_SECONDS:
             warm_up += sum(self.time_round(K))
@@ -114,8 +113,9 @@ class RoundTimer:
 
 
 def measure_costs(target, draft, to_probs, Ks, n_rounds, turns, rule=verify):
-    """Time rounds of each K: ([seconds of a round without drafts], {K: [(c, v)]}), one item a turn.
-    turns: an iterable; all K are timed once in each turn, n_rounds rounds each.
+    """Time rounds of each K in Ks, and return ([seconds of a round without drafts], {K: [(c, v)]}).
+    All lists have one item per turn. turns: an iterable; each turn times n_rounds rounds of each K.
+    The other parameters are those of RoundTimer.
 
     c is the time of drafting one token, v the time of the rest of a round, mostly the pass that
     verifies; both as multiples of a round without drafts. Whole rounds are timed: drafting alone
@@ -123,18 +123,20 @@ def measure_costs(target, draft, to_probs, Ks, n_rounds, turns, rule=verify):
     short: a machine that gets faster or slower does so for all rounds of a turn.
     """
     timer = RoundTimer(target, draft, to_probs, max(Ks), rule)
-    plain, costs = [], {K: [] for K in Ks}
+    plain_seconds, costs = [], {K: [] for K in Ks}
     for _ in turns:
         # time rounds without drafts before and after the others
         before = timer.time_rounds(0, n_rounds)
         rounds = {K: timer.time_rounds(K, n_rounds) for K in Ks}
-        plain.append(sum(medians(before + timer.time_rounds(0, n_rounds))))
+        after = timer.time_rounds(0, n_rounds)
+        plain = sum(medians(before + after))
+        plain_seconds.append(plain)
         for K in Ks:
             drafting, rest = medians(rounds[K])
-            costs[K].append((drafting / K / plain[-1], rest / plain[-1]))
-    return plain, costs
+            costs[K].append((drafting / K / plain, rest / plain))
+    return plain_seconds, costs
 
 
 def medians(rounds):
-    """[median seconds of drafting, of the rest], from what RoundTimer.time_rounds returns."""
+    """[median seconds of drafting, median seconds of the rest]; rounds: as of time_rounds."""
     return [statistics.median(seconds) for seconds in zip(*rounds)]

@@ -1,7 +1,7 @@
 """Drafts: a smaller model, a head of the target, or the look-up of n-grams (ngrams.py).
 
-A Draft is loaded once. For each text it makes a new drafter, which proposes the tokens
-(sampling.NeuralDrafter). Callers never ask of which kind a Draft is: they use only the attributes
+A Draft is loaded once. For each text it makes a new drafter, which proposes the tokens (such as
+sampling.NeuralDrafter). Callers never ask for the class of a Draft: they use only the attributes
 and methods of the base class.
 """
 
@@ -11,25 +11,25 @@ from sampling import NeuralDrafter
 
 
 class Draft:
-    """The base class of all drafts. A subclass defines `drafter`, and overrides what differs."""
+    """The base class. A subclass defines `new_drafter`, and overrides what is different."""
 
-    models = ()  # the models it runs, each of which needs a cache
+    models = ()  # of Model: those it runs, each of which needs a cache
     n_ctx = math.inf  # how many tokens it can read
     max_draft_tokens = math.inf  # per round, whatever the context
     standalone_model = None  # a Model that can write texts without the target
     is_lookup = False  # whether it searches the text, and often drafts nothing
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
-        """A new drafter for one text. to_probs: SamplingParams; confidence: see NeuralDrafter."""
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
+        """Make a drafter for one text. to_probs: SamplingParams; confidence: see NeuralDrafter."""
         raise NotImplementedError
 
     def max_draft_length(self, target):
-        """The largest number of tokens that a round with this target can draft."""
+        """The largest number of tokens that a round with this target (a Model) can draft."""
         # the last drafted token is never read by the draft
         return min(target.config.n_ctx - 1, self.n_ctx, self.max_draft_tokens)
 
-    def over(self, stand_in):
-        """A copy of this draft that runs stand_in(model) in place of its model, if any."""
+    def map_models(self, function):
+        """A copy of this draft that runs function(model) in place of each of its models."""
         return self
 
 
@@ -40,41 +40,43 @@ class ModelDraft(Draft):
         self.model, self.models, self.n_ctx = model, (model,), model.config.n_ctx
         self.standalone_model = model
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
         return NeuralDrafter(self.model, to_probs, rng, confidence)
 
-    def over(self, stand_in):
-        return type(self)(stand_in(self.model))
+    def map_models(self, function):
+        return type(self)(function(self.model))
 
 
 class HeadDraft(ModelDraft):
-    """A head that was trained on the target, EAGLE's or Medusa's: it reads the target's last hidden
-    states, and cannot write alone.
+    """An EAGLE or Medusa head, trained on one target: it reads the target's last hidden states, and
+    cannot write alone.
     """
 
     def __init__(self, head):
         super().__init__(head)
         self.standalone_model, self.max_draft_tokens = None, head.config.n_places
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
         return HeadDrafter(self.model, to_probs, rng, confidence)
 
 
 class HeadDrafter(NeuralDrafter):
-    """Drafts with a head as with any model. Before that, the head's cache copies the target's last
-    hidden states, which the target's cache (gpt2.KVCache) keeps for every position.
+    """Drafts with a head as with any model, after the head's cache has copied the target's last
+    hidden states. The target's cache (gpt2.KVCache) keeps these for every position.
 
     When a draft is proposed, the target has read all of the text except its last token.
     """
 
     def prefill(self, ids, target_cache):
+        """Begin a text. ids: all of its prompt except the last token; target_cache: a KVCache"""
         self.target_cache = target_cache
         if not ids:  # a prompt of one token: the target has read nothing yet
             return
-        self.cache.length = 0  # `look` must not keep hidden states of the text before
-        self.cache.look(target_cache.hidden, len(ids))
+        self.cache.length = 0  # so that nothing of an earlier text stays
+        self.cache.update_from_target(target_cache.hidden, len(ids))
         super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        self.cache.look(self.target_cache.hidden, len(ids))
+        """As NeuralDrafter.propose, with at most as many tokens as the head can draft."""
+        self.cache.update_from_target(self.target_cache.hidden, len(ids))
         return super().propose(ids, min(k, self.model.config.n_places))

@@ -23,17 +23,17 @@ from gpt2 import Config, KVCache, Model, layer_norm, linear
 
 @dataclass(frozen=True, kw_only=True)
 class EagleConfig(Config):
-    """The shape of the block, a GPT-2's of width n_embd, and the width of the target."""
+    """The shape of the block, which is a GPT-2's of width n_embd."""
 
-    n_hidden: int
+    n_hidden: int  # the width of the target
 
     @property
     def n_places(self):
-        """The most tokens that it can draft in a row: as many as its context holds."""
+        """The largest number of tokens in a draft: as many as the context holds."""
         return self.n_ctx
 
     def shapes(self):
-        """The parameters its file must hold: {name: shape}."""
+        """{name: shape} of the parameters in an EAGLE file."""
         block = {name: shape for name, shape in super().shapes().items() if name.startswith("h.")}
         return {
             "fc.weight": (2 * self.n_hidden, self.n_embd),
@@ -45,26 +45,27 @@ class EagleConfig(Config):
 
 
 class EagleCache(KVCache):
-    """Keys and values of the block, and the hidden state before each position: the target's where
-    it has read the text, EAGLE's own guess after that. Before the first position there is none: 0.
+    """Keys and values of the block, and the hidden state before each position: the target's as far
+    as the target has read the text, EAGLE's own guess after that. The first row is 0.
 
-    hidden: [n_positions + 1, n_hidden], that before position i in row i
+    hidden: [n_positions + 1, n_hidden], row i is the hidden state before position i
     """
 
     def __init__(self, config, backend, dtype, n_positions):
         super().__init__(config, backend, dtype, n_positions)
         self.hidden = backend.xp.zeros((n_positions + 1, config.n_hidden), dtype)
-        self.n_text = 1  # positions that follow a hidden state of the target, if they were read
+        self.n_text = 1  # that many rows of `hidden` are no guesses
 
     def advance(self, hidden):  # [n_new, n_hidden]
+        """Mark the new positions as read, with these guesses at the hidden states after them."""
         start, self.length = self.length, self.length + hidden.shape[0]
         self.hidden[start + 1 : self.length + 1] = hidden
 
-    def look(self, hidden, n_text):
+    def update_from_target(self, hidden, n_text):
         """Copy the target's hidden states over EAGLE's guesses. Sets `length` back, so that what
         was computed from a guess is computed again.
 
-        hidden: [n_positions, n_hidden], the target's, that of position i in row i
+        hidden: [n_positions, n_hidden], row i is the target's hidden state at position i
         n_text: the number of tokens of the text; the target has read all of them except the last
         """
         # before self.n_text, nothing was computed from guesses; the last position is always read
@@ -80,15 +81,16 @@ class Eagle(Model):
     """EAGLE's weights, with its target's embeddings, final norm and output head beside them."""
 
     def new_cache(self, n_positions=None):
+        """An empty EagleCache for one text of up to n_positions, or up to n_ctx."""
         dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
-        """The hidden state before each token, beside the token."""
-        before = cache.hidden[cache.length : cache.length + len(new)]
-        before = layer_norm(before, **self.params["ln_f"], epsilon=self.config.epsilon)
-        both = self.backend.xp.concatenate([before, super().embed(new, cache)], axis=1)
-        return linear(both, **self.params["fc"])
+        """Join the hidden state before each token with the token's embedding; project to n_embd."""
+        hidden = cache.hidden[cache.length : cache.length + len(new)]  # [n_new, n_hidden]
+        hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=self.config.epsilon)
+        x = self.backend.xp.concatenate([hidden, super().embed(new, cache)], axis=1)
+        return linear(x, **self.params["fc"])  # [n_new, 2 * n_hidden] -> [n_new, n_embd]
 
     def blocks(self, x, texts):  # [n_new, n_embd] -> [n_new, n_hidden]
         """Run the one block, and project its output to guesses at the target's next hidden states.

@@ -1,7 +1,7 @@
 """Loads heads from models/<target>/eagle.safetensors and medusa.safetensors, beside their target.
 
-A head fits the hidden states of one target only. Its file names this target, by the SHA-256 of the
-target's weights.
+A head fits the hidden states of one target only. The metadata of its file (the strings in the
+header of a safetensors file) name this target, by the SHA-256 of the target's weights.
 """
 
 import numpy as np
@@ -22,10 +22,10 @@ def fingerprint(folder):
 
 
 def load_head(name, folder, target):
-    """Load the head `name`, "eagle" or "medusa", from the folder of its target, a Model.
+    """Load the Eagle or Medusa from the folder (a Path) of its target, a Model.
 
-    Returns an Eagle or a Medusa. Raises InputError if there is no such file, if it was trained on
-    other weights, or if its tensors are not those of such a head.
+    name: "eagle" or "medusa". Raises InputError if there is no such file, if the head was trained
+    on other weights, or if the tensors are not those of such a head.
     """
     path = folder / f"{name}.safetensors"
     train = f"python experiments/training/train.py {name}"
@@ -35,43 +35,47 @@ def load_head(name, folder, target):
             f"{train}"
         )
     table = safetensors.read_table(path)
-    _, notes, _ = safetensors.read_header(path)
-    if notes.get("target") != fingerprint(folder):
+    _, metadata, _ = safetensors.read_header(path)
+    if metadata.get("target") != fingerprint(folder):
         raise InputError(
             f"{path}: was trained on another target than the model beside it; train it again with "
             f"{train}"
         )
     shapes = {key: tensor.shape for key, tensor in table.items()}
     try:
-        config = config_of(name, target.config, shapes, notes)
+        config = infer_config(name, target.config, shapes, metadata)
     except (TypeError, ValueError):
         config = None
     if config is None or shapes != config.shapes():
         raise InputError(f"{path}: no {name} head has such tensors and notes; fetch it again")
-    return build(config, lambda key: table[key].read(np.float32), target)
+    return build_head(config, lambda key: table[key].read(np.float32), target)
 
 
-def config_of(name, target, shapes, notes):
-    """The EagleConfig or MedusaConfig of a head. target: the target's Config; shapes: {name: shape}
-    of the file's tensors; notes: {str: str} of its header. Raises TypeError or ValueError if no
-    head can have such shapes or notes.
+def infer_config(name, target, shapes, metadata):
+    """The EagleConfig or MedusaConfig of a head, from what its file holds.
+
+    name: "eagle" or "medusa"; target: the target's Config; shapes: {name: shape} of the tensors;
+    metadata: {str: str}. Raises TypeError or ValueError if no head has such shapes or metadata.
     """
     if name == "medusa":
-        n_places = max(1, len(shapes) // 4)
+        n_places = max(1, len(shapes) // 4)  # a head has two matrices and two biases
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
     (width,) = shapes.get("fc.bias", (target.n_embd,))
-    n_head = int(notes.get("n_head", 1))
+    n_head = int(metadata.get("n_head", 1))
     if n_head < 1 or width % n_head:
         raise ValueError(f"n_head is {n_head}")
     block = {"n_embd": width, "n_head": n_head, "n_layer": 1}
     return EagleConfig(**vars(target) | block, n_hidden=target.n_embd)
 
 
-def build(config, read, target):
-    """The Eagle or Medusa of a config. read(name) -> array is called once for each tensor name."""
+def build_head(config, read, target):
+    """Build the Eagle or Medusa of a config for its target, a Model, whose embeddings, final norm
+    and output head it shares. read(name) -> array is called once for each tensor name.
+    """
     backend = target.backend
 
     def store(array):
+        # exact: matrices in tiles, whose products do not depend on how many rows there are
         if backend.exact and array.ndim == 2:
             return Tiles.cut(array, ROW_BY_ROW)
         return backend.asarray(array)

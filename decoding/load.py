@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import utils
+from backends.kernels import choose_kernels, layout_function
 from backends.machine import kernels_of
 from checkpoints.errors import InputError
 from checkpoints.files import sha256_of
@@ -25,7 +26,10 @@ AUTO = "auto"  # what --K calls a K that is chosen anew each round
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A target, its draft (None for autoregressive decoding alone), and their encoder."""
+    """A target and one draft (None for autoregressive decoding alone): what a text is decoded with.
+
+    encoder: an encoder.Encoder, or utils.AnyTokens
+    """
 
     target: Model
     draft: Draft | None
@@ -36,21 +40,22 @@ class Pair:
         """[Model]: the target, then the models of the draft. Each of them needs a cache."""
         return [self.target, *(self.draft.models if self.draft else ())]
 
-    def over(self, stand_in):
-        """The same pair with stand_in(model) in place of each model."""
-        draft = self.draft and self.draft.over(stand_in)
-        return Pair(stand_in(self.target), draft, self.encoder)
+    def map_models(self, function):
+        """The same pair with function(model) in place of each model."""
+        draft = self.draft and self.draft.map_models(function)
+        return Pair(function(self.target), draft, self.encoder)
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """A target with several drafts, {name: Draft}."""
+class LoadedModels:
+    """All that a ModelSpec names: a target, its drafts {name: Draft}, and their encoder."""
 
     target: Model
     drafts: dict
     encoder: Any
 
     def pair(self, name=None):
+        """The target with the draft of this name; without a draft if there is none."""
         return Pair(self.target, self.drafts.get(name), self.encoder)
 
 
@@ -60,8 +65,11 @@ def is_size(name):
 
 
 def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False):
-    """Load a target and its drafts, and return their Pairs. drafts: a list of sizes, folders, names
-    of HEADS, or NGRAM. Raises InputError, before it reads weights, for a draft that cannot pair.
+    """Load a target and its drafts, and return LoadedModels. Raises InputError; a draft that cannot
+    pair is refused before weights are read.
+
+    target: a size or a folder; drafts: [size, folder, name of HEADS, or NGRAM]
+    backend: a utils.Backend; weights: CHECKPOINT or RANDOM; download: also what is not there yet
     """
     heads = [name for name in drafts if name in HEADS]
     if heads and weights == RANDOM:
@@ -70,31 +78,30 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
             f"{NGRAM}, as a head fits the weights it was trained on"
         )
     sizes = [name for name in drafts if is_size(name)]
-    (target_model, *smaller), encoder = utils.load_models(
-        [target, *sizes], models_dir, backend, weights, download
-    )
-    loaded = {NGRAM: NGrams()} | dict(zip(sizes, map(ModelDraft, smaller)))
+    models, encoder = utils.load_models([target, *sizes], models_dir, backend, weights, download)
+    target_model = models[0]
+    loaded = {NGRAM: NGrams()} | dict(zip(sizes, map(ModelDraft, models[1:])))
     for name in heads:
         from decoding.head_files import load_head
 
         folder = find_folder(target, models_dir)
         loaded[name] = HeadDraft(load_head(name, folder, target_model))
-    return Pairs(target_model, {name: loaded[name] for name in drafts}, encoder)
+    return LoadedModels(target_model, {name: loaded[name] for name in drafts}, encoder)
 
 
 @dataclass(frozen=True)
 class ModelStub:
-    """The Config of a model whose weights are in other processes, for code that needs no more."""
+    """Stands for a Model whose weights are only in other processes: has its Config alone."""
 
     config: Config
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The names of a target and its drafts, and how to multiply. It can be sent to a worker."""
+    """Names a target and its drafts, and how to multiply. It can be sent to another process."""
 
-    target: str
-    drafts: tuple = ()
+    target: str  # a size or a folder
+    drafts: tuple = ()  # of sizes, folders, names of HEADS, or NGRAM
     models_dir: str = MODELS_DIR
     weights: str = CHECKPOINT
     backend: str = "numpy"
@@ -111,58 +118,57 @@ class ModelSpec:
         return [self.target, *filter(is_size, self.drafts)]
 
     def load(self, choices=None, download=False):
-        """Load and return Pairs. choices: from `kernel_choices`, or None. Raises InputError."""
+        """Load and return LoadedModels. choices: what `choose_kernels` returned, or None to measure
+        here. Raises InputError.
+        """
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
-            from backends import autotune
 
             def plan_layouts(config, dtype):
-                return autotune.layout_function(config, dtype, choices[config], self.exact)
+                return layout_function(config, dtype, choices[config], self.exact)
 
             backend = replace(backend, plan_layouts=plan_layouts)
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
 
-    def shapes(self, download=False):
-        """([Config] of self.sizes, their encoder), without reading weights. Raises InputError."""
-        args = self.sizes, self.models_dir, self.weights, download
-        configs, _, encoder = utils.sources_of(*args)
+    def read_configs(self, download=False):
+        """Read ([Config] of self.sizes, their encoder), but no weights. Raises InputError."""
+        configs, _, encoder = utils.sources_of(self.sizes, self.models_dir, self.weights, download)
         return configs, encoder
 
     def load_stub(self, download=False):
-        """Pairs that are enough to prepare prompts with: the target's ModelStub, and no drafts."""
-        configs, encoder = self.shapes(download)
-        return Pairs(ModelStub(configs[0]), {}, encoder)
+        """Load what preparing prompts needs: LoadedModels of a ModelStub, without drafts. Raises
+        InputError.
+        """
+        configs, encoder = self.read_configs(download)
+        return LoadedModels(ModelStub(configs[0]), {}, encoder)
 
-    def kernel_choices(self):
-        """Time kernels here: {Config: {Weight: Kernel}}; {} if the settings leave no choice."""
+    def choose_kernels(self):
+        """Time kernels here, and return {Config: {Weight: Kernel}}; {} if there is no choice."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
-        from backends import autotune
-
-        configs, _ = self.shapes()
-        return {
-            config: autotune.choose_kernels(config, np.float32, exact=self.exact)
-            for config in configs
-        }
+        configs, _ = self.read_configs()
+        return {config: choose_kernels(config, np.float32, exact=self.exact) for config in configs}
 
     def fingerprints(self):
-        """{size or head: SHA-256 of its files}, to compare the models of two machines."""
+        """{size or head: SHA-256 of its files}, to compare the models of two machines; of random
+        weights {size: its Config in words}. Raises InputError if a model is not there.
+        """
         if self.weights == RANDOM:
             return {size: repr(utils.config_of(size, self.models_dir)) for size in self.sizes}
         folders = {size: find_folder(size, self.models_dir) for size in self.sizes}
-        files = {
+        files = {  # {size or head: set of paths, some of which may not exist}
             size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
             for size, folder in folders.items()
         }
-        for head in {*self.drafts} & {*HEADS}:
+        for head in set(self.drafts) & set(HEADS):
             files[head] = {folders[self.target] / f"{head}.safetensors"}
         return {
             model: sha256_of(sorted(path for path in paths if path.is_file()))
             for model, paths in files.items()
         }
 
-    def kernels_in(self, pairs):
-        """{size: {weight: its kernel in words}} of loaded Pairs, for the JSON object."""
-        models = {name: draft.standalone_model for name, draft in pairs.drafts.items()}
-        models = {self.target: pairs.target} | models
-        return {name: kernels_of(model) for name, model in models.items() if model}
+    def kernels_in(self, models):
+        """{size: {weight: its kernel in words}} of LoadedModels, for the JSON object."""
+        drafts = {name: draft.standalone_model for name, draft in models.drafts.items()}
+        by_name = {self.target: models.target} | drafts
+        return {name: kernels_of(model) for name, model in by_name.items() if model}

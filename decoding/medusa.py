@@ -1,9 +1,9 @@
 """Medusa: a head for each place of a draft (Cai et al. 2024, arXiv 2401.10774).
 
-All heads read the same thing, the last hidden state that the target computed, behind its final
-norm. The i-th guesses what that will be i places further on, by one residual block; the target's
-own output head makes logits of it. A whole draft costs one small pass. But no head knows which
-tokens the heads before it chose, nor the one that the target sampled last.
+All heads read the same input: the last hidden state that the target computed, after its final
+norm. Head i guesses this hidden state i places further on, by one residual block; the target's own
+output head turns the guess into logits. A whole draft costs one small pass. But no head knows the
+tokens of the heads before it, nor the token that the target sampled last.
 
 The residual block adds to what the output head reads. In front of the final norm the same block
 learns next to nothing: hidden states there are many times larger, so the norm shrinks whatever a
@@ -25,17 +25,17 @@ from gpt2 import layer_norm, mlp
 
 @dataclass(frozen=True)
 class MedusaConfig:
-    """The target's sizes, and the number of heads, n_places."""
+    """The target's sizes, and the number of heads."""
 
     n_vocab: int
     n_ctx: int
     n_embd: int
-    n_places: int
+    n_places: int  # of a draft; each has a head
     epsilon: float = 1e-5
     n_layer: ClassVar = 0  # it keeps no keys and values
 
     def shapes(self):
-        """The parameters its file must hold: {name: shape}."""
+        """{name: shape} of the parameters in a Medusa file."""
         d = self.n_embd
         shapes = {}
         for i in range(self.n_places):
@@ -45,62 +45,74 @@ class MedusaConfig:
 
 
 class MedusaCache:
-    """The target's last hidden state of a text, and the heads' logits once they are computed."""
+    """What the heads know of a text of n_text tokens.
 
-    def __init__(self, nothing):
-        self.length = 0  # it keeps nothing of a position
-        self.nothing = nothing  # the hidden state before the first token
-        self.hidden, self.n_text, self.logits = nothing, 0, None
+    hidden: [n_embd], the target's last hidden state
+    logits: [n_places, n_vocab], the heads' for this hidden state; None until they are computed
+    initial_hidden: [n_embd], stands for the hidden state before the first token
+    """
 
-    def look(self, hidden, n_text):
-        """Take the last hidden state of a text of n_text tokens, of which the target has read all
-        but the last. hidden: [n_positions, n_embd], from the target's cache.
+    def __init__(self, initial_hidden):
+        self.length = 0  # always: it keeps nothing of a position
+        self.initial_hidden = self.hidden = initial_hidden
+        self.n_text, self.logits = 0, None
+
+    def update_from_target(self, hidden, n_text):
+        """Keep the target's last hidden state of a text, and forget the logits.
+
+        hidden: [n_positions, n_embd], row i is the target's hidden state at position i
+        n_text: the number of tokens of the text; the target has read all of them except the last
         """
-        self.hidden = hidden[n_text - 2] if n_text > 1 else self.nothing
+        self.hidden = hidden[n_text - 2] if n_text > 1 else self.initial_hidden
         self.n_text, self.logits = n_text, None
 
 
 @dataclass(frozen=True, eq=False)
 class Medusa:
-    """Medusa's heads, with their target's norm and output head. For a drafter it is a model."""
+    """Medusa's heads, with their target's norm and output head. A drafter uses it as a Model."""
 
     config: MedusaConfig
     params: dict
     backend: Any
 
     def new_cache(self, n_positions=None):
-        nothing = self.backend.xp.zeros(self.config.n_embd, self.params["wpe"].dtype)
-        return MedusaCache(nothing)
+        """An empty MedusaCache, for a text of any length."""
+        return MedusaCache(self.backend.xp.zeros(self.config.n_embd, self.params["wpe"].dtype))
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """Logits after the text that the cache has looked at and the drafts that follow it.
+        """Logits after ids: the text that the cache was updated for, and the drafted tokens.
 
-        n_last: 1, or 0 for a prefill
+        n_last: 1, or 0 for a prefill, which reads nothing
         """
         return read_together(self, [ids], [cache], [n_last])[0]
 
     def logits(self, hidden):  # n_texts x [n_embd] -> [n_texts, n_places, n_vocab]
-        """All heads in one pass."""
+        """The logits of all heads for several texts, in one pass. hidden: a list of arrays."""
         params, epsilon, xp = self.params, self.config.epsilon, self.backend.xp
-        hidden = xp.concatenate([row[None] for row in hidden])
+        hidden = xp.concatenate([row[None] for row in hidden])  # [n_texts, n_embd]
         hidden = layer_norm(hidden, **params["ln_f"], epsilon=epsilon)
-        # one residual block for each place, then the target's own output head
+        # one residual block for each place: [n_places * n_texts, n_embd]
         x = xp.concatenate([hidden + mlp(hidden, **head, xp=xp) for head in params["heads"]])
         logits = self.backend.to_host(x @ params["head"])
         return logits.reshape(self.config.n_places, len(hidden), -1).swapaxes(0, 1)
 
 
 @read_together.register
-def _(heads: Medusa, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-    """All heads for all texts in one pass, at the first token of a draft; the other tokens of the
-    draft have their logits in the cache.
+def read_heads_together(
+    medusa: Medusa, texts, caches, n_lasts
+):  # -> for each text [n_last, n_vocab]
+    """`read_together` for Medusa. The first token of a draft computes the logits of all places, in
+    one pass for all texts; the other tokens of the draft find theirs in the cache.
     """
     new = [cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None]
     if new:
-        for cache, logits in zip(new, heads.logits([cache.hidden for cache in new])):
+        for cache, logits in zip(new, medusa.logits([cache.hidden for cache in new])):
             cache.logits = logits
-    empty = np.empty((0, heads.config.n_vocab))
-    return [
-        cache.logits[[len(ids) - cache.n_text]] if n_last else empty
-        for ids, cache, n_last in zip(texts, caches, n_lasts)
-    ]
+    rows = []
+    for ids, cache, n_last in zip(texts, caches, n_lasts):
+        if n_last == 0:
+            rows.append(np.empty((0, medusa.config.n_vocab)))
+        else:
+            place = len(ids) - cache.n_text
+            rows.append(cache.logits[[place]])
+    return rows

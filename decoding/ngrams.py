@@ -1,4 +1,4 @@
-"""N-grams: a draft without a model, which proposes what followed the last tokens earlier."""
+"""N-grams: a draft without a model. It proposes the tokens that followed the same tokens before."""
 
 from decoding.drafts import Draft
 from sampling import one_hot
@@ -9,26 +9,27 @@ class NGrams(Draft):
 
     is_lookup = True
 
-    def drafter(self, target, to_probs, rng, confidence=0.0):
+    def new_drafter(self, target, to_probs, rng, confidence=0.0):
         return NGramDrafter(target.config.n_vocab)
 
     def max_draft_length(self, target):
-        return max(0, target.config.n_ctx - 2)  # after two tokens, the first of which is found
+        return max(0, target.config.n_ctx - 2)  # a match needs two tokens
 
 
 class NGramDrafter:
-    """Drafts by prompt look-up (Saxena 2023): where did the last tokens occur before, and what
-    followed? Drafting costs next to nothing. It pays where text repeats itself: code, summaries.
+    """Drafts by prompt look-up (Saxena 2023): finds where the last tokens, up to max_n, occurred
+    before, and drafts what followed. Costs next to nothing; pays where a text repeats itself, such
+    as in code and summaries.
     """
 
     def __init__(self, n_vocab, max_n=16):
         self.n_vocab, self.max_n = n_vocab, max_n
 
     def prefill(self, ids, target_cache):
-        pass
+        """Begin a text; there is nothing to prepare."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Up to k tokens, and one-hot q; no tokens if nothing matches.
+        """Drafted tokens and their one-hot q; no tokens if no n-gram matches.
 
         The longest n-gram with a match decides, and of its matches the latest. If fewer than k
         tokens follow the match, they are repeated, as the text may be looping.
@@ -36,7 +37,7 @@ class NGramDrafter:
         draft = []
         string = as_string(ids) if k else ""
         for n in range(min(self.max_n, len(string) - 1), 0, -1):
-            # an earlier match: one that ends before the last token
+            # only matches that end before the last token: a token must follow
             start = string.rfind(string[-n:], 0, len(string) - 1)
             if start >= 0:
                 following = ids[start + n :]

@@ -15,28 +15,30 @@ class Prompt:
     seed: int
 
     @classmethod
-    def of(cls, text, pair, seed, number=1):
-        """The Prompt of a text for a Pair; an empty text becomes <|endoftext|>. Its seed is seed +
-        number - 1. Raises InputError if the text has too many tokens or cannot be encoded.
+    def from_text(cls, text, pair, seed, number=1):
+        """Encode a text for a Pair; an empty text becomes <|endoftext|>. The Prompt's seed is
+        seed + number - 1. Raises InputError if the text has too many tokens or cannot be encoded.
         """
         ids = encode_setting("prompt", text, pair.encoder) or [pair.encoder.end_of_text]
         if ids == [None]:  # the text is empty, and the encoder has no end of text
             problem = "'': expected text, as the vocabulary has no <|endoftext|> to begin with"
             raise SettingError("prompt", problem)
-        return cls.of_ids(ids, pair, seed, text, number)
+        return cls.from_ids(ids, pair, seed, text, number)
 
     @classmethod
-    def of_ids(cls, ids, pair, seed, text=None, number=1):
-        """The Prompt of token ids. Raises InputError if there are too many."""
-        longest = pair.target.config.n_ctx - 1
-        if len(ids) > longest:
-            expected = f"expected at most {longest}, the context less one; shorten it"
+    def from_ids(cls, ids, pair, seed, text=None, number=1):
+        """The Prompt of [id]. text: that of the ids, if it is known. Raises InputError if the ids
+        leave no room in the target's context.
+        """
+        max_tokens = pair.target.config.n_ctx - 1
+        if len(ids) > max_tokens:
+            expected = f"expected at most {max_tokens}, the context less one; shorten it"
             raise InputError(f"prompt {number} has {len(ids)} tokens: {expected}")
         return cls(number, text, ids, seed + number - 1)
 
 
 def encode_setting(name, text, encoder):
-    """[id] of a text that is the value of the setting `name`. Raises SettingError."""
+    """Encode the value of the setting `name` to [id]. Raises SettingError if that cannot be."""
     try:
         return encoder.encode(text)
     except ValueError as error:

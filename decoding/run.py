@@ -1,17 +1,18 @@
 """A run: the decoding of one text by one decoder. `Run.rounds` calls a loop of sampling.py with the
 fields of the Run; `Run.finish` decodes to the end and takes the time.
 
-A mistake or a reader's own rule changes a run through a field. A trace looks at a run as a watcher
-of `Run.finish`. The loops know of neither.
+A mistake or a reader's own rule is a field of the run. A trace is a watcher, a function that
+`Run.finish` calls after each round. The loops know of neither.
 """
 
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, Callable
 
 from decoding.clock import Stopwatch
-from decoding.coupled import SharedNoise, agree
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.load import AUTO, Pair
 from decoding.metrics import Tally
 from decoding.prompt import encode_setting
@@ -23,20 +24,22 @@ class RecordingRng(Rng):
 
     tossed: [(ratio, u)] of all calls of `accept`, which returned u < ratio
     sampled: (p, token) of the last call of `sample`; (None, None) before the first
-    forced: {index in tossed: u} to use in place of the seed's
+    forced: {index in tossed: the u to use there in place of the random one}
     """
 
     def __init__(self, seed, forced={}):
         super().__init__(seed)
         self.forced, self.tossed, self.sampled = forced, [], (None, None)
 
-    def sample(self, p):
+    def sample(self, p):  # [n_vocab] -> token
+        """As Rng.sample, and recorded."""
         token = super().sample(p)
         self.sampled = p, token
         return token
 
     def accept(self, ratio):
-        u = self.random()  # also where it is forced: the numbers after it stay the same
+        """As Rng.accept, but with the forced u if there is one; recorded."""
+        u = self.random()  # drawn even if it is replaced: the numbers after it stay the same
         u = self.forced.get(len(self.tossed), u)
         self.tossed.append((ratio, u))
         return u < ratio
@@ -44,41 +47,41 @@ class RecordingRng(Rng):
 
 @dataclass(frozen=True)
 class Run:
-    """A decoding: autoregressive where the pair has no draft, else speculative."""
+    """The decoding of one text: autoregressive if the pair has no draft, else speculative."""
 
     pair: Pair
-    ids: list  # of the prompt
-    n_tokens: int
+    ids: list  # of int: the prompt's
+    n_tokens: int  # to add
     K: Any = 4  # tokens drafted per round, or a function of the last Round
     to_probs: Callable = SamplingParams()
-    new_rng: Callable = partial(RecordingRng, 0)  # makes the Rng of a text
-    is_done: Callable = never
+    new_rng: Callable = partial(RecordingRng, 0)  # () -> the Rng of the text
+    is_done: Callable = never  # (generated ids) -> whether the text ends
     confidence: float = 0.0  # see sampling.NeuralDrafter
-    rule: Callable = verify
+    rule: Callable = verify  # or another of the same parameters
     loop: Callable = speculative  # or one that makes a mistake
 
     @property
     def coupled(self):
         """Whether draft and target share the noise of each position."""
-        return self.rule is agree
+        return self.rule is verify_shared_noise
 
     def rounds(self, rng=None, stopwatch=None):
-        """The Rounds; the first is the prefill.
+        """The iterator over the Rounds of this text; the first is the prefill.
 
-        rng: used in place of a new one
-        stopwatch: a clock.Stopwatch, to time the drafter and the target with
+        rng: an Rng to use in place of a new one
+        stopwatch: a clock.Stopwatch, which then times the drafter and the target
         """
         rng = rng or self.new_rng()
         target, draft = self.pair.target, self.pair.draft
         if stopwatch:
-            target = stopwatch.target(target)
+            target = stopwatch.timed_target(target)
         if draft is None:
             return autoregressive(
                 target, self.ids, self.n_tokens, self.to_probs, rng, is_done=self.is_done
             )
-        drafter = draft.drafter(target, self.to_probs, rng, self.confidence)
+        drafter = draft.new_drafter(target, self.to_probs, rng, self.confidence)
         if stopwatch:
-            drafter = stopwatch.drafter(drafter)
+            drafter = stopwatch.timed_drafter(drafter)
         # the loop is sampling.speculative, unless a mistake is made in it
         return self.loop(
             target, drafter, self.ids, self.n_tokens, self.K, self.to_probs, rng,
@@ -86,23 +89,22 @@ class Run:
         )  # fmt: skip
 
     def timed_rounds(self, rng=None):
-        """Yield (Round, its clock.Seconds), the prefill first."""
+        """Yield (Round, its clock.Seconds), the prefill first. rng: as in `rounds`."""
         stopwatch = Stopwatch()
-        return stopwatch.rounds(self.rounds(rng, stopwatch))
+        return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 
     def warm_up(self):
-        """Decode two tokens and drop them, because new memory is slow the first time. K is copied,
-        so that an AutoK does not learn from them.
-        """
+        """Decode two tokens and drop them, because memory is slow when it is first used."""
+        # a copy of K, so that an AutoK does not learn from these tokens
         for _ in replace(self, n_tokens=2, K=copy(self.K)).rounds():
             pass
 
     def finish(self, *watchers):
         """Decode to the end, and return the dict for the JSON object: the text and its figures.
 
-        Calls watch(round, seconds, rng) of each watcher for each Round after the prefill, and
-        watch(None) at the end. seconds: clock.Seconds of the round, without the watchers' own time.
-        rng: the Rng of the text, in its state after the round.
+        A watcher is a function: it is called with (Round, clock.Seconds of the round, Rng) after
+        each Round except the prefill, and with (None) at the end. Its own time is not counted. The
+        Rng is that of the text, in its state after the round.
         """
         rng, tally = self.new_rng(), Tally(self.coupled)
         rounds = self.timed_rounds(rng)
@@ -121,15 +123,18 @@ class Run:
             "prefill_seconds": prefill.total,
             "tokens_per_second": len(ids) / tally.seconds,
         }
-        return result | tally.speculation() if self.pair.draft else result
+        return result | tally.speculative_figures() if self.pair.draft else result
 
 
 def with_median_times(result, run, budget=0.5):
-    """A result of `finish`; if two runs take less than `budget` seconds, with median times of 3."""
+    """Decode twice more if that takes less than `budget` seconds. Returns `result`, which
+    run.finish returned, with the times of the median of the three decodings.
+    """
     seconds = result["seconds"] + result["prefill_seconds"]
     if 2 * seconds >= budget or callable(run.K):  # a K that learns would write another text
         return result
-    median = sorted([result, run.finish(), run.finish()], key=lambda one: one["seconds"])[1]
+    results = sorted([result, run.finish(), run.finish()], key=itemgetter("seconds"))
+    median = results[1]
     return result | {name: median[name] for name in median if "second" in name}
 
 
@@ -146,18 +151,18 @@ class GenerationConfig:
     rule: Callable = verify  # decides, unless `coupled`
     loop: Callable = speculative
 
-    def run(self, pair, prompt, decoder="speculative"):
-        """The Run that continues a Prompt. decoder: "speculative" or "autoregressive". Raises
-        InputError if `stop` cannot be encoded.
+    def new_run(self, pair, prompt, decoder="speculative"):
+        """Make the Run that continues a Prompt. decoder: "speculative" or "autoregressive". Raises
+        InputError if `stop` cannot be encoded. With K = AUTO it may measure costs for a second.
         """
         encode_setting("stop", self.stop, pair.encoder)
         pair = pair if decoder == "speculative" else replace(pair, draft=None)
         new_rng, rule = partial(RecordingRng, prompt.seed), self.rule
         if self.coupled:
-            new_rng, rule = partial(SharedNoise, prompt.seed, len(prompt.ids)), agree
+            new_rng, rule = partial(SharedNoise, prompt.seed, len(prompt.ids)), verify_shared_noise
         K = self.K
         if K == AUTO and pair.draft:
-            from decoding.auto_k import new_auto_k  # here: only this K needs it
+            from decoding.auto_k import new_auto_k  # here, because only this K needs it
 
             K = new_auto_k(pair.target, pair.draft, self.to_probs, self.rule)
         return Run(

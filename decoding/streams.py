@@ -1,7 +1,7 @@
 """Streams of random numbers: each use of a seed has a stream of its own, named by its Purpose.
 
-If two uses shared a stream, their numbers would not be independent: a coin that repeats the number
-which drew the token accepts other drafts than an independent coin. A list as the seed would not
+If two uses shared a stream, their numbers would not be independent. (A coin that repeats the number
+which chose a token would accept this token too often or too seldom.) A list as the seed would not
 help, because NumPy pads seeds with zeros: `seed`, [seed, 0] and [seed, 0, 0] give one stream.
 
 The text of a single run uses default_rng(seed). No Purpose has that stream.
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What a stream is for. Each comment ends with the `numbers` that `stream` is given for it."""
+    """What a stream is for. After the colon of each comment: the `numbers` given to `stream`."""
 
     TEXT = 1  # tokens and coins of one of several texts: its prompt, the repeat
     SHARED_NOISE = 2  # the noise that draft and target share: the position
@@ -24,7 +24,6 @@ class Purpose(IntEnum):
     ORDER_OF_TURNS = 7
     RANDOM_PROMPTS = 8
     WEIGHTS = 9  # weights that training begins with
-    DROPOUT = 10  # the step
     PASSAGES = 11  # places of the passages of a training step: the step
     VALIDATION = 12  # places of the passages of a validation: the batch
     WRITTEN = 13  # texts that a training step takes from those the target wrote: the step
@@ -33,5 +32,8 @@ class Purpose(IntEnum):
 
 
 def stream(purpose, seed, *numbers):
-    """The SeedSequence of one stream, to be given to numpy.random.default_rng or sampling.Rng."""
+    """The SeedSequence of one stream, a seed for numpy.random.default_rng or sampling.Rng.
+
+    purpose: a Purpose; seed: int; numbers: ints that tell apart the streams of one purpose
+    """
     return np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))

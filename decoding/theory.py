@@ -1,14 +1,16 @@
 """The expected speedup of speculative decoding: Leviathan et al. 2023 (arXiv 2211.17192), theorem
 3.8, extended by the cost of verification.
 
-a is the probability that an examined draft is accepted, taken to be the same and independent
-everywhere; c the cost of drafting one token, v that of a target pass over K + 1 rows, both in
-target passes over one row. The paper has v = 1.
+a: the probability that an examined draft is accepted, taken to be the same and independent at
+    every position
+c: the cost of drafting one token, as a multiple of a target pass over one row
+v: the cost of a target pass over K + 1 rows, as the same multiple; the paper has v = 1
 """
 
 
 def tokens_per_round(a, K):
-    """Expected tokens of a round that drafts K: 1 + a + ... + a**K, equation 1 of the paper.
+    """Expected tokens of a round with K drafts, each accepted with probability a: equation 1 of the
+    paper, 1 + a + ... + a**K.
 
     >>> tokens_per_round(0.5, 2), tokens_per_round(1, 4)
     (1.75, 5)
@@ -17,10 +19,10 @@ def tokens_per_round(a, K):
 
 
 def speedup(a, K, c, v=1, h=1):
-    """Expected speedup in time: tokens of a round over what the round costs.
+    """Expected speedup over plain decoding: the tokens of a round over its cost. a, c and v: above.
 
-    h is the share of rounds in which anything is drafted, 1 for a model; n-grams draft where they
-    find something, and a round without a draft is one token for one pass over one row.
+    h is the share of rounds with a draft: 1 for a model, less for n-grams. A round without a draft
+    yields one token for the cost of one pass over one row.
 
     >>> speedup(1, 4, 0.25), speedup(0, 4, 0.25), speedup(1, 4, 0, 1, h=0.5)
     (2.5, 0.5, 3.0)
@@ -28,10 +30,10 @@ def speedup(a, K, c, v=1, h=1):
     return (h * tokens_per_round(a, K) + 1 - h) / (h * (K * c + v) + 1 - h)
 
 
-def best(a, costs, h=1):
-    """(K, speedup) of the fastest K in costs = {K: (c, v)}; of equals the smallest.
+def fastest_K(a, costs, h=1):
+    """(K, its speedup) of the fastest K; costs: {K: (c, v)}. Of equally fast K, the smallest.
 
-    >>> best(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
+    >>> fastest_K(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
     2
     """
     speedups = {K: speedup(a, K, *costs[K], h) for K in sorted(costs)}

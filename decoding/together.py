@@ -3,49 +3,59 @@
 import time
 from dataclasses import replace
 
-from decoding.batching import decode_together, require_room
+from decoding.batching import decode_together, require_cache_memory
 from decoding.metrics import summary
 from decoding.run import Run
 
 
 def map_together(task, runs):
-    """[task(run)] for Runs that share a Pair, called at the same time, with shared passes."""
-    tasks = [lambda pair, run=run: task(replace(run, pair=pair)) for run in runs]
-    return decode_together(tasks, runs[0].pair)
+    """Call task(run) for Runs of one Pair at the same time, with shared passes. Returns
+    [what task returned].
+    """
+
+    def task_of(run):
+        return lambda pair: task(replace(run, pair=pair))
+
+    return decode_together([task_of(run) for run in runs], runs[0].pair)
 
 
 def finish_together(runs):
-    """[run.finish()] for Runs that share a Pair, decoded at the same time."""
+    """Decode Runs of one Pair at the same time, and return [what Run.finish returns]."""
     return map_together(Run.finish, runs)
 
 
-def decode_in_batches(pairs, prompts, draft, config, decoders, batch_size, totals):
+def decode_in_batches(models, prompts, draft, config, decoders, batch_size, totals):
     """Yield the `metrics.summary` of each Prompt, in order. Each batch of batch_size prompts is
-    decoded by one decoder after the other, with a draft of the Pairs; then its summaries follow.
+    decoded by one decoder after the other; then its summaries follow.
+
+    models: LoadedModels; draft: the name of one of its drafts; config: a GenerationConfig;
+    decoders: of "autoregressive" and "speculative"
+    totals: a dict that is filled with {decoder: (tokens, seconds)} of all prompts together
 
     A text is the same as without a batch. Its seconds include the decoding of its neighbours.
-    totals: a dict that is filled with {decoder: (tokens, seconds)} of all prompts together. Raises
-    InputError if a batch does not fit in memory.
+    Raises InputError if a batch does not fit in memory.
     """
     if not prompts:
         return
-    pair = pairs.pair(draft)
-    longest = max(len(prompt.ids) for prompt in prompts) + config.n_tokens
+    pair = models.pair(draft)
+    max_length = max(len(prompt.ids) for prompt in prompts) + config.n_tokens
     n_texts = min(batch_size, len(prompts))
-    require_room(pair.models, n_texts, longest)
+    require_cache_memory(pair.models, n_texts, max_length)
     for decoder in decoders:
-        config.run(pair, prompts[0], decoder).warm_up()
+        config.new_run(pair, prompts[0], decoder).warm_up()
         totals[decoder] = 0, 0.0
     for start in range(0, len(prompts), batch_size):
         batch = prompts[start : start + batch_size]
-        results = []
+        results = {}  # {decoder: [result of each prompt of the batch]}
         for decoder in decoders:
-            runs = [config.run(pair, prompt, decoder) for prompt in batch]
+            runs = [config.new_run(pair, prompt, decoder) for prompt in batch]
             begin = time.perf_counter()
-            results.append(finish_together(runs))
+            results[decoder] = finish_together(runs)
             seconds = time.perf_counter() - begin
-            n_tokens = sum(len(result["token_ids"]) for result in results[-1])
-            totals[decoder] = totals[decoder][0] + n_tokens, totals[decoder][1] + seconds
+            n_tokens = sum(len(result["token_ids"]) for result in results[decoder])
+            total_tokens, total_seconds = totals[decoder]
+            totals[decoder] = total_tokens + n_tokens, total_seconds + seconds
         # no clock runs now: texts can be compared, and results stored
-        for prompt, *prompt_results in zip(batch, *results):
-            yield summary(config, pair, prompt, dict(zip(decoders, prompt_results)))
+        for i, prompt in enumerate(batch):
+            of_prompt = {decoder: results[decoder][i] for decoder in decoders}
+            yield summary(config, pair, prompt, of_prompt)

@@ -40,12 +40,12 @@ for drafter in (NeuralDrafter(draft, greedy, rng), Echo()):
     decode = encoder.incremental_decoder()  # keeps the bytes of an unfinished character
     is_done = stop_condition(encoder)  # at <|endoftext|>
     n_passes, n_tokens, examined, accepted = -1, 0, 0, 0  # the first round is the prefill
-    for one in speculative(target, drafter, ids, 40, 4, greedy, rng, is_done):
-        print(decode(encoder.without_end(one.tokens)), end="", flush=True)
+    for this_round in speculative(target, drafter, ids, 40, 4, greedy, rng, is_done):
+        print(decode(encoder.without_end(this_round.tokens)), end="", flush=True)
         n_passes += 1
-        n_tokens += len(one.tokens)
-        examined += one.examined
-        accepted += one.accepted
+        n_tokens += len(this_round.tokens)
+        examined += this_round.examined
+        accepted += this_round.accepted
     print(decode([], final=True))
     print(f"{type(drafter).__name__}: {accepted} of {examined} examined drafted tokens accepted,")
     print(f"{n_tokens / n_passes:.2f} tokens per target pass\n")

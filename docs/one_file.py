@@ -27,7 +27,7 @@ def decode_plainly(target, ids, n_tokens, sample):  # -> the whole text, the pas
     return ids, n_tokens
 
 
-def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, accept):  # -> the same
+def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, accept):  # -> as above
     length, n_passes = len(ids) + n_tokens, 0
     while len(ids) < length:
         # 1. The draft model guesses, one small pass per token; q is what each was sampled from.
@@ -98,53 +98,53 @@ def load_model(folder, temperature):  # -> a function from n tokens to n distrib
     data = (folder / "model.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     weights = {}
-    entries = json.loads(data[8:start]).items()
-    for name, entry in (item for item in entries if "data_offsets" in item[1]):  # the arrays
-        begin, end = entry["data_offsets"]
+    header = json.loads(data[8:start])
+    for name in header.keys() - {"__metadata__"}:  # the arrays
+        begin, end = header[name]["data_offsets"]
         values = np.frombuffer(data[start + begin : start + end], dtype=np.float16)
-        weights[name] = values.reshape(entry["shape"]).astype(np.float32)
+        weights[name] = values.reshape(header[name]["shape"]).astype(np.float32)
     temperature = max(temperature, 1e-6)  # towards 0 only the likeliest token is left: greedy
     return lambda ids: softmax(gpt2(ids, weights, config).astype(float) / temperature)
 
 
 def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, back
-    ids = json.loads((folder / "vocab.json").read_text("utf-8"))
+    vocab = json.loads((folder / "vocab.json").read_text("utf-8"))
     merges = [line.split() for line in (folder / "merges.txt").read_text("utf-8").splitlines()[1:]]
     # The files spell a byte as one character: itself if it is printable, or one from 256 on.
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    spelling = dict(zip(printable + others, map(chr, [*printable, *range(256, 324)])))
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    spelling = dict(zip(printable + unprintable, map(chr, [*printable, *range(256, 324)])))
     byte_of = {character: byte for byte, character in spelling.items()}
-    bytes_of = {i: bytes(byte_of[c] for c in token) for token, i in ids.items()}
+    bytes_of = {i: bytes(byte_of[c] for c in token) for token, i in vocab.items()}
 
     def encode(text):
-        found = []
+        ids = []
         for word in WORD.findall(text):
             # Byte-pair encoding. Each part has a space on both sides; each learned merge joins two.
             parts = "".join(f" {spelling[byte]} " for byte in word.encode())
             for left, right in merges:
                 parts = parts.replace(f" {left}  {right} ", f" {left}{right} ")
-            found += [ids[part] for part in parts.split()]
-        return found
+            ids += [vocab[part] for part in parts.split()]
+        return ids
 
-    return encode, lambda found: b"".join(bytes_of[i] for i in found).decode(errors="replace")
+    return encode, lambda ids: b"".join(bytes_of[i] for i in ids).decode(errors="replace")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Continue a prompt plainly and speculatively.")
     parser.add_argument("prompt", nargs="?", default="Once upon a time there lived a king")
     parser.add_argument("temperature", nargs="?", type=float, default=0.0)
-    prompt, temperature = vars(parser.parse_args()).values()
+    arguments = parser.parse_args()
+    temperature = arguments.temperature
     if not 0 <= temperature < float("inf"):
         parser.error(f"temperature {temperature}: expected a number of 0 or more")
     encode, decode = load_tokenizer(MODELS / "17M")
     target, draft_model = (load_model(MODELS / size, temperature) for size in ("17M", "0.7M-17M"))
-    ids, n, rng = encode(prompt), 60, np.random.default_rng(0)
+    ids, n, rng = encode(arguments.prompt), 60, np.random.default_rng(0)
     if not 0 < len(ids) <= 512 - n:  # these models read 512 tokens at most
         parser.error(f"a prompt of {len(ids)} tokens: expected 1 to {512 - n}")
     sample, accept = lambda p: int(rng.choice(len(p), p=p)), lambda ratio: rng.random() < ratio
     texts = {"Plain": decode_plainly(target, ids, n, sample)}
     texts["Speculative"] = decode_speculatively(target, draft_model, ids, n, 4, sample, accept)
-    for name, (text, n_passes) in texts.items():
-        print(f"{name}: {n_passes} target passes, {n / n_passes:.2f} tokens per pass")
-        print(decode(text), end="\n\n")
+    for name, (text, passes) in texts.items():
+        print(f"{name}: {passes} target passes, {n / passes:.2f} tokens per pass\n{decode(text)}\n")

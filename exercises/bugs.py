@@ -25,21 +25,29 @@ BUGS = [
 
 
 def describe_symptom(name):
-    """The symptom of a mistake on the toy pair, in one line: the distance of its texts, and the
-    shortest text whose next token is wrong.
+    """What a mistake does to texts of the toy pair, in one line: the distance of their
+    distribution from the target's, and the shortest text whose next token is wrong.
     """
     texts, right = toy_distributions(MISTAKES[name].case, MISTAKES[name])
     return f"distance {total_variation(texts, right):.4f}; {describe_first_error(texts, right)}"
 
 
 def source_lines(name):
-    """(lines of the right function, lines of the wrong one), without the docstring."""
-    *_, (function, pieces) = MISTAKES[name].changes.items()
+    """The function that a mistake changes, without its docstring: (lines of the right source, lines
+    of the wrong source), two lists of the same length.
+    """
+    # too-many-tokens changes two functions: the one with the loop is the last
+    function, pieces = list(MISTAKES[name].changes.items())[-1]
     right, wrong, _ = patch_source(function, *pieces.items())
-    body = ast.parse(right).body[0].body
-    first = body[0].end_lineno if isinstance(body[0], ast.Expr) else 1  # after the docstring
-    head = [line for line in right.splitlines() if line.startswith("def ")]
-    return [head + source.splitlines()[first:] for source in (right, wrong)]
+    return without_docstring(right), without_docstring(wrong)
+
+
+def without_docstring(source):
+    """The lines of a function's source but for its docstring. Its head has to be one line."""
+    lines = source.splitlines()
+    first_statement = ast.parse(source).body[0].body[0]
+    has_docstring = isinstance(first_statement, ast.Expr)
+    return lines[:1] + lines[first_statement.end_lineno if has_docstring else 1 :]
 
 
 def judge_line(name, line):
@@ -52,16 +60,15 @@ def judge_line(name, line):
     return f"No, line {line} is as it should be."
 
 
-def main(number=None, line=None):
-    """Print all bugs, the code of one, or whether a line of it is wrong."""
-    if number is None:
-        for n, name in enumerate(BUGS, 1):
-            print(f"{n}: {describe_symptom(name)}")
-        return
+def print_symptoms():
+    """Print a line for each bug: its number, and what it does to texts."""
+    for number, name in enumerate(BUGS, 1):
+        print(f"{number}: {describe_symptom(name)}")
+
+
+def print_bug(number):
+    """Print the code of a bug, with numbered lines, and what it does to texts."""
     name = BUGS[number - 1]
-    if line is not None:
-        print(judge_line(name, line))
-        return
     _, wrong = source_lines(name)
     for n, code in enumerate(wrong, 1):
         print(f"{n:>3}  {code}")
@@ -69,14 +76,24 @@ def main(number=None, line=None):
     print(f"Which line is wrong? python -m exercises.bugs {number} LINE")
 
 
-if __name__ == "__main__":
+def main():
+    """Print all bugs, the code of one, or whether a line of it is wrong, as the arguments say."""
     parser = argparse.ArgumentParser(description="Find the bug in a function of sampling.py.")
     which = f"which bug, from 1 to {len(BUGS)}; without it, what all of them do"
     parser.add_argument("number", nargs="?", type=int, choices=range(1, len(BUGS) + 1), help=which)
     parser.add_argument("line", nargs="?", type=int, help="the line that you think is wrong")
-    asked = parser.parse_args()
-    if asked.line is not None:
-        n_lines = len(source_lines(BUGS[asked.number - 1])[0])
-        if not 1 <= asked.line <= n_lines:
-            parser.error(f"line {asked.line}: expected 1 to {n_lines}")
-    main(**vars(asked))
+    arguments = parser.parse_args()
+    if arguments.number is None:
+        print_symptoms()
+    elif arguments.line is None:
+        print_bug(arguments.number)
+    else:
+        name = BUGS[arguments.number - 1]
+        n_lines = len(source_lines(name)[0])
+        if not 1 <= arguments.line <= n_lines:
+            parser.error(f"line {arguments.line}: expected 1 to {n_lines}")
+        print(judge_line(name, arguments.line))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,8 @@
 wrong. For a right answer it returns a sentence about that answer, or None.
 
 No check is statistical: a function that makes random choices is run through every branch of these
-choices (proving/verdict.py).
+choices (proving/enumeration.py). In the checks a model is a function from a text, a sequence of
+tokens, to the distribution of its next token, [n_vocab].
 """
 
 import copy
@@ -32,9 +33,11 @@ from sampling import SamplingParams, residual
 
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.4, 0.4])
 RNG = np.random.default_rng(0)
-PAIRS = [(P, Q), (P, P)]
-PAIRS += [(RNG.dirichlet(np.ones(n)), RNG.dirichlet(np.ones(n))) for n in (2, 3, 5)]
-PAIRS += [
+RANDOM_PAIRS = [(RNG.dirichlet(np.ones(n)), RNG.dirichlet(np.ones(n))) for n in (2, 3, 5)]
+PAIRS = [
+    (P, Q),
+    (P, P),
+    *RANDOM_PAIRS,
     (np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.25, 0.75])),
     (np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.75, 0.0])),  # the last token is never sampled
     (np.array([0.0, 1.0]), np.array([1.0, 0.0])),
@@ -43,30 +46,34 @@ PAIRS += [
 # ---------------------------------------------------------------- found and expected
 
 
-def require(right, problem):
-    """Raise WrongAnswer(problem) unless `right` is true."""
-    if not right:
+def require(condition, problem):
+    """Raise WrongAnswer(problem) unless the condition is true."""
+    if not condition:
         raise WrongAnswer(problem)
 
 
-def require_same(found, expected, what):
-    """Raise WrongAnswer, with both values, unless they are equal. what: the name of the value."""
-    require(found == expected, f"{what}: {found}, expected {expected}")
+def require_same(found, expected, label):
+    """Raise WrongAnswer, with both values, unless they are equal. label: what they are, in words"""
+    require(found == expected, f"{label}: {found}, expected {expected}")
 
 
-def require_close(found, expected, what):
+def require_close(found, expected, label):
     """Raise WrongAnswer unless the numbers are equal up to 1e-12, and of the same shape.
 
     found: what the answer gave, of any type. expected: a number or an array
+    label: what they are, in words
     """
-    found = to_array(found, f"{what}: {found!r}, expected numbers")
-    require_same(np.shape(found), np.shape(expected), f"the shape of {what}")
-    off = np.max(abs(np.subtract(found, expected)))
-    yours, right = (
-        f"{one:.4g}" if np.ndim(one) == 0 else format_probs(one) for one in (found, expected)
-    )
-    nearly = f", which differs by {off:.1g}" if yours == right else ""
-    require(off <= 1e-12, f"{what}: {yours}, expected {right}{nearly}")
+    found = to_array(found, f"{label}: {found!r}, expected numbers")
+    require_same(np.shape(found), np.shape(expected), f"the shape of {label}")
+    error = np.max(abs(np.subtract(found, expected)))
+    yours, right = format_numbers(found), format_numbers(expected)
+    hidden_error = f", which differs by {error:.1g}" if yours == right else ""
+    require(error <= 1e-12, f"{label}: {yours}, expected {right}{hidden_error}")
+
+
+def format_numbers(numbers):
+    """A number or an array as text, in four digits: "0.3333" or "[0.5, 0.3333]"."""
+    return f"{numbers:.4g}" if np.ndim(numbers) == 0 else format_probs(numbers)
 
 
 def require_result(answer, expected, *arguments):
@@ -76,67 +83,56 @@ def require_result(answer, expected, *arguments):
     names = inspect.signature(answer).parameters
     with np.printoptions(precision=10, suppress=True, linewidth=1000):
         values = ", ".join(f"{name}={value!r}" for name, value in zip(names, arguments))
-    what = f"{answer.__name__}({values})"
-    given = copy.deepcopy(arguments)
-    require_close(answer(*given), expected, what)
-    require_same(repr(given), repr(arguments), f"{what} changes its arguments. Afterwards they are")
+    call = f"{answer.__name__}({values})"
+    own_arguments = copy.deepcopy(arguments)
+    require_close(answer(*own_arguments), expected, call)
+    label = f"{call} changes its arguments. Afterwards they are"
+    require_same(repr(own_arguments), repr(arguments), label)
 
 
-def require_same_texts(texts, target, n_tokens, what, end=None, kept=""):
-    """Raise WrongAnswer unless the texts have the target's distribution once the target has
-    completed them, up to n_tokens or the end token.
+def require_same_texts(texts, target, n_tokens, case, end=None, figures=""):
+    """Raise WrongAnswer unless the texts have the target's distribution, once the target has
+    completed them up to n_tokens or the end token.
 
     texts: {text, a tuple of tokens: probability}
-    target: a function from a text to the distribution of its next token, [n_vocab]
-    what: the case that is checked; the message begins with it
-    kept: words on the drafts kept, added to the message
+    case: what is checked, in words; the message begins with it
+    figures: how many drafts are kept, in words; added to the message
     """
     texts = complete_texts(texts, target, n_tokens, end)
     right = complete_texts({(): 1.0}, target, n_tokens, end)  # by the chain rule
-    if place := describe_first_error(texts, right):
-        far = total_variation(texts, right)
-        far = format_distance(far)
-        raise WrongAnswer(f"{what}: a total variation distance of {far}{kept}; {place}")
+    first_error = describe_first_error(texts, right)
+    if first_error:
+        distance = format_distance(total_variation(texts, right))
+        raise WrongAnswer(
+            f"{case}: a total variation distance of {distance}{figures}; {first_error}"
+        )
 
 
-def require_kept(kept, expected, what, figures):
-    """Raise WrongAnswer if fewer drafts are kept than expected, both a mean number. figures: both
-    in words.
+def require_kept(n_kept, expected, case, figures):
+    """Raise WrongAnswer if fewer drafts are kept than expected.
+
+    n_kept, expected: mean numbers of drafts. case, figures: as in require_same_texts
     """
-    require(kept >= expected - 1e-9, f"{what}: the distribution is right{figures}; expected more")
-
-
-def outcomes_of(answer, *arguments):
-    """The exact distribution of answer(*arguments, sample, accept), which returns whole numbers:
-    {these numbers, a tuple: probability}.
-    """
-
-    def run(branches):
-        rng = CheckedRng(branches)
-        result = answer(*copy.deepcopy(arguments), rng.sample, rng.accept)
-        return tuple(to_whole_numbers(result, "whole numbers"))
-
-    return enumerate_branches(run)
+    problem = f"{case}: the distribution is right{figures}; expected more"
+    require(n_kept >= expected - 1e-9, problem)
 
 
 # ---------------------------------------------------------------- models
 
 
-def table(seed, n_vocab=3):
-    """A random model: a function from a text to the distribution of its next token, [n_vocab].
-    The same seed and text give the same distribution.
-    """
+def random_model(seed, n_vocab=3):
+    """A model with random distributions. The same seed and text give the same distribution."""
 
     @lru_cache(None)
-    def of(ids):
+    def distribution_after(ids):
         # a list [seed, *ids] would not do: NumPy pads it with zeros, as if with token 0
         seeds = np.random.SeedSequence(seed, spawn_key=ids)
         return np.random.default_rng(seeds).dirichlet(np.ones(n_vocab))
 
-    return lambda ids: of(tuple(ids))
+    return lambda ids: distribution_after(tuple(ids))
 
 
-class ByLength:
+class ModelByLength:
     """A model whose distribution depends on the length of the text only: after n ids it is
     rows[n].
     """
@@ -148,27 +144,68 @@ class ByLength:
         return np.array(self.rows[len(ids)])
 
 
-def counting(ids):
-    """A model that gives its next token probability 1. The tokens are 0, 1, 2, 0, ..."""
+def counting_model(ids):
+    """A model that gives one token probability 1: after n tokens, token n % 3."""
     return np.eye(3)[len(ids) % 3]
 
 
-def rows_of(model):
-    """The model in the form of the exercises: a function ids -> [len(ids), n_vocab]. Row i is the
-    distribution of the token after ids[: i + 1].
+class ModelArgument:
+    """A model in the forms in which the exercises call it: `rows` of a whole text, or `forward`
+    with a cache. It counts its passes (n_passes) and the ids that it reads (n_read).
+
+    n_prompt: the length of the prompt. A pass that ends before the prompt's last id is prefill, and
+        not counted.
     """
 
-    def rows(ids):
-        ids = to_whole_numbers(ids, "a list of ids", "a model is fed")
-        return np.array([model(ids[: n + 1]) for n in range(len(ids))])
+    def __init__(self, model, n_prompt=1):
+        self.model, self.n_prompt, self.n_passes, self.n_read = model, n_prompt, 0, 0
+        self.caches = []  # (cache, list of the ids that this model has read into it)
 
-    return rows
+    def rows(self, ids):
+        """Read a whole text. Returns [len(ids), n_vocab]: row i is the distribution of the token
+        after ids[: i + 1]. Raises WrongAnswer if ids is empty or no list of whole numbers.
+        """
+        return self.forward(ids, SimpleNamespace(ids=[]))  # an empty cache
+
+    def forward(self, new_ids, cache):
+        """Read new ids after those of the cache, and append them to cache.ids. Returns
+        [len(new_ids), n_vocab]. Raises WrongAnswer for new ids that `rows` would refuse, and for a
+        cache that this model has not filled.
+        """
+        new_ids = to_whole_numbers(new_ids, "a list of ids", "a model is fed")
+        require(new_ids, "a model is fed no ids, expected at least one")
+        self.n_read += len(new_ids)
+        require(isinstance(cache.ids, list), f"cache.ids is {cache.ids!r}, expected a list")
+        n_known = len(cache.ids)
+        ids_read = self.ids_read_into(cache)
+        require(
+            cache.ids == ids_read[:n_known],
+            f"a model is given a cache with the ids {cache.ids}, of which it has read "
+            f"{ids_read}: expected a cache of its own for each model",
+        )
+        cache.ids += new_ids
+        ids_read[:] = cache.ids
+        if len(cache.ids) >= self.n_prompt:
+            self.n_passes += 1
+        lengths = range(n_known + 1, len(cache.ids) + 1)
+        return np.array([self.model(cache.ids[:length]) for length in lengths])
+
+    def ids_read_into(self, cache):
+        """The list of the ids that this model has read into a cache: empty for a new cache. The
+        caller may change the list in place.
+        """
+        for known_cache, ids in self.caches:
+            if known_cache is cache:
+                return ids
+        self.caches.append((cache, []))
+        return self.caches[-1][1]
 
 
 # ---------------------------------------------------------------- without chance
 
 
 def check_temperature_2(answer):
+    """Raise WrongAnswer unless temperature_2 is right: also for ties, logits of 1e4, and 0."""
     for logits in ([0.0, 1.0, -2.0], [1e4, 0.0, 1e4 + 1.0], [-3.0, -3.0]):
         for temperature in (0.5, 1.0, 3.0):
             expected = SamplingParams(temperature)(np.array([logits]))[0]
@@ -180,32 +217,37 @@ def check_temperature_2(answer):
 
 
 def check_acceptance_1(answer):
+    """Raise WrongAnswer unless acceptance_1 is the overlap of p and q for all PAIRS."""
     for p, q in PAIRS:
         require_result(answer, 1 - abs(p - q).sum() / 2, p, q)
 
 
 def check_residual_3(answer):
+    """Raise WrongAnswer unless residual_3 is right: also for p = q, and for p nearly q."""
     require_result(answer, [1, 0, 0], P, Q)
     require_result(answer, [0.75, 0.25, 0], np.array([0.5, 0.4, 0.1]), np.array([0.2, 0.3, 0.5]))
     require_result(answer, P, P, P)
-    for p, q in PAIRS[2:5]:
-        missing = np.maximum(p - q, 0)
-        require_result(answer, missing / missing.sum(), p, q)
+    for p, q in RANDOM_PAIRS:
+        lacking = np.maximum(p - q, 0)
+        require_result(answer, lacking / lacking.sum(), p, q)
     # nearly the same is not the same
     p, q = np.array([0.5, 0.25, 0.25]), np.array([0.5, 0.25 + 2.0**-30, 0.25 - 2.0**-30])
     require_result(answer, [0, 0, 1], p, q)
 
 
 def check_speedup_5(answer):
-    settings = (0.0, 0.3, 0.8, 1.0), (1, 2, 9), (0.0, 0.1, 0.5), (1.0, 1.5, 3.0)
-    for a, K, c, v in itertools.product(*settings):
-        # n accepted, then one more token
-        tokens = sum((n + 1) * a**n * (1 - a) for n in range(K)) + (K + 1) * a**K
-        require_result(answer, tokens / (K * c + v), a, K, c, v)
+    """Raise WrongAnswer unless speedup_5 is right: also for a = 1, and for a free draft model."""
+    for a, K, c, v in itertools.product(
+        (0.0, 0.3, 0.8, 1.0), (1, 2, 9), (0.0, 0.1, 0.5), (1.0, 1.5, 3.0)
+    ):
+        # n drafts are accepted, then one more token comes
+        n_tokens = sum((n + 1) * a**n * (1 - a) for n in range(K)) + (K + 1) * a**K
+        require_result(answer, n_tokens / (K * c + v), a, K, c, v)
 
 
 def check_nucleus_4(answer):
-    for p, top_p, kept in (
+    """Raise WrongAnswer unless nucleus_4 is right: also for ties, and a sum of exactly top_p."""
+    for p, top_p, nucleus in (
         ([0.1, 0.4, 0.3, 0.2], 0.3, [1]),
         ([0.1, 0.4, 0.3, 0.2], 0.65, [1, 2]),
         ([0.1, 0.4, 0.3, 0.2], 0.75, [1, 2, 3]),
@@ -214,13 +256,14 @@ def check_nucleus_4(answer):
         ([0.25, 0.5, 0.25], 0.75, [0, 1]),
         ([0.25, 0.25, 0.25, 0.25], 0.5, [0, 1]),  # of equals, the lower ids
     ):
-        expected = np.where(np.isin(np.arange(len(p)), kept), p, 0)
-        require_result(answer, expected / expected.sum(), np.array(p), top_p)
+        kept = np.where(np.isin(np.arange(len(p)), nucleus), p, 0)
+        require_result(answer, kept / kept.sum(), np.array(p), top_p)
 
 
 def check_catch_up_8(answer):
+    """Raise WrongAnswer unless catch_up_8 is right, whatever the cache holds before the call."""
     text = [5, 6, 7, 8, 9]
-    for read, n_last, n_fed in (
+    for ids_in_cache, n_last, n_new in (
         ([], 1, 5),  # nothing read yet
         ([5, 6, 7, 8], 1, 1),  # plain decoding
         ([5, 6], 2, 3),  # behind
@@ -232,29 +275,41 @@ def check_catch_up_8(answer):
         ([5, 6, 7, 8, 9], 1, 1),  # the last row is read again
         ([5, 6, 7, 8, 9], 3, 3),
     ):
-        calls = []
-        row = lambda ids: ids + [0] * (10 - len(ids))
-
-        def forward(new, cache):
-            new = to_whole_numbers(new, "a list of ids", "forward is fed")
-            calls.append(len(new))
-            cache.ids += new
-            ends = range(len(cache.ids) - len(new) + 1, len(cache.ids) + 1)
-            return np.array([row(cache.ids[:end]) for end in ends])
-
-        cache, ids = SimpleNamespace(ids=list(read)), list(text)
-        rows = answer(ids, cache, n_last, forward)
-        what = f"with {read} in the cache and n_last = {n_last}"
-        require_same(ids, text, f"{what}: the ids afterwards")
-        require_same(cache.ids, text, f"{what}: in the cache in the end")
-        require_same(calls, [n_fed], f"{what}: how many ids each call of forward is fed")
-        expected = [row(text[:end]) for end in range(6 - n_last, 6)]
-        require_same(
-            np.array(rows).tolist(), expected, f"{what}: the rows of the last {n_last} ids"
-        )
+        case = f"with {ids_in_cache} in the cache and n_last = {n_last}"
+        check_catch_up(answer, text, ids_in_cache, n_last, n_new, case)
 
 
-# ---------------------------------------------------------------- one place
+def check_catch_up(answer, text, ids_in_cache, n_last, n_new, case):
+    """Raise WrongAnswer unless one call of catch_up_8 is right: the text and the cache afterwards,
+    the calls of `forward`, and the rows.
+
+    n_new: how many ids `forward` has to be fed. case: as in require_same_texts
+    """
+    n_fed = []  # how many ids each call of `forward` is fed
+
+    def row_after(ids):
+        """A row that shows which ids were read."""
+        return ids + [0] * (10 - len(ids))
+
+    def forward(new_ids, cache):
+        new_ids = to_whole_numbers(new_ids, "a list of ids", "forward is fed")
+        n_fed.append(len(new_ids))
+        n_known = len(cache.ids)
+        cache.ids += new_ids
+        lengths = range(n_known + 1, len(cache.ids) + 1)
+        return np.array([row_after(cache.ids[:length]) for length in lengths])
+
+    cache, ids = SimpleNamespace(ids=list(ids_in_cache)), list(text)
+    rows = answer(ids, cache, n_last, forward)
+    require_same(ids, text, f"{case}: the ids afterwards")
+    require_same(cache.ids, text, f"{case}: in the cache in the end")
+    require_same(n_fed, [n_new], f"{case}: how many ids each call of forward is fed")
+    lengths = range(len(text) - n_last + 1, len(text) + 1)
+    expected = [row_after(text[:length]) for length in lengths]
+    require_same(np.array(rows).tolist(), expected, f"{case}: the rows of the last {n_last} ids")
+
+
+# ---------------------------------------------------------------- a single token
 
 
 def require_token_and_flag(result, n_vocab):
@@ -262,123 +317,143 @@ def require_token_and_flag(result, n_vocab):
     WrongAnswer if it has another form.
     """
     expected = f"(a token below {n_vocab}, whether it is a draft)"
-    pair = isinstance(result, (tuple, list)) and len(result) == 2
-    require(pair, f"it returns {result!r}, expected {expected}")
+    problem = f"it returns {result!r}, expected {expected}"
+    require(isinstance(result, (tuple, list)) and len(result) == 2, problem)
     token, is_draft = result
-    require(np.ndim(token) == 0, f"it returns {result!r}, expected {expected}: sample one")
-    require(np.ndim(is_draft) == 0, f"it returns {result!r}, expected {expected}")
+    require(np.ndim(token) == 0, f"{problem}: sample one")
+    require(np.ndim(is_draft) == 0, problem)
     (token,) = to_whole_numbers([token], expected)
-    require(0 <= token < n_vocab, f"it returns {result!r}, expected {expected}")
+    require(0 <= token < n_vocab, problem)
     return token, bool(is_draft)
 
 
-def one_place(answer, p, q, n_drafts=1):
+def enumerate_single_token(answer, p, q, n_drafts=1):
     """Enumerate every outcome of an answer that chooses one token, such as one_token_6. A draft is
     a token that was sampled from q.
 
     answer: called as answer(p, q, sample, accept), returns (token, whether it is a draft)
     p, q: [n_vocab], distributions of the target and of the draft model
-    Returns ({(token,): probability}, the probability that the token is a draft).
+    Returns (kept, replaced), [n_vocab] both: for each token the probability that it comes out as a
+    draft, and that it comes out otherwise.
 
     Raises WrongAnswer if the answer samples more than n_drafts from q, or calls a token a draft
     that was not sampled from q.
     """
+    # Something else may be sampled from the numbers in q, too: a replacement, if q is p or the
+    # residual, or a coin, if q has two numbers. Then drafts cannot be counted.
+    q_is_used_twice = any(np.array_equal(row, q) for row in (p, residual(p, q)))
+    only_drafts_come_from_q = len(p) > 2 and not q_is_used_twice
 
     def run(branches):
         rng = CheckedRng(branches)
-        token, is_draft = require_token_and_flag(
-            answer(p.copy(), q.copy(), rng.sample, rng.accept), len(p)
-        )
+        result = answer(p.copy(), q.copy(), rng.sample, rng.accept)
+        token, is_draft = require_token_and_flag(result, len(p))
         require(rng.samples, "`sample` is never called, expected a draft from `sample(q)`")
-        drafts = [x for row, x in rng.samples if np.array_equal(row, q)]
-        # drafts can be counted only if nothing else is sampled from the numbers in q: a replacement
-        # would be if q is p or the residual, and a coin could be if q has two numbers
-        clear = len(p) > 2 and not any(np.array_equal(row, q) for row in (p, residual(p, q)))
-        require(
-            len(drafts) <= n_drafts or not clear,
-            f"{len(drafts)} drafts are sampled from q, expected {n_drafts}",
-        )
-        found = f"what `sample(q)` returned: {drafts}" if drafts else "a call of `sample(q)` before"
-        require(
-            not is_draft or token in drafts,
-            f"token {token} is said to be the draft, expected {found}",
-        )
+        drafts = [sampled for row, sampled in rng.samples if np.array_equal(row, q)]
+        if only_drafts_come_from_q:
+            problem = f"{len(drafts)} drafts are sampled from q, expected {n_drafts}"
+            require(len(drafts) <= n_drafts, problem)
+        if is_draft:
+            expected = "a call of `sample(q)` before"
+            if drafts:
+                expected = f"what `sample(q)` returned: {drafts}"
+            problem = f"token {token} is said to be the draft, expected {expected}"
+            require(token in drafts, problem)
         return token, is_draft
 
-    outcomes = enumerate_branches(run)
-    kept = sum(mass for (_, is_draft), mass in outcomes.items() if is_draft)
-    texts = {(x,): outcomes.get((x, True), 0) + outcomes.get((x, False), 0) for x, _ in outcomes}
-    return texts, kept
+    kept, replaced = np.zeros(len(p)), np.zeros(len(p))
+    for (token, is_draft), probability in enumerate_branches(run).items():
+        if is_draft:
+            kept[token] += probability
+        else:
+            replaced[token] += probability
+    return kept, replaced
 
 
-def check_one_place(answer, p, q, least, why, n_drafts=1):
+def check_single_token(answer, p, q, min_kept, reason, n_drafts=1):
     """Raise WrongAnswer unless the token has the distribution p, and a draft is kept with
-    probability `least` or more. why: what `least` is, for the message
+    probability min_kept or more. reason: what min_kept is, in words
     """
-    what = f"p = {format_probs(p)}, q = {format_probs(q)}"
+    case = f"p = {format_probs(p)}, q = {format_probs(q)}"
     try:
-        texts, kept = one_place(answer, p, q, n_drafts)
+        kept, replaced = enumerate_single_token(answer, p, q, n_drafts)
     except WrongAnswer as wrong:
-        raise WrongAnswer(f"{what}: {wrong}") from None
-    figures = f"; {kept:.4f} of the drafts are kept, {least:.4f} {why}"
-    require_same_texts(texts, lambda text: p, 1, what, kept=figures)
-    require_kept(kept, least, what, figures)
+        raise WrongAnswer(f"{case}: {wrong}") from None
+    texts = {(token,): probability for token, probability in enumerate(kept + replaced)}
+    figures = f"; {kept.sum():.4f} of the drafts are kept, {min_kept:.4f} {reason}"
+    require_same_texts(texts, lambda text: p, 1, case, figures=figures)
+    require_kept(kept.sum(), min_kept, case, figures)
 
 
 def check_one_token_6(answer):
+    """Raise WrongAnswer unless one_token_6 is exact and keeps the overlap. Returns a sentence."""
     for p, q in PAIRS:
-        most = np.minimum(p, q).sum()
-        check_one_place(answer, p, q, most, "can be, the sum of min(p, q)")
-    most = np.minimum(P, Q).sum()
+        overlap = np.minimum(p, q).sum()
+        check_single_token(answer, p, q, overlap, "can be, the sum of min(p, q)")
+    overlap = np.minimum(P, Q).sum()
     example = f"for p = {format_probs(P)}, q = {format_probs(Q)}"
-    return f"{example} it keeps {most:.2f} of the drafts, and no rule more"
+    return f"{example} it keeps {overlap:.2f} of the drafts, and no rule more"
 
 
 def check_two_drafts_10(answer):
+    """Raise WrongAnswer unless two_drafts_10 is exact and keeps as many as two tries in turn."""
     for p, q in PAIRS:
-        once = np.minimum(p, q).sum()
-        second = np.minimum(residual(p, q), q).sum() if once < 1 else 0.0
-        check_one_place(answer, p, q, once + (1 - once) * second, "are by two tries in turn", 2)
+        first = np.minimum(p, q).sum()
+        second = np.minimum(residual(p, q), q).sum() if first < 1 else 0.0
+        kept = first + (1 - first) * second
+        check_single_token(answer, p, q, kept, "are by two tries in turn", n_drafts=2)
 
 
 # ---------------------------------------------------------------- one round
 
 
 def rounds_to_check():
-    """Yield (target, draft model, K) of the rounds that check a rule, easy rounds first. A model is
-    a function from a text to the distribution of its next token.
-    """
+    """Yield (target, draft model, K) of the rounds that check a rule, easy rounds first."""
     bonus = np.array([0.2, 0.3, 0.5])
-    yield ByLength(P, bonus), ByLength(Q), 1
-    yield ByLength(P, bonus), ByLength(P), 1
-    yield ByLength(P), ByLength(), 0
+    yield ModelByLength(P, bonus), ModelByLength(Q), 1
+    yield ModelByLength(P, bonus), ModelByLength(P), 1
+    yield ModelByLength(P), ModelByLength(), 0
     # some tokens have no probability
-    yield ByLength([0, 0.5, 0.5], bonus, P), ByLength(Q, [0.5, 0.5, 0]), 2
+    yield ModelByLength([0, 0.5, 0.5], bonus, P), ModelByLength(Q, [0.5, 0.5, 0]), 2
     # two tokens replace a rejected one, in proportions that depend on the token before
-    yield ByLength(P, [0.5, 0.4, 0.1], bonus), ByLength([0.55, 0.3, 0.15], [0.2, 0.2, 0.6]), 2
+    target = ModelByLength(P, [0.5, 0.4, 0.1], bonus)
+    yield target, ModelByLength([0.55, 0.3, 0.15], [0.2, 0.2, 0.6]), 2
     # certain, and right
-    yield counting, counting, 2
+    yield counting_model, counting_model, 2
     # more tokens, and more drafts
-    yield table(3, 5), table(4, 5), 2
-    yield table(5, 2), table(6, 2), 5
-    yield table(1), table(2), 3
+    yield random_model(3, 5), random_model(4, 5), 2
+    yield random_model(5, 2), random_model(6, 2), 5
+    yield random_model(1), random_model(2), 3
 
 
-def check_rule(answer, block):
-    """Check a rule for k drafted tokens: its distribution, and how many drafts it keeps. Returns a
-    sentence with the number of drafts kept.
+def describe_round(target, draft_model, K):
+    """A round of rounds_to_check in words: its K, and p and q if each has K rows."""
+    case = f"K = {K}" if K else "an empty draft"
+    if K and isinstance(target, ModelByLength):
+        for name, model in (("p", target), ("q", draft_model)):
+            case += f", {name} = " + ", ".join(format_probs(row) for row in model.rows[:K])
+    return case
 
-    block: whether it has to keep as many as block verification
+
+def is_row_of(rows, row):  # [n, n_vocab], [n_vocab] -> bool
+    return any(np.array_equal(row, candidate) for candidate in rows)
+
+
+def check_round(answer, block):
+    """Raise WrongAnswer unless a rule for K drafted tokens is exact and keeps as many drafts as it
+    should. Returns a sentence with the number of drafts kept.
+
+    answer: called as verify_7. block: whether it should keep as many as block verification
     """
     right_rule = "block verification" if block else "the right rule"
 
     def rule(draft, p, q, rng):
         # copies, because a rule may change what it is given
         result = answer(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
+        # The draft was sampled first, one token from each row of q. The answer sampled the rest.
         for row, _ in rng.samples[len(draft) :]:
-            is_in = lambda rows: any(np.array_equal(row, one) for one in rows)
             require(
-                is_in(p) or not is_in(q),
+                is_row_of(p, row) or not is_row_of(q, row),
                 f"it samples from q = {format_probs(row)}, expected the draft that came from "
                 "there, or a replacement from elsewhere",
             )
@@ -386,226 +461,219 @@ def check_rule(answer, block):
 
     for target, draft_model, K in rounds_to_check():
         expected = expected_kept(target, draft_model, K, block)
-        texts, kept = enumerate_round(rule, target, draft_model, K)
-        what = f"K = {K}" if K else "an empty draft"
-        if K and isinstance(target, ByLength):
-            for name, model in (("p", target), ("q", draft_model)):
-                what += f", {name} = " + ", ".join(format_probs(row) for row in model.rows[:K])
-        figures = f"; on average {kept:.4f} drafts are kept, by {right_rule} {expected:.4f}"
-        require_same_texts(texts, target, K + 1, what, kept=figures)
-        require_kept(kept, expected, what, figures)
-    most = expected_kept(target, draft_model, K, block=True)
-    keeps = f"of {K} drafts it keeps {kept:.2f} on average"
-    return f"{keeps}; the most that an exact round can keep is {most:.2f}"
+        texts, n_kept = enumerate_round(rule, target, draft_model, K)
+        case = describe_round(target, draft_model, K)
+        figures = f"; on average {n_kept:.4f} drafts are kept, by {right_rule} {expected:.4f}"
+        require_same_texts(texts, target, K + 1, case, figures=figures)
+        require_kept(n_kept, expected, case, figures)
+    # the note is about the last round
+    max_kept = expected_kept(target, draft_model, K, block=True)
+    keeps = f"of {K} drafts it keeps {n_kept:.2f} on average"
+    return f"{keeps}; the most that an exact round can keep is {max_kept:.2f}"
 
 
 def check_verify_7(answer):
-    return check_rule(answer, block=False)
+    """Raise WrongAnswer unless verify_7 is exact and keeps as many drafts as the token rule."""
+    return check_round(answer, block=False)
 
 
 def check_block_11(answer):
-    return check_rule(answer, block=True)
+    """Raise WrongAnswer unless block_11 is exact and keeps as many drafts as verify_block."""
+    return check_round(answer, block=True)
 
 
 # ---------------------------------------------------------------- loops
 
 
-class Counted:
-    """A model that counts its passes (n_passes) and the ids that it reads (n_read). `rows` and
-    `forward` are the two forms in which the exercises call a model.
+def enumerate_loop(answer, with_cache, models, ids, n_tokens, K, end=None):
+    """Enumerate a loop, such as speculative_9: ({text, a tuple of the new tokens: probability}, the
+    mean number of passes of the target).
 
-    n_prompt: the length of the prompt. A pass that ends before the prompt's last id is prefill, and
-        not counted.
+    with_cache: whether the answer calls models with a cache, as cached_14 does
+    models: (target, draft model)
+    Raises WrongAnswer if the answer changes ids, or returns no list of tokens.
     """
-
-    def __init__(self, model, n_prompt=1):
-        self.model, self.n_prompt, self.n_passes, self.n_read = model, n_prompt, 0, 0
-        self.caches = []  # each cache that it was given, and the ids that it has read into it
-
-    def rows(self, ids):
-        """Read a whole text. Returns [len(ids), n_vocab]: row i is the distribution of the token
-        after ids[: i + 1]. Raises WrongAnswer if ids is empty or no list of whole numbers.
-        """
-        return self.forward(ids, SimpleNamespace(ids=[]))  # an empty cache
-
-    def forward(self, new_ids, cache):
-        """Read new ids after those of the cache, and append them to cache.ids: new_ids ->
-        [len(new_ids), n_vocab]. Raises WrongAnswer for a cache that this model has not filled.
-        """
-        new_ids = to_whole_numbers(new_ids, "a list of ids", "a model is fed")
-        require(new_ids, "a model is fed no ids, expected at least one")
-        self.n_read += len(new_ids)
-        require(isinstance(cache.ids, list), f"cache.ids is {cache.ids!r}, expected a list")
-        n_known = len(cache.ids)
-        require(
-            cache.ids == self.read_into(cache)[:n_known],
-            f"a model is given a cache with the ids {cache.ids}, of which it has read "
-            f"{self.read_into(cache)}: expected a cache of its own for each model",
-        )
-        cache.ids += new_ids
-        self.read_into(cache)[:] = cache.ids
-        self.n_passes += len(cache.ids) >= self.n_prompt
-        return np.array([self.model(cache.ids[: n + 1]) for n in range(n_known, len(cache.ids))])
-
-    def read_into(self, cache):
-        """The ids that this model has read into a cache, a list."""
-        for known_cache, ids in self.caches:
-            if known_cache is cache:
-                return ids
-        self.caches.append((cache, []))
-        return self.caches[-1][1]
-
-
-def texts_of(answer, form, models, ids, n_tokens, K, end=None):
-    """Enumerate a loop, as speculative_9: ({text, a tuple: probability}, the mean number of passes
-    of the target).
-
-    form: a function from a Counted to what the answer gets as a model
-    models: (target, draft model), functions from a text to the distribution of its next token
-    """
-    texts, n_passes = defaultdict(float), 0.0
 
     def run(branches):
-        target, draft_model = (Counted(model, len(ids)) for model in models)
-        rng = CheckedRng(branches)
-        given = list(ids)
-        how = given, n_tokens, K, rng.sample, rng.accept, end
-        result = answer(form(target), form(draft_model), *how)
+        arguments = [ModelArgument(model, len(ids)) for model in models]
+        target, draft_model = [
+            argument.forward if with_cache else argument.rows for argument in arguments
+        ]
+        rng, own_ids = CheckedRng(branches), list(ids)
+        result = answer(target, draft_model, own_ids, n_tokens, K, rng.sample, rng.accept, end)
         require(isinstance(result, list), f"it returns {result!r}, expected a list of tokens")
         text = to_whole_numbers(result, "a list of tokens")
-        require_same(given, list(ids), "the ids that it was given, afterwards")
-        return tuple(text), target.n_passes
+        require_same(own_ids, list(ids), "the ids that it was given, afterwards")
+        return tuple(text), arguments[0].n_passes
 
-    for (text, passes), mass in enumerate_branches(run).items():
-        texts[text] += mass
-        n_passes += mass * passes
-    return texts, n_passes
+    texts, mean_passes = defaultdict(float), 0.0
+    for (text, n_passes), probability in enumerate_branches(run).items():
+        texts[text] += probability
+        mean_passes += probability * n_passes
+    return texts, mean_passes
 
 
-def check_loop(answer, form, right):
-    """Check the texts of a loop and its passes of the target.
-
-    form: a function from a Counted to its method `rows` or `forward`
-    right: the solution, which says how many passes are needed
+def check_loop(answer, with_cache):
+    """Raise WrongAnswer unless the texts of a loop have the target's distribution, and it needs no
+    more passes of the target than the solution. with_cache: as in enumerate_loop
     """
-    three, five = (table(1), table(2)), (table(3, 5), table(4, 5))
+    solution = solutions.cached_14 if with_cache else solutions.speculative_9
+    three_tokens = random_model(1), random_model(2)
+    five_tokens = random_model(3, 5), random_model(4, 5)
     # the prompt may hold the end, and the end may be token 0
     for models, ids, n_tokens, K, end in (
-        (three, [0], 1, 2, None),
-        (three, [0], 3, 1, None),
-        (three, [2, 0], 2, 3, 2),
-        (three, [0], 2, 2, 0),
-        (five, [4, 3, 4], 2, 2, 4),
+        (three_tokens, [0], 1, 2, None),
+        (three_tokens, [0], 3, 1, None),
+        (three_tokens, [2, 0], 2, 3, 2),
+        (three_tokens, [0], 2, 2, 0),
+        (five_tokens, [4, 3, 4], 2, 2, 4),
     ):
-        what = f"{n_tokens} tokens after {ids} with K = {K} and the end token {end}"
-        texts, n_passes = texts_of(answer, form, models, ids, n_tokens, K, end)
+        case = f"{n_tokens} tokens after {ids} with K = {K} and the end token {end}"
+        texts, n_passes = enumerate_loop(answer, with_cache, models, ids, n_tokens, K, end)
         lengths = {len(text) for text in texts if end not in text}
-        require(lengths <= {n_tokens}, f"{what}: of {lengths} tokens, expected {n_tokens}")
-        require_same_texts(texts, lambda text: models[0]([*ids, *text]), n_tokens, what, end)
-        _, most = texts_of(right, form, models, ids, n_tokens, K, end)
-        few = f"expected {most:.4f} or fewer: one a round, with K drafts where there is room"
+        require(lengths <= {n_tokens}, f"{case}: of {lengths} tokens, expected {n_tokens}")
+        target = models[0]
+        require_same_texts(texts, lambda text: target([*ids, *text]), n_tokens, case, end)
+        _, max_passes = enumerate_loop(solution, with_cache, models, ids, n_tokens, K, end)
         require(
-            n_passes <= most + 1e-9,
-            f"{what}: {n_passes:.4f} passes of the target on average, {few}",
+            n_passes <= max_passes + 1e-9,
+            f"{case}: {n_passes:.4f} passes of the target on average, expected {max_passes:.4f} "
+            "or fewer: one a round, with K drafts where there is room",
         )
+    # every draft is accepted
+    models = counting_model, counting_model
     for n_tokens, K in ((4, 1), (7, 2), (8, 3), (13, 6)):
-        texts, n_passes = texts_of(answer, form, (counting, counting), [0], n_tokens, K)
-        what = f"{n_tokens} tokens with K = {K}, where the draft model is the target"
-        require_same(
-            texts, {tuple(n % 3 for n in range(1, n_tokens + 1)): 1.0}, f"{what}: the text"
-        )
-        require_same(n_passes, -(-n_tokens // (K + 1)), f"{what}: passes of the target")
+        texts, n_passes = enumerate_loop(answer, with_cache, models, [0], n_tokens, K)
+        case = f"{n_tokens} tokens with K = {K}, where the draft model is the target"
+        text = tuple(n % 3 for n in range(1, n_tokens + 1))
+        require_same(texts, {text: 1.0}, f"{case}: the text")
+        n_rounds = -(-n_tokens // (K + 1))  # rounded up
+        require_same(n_passes, n_rounds, f"{case}: passes of the target")
 
 
 def check_speculative_9(answer):
-    check_loop(answer, lambda model: model.rows, solutions.speculative_9)
+    """Raise WrongAnswer unless speculative_9 is exact, with as few passes as the solution."""
+    check_loop(answer, with_cache=False)
 
 
 def check_cached_14(answer):
-    check_loop(answer, lambda model: model.forward, solutions.cached_14)
+    """Raise WrongAnswer unless cached_14 is exact, with as few passes and tokens as needed."""
+    check_loop(answer, with_cache=True)
+    always_wrong = lambda ids: counting_model([*ids, 0])
+    for drafts, model in (("right", counting_model), ("wrong", always_wrong)):
+        check_n_read(answer, model, f"every draft {drafts}")
+
+
+def check_n_read(answer, model, drafts):
+    """Raise WrongAnswer if the target or the draft model reads more tokens than a loop with caches
+    has to. model: the draft model. drafts: how good its drafts are, in words
+    """
     ids, n_tokens, K = [0, 1, 2, 0], 7, 2
-    for what, model in (("right", counting), ("wrong", lambda ids: counting([*ids, 0]))):
-        target, draft_model = Counted(counting, len(ids)), Counted(model)
-        how = ids, n_tokens, K, lambda p: int(p.argmax()), lambda ratio: ratio >= 1, None
-        answer(target.forward, draft_model.forward, *how)
-        later = (target.n_passes - 1) * (K + 1)  # in each round after the first
-        for role, one, most in (
-            ("target", target, len(ids) + K + later),
-            ("draft model", draft_model, len(ids) + K - 1 + later),
-        ):
-            require(
-                one.n_read <= most,
-                f"{n_tokens} tokens with K = {K}, every draft {what}: the {role} reads "
-                f"{one.n_read} tokens, expected {most} at most",
-            )
+    target, draft_model = ModelArgument(counting_model, len(ids)), ModelArgument(model)
+    # nothing is left to chance: the distributions are one-hot, and ratios 0 or 1
+    sample, accept = lambda p: int(p.argmax()), lambda ratio: ratio >= 1
+    answer(target.forward, draft_model.forward, ids, n_tokens, K, sample, accept, None)
+    later_rounds = (target.n_passes - 1) * (K + 1)
+    for role, argument, first_round in (
+        ("target", target, len(ids) + K),
+        ("draft model", draft_model, len(ids) + K - 1),  # it does not read its last draft
+    ):
+        max_read = first_round + later_rounds
+        require(
+            argument.n_read <= max_read,
+            f"{n_tokens} tokens with K = {K}, {drafts}: the {role} reads "
+            f"{argument.n_read} tokens, expected {max_read} at most",
+        )
 
 
-def expected_tree(target, draft_model):
+def expected_tree_tokens(target, draft_model):
     """The mean number of tokens of a round with two siblings and a child below each."""
     p, q = target([0]), draft_model([0])
-    tokens = range(len(p))
-    accepted = np.minimum(p, q)
-    rest = residual(p, q)
+    accepted = np.minimum(p, q)  # for each token, the probability that it is an accepted sibling
     for x in np.flatnonzero(q > p):
-        # x was the first sibling and was rejected
+        # x was the first sibling and was rejected, with probability q(x) - p(x)
         without_x = np.where(np.arange(len(q)) == x, 0, q)
         if without_x.any():
-            accepted += (q[x] - p[x]) * np.minimum(rest, without_x / without_x.sum())
-    below = [np.minimum(target([0, x]), draft_model([0, x])).sum() for x in tokens]
-    return 1 + sum(accepted * (1 + np.array(below)))
+            second = np.minimum(residual(p, q), without_x / without_x.sum())
+            accepted += (q[x] - p[x]) * second
+    n_tokens = 1.0  # the target's own
+    for x, probability in enumerate(accepted):
+        child = np.minimum(target([0, x]), draft_model([0, x])).sum()
+        n_tokens += probability * (1 + child)
+    return n_tokens
+
+
+def enumerate_siblings(answer, target, draft_model):
+    """Enumerate one round of siblings_12 after the text [0]: {the tokens of the round, a tuple:
+    probability}.
+    """
+
+    def run(branches):
+        rng = CheckedRng(branches)
+        models = ModelArgument(target).rows, ModelArgument(draft_model).rows
+        result = answer(*models, [0], rng.sample, rng.accept)
+        return tuple(to_whole_numbers(result, "whole numbers"))
+
+    return enumerate_branches(run)
 
 
 def check_siblings_12(answer):
-    pairs = [(table(seed), table(seed + 10)) for seed in (1, 2, 3)]
-    # a draft model that is sure has no second sibling
-    pairs += [(table(1), counting), (counting, table(1)), (counting, counting)]
-    pairs += [(table(3, 5), table(4, 5))]
-    for target, draft_model in pairs:
-        texts = outcomes_of(answer, rows_of(target), rows_of(draft_model), [0])
+    """Raise WrongAnswer unless siblings_12 is exact and yields as many tokens as it should."""
+    for target, draft_model in (
+        (random_model(1), random_model(11)),
+        (random_model(2), random_model(12)),
+        (random_model(3), random_model(13)),
+        # a draft model that is sure has no second sibling
+        (random_model(1), counting_model),
+        (counting_model, random_model(1)),
+        (counting_model, counting_model),
+        (random_model(3, 5), random_model(4, 5)),
+    ):
+        texts = enumerate_siblings(answer, target, draft_model)
         require_same_texts(texts, lambda text: target([0, *text]), 3, "a round and what follows")
-        n_tokens = sum(mass * len(text) for text, mass in texts.items())
-        require_close(n_tokens, expected_tree(target, draft_model), "the mean number of tokens")
+        n_tokens = sum(probability * len(text) for text, probability in texts.items())
+        expected = expected_tree_tokens(target, draft_model)
+        require_close(n_tokens, expected, "the mean number of tokens")
 
 
 # ---------------------------------------------------------------- a drafter
 
 
-def propose_checked(drafter, ids, k, what):
-    """Call the drafter's prefill and propose, and check the form of what it proposes: (tokens, rows
-    of q), both tuples.
+def propose_checked(drafter, ids, k, case):
+    """Call the drafter's prefill and propose, and check the form of what it proposes. Returns
+    (tokens, rows of q), both tuples, or raises WrongAnswer. case: as in require_same_texts
     """
     n_vocab, text = drafter.n_vocab, list(ids)
     with_limits(drafter.prefill, returns=False)(text[:-1], None)  # no target, and so no cache
     result = with_limits(drafter.propose)(text, k)
-    require_same(text, ids, f"{what}: the ids afterwards")
+    require_same(text, ids, f"{case}: the ids afterwards")
     form = "expected a list of tokens and an array"
     is_pair = isinstance(result, (tuple, list)) and len(result) == 2
-    require(is_pair, f"{what}: it returns {result!r}, {form}")
+    require(is_pair, f"{case}: it returns {result!r}, {form}")
     draft, q = result
     require(
         isinstance(draft, list) and isinstance(q, np.ndarray),
-        f"{what}: it returns {type(draft).__name__} and {type(q).__name__}, {form}",
+        f"{case}: it returns {type(draft).__name__} and {type(q).__name__}, {form}",
     )
     draft = to_whole_numbers(draft, "whole numbers")
     require(
         all(0 <= token < n_vocab for token in draft),
-        f"{what}: it drafts {draft}, expected tokens from 0 to {n_vocab - 1}",
+        f"{case}: it drafts {draft}, expected tokens from 0 to {n_vocab - 1}",
     )
-    require(len(draft) <= k, f"{what}: it drafts {draft}, expected {k} tokens at most")
-    require_same(q.shape, (len(draft), n_vocab), f"{what}: the shape of q")
+    require(len(draft) <= k, f"{case}: it drafts {draft}, expected {k} tokens at most")
+    require_same(q.shape, (len(draft), n_vocab), f"{case}: the shape of q")
     for row in q:
-        right = min(row) >= 0 and abs(sum(row) - 1) < 1e-9
         require(
-            right,
-            f"{what}: a row of q is {format_probs(row)}, expected probabilities that sum to 1",
+            min(row) >= 0 and abs(sum(row) - 1) < 1e-9,
+            f"{case}: a row of q is {format_probs(row)}, expected probabilities that sum to 1",
         )
     return tuple(draft), tuple(map(tuple, q.tolist()))
 
 
 def texts_to_draft_after():
     """Yield (n_vocab, ids, values of k) of the calls that check a drafter."""
-    for n in (1, 2, 3):
-        for ids in itertools.product(range(3), repeat=n):
+    for n_ids in (1, 2, 3):
+        for ids in itertools.product(range(3), repeat=n_ids):
             yield 4, list(ids), (0, 1, 3)
     for ids in (
         [0, 1, 2, 0, 3, 0],
@@ -620,61 +688,80 @@ def texts_to_draft_after():
     yield 2, [0, 1, 1, 0, 1, 0, 0] * 5, (6,)
 
 
+def enumerate_drafts(answer, n_vocab, texts, k, case):
+    """Enumerate what a new drafter proposes for the last of the texts, once it has proposed for
+    those before: {(draft, rows of q), both tuples: probability}. case: as in require_same_texts
+    """
+
+    def run(branches):
+        drafter = answer(n_vocab, CheckedRng(branches).sample)
+        for part in ("n_vocab", "prefill", "propose"):
+            require(
+                hasattr(drafter, part),
+                f"it returns {drafter!r}, expected an object with n_vocab, prefill(ids, "
+                "target_cache) and propose(ids, k)",
+            )
+        require_same(drafter.n_vocab, n_vocab, "n_vocab")
+        for text in texts:
+            proposal = propose_checked(drafter, text, k, case)
+        return proposal
+
+    return enumerate_branches(run)
+
+
 def check_drafter_13(answer):
-    ever = False
+    """Raise WrongAnswer unless drafter_13 drafts, and q is what its tokens were sampled from."""
+    drafts_ever = False
     for n_vocab, ids, ks in texts_to_draft_after():
         for k in ks:
-            what = f"{n_vocab} tokens, after {ids} with k = {k}"
-
-            def propose(branches, *texts_before):
-                drafter = answer(n_vocab, CheckedRng(branches).sample)
-                for part in ("n_vocab", "prefill", "propose"):
-                    require(
-                        hasattr(drafter, part),
-                        f"it returns {drafter!r}, expected an object with n_vocab, prefill(ids, "
-                        "target_cache) and propose(ids, k)",
-                    )
-                require_same(drafter.n_vocab, n_vocab, "n_vocab")
-                for text in texts_before:
-                    propose_checked(drafter, text, k, what)
-                return propose_checked(drafter, ids, k, what)
-
-            outcomes = enumerate_branches(propose)
+            case = f"{n_vocab} tokens, after {ids} with k = {k}"
+            outcomes = enumerate_drafts(answer, n_vocab, [ids], k, case)
             for (draft, q), probability in outcomes.items():
-                ever = ever or draft
+                if draft:
+                    drafts_ever = True
                 # q has to be what the tokens were sampled from: one-hot where nothing was
-                says = np.prod([row[token] for token, row in zip(draft, q)])
+                stated = np.prod([row[token] for token, row in zip(draft, q)])
                 require(
-                    abs(probability - says) < 1e-9,
-                    f"{what}: it drafts {list(draft)} with probability {probability:.4g}, and q "
-                    f"says {says:.4g}; expected the same",
+                    abs(probability - stated) < 1e-9,
+                    f"{case}: it drafts {list(draft)} with probability {probability:.4g}, and q "
+                    f"says {stated:.4g}; expected the same",
                 )
             if k == 1:
                 # prefill begins a text: of one before nothing is left
-                before = [2, 1, 0, 2, 0, 1, 2]
-                again = enumerate_branches(lambda branches: propose(branches, before))
+                text_before = [2, 1, 0, 2, 0, 1, 2]
+                later_outcomes = enumerate_drafts(answer, n_vocab, [text_before, ids], k, case)
                 require(
-                    total_variation(again, outcomes) < 1e-9,
-                    f"{what}: it drafts something else once it has read another text, expected "
+                    total_variation(later_outcomes, outcomes) < 1e-9,
+                    f"{case}: it drafts something else once it has read another text, expected "
                     "the same, because prefill begins a new text",
                 )
-    require(ever, "it never drafts anything, expected drafts after some texts")
+    require(drafts_ever, "it never drafts anything, expected drafts after some texts")
 
 
 # ---------------------------------------------------------------- all of them, in their order
 
-NAMES = """
-temperature_2 acceptance_1 residual_3 one_token_6 verify_7 speedup_5 speculative_9 catch_up_8
-cached_14 two_drafts_10 siblings_12 block_11 drafter_13 nucleus_4
-"""
 
-
-def limited_check(name):
+def limited_check(check):
     """The check of an exercise, with limits on the answer's calls and seconds: it raises
-    WrongAnswer for an answer that does not end.
+    WrongAnswer for an answer that does not end. Returns a function of the answer.
     """
-    check = globals()[f"check_{name}"]
+    name = check.__name__.removeprefix("check_")
     return lambda answer: check(with_limits(answer, name))
 
 
-CHECKS = {name: limited_check(name) for name in NAMES.split()}
+CHECKS = {
+    "temperature_2": limited_check(check_temperature_2),
+    "acceptance_1": limited_check(check_acceptance_1),
+    "residual_3": limited_check(check_residual_3),
+    "one_token_6": limited_check(check_one_token_6),
+    "verify_7": limited_check(check_verify_7),
+    "speedup_5": limited_check(check_speedup_5),
+    "speculative_9": limited_check(check_speculative_9),
+    "catch_up_8": limited_check(check_catch_up_8),
+    "cached_14": limited_check(check_cached_14),
+    "two_drafts_10": limited_check(check_two_drafts_10),
+    "siblings_12": limited_check(check_siblings_12),
+    "block_11": limited_check(check_block_11),
+    "drafter_13": limited_check(check_drafter_13),
+    "nucleus_4": limited_check(check_nucleus_4),
+}

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 
 from exercises import solutions
-from exercises.checks import CHECKS, one_place
+from exercises.checks import CHECKS, enumerate_single_token
 from proving import limits
 from proving.enumeration import WrongAnswer, total_variation
 from proving.limits import file_of, with_limits
@@ -14,53 +14,59 @@ from proving.verdict import format_probs
 STANDS_IN = "the answer below its task stands in"
 
 
-def guessed(guess, name, asked_for, p, q):
+def print_guess(guess, name, expected_guess, p, q):
     """Print the distribution of a reader's guess beside p, and how often it keeps the draft. If the
     guess is not what the task asks for, print the same of what the task asks for. An error of the
     guess is printed in one line.
 
-    guess, asked_for: functions (p, q, sample, accept) -> (token, is_draft), as one_token_6
+    guess, expected_guess: functions (p, q, sample, accept) -> (token, is_draft), as one_token_6
     name: of the guess, as printed
     """
-    expected = tried(asked_for, p, q)
+    expected = enumerate_single_token(expected_guess, p, q)
     try:
-        found = tried(with_limits(guess), p, q)
+        outcome = enumerate_single_token(with_limits(guess), p, q)
     except NotImplementedError:
         print(f"{name}: STILL TO BE WRITTEN")
     except Exception as error:
         print(f"{name}: {describe_failure(error, guess)}")
         return
     else:
-        if all(map(np.allclose, found, expected)):
-            print_outcome(f"{name}, as the task asks", p, *found)
+        if is_same_outcome(outcome, expected):
+            print_outcome(f"{name}, as the task asks", p, *outcome)
             return
-        print_outcome(f"{name}, but not as the task asks", p, *found)
+        print_outcome(f"{name}, but not as the task asks", p, *outcome)
     print_outcome("The answer below the task", p, *expected)
 
 
-def tried(guess, p, q):
-    """Enumerate a guess: (the distribution of its token, how often it keeps the draft)."""
-    texts, kept = one_place(guess, p, q)
-    return np.array([texts.get((token,), 0.0) for token in range(len(p))]), kept
-
-
-def print_outcome(whose, p, found, kept):
-    """Print the distribution `found` beside p, [n_vocab] both, their distance, and how often the
-    draft is kept.
+def is_same_outcome(outcome, expected):
+    """Whether two results of enumerate_single_token have the same distribution, and keep drafts as
+    often.
     """
-    far = total_variation(dict(enumerate(found)), dict(enumerate(p)))
-    verdict = "wrong" if far > 1e-9 else "right"
-    print(f"{whose}: the distribution is {verdict}, at a distance of {far:.2f}")
+    kept, replaced = outcome
+    expected_kept, expected_replaced = expected
+    same_distribution = np.allclose(kept + replaced, expected_kept + expected_replaced)
+    return same_distribution and np.allclose(kept.sum(), expected_kept.sum())
+
+
+def print_outcome(label, p, kept, replaced):
+    """Print the distribution of a guess beside p, their distance, and how often the draft is kept.
+
+    label: whose distribution it is, in words. kept, replaced: from enumerate_single_token
+    """
+    distribution = kept + replaced
+    distance = total_variation(dict(enumerate(distribution)), dict(enumerate(p)))
+    verdict = "wrong" if distance > 1e-9 else "right"
+    print(f"{label}: the distribution is {verdict}, at a distance of {distance:.2f}")
     print(f"  the target's p   {format_probs(p)}")
-    print(f"  what comes out   {format_probs(found)}")
-    print(f"  drafts kept      {kept:.2f}")
+    print(f"  what comes out   {format_probs(distribution)}")
+    print(f"  drafts kept      {kept.sum():.2f}")
 
 
-def checked(answer):
+def check_answer(answer):
     """Check the answer to an exercise, and print one line about it. Returns the answer if it is
     right, otherwise the solution of the same name, so that the notebook goes on.
     """
-    name = name_of(answer, CHECKS)
+    name = find_name(answer, CHECKS)
     if name is None:
         print("WRONG: it has no name of an exercise: expected a function named as in its task")
         return answer
@@ -76,19 +82,26 @@ def checked(answer):
     return getattr(solutions, name)
 
 
-def name_of(answer, names):
-    """Which of the names a function has, None if it has no such name. A lambda or a partial has the
+def find_name(function, names):
+    """Which of the names a function has, None if it has none of them. A lambda or a partial has the
     name of the variable that its notebook cell assigns it to.
+
+    To be called by a function that the cell calls, because the cell is looked up two calls up.
     """
-    (caller,) = inspect.stack()[2:3]
-    known_as = [name for name, value in caller.frame.f_globals.items() if value is answer]
-    own_name = getattr(answer, "__name__", None)
-    return next((name for name in [own_name, *known_as] if name in names), None)
+    cell = inspect.stack()[2].frame
+    own_name = getattr(function, "__name__", None)
+    variables = [name for name, value in cell.f_globals.items() if value is function]
+    for name in [own_name, *variables]:
+        if name in names:
+            return name
+    return None
 
 
 def describe_failure(error, answer):
-    """One line for what is wrong with the answer, or where it fails."""
+    """One line for an error that an answer caused: what is wrong with the answer if the error is a
+    WrongAnswer, otherwise the error and the answer's line that raised it.
+    """
     if isinstance(error, WrongAnswer):
         return " ".join(f"WRONG: {error}".split())
-    where = limits.describe_line(error, file_of(answer))
-    return f"it FAILS with {limits.describe_error(error)}{where}"
+    line = limits.describe_line(error, file_of(answer))
+    return f"it FAILS with {limits.describe_error(error)}{line}"

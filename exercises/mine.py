@@ -24,8 +24,8 @@ def temperature_2(logits, temperature):
 
 
 def acceptance_1(p, q):
-    """The most that a rule can keep of tokens sampled from q, as a probability, if what it returns
-    has the distribution p. Some tokens may have p(x) = 0, q(x) = 0, or both.
+    """The largest probability with which a rule can keep a token sampled from q, if the token that
+    it returns has the distribution p. Some tokens may have p(x) = 0, q(x) = 0, or both.
     """
     raise NotImplementedError
 

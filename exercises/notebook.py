@@ -9,12 +9,12 @@ import numpy as np
 
 from checkpoints.registry import MODELS_DIR
 from cli.prompts import choose_prompts
-from decoding.clock import measure_costs
+from decoding import clock
 from decoding.load import Pair, load
 from decoding.run import Run
 from exercises import feedback
-from exercises.checks import outcomes_of
-from exercises.feedback import checked  # noqa: F401, the notebook calls it here
+from exercises.checks import enumerate_single_token
+from exercises.feedback import check_answer  # noqa: F401, the notebook calls it here
 from proving.enumeration import enumerate_branches, total_variation
 from proving.mistakes import MISTAKES
 from proving.patching import apply_mistake, changed_lines
@@ -23,20 +23,24 @@ from sampling import NeuralDrafter, Rng, SamplingParams, speculative
 from utils import get_backend
 
 TARGET, DRAFT = "17M", "0.7M-17M"
-FILTER = SamplingParams(1.0)  # everything here is sampled at temperature 1
+TO_PROBS = SamplingParams(1.0)  # everything here is sampled at temperature 1
 N_TOKENS, K_MEASURED = 60, 4  # of each text that is measured
-BROKEN = ("resample-from-p", "greedy-draft", "first-draft-unverified")
+MISTAKES_SHOWN = ("resample-from-p", "greedy-draft", "first-draft-unverified")
 GREEN, GREY, ORANGE, VIOLET = "#0a6449", "#7f838d", "#c2410c", "#5a48b5"
 
 # ---------------------------------------------------------------- two guesses
 
 
 def match(p, q, sample, accept):
+    """Sample from p too, and keep the draft if it is the same token. Returns (token, is_draft)."""
     x, y = sample(q), sample(p)
     return y, x == y
 
 
 def replace_from_p(p, q, sample, accept):
+    """Accept the draft with p(x)/q(x), else replace it by a sample from p, which is wrong. Returns
+    (token, is_draft).
+    """
     x = sample(q)
     if accept(p[x] / q[x]):
         return x, True
@@ -46,38 +50,40 @@ def replace_from_p(p, q, sample, accept):
 GUESSES = {"match": match, "replace_from_p": replace_from_p}
 
 
-def guessed(guess, p, q):
+def print_guess(guess, p, q):
     """Print the distribution of `match` or `replace_from_p` as the reader has written it.
 
     guess: a function (p, q, sample, accept) -> (token, is_draft). p, q: [n_vocab]
     """
-    name = feedback.name_of(guess, GUESSES)
-    feedback.guessed(guess, name, GUESSES[name], p, q)
+    name = feedback.find_name(guess, GUESSES)
+    feedback.print_guess(guess, name, GUESSES[name], p, q)
 
 
-def branches(rule, p, q):
+def print_kept_and_replaced(rule, p, q):
     """Print the distribution of a rule for one token in two parts: drafted tokens that it keeps,
-    and replacements.
+    and replacements. Then print their sum.
+
+    rule: a function (p, q, sample, accept) -> (token, is_draft). p, q: [n_vocab]
     """
-    outcomes = outcomes_of(rule, p, q)
-    total = np.zeros(len(p))
-    for name, is_draft in (("drafted and kept", True), ("replacements", False)):
-        masses = [outcomes.get((token, is_draft), 0.0) for token in range(len(p))]
-        total += masses
-        print(f"{name:<18}{format_probs(masses):<18}sum {sum(masses):.2f}")
-    print(f"{'together':<18}{format_probs(total):<18}sum {total.sum():.2f}")
+    kept, replaced = enumerate_single_token(rule, p, q)
+    for label, part in (
+        ("drafted and kept", kept),
+        ("replacements", replaced),
+        ("together", kept + replaced),
+    ):
+        print(f"{label:<18}{format_probs(part):<18}sum {part.sum():.2f}")
 
 
 # ---------------------------------------------------------------- models
 
 
 @cache
-def pair():
-    """Load the Pair of the notebook, once."""
+def load_pair():
+    """Load the target, its draft model and their encoder, once. Returns a Pair."""
     return load(TARGET, [DRAFT], MODELS_DIR, get_backend()).pair(DRAFT)
 
 
-class Rows:
+class UncachedModel:
     """A model in the form of the exercises: ids -> [len(ids), n_vocab]. Row i is the distribution
     of the token after ids[: i + 1].
 
@@ -91,12 +97,13 @@ class Rows:
         return self.read(ids, self.model.new_cache(), len(ids))
 
     def read(self, ids, cache, n_new):  # -> [n_new, n_vocab]
+        """Read the last n_new of the ids; `cache`, the model's own, holds those before. Counts."""
         self.passes += 1
         self.n_read += n_new
-        return FILTER(self.model.read(list(ids), cache, n_last=n_new))
+        return TO_PROBS(self.model.read(list(ids), cache, n_last=n_new))
 
 
-class Forward(Rows):
+class CachedModel(UncachedModel):
     """A model in the form of catch_up_8: (new_ids, cache) -> [len(new_ids), n_vocab]. It appends
     new_ids to cache.ids.
     """
@@ -109,23 +116,24 @@ class Forward(Rows):
         return self.read(cache.ids, cache.of_model, len(new_ids))
 
 
-def models():
-    """Print the sizes of the two models. Returns (target, draft model, encoder), the models as
-    Rows.
+def load_models():
+    """Load the two models and print their sizes. Returns (target, draft model, encoder), the models
+    as UncachedModels.
     """
-    both = pair().target, pair().draft.standalone_model
-    for role, model in zip(("target", "draft model"), both):
+    pair = load_pair()
+    target, draft_model = pair.target, pair.draft.standalone_model
+    for role, model in (("target", target), ("draft model", draft_model)):
         config = model.config
         print(f"{role}: {config.n_parameters:,} parameters in {config.n_layer} layers")
-    return *map(Rows, both), pair().encoder
+    return UncachedModel(target), UncachedModel(draft_model), pair.encoder
 
 
-def forwards():
-    """(target, draft model), each a Forward."""
-    return Forward(pair().target), Forward(pair().draft.standalone_model)
+def load_cached_models():
+    """The two models as CachedModels: (target, draft model)."""
+    return CachedModel(load_pair().target), CachedModel(load_pair().draft.standalone_model)
 
 
-def choices(seed):
+def random_choices(seed):
     """The functions (sample, accept) of a new Rng."""
     rng = Rng(seed)
     return rng.sample, rng.accept
@@ -134,7 +142,7 @@ def choices(seed):
 # ---------------------------------------------------------------- mistakes
 
 
-class Constant:
+class ConstantModel:
     """A model whose next token has the distribution p, [n_vocab], after every text."""
 
     def __init__(self, p):
@@ -143,121 +151,141 @@ class Constant:
     def new_cache(self, n_positions=None):
         return SimpleNamespace(length=0)
 
-    def read(self, ids, cache, n_last=1):
+    def read(self, ids, cache, n_last=1):  # -> [n_last, n_vocab], logits
         return np.tile(np.log(self.p), (n_last, 1))
 
 
-def outcome(p, q, name=None):
-    """Enumerate the first token that sampling.speculative writes, with a mistake if one is named.
-    Returns its distribution, [n_vocab].
+def first_token_distribution(p, q, mistake=None):
+    """The exact distribution, [n_vocab], of the first token that sampling.speculative writes with a
+    target p and a draft model q. mistake: the name of a mistake of the museum that it makes
     """
 
     def run(rng):
         """Return the first token of one branch: prompt [0], 2 tokens to write, K = 1."""
-        drafter = NeuralDrafter(Constant(q), FILTER, rng)
-        rounds = speculative(Constant(p), drafter, [0], 2, 1, FILTER, rng)
-        return next(token for this_round in rounds for token in this_round.tokens)
+        drafter = NeuralDrafter(ConstantModel(q), TO_PROBS, rng)
+        rounds = speculative(ConstantModel(p), drafter, [0], 2, 1, TO_PROBS, rng)
+        next(rounds)  # the prefill, which writes no token
+        return next(rounds).tokens[0]
 
-    with apply_mistake(MISTAKES[name]) if name else nullcontext():
+    with apply_mistake(MISTAKES[mistake]) if mistake else nullcontext():
         outcomes = enumerate_branches(run)
     return np.array([outcomes.get(token, 0.0) for token in range(len(p))])
 
 
-def show_mistakes():
-    """Print the lines that the mistakes of the notebook change."""
-    for name in BROKEN:
+def print_mistakes():
+    """Print the lines that the mistakes of the notebook change, right and wrong."""
+    for name in MISTAKES_SHOWN:
         print(f"{name}: {MISTAKES[name].what}")
         for function, pieces in MISTAKES[name].changes.items():
-            for lines in changed_lines(function, pieces):
-                for side, line in zip(("right", "wrong"), lines):
-                    print(f"    {function.__name__}, {side}   {line.strip()}")
+            for right, wrong in changed_lines(function, pieces):
+                print(f"    {function.__name__}, right   {right.strip()}")
+                print(f"    {function.__name__}, wrong   {wrong.strip()}")
 
 
-def broken(p, q):
-    """Print the distribution of the first token with each mistake, and its distance from p."""
-    print(
-        f"p = {format_probs(p)}, q = {format_probs(q)}, rejected {np.maximum(p - q, 0).sum():.2f}"
-    )
-    for name in (None, *BROKEN):
-        found = outcome(p, q, name)
-        far = total_variation(dict(enumerate(p)), dict(enumerate(found)))
-        print(f"    {name or 'no mistake':<24}{format_probs(found):<26}distance {far:.2f}")
+def print_mistake_distances(p, q):
+    """Print the distribution of the first token with each mistake of the notebook, and its total
+    variation distance from p. p, q: [n_vocab], of the target and of the draft model
+    """
+    rejected = np.maximum(p - q, 0).sum()
+    print(f"p = {format_probs(p)}, q = {format_probs(q)}, rejected {rejected:.2f}")
+    for mistake in (None, *MISTAKES_SHOWN):
+        distribution = first_token_distribution(p, q, mistake)
+        distance = total_variation(dict(enumerate(p)), dict(enumerate(distribution)))
+        name = mistake or "no mistake"
+        print(f"    {name:<24}{format_probs(distribution):<26}distance {distance:.2f}")
 
 
 # ---------------------------------------------------------------- by the clock
 
 
-def openings(first, n_times):
-    """List [(make_rng, ids)] of texts that begin with six of twelve story openings, each opening
-    n_times. make_rng() returns the Rng of a text. first: 0 or 1, which six openings
+def new_texts(first, n_times):
+    """[(make_rng, ids)] of texts to write: the ids begin with six of twelve story openings, each
+    opening n_times. make_rng() returns the Rng of a text. first: 0 or 1, which six openings
     """
-    ids, _ = choose_prompts("", 12, pair().encoder, pair().target.config.n_ctx - N_TOKENS)
-    return [(partial(Rng, seed), one) for seed, one in enumerate(ids[first::2] * n_times)]
+    ids, _ = choose_prompts("", 12, load_pair().encoder, load_pair().target.config.n_ctx - N_TOKENS)
+    return [(partial(Rng, seed), opening) for seed, opening in enumerate(ids[first::2] * n_times)]
 
 
-def acceptance():
+def measure_acceptance():
     """Decode 24 texts speculatively, print the acceptance rate, and return it."""
     accepted = examined = 0
-    for rng, ids in openings(first=0, n_times=4):
-        for this_round in Run(pair(), ids, N_TOKENS, K_MEASURED, FILTER, rng).rounds():
+    for make_rng, ids in new_texts(first=0, n_times=4):
+        run = Run(load_pair(), ids, N_TOKENS, K_MEASURED, TO_PROBS, make_rng)
+        for this_round in run.rounds():
             accepted += this_round.accepted
             examined += this_round.examined
     print(f"a = {accepted / examined:.2f}: {accepted} of {examined} examined drafted tokens")
     return accepted / examined
 
 
-def costs(Ks, turns=12):
+def measure_costs(Ks, turns=12):
     """Measure the draft cost c and the verify cost v of every K, print and draw them, and return
     {K: (c, v)}, both in passes of the target over one token.
 
     turns: how often rounds of every K are timed; each figure is a median over the turns
     """
-    both = pair().target, pair().draft
-    seconds, found = measure_costs(*both, FILTER, Ks, 2, range(turns))
-    found = {K: tuple(np.median(of_turns, axis=0)) for K, of_turns in found.items()}
+    pair = load_pair()
+    seconds, costs_of_turns = clock.measure_costs(
+        pair.target, pair.draft, TO_PROBS, Ks, n_rounds=2, turns=range(turns)
+    )
+    costs = {K: tuple(np.median(of_turns, axis=0)) for K, of_turns in costs_of_turns.items()}
     print(f"one pass of the target over one token: {1000 * np.median(seconds):.1f} ms")
     print(f"{'K':>3} {'c':>6} {'v':>6}")
-    for K, (c, v) in found.items():
+    for K, (c, v) in costs.items():
         print(f"{K:3} {c:6.2f} {v:6.2f}")
     axes = new_axes("tokens in a pass of the target", "its time, in passes over one token")
-    rows = [1, *(K + 1 for K in Ks)]
-    axes.plot(rows, [1, *(v for _, v in found.values())], "o-", color=GREEN, label="one pass: v")
-    axes.plot(rows, rows, "--", color=GREY, label="a pass for each token")
-    axes.set(xlim=0, ylim=(0, 2 + max(v for _, v in found.values())))
-    finish(axes)
-    return found
+    n_rows = [1, *(K + 1 for K in Ks)]
+    verify_costs = [1, *(v for _, v in costs.values())]
+    axes.plot(n_rows, verify_costs, "o-", color=GREEN, label="one pass: v")
+    axes.plot(n_rows, n_rows, "--", color=GREY, label="a pass for each token")
+    axes.set(xlim=0, ylim=(0, max(verify_costs) + 2))
+    show_picture(axes)
+    return costs
 
 
-def race(K, predicted):
+def run_race(K, predicted):
     """Decode texts after the other six openings plainly and speculatively, in turn. Print the
-    speedup beside the predicted one, and draw the race of the first text.
+    measured speedup beside the predicted one, and draw the race of the first text.
     """
-    pairs = {"plain": Pair(pair().target, None, pair().encoder), "speculative": pair()}
-    texts = openings(first=1, n_times=2)
-    rounds = {name: [] for name in pairs}  # of each text, (tokens, milliseconds) of its rounds
-    for n, (rng, ids) in enumerate(texts):
+    pair = load_pair()
+    pairs = {"plain": Pair(pair.target, None, pair.encoder), "speculative": pair}
+    texts = new_texts(first=1, n_times=2)
+    # {name: [an array for each text: [n_rounds, 2], tokens and milliseconds of each round]}
+    rounds = {name: [] for name in pairs}
+    for n, (make_rng, ids) in enumerate(texts):
         for name in pairs:
-            run = Run(pairs[name], ids, N_TOKENS, K, FILTER, rng)
+            run = Run(pairs[name], ids, N_TOKENS, K, TO_PROBS, make_rng)
             if n == 0:
                 run.warm_up()
-            _, *others = run.timed_rounds()  # without the prefill
-            steps = [(len(this_round.tokens), 1000 * took.total) for this_round, took in others]
-            rounds[name].append(np.array(steps))
-    times = {name: np.array([steps[:, 1].sum() for steps in rounds[name]]) for name in pairs}
+            rounds[name].append(tokens_and_ms(run))
+    ms = {name: np.array([steps[:, 1].sum() for steps in rounds[name]]) for name in pairs}
     for name in pairs:
         passes = np.mean([len(steps) for steps in rounds[name]])
-        mean = times[name].mean()
-        print(f"{name:<12}{passes:5.1f} passes of the target and {mean:4.0f} ms a text")
-    each = times["plain"] / times["speculative"]
-    speedup = times["plain"].sum() / times["speculative"].sum()
+        print(f"{name:<12}{passes:5.1f} passes of the target and {ms[name].mean():4.0f} ms a text")
+    speedups = ms["plain"] / ms["speculative"]
+    speedup = ms["plain"].sum() / ms["speculative"].sum()
     print(f"K = {K}: predicted {predicted:.2f}, measured {speedup:.2f}")
-    print(f"({len(texts)} texts of {N_TOKENS} tokens, from {min(each):.2f} to {max(each):.2f})")
+    print(
+        f"({len(texts)} texts of {N_TOKENS} tokens, "
+        f"from {min(speedups):.2f} to {max(speedups):.2f})"
+    )
     axes = new_axes("ms", "tokens of the first text")
     for name, color in zip(pairs, (GREY, GREEN)):
         tokens, ends = np.cumsum([(0, 0), *rounds[name][0]], axis=0).T
         axes.step(ends, tokens, where="post", color=color, label=name)
     axes.set(xlim=0, ylim=0)
-    finish(axes)
+    show_picture(axes)
+
+
+def tokens_and_ms(run):
+    """Decode the text of a Run. Returns [n_rounds, 2]: the number of tokens and the milliseconds of
+    each round after the prefill.
+    """
+    rounds = run.timed_rounds()
+    next(rounds)  # the prefill
+    return np.array(
+        [(len(this_round.tokens), 1000 * seconds.total) for this_round, seconds in rounds]
+    )
 
 
 # ---------------------------------------------------------------- pictures
@@ -273,25 +301,25 @@ def new_axes(xlabel, ylabel):
     return axes
 
 
-def finish(axes):
-    """Add the legend to a picture, and show it."""
+def show_picture(axes):
+    """Add the legend to the picture of `new_axes`, and show it in the notebook."""
     import matplotlib.pyplot as plt
 
     axes.figure.legend(loc="outside right upper", frameon=False)
     plt.show()
 
 
-def overlap(p, q):
-    """Draw p over q, [n_vocab] both, and print min(p, q) and its sum."""
-    both, x = np.minimum(p, q), np.arange(len(p))
+def draw_overlap(p, q):
+    """Print min(p, q) and its sum, and draw p over q. p, q: [n_vocab]"""
+    overlap, tokens = np.minimum(p, q), np.arange(len(p))
+    print(f"min(p, q) = {format_probs(overlap)}, sum {overlap.sum():.2f}")
     axes = new_axes("token", "probability")
-    axes.bar(x, both, 1, color=GREEN, alpha=0.35, label="in both")
-    style = {"facecolor": "none", "linewidth": 0}
-    axes.bar(x, q - both, 1, both, hatch="///", edgecolor=GREY, label="in q only", **style)
-    axes.bar(x, p - both, 1, both, color=ORANGE, alpha=0.35, label="in p only")
+    axes.bar(tokens, overlap, 1, color=GREEN, alpha=0.35, label="in both")
+    hatched = {"hatch": "///", "edgecolor": GREY, "facecolor": "none", "linewidth": 0}
+    axes.bar(tokens, q - overlap, 1, overlap, label="in q only", **hatched)
+    axes.bar(tokens, p - overlap, 1, overlap, color=ORANGE, alpha=0.35, label="in p only")
     edges = np.arange(len(p) + 1) - 0.5
     axes.stairs(p, edges, color=VIOLET, linewidth=2.5, label="p")
     axes.stairs(q, edges, color=GREY, linewidth=2.5, linestyle=(0, (5, 2)), label="q")
-    axes.set(xticks=x, ylim=0)
-    print(f"min(p, q) = {format_probs(both)}, sum {both.sum():.2f}")
-    finish(axes)
+    axes.set(xticks=tokens, ylim=0)
+    show_picture(axes)

@@ -10,6 +10,7 @@ import numpy as np
 
 
 def temperature_2(logits, temperature):
+    """The distribution of logits [n_vocab] at a temperature; at 0 it is one-hot."""
     if temperature == 0:
         return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
     # The largest exponent is 0, so nothing overflows; the factor cancels in the division.
@@ -18,11 +19,13 @@ def temperature_2(logits, temperature):
 
 
 def acceptance_1(p, q):
+    """The largest probability with which an exact rule can keep a token sampled from q."""
     # Sum q(x) min(1, p(x) / q(x)) over x; inside the sum, q(x) can be multiplied in.
     return np.minimum(p, q).sum()
 
 
 def residual_3(p, q):
+    """The distribution of what replaces a rejected token: norm(max(0, p - q)), or p if p = q."""
     lacking = np.maximum(p - q, 0)
     if lacking.sum() == 0:  # p = q: nothing is ever rejected
         return p
@@ -30,6 +33,7 @@ def residual_3(p, q):
 
 
 def one_token_6(p, q, sample, accept):
+    """Sample a draft from q, and accept it or replace it: (token, whether it is the draft)."""
     x = sample(q)
     if accept(p[x] / q[x]):
         return x, True
@@ -37,6 +41,7 @@ def one_token_6(p, q, sample, accept):
 
 
 def verify_7(draft, p, q, sample, accept):
+    """The accept/reject rule: (how many drafted tokens are accepted, the token that follows)."""
     for i, x in enumerate(draft):
         if not accept(p[i][x] / q[i][x]):
             return i, sample(residual_3(p[i], q[i]))  # the drafts after it are discarded
@@ -44,12 +49,14 @@ def verify_7(draft, p, q, sample, accept):
 
 
 def speedup_5(a, K, c, v):
+    """Mean tokens of a round, divided by its time in passes of the target over one token."""
     # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
     tokens = sum(a**n for n in range(K + 1))
     return tokens / (K * c + v)
 
 
 def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    """Decode speculatively, without a cache. Returns the new tokens, a list."""
     text = []
     while len(text) < n_tokens:
         # 1. Draft, and leave a place for the target's own token.
@@ -69,6 +76,7 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def catch_up_8(ids, cache, n_last, forward):
+    """Read what the cache lacks, in one call of `forward`: the rows of the last n_last ids."""
     # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. A rejected
     # draft stands at its end, and goes.
     n_known = min(len(cache.ids), len(ids) - n_last)
@@ -77,6 +85,8 @@ def catch_up_8(ids, cache, n_last, forward):
 
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    """speculative_9 with a cache for each model. Returns the new tokens, a list."""
+
     def with_cache(forward, n_last):
         cache = SimpleNamespace(ids=[])
         return lambda ids: catch_up_8(ids, cache, min(n_last, len(ids)), forward)
@@ -87,6 +97,7 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def two_drafts_10(p, q, sample, accept):
+    """Try two drafts for one place in turn, then replace: (token, whether it is a draft)."""
     for _ in range(2):
         x = sample(q)
         if accept(p[x] / q[x]):
@@ -97,6 +108,7 @@ def two_drafts_10(p, q, sample, accept):
 
 
 def siblings_12(target, draft_model, ids, sample, accept):
+    """A round with two siblings and a child below each. Returns its 1 to 3 tokens, a list."""
     p, q = target(ids)[-1], draft_model(ids)[-1]
     for _ in range(2):
         x = sample(q)
@@ -116,6 +128,7 @@ def siblings_12(target, draft_model, ids, sample, accept):
 
 
 def block_11(draft, p, q, sample, accept):
+    """Block verification: (how many drafted tokens are accepted, the token that follows)."""
     # P[t]: given the first t drafts, the probability that at least t are accepted
     P = [1.0]
     for i, x in enumerate(draft):
@@ -131,6 +144,7 @@ def block_11(draft, p, q, sample, accept):
 
 
 def drafter_13(n_vocab, sample):
+    """A drafter for a vocabulary of this size: an AfterTheSame."""
     return AfterTheSame(n_vocab, sample)
 
 
@@ -141,13 +155,13 @@ class AfterTheSame:
         self.n_vocab, self.sample = n_vocab, sample
 
     def prefill(self, ids, target_cache):
-        pass
+        """Begin a text. There is nothing to do: `propose` gets the whole text."""
 
-    def propose(self, ids, k):
+    def propose(self, ids, k):  # -> [up to k tokens], [number of them, n_vocab]
         draft, q = [], np.zeros((0, self.n_vocab))
         for _ in range(k):
             text = ids + draft
-            successors = [after for x, after in zip(text, text[1:]) if x == text[-1]]
+            successors = [after for before, after in zip(text, text[1:]) if before == text[-1]]
             if not successors:
                 break
             counts = np.bincount(successors, minlength=self.n_vocab)
@@ -157,10 +171,11 @@ class AfterTheSame:
 
 
 def nucleus_4(p, top_p):
+    """The nucleus of p: the likeliest tokens that together reach top_p, scaled to sum to 1."""
     likeliest_first = np.argsort(-p, kind="stable")
     reached = p[likeliest_first].cumsum()
     n_kept = 1 + np.count_nonzero(reached[:-1] < top_p)
-    # Keep them where they stand: a token is an index, so nothing may change its place.
+    # A token is an index, so each probability keeps its place.
     nucleus = np.zeros_like(p)
     kept = likeliest_first[:n_kept]
     nucleus[kept] = p[kept]

@@ -22,16 +22,37 @@ WEB = Path(__file__).with_name("web")
 SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.js")
 
 
-def about(settings, ids, defaults):
-    """{"settings", "command"} to show of a run after these ids, from the "settings" of its JSON
-    object; without where this machine keeps its files: a page is passed on.
+def about(settings, ids, defaults, kernels):
+    """{"settings", "command", "kernels"}: what the page shows of how a run was made. It holds no
+    path of this machine, because a page is passed on.
 
+    settings: of the run's JSON object
+    ids: the tokens of its prompt
     defaults: {name: value} of the flags, for the command line that gives the same run
+    kernels: {model: {weight: kernel}}, as cli.runs.kernels_in gives them
     """
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
     for name in ("target_model_size", "draft_model_size"):
         shown[name] = name_of(shown[name])
-    return {"settings": shown, "command": command(shown, ids, defaults)}
+    return {
+        "settings": shown,
+        "command": command(shown, ids, defaults),
+        "kernels": [describe_kernels(name_of(model), kernels[model]) for model in kernels],
+    }
+
+
+def describe_kernels(model: str, kernel_of: dict[str, str]):  # {weight: kernel}
+    """A model's kernels in one line, each with its weights unless there is only one kernel.
+
+    describe_kernels("17M", {"head": "plain", "mlp": "plain"})  ->  "17M: plain"
+    """
+    weights = {kernel: [] for kernel in kernel_of.values()}
+    for weight, kernel in kernel_of.items():
+        weights[kernel].append(weight)
+    if len(weights) == 1:
+        return f"{model}: {kernel}"
+    described = [f"{', '.join(names)}: {kernel}" for kernel, names in weights.items()]
+    return f"{model}: {'. '.join(described)}"
 
 
 def is_hidden(character):

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Callable
 
-from decoding.coupled import match
-from decoding.metrics import first_difference
+from decoding.coupled import verify_match
+from decoding.difference import first_difference
 from decoding.streams import Purpose, stream
 from page.report import pieces
-from proving import inexact
-from proving.distance import compare, toy_distributions
+from proving.distance import distance_and_errors, toy_distributions
+from proving.inexact_rules import COMPARED, adapt_drafter
 from proving.limits import describe_error
 from proving.mistakes import ERRORS, MISTAKES, Mistake, MistakeCase
 from proving.patching import apply_mistake
@@ -54,9 +54,9 @@ WHAT = {  # each rule does
 
 def all_rules():
     """Yield every Rule, the token rule first."""
-    decisions = {"token rule": verify, "match rule": match} | inexact.COMPARED
+    decisions = {"token rule": verify, "match rule": verify_match} | COMPARED
     for name, decide in decisions.items():
-        kind = "right" if decide in (verify, match, verify_block) else "inexact"
+        kind = "right" if decide in (verify, verify_match, verify_block) else "inexact"
         yield Rule(name, kind, WHAT[name], decide)
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
@@ -86,12 +86,12 @@ class Placed(Rng):
 
 def rounds_of(rule, config, pair, prompt):
     """The rounds of the speculative loop under a rule, otherwise as a GenerationConfig says."""
-    run = replace(config, coupled=rule.kind == "noise").run(pair, prompt)
+    run = replace(config, coupled=rule.kind == "noise").new_run(pair, prompt)
     if run.coupled:
         return run.rounds()
 
     def loop(target, drafter, *values, **options):
-        return run.loop(target, inexact.adapt_drafter(drafter, rule.decide), *values, **options)
+        return run.loop(target, adapt_drafter(drafter, rule.decide), *values, **options)
 
     rng = Placed(prompt.seed, len(prompt.ids))
     K = partial(rng.begin, run.K)
@@ -136,7 +136,7 @@ def distribution_row(name):
     case = rule.mistake.case if rule.mistake else MistakeCase()
     found, right = toy_distributions(case, rule.mistake, rule.decide)
     texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
-    far, errors = compare(found, right)
+    far, errors = distance_and_errors(found, right)
 
     def row(text):
         # what ends a text in an error is a name already

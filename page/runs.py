@@ -14,6 +14,7 @@ from functools import partial
 from itertools import accumulate
 
 from checkpoints.errors import InputError
+from checkpoints.limits import COUNT, PROBABILITY, Limits
 from decoding.clock import measure_costs
 from decoding.metrics import summary
 from decoding.prompt import Prompt
@@ -25,7 +26,6 @@ from sampling import SamplingParams
 
 SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
 MOST_K = 8  # of the rounds whose costs are measured
-MOST = 10**9  # of anything that is counted
 TURNS, ROUNDS = 8, 2  # in each turn, this many rounds of every K
 GREEDY = SamplingParams(0.0)  # drafts without random numbers
 DECODERS = {"both": ("autoregressive", "speculative"), "speculative": ("speculative",)}
@@ -33,27 +33,40 @@ DECODERS = {"both": ("autoregressive", "speculative"), "speculative": ("speculat
 # ---------------------------------------------------------------- a request
 
 
-# the numbers of the form, by the names of cli.flags; each has the type of its first value
-FIELDS = {
-    "n_tokens_to_generate": {"label": "Tokens", "value": 48, "least": 1, "most": 200},
-    "K": {"label": "Guesses (K)", "value": 4, "least": 1, "most": 12},
-    "temperature": {"label": "Temperature", "value": 0.0, "least": 0, "most": 10, "step": "any"},
-    "top_k": {"label": "Top-k", "value": 0, "least": 0, "most": 1_000_000},
-    "top_p": {"label": "Top-p", "value": 1.0, "least": 0.000001, "most": 1, "step": "any"},
-    "seed": {"label": "Seed", "value": 123, "least": 0, "most": 2**53},
+# the numbers of a request; those of the form have the names of cli.flags, and tighter limits
+LIMITS = {
+    "n_tokens_to_generate": Limits(1, 200, whole=True),
+    "K": Limits(1, 12, whole=True),
+    "temperature": Limits(0, 10),
+    "top_k": Limits(0, 1_000_000, whole=True),
+    "top_p": Limits(0.000001, 1),
+    "seed": Limits(0, 2**53, whole=True),
+    "index": COUNT,
+    "u": PROBABILITY,
+    "round": COUNT,
 }
+
+
+def form_field(name, label, value):
+    """The input of the form for a number, as live.js takes it."""
+    limits = LIMITS[name]
+    step = 1 if limits.whole else "any"
+    return {"label": label, "value": value, "least": limits.low, "most": limits.high, "step": step}
+
+
+FIELDS = {
+    "n_tokens_to_generate": form_field("n_tokens_to_generate", "Tokens", 48),
+    "K": form_field("K", "Guesses (K)", 4),
+    "temperature": form_field("temperature", "Temperature", 0.0),
+    "top_k": form_field("top_k", "Top-k", 0),
+    "top_p": form_field("top_p", "Top-p", 1.0),
+    "seed": form_field("seed", "Seed", 123),
+}
+MAX_EDITS = 1000  # coins or changes in a request
 PROMPT = {"label": "Prompt", "value": "The wolf knocked at the door", "most": 2000}
 OTHERS = "A knight rode into the forest", "Far out in the ocean", "Long ago, in a small village,"
 FORM = {"prompt": PROMPT, "prompts": OTHERS, "fields": FIELDS}
 RANDOM = 0.8  # the temperature of the second run of a saved page
-EDITS = {  # of the microscope
-    "coins": {"value": [], "most": 1000},
-    "index": {"value": 0, "least": 0, "most": MOST},
-    "u": {"value": 0.0, "least": 0, "most": 1},
-    "changes": {"value": [], "most": 1000},
-    "round": {"value": 0, "least": 0, "most": MOST},
-}
-LIMITS = {"prompt": PROMPT} | FIELDS | EDITS  # of everything in a request
 
 
 class FieldError(InputError):
@@ -84,43 +97,56 @@ class Request:
 
     def to_continue(self, pair):
         """Its Prompt. Raises InputError."""
-        return Prompt.of(self.prompt, pair, self.settings["seed"])
+        return Prompt.from_text(self.prompt, pair, self.settings["seed"])
 
 
-def checked(name, value):
-    """The value, as the type that its limits have. Raises FieldError for one outside them."""
-    limits = LIMITS[name]
-    kind, least, most = type(limits["value"]), limits.get("least"), limits["most"]
-    if kind in (str, list):
-        right = isinstance(value, kind) and len(value) <= most
-        expected = f"at most {most} characters" if kind is str else f"a list of at most {most}"
-    else:
-        right = type(value) in (int, float) and least <= value <= most and kind(value) == value
-        expected = f"a {'whole ' * (kind is int)}number from {least} to {most}"
-    if not right:
-        raise FieldError(f"{name}: {json.dumps(value):.40}: expected {expected}")
-    return kind(value)
+def refuse(name, value, expected):
+    """Raise FieldError for the value of a field, which is not what is expected."""
+    raise FieldError(f"{name}: {json.dumps(value):.40}: expected {expected}")
 
 
-def read(values, *names):
-    """These values of an object of JSON, checked."""
-    if not isinstance(values, dict):
-        raise FieldError(f"{json.dumps(values):.40}: expected an object with {', '.join(names)}")
-    return {name: checked(name, values.get(name)) for name in names}
+def read_numbers(record, *names):
+    """{name: number} of a JSON object: an int where its LIMITS are whole, else a float. Raises
+    FieldError for a number that is missing or outside its LIMITS.
+    """
+    if not isinstance(record, dict):
+        raise FieldError(f"{json.dumps(record):.40}: expected an object with {', '.join(names)}")
+    numbers = {}
+    for name in names:
+        value, limits = record.get(name), LIMITS[name]
+        if not limits.allow(value):
+            refuse(name, value, limits)
+        numbers[name] = value if limits.whole else float(value)
+    return numbers
+
+
+def read_edits(request, name):
+    """The list under "coins" or "changes" of a request (a dict); [] where the request has none.
+    Raises FieldError for another value and for a list that is too long.
+    """
+    edits = request.get(name, [])
+    if not isinstance(edits, list) or len(edits) > MAX_EDITS:
+        refuse(name, edits, f"a list of at most {MAX_EDITS}")
+    return edits
 
 
 def parse(body):
-    """The Request of bytes of JSON."""
+    """The Request in bytes of JSON. Raises FieldError for what the page does not send."""
     try:
-        values = json.loads(body)
+        request = json.loads(body)
     except (ValueError, RecursionError):
         raise FieldError("the body: expected JSON") from None
-    prompt, settings = read(values, "prompt"), read(values, *FIELDS)
-    edits = read({"coins": [], "changes": []} | values, "coins", "changes")
-    coins = [read(coin, "index", "u") for coin in edits["coins"]]
-    changes = [read(change, "round", "K", "temperature") for change in edits["changes"]]
+    settings = read_numbers(request, *FIELDS)
+    prompt = request.get("prompt")
+    if not isinstance(prompt, str) or len(prompt) > PROMPT["most"]:
+        refuse("prompt", prompt, f"at most {PROMPT['most']} characters")
+    coins = [read_numbers(coin, "index", "u") for coin in read_edits(request, "coins")]
+    changes = [
+        read_numbers(change, "round", "K", "temperature")
+        for change in read_edits(request, "changes")
+    ]
     return Request(
-        prompt["prompt"],
+        prompt,
         settings,
         coins={coin["index"]: coin["u"] for coin in coins},
         changes={change["round"]: change for change in changes},
@@ -174,7 +200,7 @@ def written(about, pair, request, tell, mode):
     bar = progress(tell, len(decoders) * config.n_tokens)
     results, notes = {}, {}
     for decoder in decoders:
-        run = config.run(pair, prompt, decoder)
+        run = config.new_run(pair, prompt, decoder)
         run.warm_up()
         schedule = Schedule(run, request.changes)
         rng = partial(RecordingRng, prompt.seed, request.coins)

@@ -15,7 +15,9 @@ import numpy as np
 import sampling
 
 MAX_BRANCHES = 200_000  # of one function: half a minute
-N_REPEATED, N_RUNS = 10, 6  # so many branches are run so many times
+# the first branches are run again, to see whether they do the same
+N_REPEATED = 10  # branches
+N_RUNS = 6  # of each of these
 
 
 class WrongAnswer(AssertionError):
@@ -38,17 +40,21 @@ class EnumeratingRng:
         self.script, self.trail, self.probability = script, [], 1.0
 
     def choose(self, p):
-        """An index of p with a probability above 0."""
+        """An index of p with a probability above 0: the one that the script names, else the first.
+        Adds the choice to the trail.
+
+        Raises ValueError if there is no such index, WrongAnswer if the script does not fit.
+        """
         options = [i for i, mass in enumerate(p) if mass > 0]
         if not options:
             raise ValueError("nothing to choose: no option has a probability above 0")
-        n_chosen = len(self.trail)
-        taken = self.script[n_chosen] if n_chosen < len(self.script) else 0
-        if taken >= len(options):  # there were more in the run that the script was made from
+        n_made = len(self.trail)
+        option = self.script[n_made] if n_made < len(self.script) else 0
+        if option >= len(options):  # there were more in the run that the script was made from
             raise WrongAnswer(OWN_STATE)
-        self.trail.append((taken, len(options)))
-        self.probability *= p[options[taken]]
-        return options[taken]
+        self.trail.append((option, len(options)))
+        self.probability *= p[options[option]]
+        return options[option]
 
     def sample(self, p):
         return self.choose(p)
@@ -61,20 +67,24 @@ class EnumeratingRng:
 def next_script(trail):
     """The script of the next branch, depth first, from the trail of this branch. None after the
     last branch.
+
+    >>> next_script([(0, 2), (1, 3), (1, 2)])
+    [0, 2]
     """
-    # the last choice that has an option left takes it; those after it begin anew
-    for n_kept in reversed(range(len(trail))):
-        taken, n_options = trail[n_kept]
-        if taken + 1 < n_options:
-            return [earlier for earlier, _ in trail[:n_kept]] + [taken + 1]
+    script = [option for option, _ in trail]
+    # the last choice that has an option left takes it; the choices after it begin anew
+    for i in reversed(range(len(trail))):
+        option, n_options = trail[i]
+        if option + 1 < n_options:
+            return [*script[:i], option + 1]
     return None
 
 
 def run_branch(run, script):
     """Run one branch: (what run(rng) returns, the trail of its choices, its probability)."""
-    branches = EnumeratingRng(script)
-    outcome = run(branches)
-    return outcome, branches.trail, branches.probability
+    rng = EnumeratingRng(script)
+    outcome = run(rng)
+    return outcome, rng.trail, rng.probability
 
 
 def enumerate_branches(run):
@@ -84,12 +94,15 @@ def enumerate_branches(run):
     Raises WrongAnswer if `run` has random numbers or state of its own, or more than MAX_BRANCHES
     branches.
     """
-    outcomes, script = defaultdict(float), []
-    for n in range(MAX_BRANCHES):
-        branch = outcome, trail, probability = run_branch(run, script)
-        n_more = N_RUNS - 1 if n < N_REPEATED else 0
-        if any(run_branch(run, script) != branch for _ in range(n_more)):
-            raise WrongAnswer(OWN_STATE)
+    outcomes = defaultdict(float)
+    script = []
+    for n_branches in range(MAX_BRANCHES):
+        branch = run_branch(run, script)
+        if n_branches < N_REPEATED:
+            for _ in range(N_RUNS - 1):
+                if run_branch(run, script) != branch:
+                    raise WrongAnswer(OWN_STATE)
+        outcome, trail, probability = branch
         outcomes[outcome] += probability
         script = next_script(trail)
         if script is None:
@@ -101,19 +114,25 @@ def chain_rule(target, ids, n_tokens, to_probs, is_done=sampling.never):
     """The target's own distribution of texts, without any decoding loop: {text, a tuple of new
     tokens: probability}. Arguments as those of sampling.autoregressive.
     """
-    texts, done = {(): 1.0}, {}
+    unfinished = {(): 1.0}
+    finished = {}
     for _ in range(min(n_tokens, target.config.n_ctx - len(ids))):
-        longer = {}
-        for text, probability in texts.items():
+        longer_texts = {}
+        for text, probability in unfinished.items():
             p = to_probs(target.read(ids + list(text), target.new_cache()))[0]
             for token in np.flatnonzero(p):
-                into = done if is_done([*text, token]) else longer
-                into[(*text, int(token))] = probability * p[token]
-        texts = longer
-    return texts | done
+                longer_text = (*text, int(token))
+                texts = finished if is_done(list(longer_text)) else longer_texts
+                texts[longer_text] = probability * p[token]
+        unfinished = longer_texts
+    return unfinished | finished
 
 
 def total_variation(first, second):
-    """Half the sum of all differences of two distributions {outcome: probability}."""
+    """Half the sum of all differences of two distributions {outcome: probability}.
+
+    >>> total_variation({"a": 0.5, "b": 0.5}, {"b": 1.0})
+    0.5
+    """
     outcomes = first.keys() | second.keys()
-    return sum(abs(first.get(one, 0.0) - second.get(one, 0.0)) for one in outcomes) / 2
+    return sum(abs(first.get(key, 0.0) - second.get(key, 0.0)) for key in outcomes) / 2

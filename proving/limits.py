@@ -1,12 +1,13 @@
 """Limits for a function that a reader has written, and its errors in one line.
 
-The function gets other functions as arguments. Its calls of these are counted, and the time between
-two calls is limited: a second thread raises an error in the thread that takes too long. This works
-in every thread and on every system that runs CPython.
+The function gets other functions as arguments. The number of its calls of these is limited, and so
+is the time between two calls: a second thread raises an error in the thread that takes too long.
+This works in every thread and on every system that runs CPython.
 """
 
 import ctypes
 import inspect
+import itertools
 import threading
 import time
 import traceback
@@ -26,12 +27,14 @@ class TookTooLong(BaseException):
 
 # ---------------------------------------------------------------- seconds
 
-deadlines = {}  # {identifier of a thread: when its function has computed for too long}
+deadlines = {}  # {identifier of a thread: time.monotonic() when its function has to be done}
 lock = threading.Lock()
 
 
 def set_deadline(deadline):
-    """Set the deadline of this thread, None for no deadline. Returns the deadline before."""
+    """Set the deadline of this thread, in seconds of time.monotonic(); None for no deadline.
+    Returns the deadline before. Starts the thread that watches the deadlines.
+    """
     start_watching()
     thread = threading.get_ident()
     with lock:
@@ -43,16 +46,16 @@ def set_deadline(deadline):
 
 @cache
 def start_watching():
-    """Start the thread of `watch`, once."""
+    """Start a daemon thread that runs `watch`, at the first call only."""
     threading.Thread(target=watch, daemon=True).start()
 
 
 def watch():
-    """Raise TookTooLong in every thread whose deadline is over, again and again until it ends."""
+    """Raise TookTooLong in every thread whose deadline is over, ten times a second, for ever."""
     raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
     while True:
         time.sleep(0.1)
-        with lock:  # meanwhile no function returns
+        with lock:  # meanwhile no function can end, because that removes its deadline
             for thread, deadline in deadlines.items():
                 if time.monotonic() > deadline:
                     raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(TookTooLong))
@@ -67,43 +70,19 @@ def with_limits(function, name=None, returns=True):
 
     name: of the function returned, by default the function's own
     returns: whether the function has to return a value
+    Raises WrongAnswer if `function` is no function.
     """
     if not callable(function):
         raise WrongAnswer(f"it is {function!r}, expected a function")
 
     @wraps(function)
     def limited_function(*arguments):
-        n_calls = 0
-
-        def counted(argument):
-            def call(*values):
-                nonlocal n_calls
-                n_calls += 1
-                if n_calls > MAX_CALLS:
-                    raise WrongAnswer(f"it does not end: {MAX_CALLS} calls of what it is given")
-                # the time that an argument takes does not count
-                before = set_deadline(None)
-                try:
-                    return argument(*values)
-                finally:
-                    if before is not None:
-                        set_deadline(time.monotonic() + MAX_SECONDS)
-
-            return call
-
-        arguments = [counted(value) if callable(value) else value for value in arguments]
-        try:
-            try:
-                set_deadline(time.monotonic() + MAX_SECONDS)
-                with np.errstate(all="ignore"):
-                    result = function(*arguments)
-            finally:
-                set_deadline(None)
-        except TookTooLong:
-            set_deadline(None)  # if the error came before the first time took effect
-            raise WrongAnswer(f"it does not end within {MAX_SECONDS} seconds") from None
-        except SystemExit as error:
-            raise WrongAnswer(f"it ends the program with {describe_error(error)}") from None
+        call_numbers = itertools.count(1)
+        limited_arguments = [
+            with_counted_calls(argument, call_numbers) if callable(argument) else argument
+            for argument in arguments
+        ]
+        result = call_within_seconds(function, limited_arguments)
         if result is None and returns:
             raise WrongAnswer("it returns None, expected a value: is a `return` missing?")
         return result
@@ -112,21 +91,61 @@ def with_limits(function, name=None, returns=True):
     return limited_function
 
 
+def with_counted_calls(function, call_numbers):
+    """The function, but it raises WrongAnswer after MAX_CALLS calls, and its time does not count
+    for the deadline of the function that calls it.
+
+    call_numbers: an iterator 1, 2, ..., shared by all functions whose calls are counted together
+    """
+
+    def counted_function(*arguments):
+        if next(call_numbers) > MAX_CALLS:
+            raise WrongAnswer(f"it does not end: {MAX_CALLS} calls of what it is given")
+        deadline = set_deadline(None)
+        try:
+            return function(*arguments)
+        finally:
+            if deadline is not None:
+                set_deadline(time.monotonic() + MAX_SECONDS)
+
+    return counted_function
+
+
+def call_within_seconds(function, arguments):
+    """Return function(*arguments). Raises WrongAnswer if it computes for more than MAX_SECONDS, or
+    ends the program.
+    """
+    try:
+        try:
+            set_deadline(time.monotonic() + MAX_SECONDS)
+            with np.errstate(all="ignore"):
+                return function(*arguments)
+        finally:
+            set_deadline(None)
+    except TookTooLong:
+        set_deadline(None)  # the error may have interrupted the call in `finally`
+        raise WrongAnswer(f"it does not end within {MAX_SECONDS} seconds") from None
+    except SystemExit as error:
+        raise WrongAnswer(f"it ends the program with {describe_error(error)}") from None
+
+
 def describe_error(error):
-    """An error in one line, "ValueError: its message"."""
+    """An exception in one line, "ValueError: its message"."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def describe_line(error, file):
-    """The last line of a file that an error has passed through, as " in line 3: x = y". "" if the
-    error has passed through no line of the file; without the text if the file cannot be read.
+    """The last line of a file that an exception has passed through, as " in line 3: x = y". "" if
+    it has passed through no line of the file; without the text if the file cannot be read.
     """
     frames = traceback.extract_tb(error.__traceback__)
     in_file = [frame for frame in frames if frame.filename == file]
-    return f" in line {in_file[-1].lineno}: {in_file[-1].line}".rstrip(": ") if in_file else ""
+    if not in_file:
+        return ""
+    return f" in line {in_file[-1].lineno}: {in_file[-1].line}".rstrip(": ")
 
 
 def file_of(function):
-    """The path of the file that a function is written in, None if it has no Python code."""
+    """The path, a str, of the file that has a function. None if it has no Python code."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return code and code.co_filename
+    return code.co_filename if code else None

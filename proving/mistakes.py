@@ -1,7 +1,8 @@
-"""The museum: ways to get speculative decoding wrong, most of them seen in public implementations.
+"""The museum: MISTAKES, ways to get speculative decoding wrong, most of them seen in public
+implementations. The functions here answer what the flag --mistake has to know of them.
 
 A mistake is data, a small change of the right code: {function: {right piece: wrong piece}}, pieces
-of source that stand in the function once. proving/patching.py switches one on,
+of source that stand in the function once. proving/patching.py switches a mistake on,
 proving/distance.py computes how wrong it is.
 """
 
@@ -13,10 +14,10 @@ import gpt2
 import sampling
 from checkpoints.errors import InputError
 from proving.patching import apply_mistake
-from proving.reused import sample_again, sample_and_keep
+from proving.reused_noise import sample_again, sample_and_keep
 from sampling import SamplingParams
 
-# tests that catch several
+# tests that catch several mistakes
 ENUMERATED = "tests/test_exact.py::test_distribution_of_the_loop_with_tables"
 CACHES = "tests/test_exact.py::test_distribution_of_the_loop_with_real_models_and_caches"
 PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
@@ -24,42 +25,59 @@ PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 @dataclass(frozen=True)
 class MistakeCase:
-    """Where a mistake shows: the sampling parameters, and what else it takes."""
+    """Where a mistake shows: in a text by real models, and on the toy pair (proving/distance.py).
+
+    stop: a string that ends the text; if it is set, the token TOY_END ends the toy's texts
+    full: whether the prompt is repeated until the context has room for two tokens only
+    toy: (number of tokens to write, K) on the toy pair
+    toy_room, toy_draft: room and draft_seed of distance.toy_pair
+    verification: "token" or "block", the rule with which the mistake is made
+    """
 
     to_probs: SamplingParams = SamplingParams(1.0)
     prompt: str = "Once upon a time"
-    stop: str = ""  # a string that ends the text; on the toy, token 2 does if there is one
-    full: bool = False  # the prompt leaves room for two tokens only
-    toy: tuple = (3, 2)  # tokens and K there
-    toy_room: int = 4  # positions of its context after the prompt
-    toy_draft: int = 2  # the seed of its draft
-    verification: str = "token"  # or "block", the rule it is made in
+    stop: str = ""
+    full: bool = False
+    toy: tuple = (3, 2)
+    toy_room: int = 4
+    toy_draft: int = 2
+    verification: str = "token"
+
+
+# ---------------------------------------------------------------- with which SamplingParams
 
 
 def always(to_probs):
+    """True: a mistake can show with any SamplingParams."""
     return True
 
 
 def is_sampling(to_probs):
+    """Whether tokens are sampled: the temperature is not 0."""
     return not to_probs.greedy
 
 
 def changes_p(to_probs):
+    """Whether the probabilities are other than the softmax of the logits."""
     return to_probs.temperature != 1 or bool(to_probs.top_k) or to_probs.top_p < 1
+
+
+# ---------------------------------------------------------------- the mistakes
 
 
 @dataclass(frozen=True)
 class Mistake:
     """A change of the right code, and what is known of it.
 
+    what: the mistake in a few words
     seen_in: where; an issue or pull request as owner/name#number, a file as
         owner/name/blob/commit/path
     changes: {function or method: {right source: wrong source}}
-    caught_by: the test that fails with it, unless it is the enumeration
-    cost: what a mistake does whose distribution is right
-    not_by: drafts that cannot make it
-    shows_with: whether it can show with a SamplingParams
-    helpers: functions that only the wrong code calls, by name
+    caught_by: the test that fails with it, as path::name
+    cost: what the mistake costs, if its distribution is right; else ""
+    not_by: values of --draft_model_size with which it cannot be made
+    shows_with: a function from the SamplingParams in use to whether it can show
+    helpers: {name: function} of functions that only the wrong code calls
     """
 
     what: str
@@ -73,19 +91,19 @@ class Mistake:
     helpers: dict = field(default_factory=dict)
 
 
-# files that several were seen in
+# files that several mistakes were seen in
 ROMSTO = "romsto/Speculative-Decoding/blob"
 FEIFEIBEAR = "feifeibear/LLMSpeculativeSampling/blob"
 LMFLOW = "OptimalScale/LMFlow/blob/1b223f7693/src/lmflow/pipeline/inferencer.py"
 
-# where most of them are made
+# functions in which most of the mistakes are made
 roll_back = gpt2.Model.roll_back
 propose = sampling.NeuralDrafter.propose
 verify = sampling.verify
 verify_block = sampling.verify_block
 loop = sampling.speculative
 
-# a cache with room for what is appended and never forgotten
+# a cache with room for tokens that are appended and never forgotten
 ROOM = {sampling.prefill: {"target.new_cache(length)": "target.new_cache()"}}
 NOTHING_FORGOTTEN = {"cache.length = min(": "n_known = min("}
 BONUS = "len(draft), rng.sample(p[len(draft)])"
@@ -210,10 +228,10 @@ MISTAKES = {
     "stale-cache": Mistake(
         what="the keys and values of rejected tokens stay in the cache, "
         "and what follows is appended after them",
-        seen_in="ml-explore/mlx-lm#1109",
+        seen_in="ml-explore/mlx-lm#1109 (in a recurrent state)",
         caught_by=CACHES,
         changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
-        case=MistakeCase(toy_room=20),  # for all that is never forgotten
+        case=MistakeCase(toy_room=20),  # for all tokens that are never forgotten
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected token stays in the cache",
@@ -333,7 +351,10 @@ MISTAKES = {
     ),
 }
 
-ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)  # what a mistake may end in
+# errors that a mistake may end in
+ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+
+# ---------------------------------------------------------------- for the flag --mistake
 
 
 def get_mistake(name):
@@ -343,18 +364,21 @@ def get_mistake(name):
     return MISTAKES[name]
 
 
-def rule_of(name):
-    """The accept/reject rule that a mistake changes, "token" or "block". None if it changes no
-    rule.
+def changed_rule(name):
+    """The accept/reject rule that the mistake of that name changes, "token" or "block". None if it
+    changes no rule. Raises InputError for an unknown name.
     """
     mistake = get_mistake(name)
-    in_a_rule = mistake.changes.keys() & {verify, verify_block}
-    return mistake.case.verification if in_a_rule else None
+    changed_rules = mistake.changes.keys() & {verify, verify_block}
+    return mistake.case.verification if changed_rules else None
 
 
-def flags_of(name):
-    """The flags of main.py with which a mistake shows, as typed on a command line:
-    "--temperature 1.0".
+def case_flags(name):
+    """The flags of main.py with which the mistake of that name shows, as one str. Raises InputError
+    for an unknown name.
+
+    >>> case_flags("end-ignored")
+    '--temperature 1.0 --stop sun'
     """
     case = get_mistake(name).case
     flags = {
@@ -370,44 +394,43 @@ def flags_of(name):
 
 
 def require_usable(name, rule, draft_name):
-    """Raise InputError if the mistake changes code that the rule or the draft in use does not run.
+    """Raise InputError if the mistake of that name changes code that the rule or the draft in use
+    never runs, or if there is no such mistake.
 
     rule: "token", "block", or another name for a rule that runs neither sampling.verify nor
         sampling.verify_block
     draft_name: the value of --draft_model_size
     """
     mistake = get_mistake(name)
-    problem = None
-    used = {"token": {verify, sampling.residual}, "block": {verify_block, sampling.residual}}
-    parts = set().union(*used.values())
     if draft_name in mistake.not_by:
         problem = f"--draft_model_size {draft_name} cannot make it; expected a draft model"
-    elif mistake.changes.keys() & (parts - used.get(rule, set())):
-        problem = (
-            "the rule in use cannot make it; expected no --rule or --coupled, and --verification "
-            f"{mistake.case.verification}"
-        )
-    if problem:
         raise InputError(f"--mistake {name}: {problem}")
+    not_run = {
+        "token": {verify_block},
+        "block": {verify},
+    }.get(rule, {verify, verify_block, sampling.residual})
+    if mistake.changes.keys() & not_run:
+        problem = "the rule in use cannot make it; expected no --rule or --coupled, and"
+        raise InputError(f"--mistake {name}: {problem} --verification {mistake.case.verification}")
 
 
 def loop_with_mistake(name):
-    """A loop with the arguments and Rounds of sampling.speculative. The mistake of that name is
-    made during each round, and switched off between two rounds.
+    """A function with the arguments of sampling.speculative, which yields its Rounds. The mistake
+    of that name is made during each round, and switched off between two rounds.
 
-    Raises InputError for an unknown name; its rounds raise InputError where the mistake makes the
+    Raises InputError for an unknown name. The loop raises InputError if the mistake makes the
     program fail.
     """
     mistake = get_mistake(name)
 
-    def loop(*arguments, **options):
-        with apply_mistake(mistake):
+    def wrong_loop(*arguments, **options):
+        with apply_mistake(mistake):  # a generator keeps the code that it was made with
             rounds = sampling.speculative(*arguments, **options)
         while True:
             try:
                 with apply_mistake(mistake):
                     this_round = next(rounds, None)
-            except InputError:  # of a reader's own rule, which says what is wrong
+            except InputError:  # of a reader's own rule: it says already what is wrong
                 raise
             except ERRORS as error:
                 raise InputError(
@@ -418,4 +441,4 @@ def loop_with_mistake(name):
                 return
             yield this_round
 
-    return loop
+    return wrong_loop

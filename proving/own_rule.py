@@ -1,8 +1,8 @@
 """Decoding with a reader's own rule, written as in exercises/mine.py: --rule exercises.mine.
 
 The rule is verify_7, or block_11 with --verification block. How far its distribution is from the
-target's, and how many drafts it keeps, is computed on a toy pair, over every random choice. Where
-speculative_9 is written, a few tokens come from it as well.
+target's, and how many drafted tokens it keeps, is computed on a toy pair, over every random choice.
+If speculative_9 is written, it decodes a few tokens as well.
 """
 
 import importlib
@@ -12,7 +12,13 @@ from contextlib import contextmanager, redirect_stdout
 from functools import cache
 
 from checkpoints.errors import SettingError
-from proving.distance import TOY_PROMPT, toy_distributions, toy_pair
+from proving.distance import (
+    TOY_PROMPT,
+    row_function,
+    toy_distributions,
+    toy_functions,
+    toy_pair,
+)
 from proving.enumeration import WrongAnswer, chain_rule, enumerate_branches, total_variation
 from proving.limits import describe_error, describe_line, with_limits
 from proving.mistakes import MISTAKES, MistakeCase
@@ -28,23 +34,23 @@ from proving.verdict import (
 from sampling import Rng
 
 EXERCISES = {"token": "verify_7", "block": "block_11"}
-# the toy on which each kind of rule shows what is wrong with it
-TOYS = {"token": MistakeCase(), "block": MISTAKES["block-residual-of-tokens"].case}
-ROUND, K_TOY = TOYS["block"], 3  # the case and K of the round whose kept drafts are counted
-# (n_vocab, K) of other rounds in which a rule has to be right
-ROUNDS = ((3, K_TOY), (5, 2), (2, 5))
+# the case on whose toy pair each kind of rule shows what is wrong with it
+CASES = {"token": MistakeCase(), "block": MISTAKES["block-residual-of-tokens"].case}
+K_KEPT = 3  # of the round whose kept drafts are counted
+# (n_vocab, K) of rounds in which a rule has to be right
+ROUNDS = ((3, K_KEPT), (5, 2), (2, 5))
 N_LOOP = 20  # tokens from a loop without caches
 
 
 class Unwritten(SettingError):
-    """An exercise that raises NotImplementedError, or is not there."""
+    """Raised for an exercise that raises NotImplementedError, or is not there."""
 
 
 class ReaderModule:
-    """A reader's module with answers to the exercises. Reading it prints to stderr only, and any
-    error of the module is a SettingError.
+    """A reader's module with answers to the exercises, imported or run. What it prints goes to
+    stderr, and each of its errors becomes a SettingError.
 
-    name: a module such as exercises.mine, or a .py file
+    name: a module such as exercises.mine, or the path of a .py file
     """
 
     def __init__(self, name):
@@ -52,9 +58,10 @@ class ReaderModule:
 
     @contextmanager
     def answer(self, exercise):
-        """A context that gives the reader's answer to an exercise, with limits. An error in the
-        context becomes a SettingError that names the reader's line; Unwritten if there is no answer
-        yet.
+        """A context that gives the reader's function for an exercise, with limits. An error in the
+        context becomes a SettingError that names the reader's line.
+
+        Raises Unwritten if the function is missing, or still to be written.
         """
         if exercise not in self.namespace:
             problem = f"{self.name}: it has no {exercise}: expected"
@@ -68,29 +75,29 @@ class ReaderModule:
             raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
         except Exception as error:
             said = str(error) if isinstance(error, WrongAnswer) else describe_error(error)
-            where = describe_line(error, self.namespace["__file__"])
-            problem = f"{self.name}: {exercise} fails{where}: {said}"
+            line = describe_line(error, self.namespace["__file__"])
+            problem = f"{self.name}: {exercise} fails{line}: {said}"
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
     def rule(self, verification):
-        """The reader's rule in the form of sampling.verify. A result of another form is a
-        SettingError.
+        """The reader's rule as a function in the form of sampling.verify. The function raises
+        SettingError if the reader's fails, or returns another form.
 
         verification: "token" or "block"
         """
 
         def rule(draft, p, q, rng):
             rng = CheckedRng(rng)
-            with self.answer(EXERCISES[verification]) as answer:
+            with self.answer(EXERCISES[verification]) as verify:
                 # copies, because the Round keeps p and q
-                result = answer(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
+                result = verify(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
                 return require_rule_result(result, len(draft), p.shape[-1])
 
         return rule
 
-    def loop(self, n_vocab, *arguments):
-        """Call the reader's speculative_9 with these arguments: its new tokens, a tuple. A result
-        of another form is a SettingError.
+    def run_loop(self, n_vocab, *arguments):
+        """Call the reader's speculative_9 with these arguments. Returns its new tokens, a tuple of
+        ints below n_vocab. Raises SettingError if it fails, or returns another form.
         """
         with self.answer("speculative_9") as speculative:
             expected = f"a list of tokens, each below {n_vocab}"
@@ -102,70 +109,75 @@ class ReaderModule:
                 raise WrongAnswer(f"it returns {result!r}, expected {expected}")
             return text
 
-    def figures(self, verification):
-        """Enumerate the rule on toy pairs, for the JSON object: rule_distance, the total variation
-        distance of its texts from the target's; rule_keeps, of K_TOY drafts the mean number that
-        the rule keeps, that `verify` keeps, and the most that an exact rule can keep.
+    def rule_figures(self, verification):
+        """Enumerate the rule on toy pairs. Returns two entries of the JSON object, as a dict:
+        rule_distance, the total variation distance of its texts from the target's; rule_keeps, of
+        K_KEPT drafted tokens the mean number that the rule keeps, that `verify` keeps, and the most
+        that an exact rule can keep.
 
-        The distance is that of whole texts, as in the museum. If it is 0 there, it is that of one
-        round with a larger vocabulary or more drafts.
+        The distance is that of whole texts, as in the museum. If that is 0, it is the distance of
+        one round with a larger vocabulary or more drafted tokens. Raises SettingError if the rule
+        fails.
         """
         rule = self.rule(verification)
-        target, draft = toy_models(*ROUNDS[0])
+        target, draft_model = toy_round_models(3, K_KEPT)
         with self.answer(EXERCISES[verification]):
-            _, kept = enumerate_round(rule, target, draft, K_TOY)
-            far = total_variation(*toy_distributions(TOYS[verification], rule=rule))
+            _, kept = enumerate_round(rule, target, draft_model, K_KEPT)
+            distance = total_variation(*toy_distributions(CASES[verification], rule=rule))
             for n_vocab, K in ROUNDS:
-                if far <= ROUNDING:
-                    far = distance_of_round(rule, n_vocab, K)
+                if distance <= ROUNDING:
+                    distance = round_distance(rule, n_vocab, K)
         return {
-            "rule_distance": far,
+            "rule_distance": distance,
             "rule_keeps": {
-                "drafted": K_TOY,
+                "drafted": K_KEPT,
                 "kept": kept,
-                "by_verify": expected_kept(target, draft, K_TOY, block=False),
-                "most": expected_kept(target, draft, K_TOY, block=True),
+                "by_verify": expected_kept(target, draft_model, K_KEPT, block=False),
+                "most": expected_kept(target, draft_model, K_KEPT, block=True),
             },
         }
 
     def loop_distance(self):
-        """The total variation distance of the texts of the reader's loop from the target's, on the
-        toy pair. None if the loop is still to be written.
+        """Enumerate the reader's loop on the toy pair. Returns the total variation distance of its
+        texts from the target's, None if it is still to be written. Raises SettingError if it fails.
         """
-        case = TOYS["token"]
-        target, draft = toy_pair(case.toy_room, case.toy_draft)
+        case = CASES["token"]
+        target, draft_model = toy_pair(case.toy_room, case.toy_draft)
         n_tokens, K = case.toy
-        models = rows_by(target, case.to_probs), rows_by(draft, case.to_probs)
+        p_rows = row_function(target, case.to_probs)
+        q_rows = row_function(draft_model, case.to_probs)
 
         def run(rng):
             rng = CheckedRng(rng)
-            rest = n_tokens, K, rng.sample, rng.accept, None
-            return self.loop(target.config.n_vocab, *models, list(TOY_PROMPT), *rest)
+            settings = list(TOY_PROMPT), n_tokens, K, rng.sample, rng.accept, None
+            return self.run_loop(target.config.n_vocab, p_rows, q_rows, *settings)
 
         try:
             with self.answer("speculative_9"):
-                found = enumerate_branches(run)
+                texts = enumerate_branches(run)
         except Unwritten:
             return None
-        return total_variation(found, chain_rule(target, TOY_PROMPT, n_tokens, case.to_probs))
+        return total_variation(texts, chain_rule(target, TOY_PROMPT, n_tokens, case.to_probs))
 
-    def text_of_loop(self, config, pair, prompt):
-        """Write up to N_LOOP tokens with the reader's loop: {"text": ..., "token_ids": a list}.
-        None if there is no draft model, or no room in the context.
+    def loop_text(self, config, pair, prompt):
+        """Write up to N_LOOP tokens with the reader's loop: {"text": str, "token_ids": list}. None
+        if there is no draft model, or no room in the context. Raises SettingError if it fails.
+
+        config: a GenerationConfig. pair: a Pair. prompt: a Prompt
         """
-        models = pair.target, pair.draft.standalone_model
-        encoder = pair.encoder
-        if None in models:
+        target, draft_model, encoder = pair.target, pair.draft.standalone_model, pair.encoder
+        if draft_model is None:
             return None
         K = config.K if isinstance(config.K, int) else 4  # auto
-        room = min(model.config.n_ctx for model in models) - len(prompt.ids) - K
-        n_tokens = min(N_LOOP, config.n_tokens, room)
+        n_ctx = min(target.config.n_ctx, draft_model.config.n_ctx)
+        n_tokens = min(N_LOOP, config.n_tokens, n_ctx - len(prompt.ids) - K)
         if n_tokens < 1:
             return None
-        functions = [rows_by(model, config.to_probs) for model in models]
+        p_rows = row_function(target, config.to_probs)
+        q_rows = row_function(draft_model, config.to_probs)
         rng = CheckedRng(Rng(prompt.seed))
-        rest = n_tokens, K, rng.sample, rng.accept, encoder.end_of_text
-        ids = list(self.loop(encoder.n_vocab, *functions, list(prompt.ids), *rest))
+        settings = list(prompt.ids), n_tokens, K, rng.sample, rng.accept, encoder.end_of_text
+        ids = list(self.run_loop(encoder.n_vocab, p_rows, q_rows, *settings))
         return {"text": encoder.decode(encoder.without_end(ids)), "token_ids": ids}
 
 
@@ -174,13 +186,13 @@ def load_namespace(name):
     prints, now and later, goes to stderr. Raises SettingError if it cannot be loaded.
     """
     # its own `print`, because sys.stdout belongs to every thread that decodes
-    with_print = {"print": print_to_stderr}
+    own_print = {"print": print_to_stderr}
     try:
         with redirect_stdout(sys.stderr):  # while no other thread runs
             if name.endswith(".py"):
-                return runpy.run_path(name, init_globals=with_print)
+                return runpy.run_path(name, init_globals=own_print)
             namespace = vars(importlib.import_module(name))
-            namespace.update(with_print)
+            namespace.update(own_print)
             return namespace
     except (Exception, SystemExit) as error:
         problem = f"{name}: it cannot be loaded: {describe_error(error)}"
@@ -193,62 +205,52 @@ def print_to_stderr(*values, **options):
     print(*values, **{"file": sys.stderr, **options})
 
 
-def rows_by(model, to_probs):
-    """The model in the form of the exercises: a function ids -> [len(ids), n_vocab]. Row i is the
-    distribution of the token after ids[: i + 1]. It reads the whole text each time.
+def toy_round_models(n_vocab, K):
+    """[target, draft model] with room for a round of K drafted tokens, as toy_functions."""
+    return toy_functions(CASES["block"], K + 1, n_vocab)
+
+
+def round_distance(rule, n_vocab, K):
+    """Enumerate one round of a rule on a toy pair, and let the target complete its texts to K + 1
+    tokens. Returns their total variation distance from the target's own texts.
     """
-    return lambda ids: to_probs(model.read(list(ids), model.new_cache(), n_last=len(ids)))
-
-
-def after_toy_prompt(model, to_probs):
-    """The model as a function of a text, a tuple of the tokens after TOY_PROMPT: the distribution
-    of the next token, [n_vocab].
-    """
-    rows = rows_by(model, to_probs)
-    return cache(lambda text: rows([*TOY_PROMPT, *text])[-1])
-
-
-def toy_models(n_vocab, K):
-    """(target, draft) with room for a round of K drafts, as functions of a text."""
-    pair = toy_pair(K + 1, ROUND.toy_draft, n_vocab)
-    return tuple(after_toy_prompt(model, ROUND.to_probs) for model in pair)
-
-
-def distance_of_round(rule, n_vocab, K):
-    """The total variation distance, from the target's own, of texts that one round of a rule begins
-    and the target completes to K + 1 tokens.
-    """
-    target, draft = toy_models(n_vocab, K)
-    begun, _ = enumerate_round(rule, target, draft, K)
-    texts = complete_texts(begun, target, K + 1)
+    target, draft_model = toy_round_models(n_vocab, K)
+    round_texts, _ = enumerate_round(rule, target, draft_model, K)
+    texts = complete_texts(round_texts, target, K + 1)
     right = complete_texts({(): 1.0}, target, K + 1)
     return total_variation(texts, right)
 
 
 @cache
 def examine_rule(name, verification):
-    """Load a reader's module and enumerate its rule and loop, once: (the ReaderModule, its figures,
-    its loop_distance).
+    """Load a reader's module and enumerate its rule and loop, once for the same arguments: (the
+    ReaderModule, its rule_figures, its loop_distance). Raises SettingError if one of them fails.
     """
     module = ReaderModule(name)
-    return module, module.figures(verification), module.loop_distance()
+    return module, module.rule_figures(verification), module.loop_distance()
 
 
 def load_rule(name, verification):
-    """The rule of a reader's module, in the form of sampling.verify. It is tried on the toy pair
-    first. Raises SettingError if it fails there.
+    """The rule of a reader's module, as a function in the form of sampling.verify. It is tried on
+    the toy pair first. Raises SettingError if it fails there.
+
+    name: as for ReaderModule. verification: "token" or "block"
     """
     module, _, _ = examine_rule(name, verification)
     return module.rule(verification)
 
 
 def measure_rule(name, verification, config, pair, prompt):
-    """What the JSON object says of the reader's rule and loop: the figures of the rule, and as
-    "own_loop" a text that the loop writes, with its distance on the toy pair; None if there is no
-    loop.
+    """Measure a reader's rule and loop. Returns entries of the JSON object, as a dict: the
+    rule_figures, and own_loop, {"text", "token_ids", "distance"}: a text that the loop writes after
+    the prompt, and its distance on the toy pair. own_loop is None if there is no loop or no text.
 
-    config: a GenerationConfig. prompt: the Prompt of the text
+    config: a GenerationConfig. pair: a Pair. prompt: a Prompt
     """
     module, figures, loop_distance = examine_rule(name, verification)
-    text = None if loop_distance is None else module.text_of_loop(config, pair, prompt)
-    return figures | {"own_loop": text and text | {"distance": loop_distance}}
+    own_loop = None
+    if loop_distance is not None:
+        own_loop = module.loop_text(config, pair, prompt)
+    if own_loop is not None:
+        own_loop = own_loop | {"distance": loop_distance}
+    return figures | {"own_loop": own_loop}

@@ -14,7 +14,7 @@ import numpy as np
 
 @cache
 def patch_source(function, *pieces):
-    """Exchange pieces of a function's source, and compile it: (right source, wrong source, code
+    """Compile a function's source with a few pieces exchanged: (right source, wrong source, code
     object of the wrong source). The function itself stays as it is.
 
     pieces: pairs (right piece, wrong piece) of source
@@ -41,26 +41,29 @@ def changed_lines(function, pieces):
 
     pieces: {right piece: wrong piece} of its source
     """
-    right, wrong, _ = patch_source(function, *pieces.items())
-    return [both for both in zip(right.splitlines(), wrong.splitlines()) if both[0] != both[1]]
+    right_source, wrong_source, _ = patch_source(function, *pieces.items())
+    pairs = zip(right_source.splitlines(), wrong_source.splitlines())
+    return [(right, wrong) for right, wrong in pairs if right != wrong]
 
 
 @contextmanager
 def apply_mistake(mistake):
-    """Within this context the code makes the mistake, and knows its helpers."""
-    right, wrong = {}, {}
+    """A context in which the code makes a Mistake, for every caller and in every thread. NumPy's
+    warnings are off in it.
+    """
+    right_code, wrong_code = {}, {}
     for function, pieces in mistake.changes.items():
-        right[function] = function.__code__
-        *_, wrong[function] = patch_source(function, *pieces.items())
+        right_code[function] = function.__code__
+        _, _, wrong_code[function] = patch_source(function, *pieces.items())
     try:
-        for function, code in wrong.items():
+        for function, code in wrong_code.items():
             function.__code__ = code
             function.__globals__.update(mistake.helpers)
         # a wrong rule may divide by zero: without NumPy's warnings
         with np.errstate(all="ignore"):
             yield
     finally:
-        for function, code in right.items():
+        for function, code in right_code.items():
             function.__code__ = code
             for name in mistake.helpers:
                 function.__globals__.pop(name, None)

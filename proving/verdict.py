@@ -1,8 +1,8 @@
-"""What can be said of a rule after enumerating it: which texts come out, where the first of them is
-wrong, how many drafted tokens are kept, and how many can be.
+"""What can be said of an accept/reject rule after enumerating it: which texts come out, which token
+is the first with a wrong distribution, how many drafted tokens are kept, and how many can be.
 
-A rule has the form of sampling.verify. A model here is a function from a text, a tuple, to the
-distribution of its next token.
+A rule has the form of sampling.verify. A model here is a function from a text, a tuple of tokens,
+to the distribution of its next token, [n_vocab].
 """
 
 import operator
@@ -12,7 +12,7 @@ import numpy as np
 
 from proving.enumeration import WrongAnswer, enumerate_branches
 
-ROUNDING = 1e-12  # a distance up to this is none
+ROUNDING = 1e-12  # a distance up to this counts as 0
 
 
 class CheckedRng:
@@ -22,8 +22,8 @@ class CheckedRng:
     samples: a list of (the distribution, the token), one for each call of `sample`
     """
 
-    def __init__(self, branches):
-        self.branches, self.samples = branches, []
+    def __init__(self, rng):
+        self.rng, self.samples = rng, []
 
     def sample(self, p):
         p = to_array(p, f"sample({p!r}): expected probabilities")
@@ -31,16 +31,16 @@ class CheckedRng:
             raise WrongAnswer(f"sample of an array of shape {p.shape}: expected one row")
         if not (p >= 0).all() or abs(p.sum() - 1) > 1e-9:
             raise WrongAnswer(f"sample({format_probs(p)}): expected probabilities that sum to 1")
-        token = self.branches.sample(p)
+        token = self.rng.sample(p)
         self.samples.append((p, token))
         return token
 
     def accept(self, ratio):
-        expected = f"accept({ratio!r}): expected a number of 0 or more"
-        ratio = to_array(ratio, expected)
+        problem = f"accept({ratio!r}): expected a number of 0 or more"
+        ratio = to_array(ratio, problem)
         if ratio.size != 1 or not ratio >= 0:
-            raise WrongAnswer(expected)
-        return self.branches.accept(float(ratio.item()))
+            raise WrongAnswer(problem)
+        return self.rng.accept(float(ratio.item()))
 
 
 def to_array(numbers, problem):
@@ -63,57 +63,71 @@ def to_whole_numbers(result, expected, said="it returns"):
 
 
 def require_rule_result(result, n_drafted, n_vocab):
-    """The result of a rule as two ints, [number of accepted tokens, next token]. Raises WrongAnswer
-    if it has another form, or one of the numbers is out of its range.
+    """Check what a rule returned. Returns it as a list of two ints, [number of accepted tokens,
+    next token]. Raises WrongAnswer if it has another form, or a number is out of its range.
     """
     expected = (
         f"two whole numbers: how many of the {n_drafted} drafted tokens are accepted, and the "
         f"next token, below {n_vocab}"
     )
     numbers = to_whole_numbers(result, expected)
-    if len(numbers) != 2 or not 0 <= numbers[0] <= n_drafted or not 0 <= numbers[1] < n_vocab:
-        raise WrongAnswer(f"it returns {result!r}, expected {expected}")
-    return numbers
+    if len(numbers) == 2:
+        n_accepted, next_token = numbers
+        if 0 <= n_accepted <= n_drafted and 0 <= next_token < n_vocab:
+            return numbers
+    raise WrongAnswer(f"it returns {result!r}, expected {expected}")
 
 
 # ---------------------------------------------------------------- one round
 
 
 def enumerate_round(rule, target, draft_model, K):
-    """Enumerate one round of K drafted tokens: ({text, the tokens of the round: probability}, the
-    mean number of drafts that the rule keeps).
+    """Enumerate one round of K drafted tokens: ({the tokens of the round, a tuple: probability},
+    the mean number of drafted tokens that the rule keeps).
+
+    Raises WrongAnswer for a result of the rule that has another form.
     """
 
-    def run(branches):
-        rng, draft, q = CheckedRng(branches), [], []
+    def run(rng):
+        rng = CheckedRng(rng)
+        draft, q_rows = [], []
         for _ in range(K):
-            q.append(draft_model(tuple(draft)))
-            draft.append(rng.sample(q[-1]))
+            q_rows.append(draft_model(tuple(draft)))
+            draft.append(rng.sample(q_rows[-1]))
         p = np.array([target(tuple(draft[:i])) for i in range(K + 1)])
-        q = np.array(q).reshape(K, p.shape[1])
+        n_vocab = p.shape[1]
+        q = np.array(q_rows).reshape(K, n_vocab)
         result = rule(list(draft), p, q, rng)
-        n_accepted, token = require_rule_result(result, K, p.shape[1])
-        return (*draft[:n_accepted], token)
+        n_accepted, next_token = require_rule_result(result, K, n_vocab)
+        return (*draft[:n_accepted], next_token)
 
     texts = enumerate_branches(run)
-    # every text has one token more than drafts are kept
-    return texts, sum((len(text) - 1) * mass for text, mass in texts.items())
+    # a round has one token more than drafted tokens are kept
+    return texts, sum((len(text) - 1) * probability for text, probability in texts.items())
 
 
-def expected_kept(target, draft_model, K, block, text=(), accepted=1.0, drafted=1.0):
-    """The mean number of K drafts that the right rule keeps: the sum of min(p, q) at each place.
+def expected_kept(target, draft_model, K, block, text=(), p_kept=1.0, p_drafted=1.0):
+    """The mean number of K drafted tokens that the right rule keeps, by a formula: the sum of
+    min(p, q) over all texts of 1 to K tokens. p is the probability that all but the last token are
+    kept, times the target's for the last token.
 
-    Token by token, what was drafted but not accepted is lost for what follows. As a block it counts
-    for longer texts, too, and no rule whose every round is exact keeps more (Sun et al. 2024).
+    block: whether the rule is block verification. Then q is the probability that the whole text is
+        drafted; no rule whose every round is exact keeps more (Sun et al. 2024). Otherwise q is the
+        probability that all but the last token are kept, times the draft model's for the last.
+    text, p_kept, p_drafted: of the recursion, the tokens before, and what p and q begin with
     """
     if len(text) == K:
         return 0.0
-    p, q = accepted * target(text), drafted * draft_model(text)
+    p = p_kept * target(text)
+    q = p_drafted * draft_model(text)
     total = 0.0
     for token in np.flatnonzero(np.minimum(p, q)):
-        both = min(p[token], q[token])
-        later = both, q[token] if block else both
-        total += both + expected_kept(target, draft_model, K, block, (*text, int(token)), *later)
+        p_token_kept = min(p[token], q[token])
+        p_token_drafted = q[token] if block else p_token_kept
+        longer = (*text, int(token))
+        total += p_token_kept + expected_kept(
+            target, draft_model, K, block, longer, p_token_kept, p_token_drafted
+        )
     return total
 
 
@@ -121,53 +135,63 @@ def expected_kept(target, draft_model, K, block, text=(), accepted=1.0, drafted=
 
 
 def complete_texts(texts, target, n_tokens, end=None):
-    """Let the target complete texts up to n_tokens or the token `end`: {text: probability}, from
-    texts {text: probability}.
+    """Let the target complete texts up to n_tokens, or to the token `end`. Takes and returns
+    {text, a tuple of tokens: probability}.
     """
-    found, todo = defaultdict(float), list(texts.items())
-    while todo:
-        text, mass = todo.pop()
+    completed = defaultdict(float)
+    unfinished = list(texts.items())
+    while unfinished:
+        text, probability = unfinished.pop()
         if len(text) >= n_tokens or end in text:
-            found[text] += mass
+            completed[text] += probability
         else:
-            todo += [((*text, token), mass * p) for token, p in enumerate(target(text))]
-    return found
+            for token, p in enumerate(target(text)):
+                unfinished.append(((*text, token), probability * p))
+    return completed
 
 
 def next_token_rows(texts, n_vocab):
-    """The distribution of what follows each beginning of a text: {beginning, a tuple: [n_vocab +
-    1]}. The last entry is the probability that the text ends there.
+    """The distribution of what follows each beginning of a text, from {text: probability}:
+    {beginning, a tuple: [n_vocab + 1]}. The last entry is the probability that the text ends there.
     """
     rows = defaultdict(lambda: np.zeros(n_vocab + 1))
-    for text, mass in texts.items():
+    for text, probability in texts.items():
         for n, token in enumerate(text):
-            rows[text[:n]][token] += mass
-        rows[text][n_vocab] = mass
+            rows[text[:n]][token] += probability
+        rows[text][n_vocab] = probability
     return {text: row / row.sum() for text, row in rows.items() if row.sum() > 1e-12}
 
 
 def describe_first_error(texts, right):
-    """Describe the first difference of two distributions {text: probability}: the shortest
-    beginning whose next token has a wrong distribution, and of several the one with the largest
-    error. None if there is no difference.
+    """The first difference of two distributions {text: probability}, in words: the shortest
+    beginning of a text whose next token has a wrong distribution, and of several the one with the
+    largest error. None if there is no difference.
     """
     n_vocab = 1 + max(token for text in [*texts, *right] for token in text)
-    yours, expected = next_token_rows(texts, n_vocab), next_token_rows(right, n_vocab)
-    off = {text: abs(yours[text] - expected[text]).max() for text in yours.keys() & expected.keys()}
-    wrong = [text for text in off if off[text] > 1e-9]
+    rows, right_rows = next_token_rows(texts, n_vocab), next_token_rows(right, n_vocab)
+    errors = {
+        beginning: abs(rows[beginning] - right_rows[beginning]).max()
+        for beginning in rows.keys() & right_rows.keys()
+    }
+    wrong = [beginning for beginning, error in errors.items() if error > 1e-9]
     if not wrong:
         return None
-    text = min(wrong, key=lambda text: (len(text), -off[text], text))
-    place = f"after {text}" if text else "the first token"
-    shown_rows = format_row(yours[text]), format_row(expected[text])
-    nearly = f", which differ by {off[text]:.1g}" if shown_rows[0] == shown_rows[1] else ""
-    return f"{place}: yours {shown_rows[0]}, right {shown_rows[1]}{nearly}"
+    # the beginning itself decides between equal errors
+    first = min(wrong, key=lambda beginning: (len(beginning), -errors[beginning], beginning))
+    place = f"after {first}" if first else "the first token"
+    yours, expected = format_row(rows[first]), format_row(right_rows[first])
+    nearly = f", which differ by {errors[first]:.1g}" if yours == expected else ""
+    return f"{place}: yours {yours}, right {expected}{nearly}"
 
 
-def format_row(distribution):
-    """A row of next_token_rows as text: "[0.5, 0.25] and P(end) 0.25"."""
-    *tokens, end = distribution
-    return format_probs(tokens) + (f" and P(end) {end:.4g}" if end else "")
+def format_row(row):
+    """A row of next_token_rows as text.
+
+    >>> format_row([0.5, 0.25, 0.25])
+    '[0.5, 0.25] and P(end) 0.25'
+    """
+    p, p_end = row[:-1], row[-1]
+    return format_probs(p) + (f" and P(end) {p_end:.4g}" if p_end else "")
 
 
 def format_probs(p):
@@ -176,6 +200,6 @@ def format_probs(p):
 
 
 def format_distance(distance):
-    """A distance as text: "0.0776", or "1e-06" where four digits would show 0."""
-    hidden = ROUNDING < distance < 5e-5
-    return f"{distance:.1g}" if hidden else f"{distance:.4f}"
+    """A distance as text: "0.0776", or "1e-06" if four digits would show 0."""
+    would_show_0 = ROUNDING < distance < 5e-5
+    return f"{distance:.1g}" if would_show_0 else f"{distance:.4f}"

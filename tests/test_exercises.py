@@ -10,7 +10,7 @@ from wrong_answers import RIGHT, WRONG, compared, replaced
 from exercises import bugs, checks, mine
 from exercises import solutions as right
 from exercises.checks import CHECKS
-from exercises.feedback import checked, guessed
+from exercises.feedback import check_answer, print_guess
 from proving import limits, verdict
 from proving.enumeration import WrongAnswer
 from proving.verdict import enumerate_round, expected_kept
@@ -115,7 +115,7 @@ def failing(*arguments):
 
 def test_checked_keeps_a_right_answer(capsys):
     own = named(lambda *arguments: right.one_token_6(*arguments))
-    assert checked(own) is own
+    assert check_answer(own) is own
     said = capsys.readouterr().out
     assert said.startswith("one_token_6: right") and "keeps 0.70" in said
 
@@ -126,7 +126,7 @@ def test_checked_keeps_a_right_answer(capsys):
 )
 def test_checked_goes_on_with_the_solution(capsys, answer, said):
     own = named(lambda *arguments: answer(*arguments))
-    assert checked(own) is right.one_token_6
+    assert check_answer(own) is right.one_token_6
     assert said in capsys.readouterr().out
 
 
@@ -144,7 +144,7 @@ def test_checked_goes_on_with_the_solution(capsys, answer, said):
     ],
 )
 def test_a_guess_is_shown_beside_p(capsys, guess, said):
-    guessed(guess, "guess", compared, checks.P, checks.Q)
+    print_guess(guess, "guess", compared, checks.P, checks.Q)
     shown = capsys.readouterr().out
     assert all(words in shown for words in said)
     is_done = guess is compared or len(shown.splitlines()) == 1 and guess is not stub
@@ -156,7 +156,7 @@ def test_a_guess_is_shown_beside_p(capsys, guess, said):
 
 @pytest.mark.parametrize("number, name", list(enumerate(bugs.BUGS, 1)))
 def test_a_bug_shows_in_its_texts_and_has_one_line(capsys, number, name):
-    bugs.main(number)
+    bugs.print_bug(number)
     *code, _, symptom, _ = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"distance 0\.\d+; .*yours .*, right .*", symptom)
     assert not symptom.startswith("distance 0.0000")
@@ -188,7 +188,7 @@ def test_the_lines_that_the_pages_ask_for_exist():
 # ---------------------------------------------------------------- commands
 
 
-@pytest.mark.parametrize("module", ["exercises.bugs", "proving.gallery"])
+@pytest.mark.parametrize("module", ["exercises.bugs", "proving.mistakes_page"])
 def test_a_script_reads_its_arguments(module):
     shown = python("-m", module, "--help")
     assert (shown.returncode, shown.stderr) == (0, "") and "usage" in shown.stdout

@@ -1,25 +1,29 @@
 """Executors: they call a function with prompts, in this process or on the workers of a cluster.
 
-An executor only calls function(pairs, items), which returns one result for each item. So the loop
+An executor only calls function(models, items), which returns one result for each item. So the loop
 over prompts is written once, for one machine and for many. In this process, an error ends the run;
 on a cluster, the error is recorded, and the other prompts go on.
 """
 
-from decoding.cluster.failed import require_all
+from decoding.cluster.failed import require_no_failures
 
 
 class Local:
-    """Runs the work in this process, with models that it loads. Raises InputError."""
+    """Runs the work in this process. Loads the models of a ModelSpec when it is made, and raises
+    InputError if that fails. Its `with` block does nothing.
+    """
 
     machines = None
 
-    def __init__(self, models, download=False):
-        self.pairs = models.load(download=download)
-        self.kernels = models.kernels_in(self.pairs)
+    def __init__(self, spec, download=False):
+        self.models = spec.load(download=download)
+        self.kernels = spec.kernels_in(self.models)
 
-    def run(self, function, items, failed, group=1, name=str):
-        """As Cluster.run, but an item that fails raises its error."""
-        return function(self.pairs, items)
+    def run(self, function, items, failed, group_size=1, name=str):
+        """Call function(models, items), and return its results. An item that fails raises its
+        error. The other parameters are those of Cluster.run, and unused.
+        """
+        return function(self.models, items)
 
     def __enter__(self):
         return self
@@ -28,24 +32,29 @@ class Local:
         pass
 
 
-def new_executor(cluster, models, download=False):
-    """The executor for a value of --cluster: a Cluster, or a Local if it is empty. models: a
-    ModelSpec. Raises InputError.
+def new_executor(cluster, spec, download=False):
+    """Make the executor for a value of --cluster: a Local if it is empty, else a Cluster. spec: the
+    ModelSpec to load; download: whether models that are missing may be downloaded. Raises
+    InputError.
     """
     if not cluster:
-        return Local(models, download)
-    from decoding.cluster.submit import Cluster  # here, as only a cluster needs Dask
+        return Local(spec, download)
+    from decoding.cluster.submit import Cluster  # here, because only a cluster needs Dask
 
-    return Cluster(cluster, models, download)
+    return Cluster(cluster, spec, download)
 
 
-def run_prompts(executor, function, prompts, group):
-    """Yield the result of each Prompt, in order, or Failed. function(pairs, prompts) -> results
-    is called with `group` prompts at a time. Raises InputError at the end if any prompt failed.
+def run_prompts(executor, function, prompts, group_size):
+    """Yield the result of each Prompt, in order, or Failed. Raises InputError at the end if any
+    prompt failed.
+
+    function: called as function(models, prompts), with group_size Prompts at a time on a cluster
+        and with all of them here; returns one result for each
     """
-    if prompts:
-        failed = {}
-        name = lambda prompt: f"prompt {prompt.number}"
-        with executor:
-            yield from executor.run(function, prompts, failed, group, name)
-        require_all(failed)
+    if not prompts:
+        return
+    failed = {}  # {name of a prompt: reason}
+    name = lambda prompt: f"prompt {prompt.number}"
+    with executor:
+        yield from executor.run(function, prompts, failed, group_size, name)
+    require_no_failures(failed)

@@ -7,13 +7,16 @@ from checkpoints.errors import InputError, abbreviated, plural
 
 @dataclass(frozen=True)
 class Failed:
-    """Stands for the result of a prompt that failed. reason: the error, in one line."""
+    """Stands for the result of a prompt that failed."""
 
-    reason: str
+    reason: str  # the error, in one line
 
 
-def require_all(failed, advice="the others are done, give the same command to try these again"):
-    """Raises InputError if {name of a prompt: why it failed} is not empty."""
+def require_no_failures(failed):
+    """Raises InputError, which names the prompts, if failed = {name of a prompt: reason} is not
+    empty.
+    """
     if failed:
-        named = abbreviated([f"{name}: {why}" for name, why in failed.items()])
+        named = abbreviated([f"{name}: {reason}" for name, reason in failed.items()])
+        advice = "the others are done, give the same command to try these again"
         raise InputError(f"{plural(len(failed), 'prompt')} failed: {named}; {advice}")

@@ -34,50 +34,58 @@ except ModuleNotFoundError as missing:
     raise InputError(problem) from None
 
 # in seconds
-TIMEOUT = 10  # for a scheduler to answer
-PATIENCE = 60  # for its first worker to come
-LIMIT = 6 * 3600  # for a group, after which its worker is restarted
-SILENCE = 60  # of a worker, after which it is restarted; a running scheduler has its own limit
+SCHEDULER_TIMEOUT = 10  # for a scheduler to answer
+FIRST_WORKER_TIMEOUT = 60  # for its first worker to come
+GROUP_TIMEOUT = 6 * 3600  # for a group, after which its worker is restarted
+HEARTBEAT_TIMEOUT = 60  # of silence of a local worker, after which it is restarted
 
-TRIES = 3  # of a group whose worker dies; a running scheduler has its own limit
+MAX_TRIES = 3  # of a group whose local worker dies; a running scheduler has its own limit
 UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
 class Cluster:
-    """An executor on the workers of a cluster, which load the models of a ModelSpec, `wanted`.
+    """An executor on the workers of a Dask cluster, to be used in a `with` block. Raises InputError
+    if the address or the models cannot be used.
 
-    pairs: Pairs with a ModelStub and the encoder. machines: {machine: its number of workers}.
-    Raises InputError, also on entering the `with` block.
+    spec: the ModelSpec that the workers load
+    models: LoadedModels of a ModelStub, for this process
+    machines: {machine, in words: its number of workers}; kernels: as ModelSpec.kernels_in. Both are
+        known in the `with` block.
     """
 
-    def __init__(self, address, wanted, download=False):
-        self.address, self.wanted = address, wanted
+    def __init__(self, address, spec, download=False):
+        self.address, self.spec = address, spec
         self.n_local = count_local_workers(address)
-        self.pairs = wanted.load_stub(download)
+        self.models = spec.load_stub(download)
         self.name = f"speculation-{uuid.uuid4().hex}"
 
     def __enter__(self):
+        """Connect to the cluster, or start it for local:N; let the workers load the models. Raises
+        InputError.
+        """
         with ExitStack() as stack:
             self.client = self.connect(stack)
             self.load()
             stack.callback(self.unload)
-            self.stack = stack.pop_all()
+            self.stack = stack.pop_all()  # nothing failed: what was entered stays until __exit__
         return self
 
     def __exit__(self, *error):
         return self.stack.__exit__(*error)
 
     def connect(self, stack):
-        """Start or find the cluster, wait for a worker, and return a Client. Raises InputError."""
+        """Start or find the cluster, wait for a worker, and return a Client, which the ExitStack
+        closes. Silences Dask's log. Raises InputError.
+        """
         # what goes wrong is said in one line, not in Dask's log
         for name in ("asyncio", "distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
-            where = (
-                stack.enter_context(start_workers(self.n_local)) if self.n_local else self.address
-            )
-            client = stack.enter_context(Client(where, timeout=TIMEOUT))
-            client.wait_for_workers(1, timeout=PATIENCE)
+            address = self.address
+            if self.n_local:
+                address = stack.enter_context(start_workers(self.n_local))
+            client = stack.enter_context(Client(address, timeout=SCHEDULER_TIMEOUT))
+            client.wait_for_workers(1, timeout=FIRST_WORKER_TIMEOUT)
         except (TimeoutError, OSError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
             expected = "expected a running scheduler with workers"
@@ -89,12 +97,12 @@ class Cluster:
         return client
 
     def load(self):
-        """Let every worker load the models. Prints a note if some workers cannot take part; raises
-        InputError if none can.
+        """Let every worker load the models, and set `machines` and `kernels`. Prints a note if some
+        workers cannot take part; raises InputError if none can.
         """
-        wanted = self.wanted, self.wanted.kernel_choices(), worker.fingerprints(self.wanted)
+        payload = self.spec, self.spec.choose_kernels(), worker.fingerprints(self.spec)
         cloudpickle.register_pickle_by_value(worker)
-        loader = worker.Loader(self.name, pickle.dumps(wanted))
+        loader = worker.Loader(self.name, pickle.dumps(payload))
         try:
             self.client.register_plugin(loader, name=self.name)
         except Exception as refusal:  # of the first worker that cannot take part
@@ -104,42 +112,43 @@ class Cluster:
                     f"--cluster {self.address}: no worker can take part: {refusal}; {advice}"
                 ) from None
             note(f"left out: {refusal}; {advice}")
-        name = self.name
+        name = self.name  # so that `describe` is sent without this object
         describe = lambda dask_worker: dask_worker.plugins[name].description
-        reports = [*self.client.run(describe, workers=self.workers()).values()]
-        self.machines = dict(Counter(machine for machine, _ in reports))
-        self.kernels = reports[0][1]
+        descriptions = list(self.client.run(describe, workers=self.workers()).values())
+        self.machines = dict(Counter(machine for machine, _ in descriptions))
+        _, self.kernels = descriptions[0]
 
     def unload(self):
+        """Let every worker forget the models."""
         with suppress(Exception):  # a scheduler that is gone has said so already
             self.client.unregister_worker_plugin(self.name)
 
     def workers(self):
         """[address] of the workers that have loaded the models."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        return [address for address, one in workers.items() if self.name in one["resources"]]
+        return [address for address, about in workers.items() if self.name in about["resources"]]
 
-    def run(self, function, items, failed, group=1, name=str):
-        """Yield the result of each item, in their order, or Failed. Prints a note at the end.
+    def run(self, function, items, failed, group_size=1, name=str):
+        """Yield the result of each item, in the order of the items, or Failed. Prints a note at the
+        end. Raises InputError if the scheduler is gone.
 
-        function(pairs, items) -> results is called by a worker, with `group` items at a time.
+        function: called by a worker as function(models, items), with a list of group_size items at
+            a time; returns one result for each
         failed: a dict that is filled with {name(item): reason}
         """
         begin = time.monotonic()
-        for item, result in zip(items, self.results(function, items, group)):
+        for item, result in zip(items, self.results(function, items, group_size)):
             if isinstance(result, Failed):
                 failed[name(item)] = result.reason
             yield result
         if items and not failed:
-            where = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
-            took = f"{time.monotonic() - begin:.1f} s"
-            note(f"{plural(len(items), 'prompt')} in {took}, workers: {where}")
+            workers = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
+            seconds = f"{time.monotonic() - begin:.1f} s"
+            note(f"{plural(len(items), 'prompt')} in {seconds}, workers: {workers}")
 
-    def results(self, function, items, group):
-        """Yield the result of each item, in their order. function(pairs, items) -> results gets a
-        group of items at a time.
-        """
-        groups = [items[i : i + group] for i in range(0, len(items), group)]
+    def results(self, function, items, group_size):
+        """Yield the result of each item, in the order of the items. For function see `run`."""
+        groups = [items[i : i + group_size] for i in range(0, len(items), group_size)]
         done = {}  # {index of a group: its results}, which wait for groups before it
         next_index = 0
         for index, results in self.done_groups(function, groups):
@@ -149,7 +158,8 @@ class Cluster:
                 next_index += 1
 
     def done_groups(self, function, groups):
-        """Yield (index of a group, the list of its results), in the order in which groups are done.
+        """Send groups (lists of items) to the workers. Yield (index of a group, its list of
+        results) in the order in which the groups are done.
 
         No more groups are sent than there are workers: when a worker dies, Dask counts a try
         against every group that the worker holds. Raises InputError if the scheduler is gone.
@@ -176,18 +186,22 @@ class Cluster:
                 self.client.cancel([*running])
 
     def submit(self, function, items):
-        """Send function(pairs, items) to a worker, and return the Future of its results."""
+        """Send function(models, items) to a worker, and return the Future of its results."""
 
         # a function inside of another is sent with its code: the scheduler lacks this module
-        def work(name, job, limit):
-            return get_worker().plugins[name].work(job, limit)
+        def work(name, job, seconds):
+            return get_worker().plugins[name].work(job, seconds)
 
-        task = work, self.name, cloudpickle.dumps((function, items)), LIMIT
+        job = cloudpickle.dumps((function, items))
+        task = work, self.name, job, GROUP_TIMEOUT
+        # only workers that have loaded the models have the resource of this name
         return self.client.submit(*task, pure=False, resources={self.name: 1})
 
 
 def collect_results(future, items):
-    """The list of results of a Future; Failed for each item if the workers that tried it died."""
+    """Wait for a Future, and return the list of its results: Failed for each item if all workers
+    that tried the group died.
+    """
     try:
         return future.result()
     except KilledWorker:
@@ -195,7 +209,11 @@ def collect_results(future, items):
 
 
 def count_local_workers(address):
-    """N for local:N, None for the address of a scheduler. Raises InputError for anything else."""
+    """N for local:N, None for the address of a scheduler. Raises InputError for anything else.
+
+    >>> count_local_workers("local:4"), count_local_workers("tcp://host:8786")
+    (4, None)
+    """
     match = re.fullmatch(r"local:([1-9]\d{0,2})|(tcp|tls)://\S+:\d{1,5}", address)
     if not match:
         raise InputError(
@@ -206,10 +224,11 @@ def count_local_workers(address):
 
 @contextmanager
 def start_workers(n_workers):
-    """Start n_workers processes of one thread each, and give the address of their scheduler. They
-    end with the block. A worker that dies, or is silent for SILENCE seconds, is started again.
+    """Start n_workers processes of one thread each; the `with` block gets the address of their
+    scheduler, and they end with it. A worker that dies, or is silent for HEARTBEAT_TIMEOUT seconds,
+    is started again.
     """
-    limits = {"allowed-failures": TRIES - 1, "worker-ttl": SILENCE}
+    limits = {"allowed-failures": MAX_TRIES - 1, "worker-ttl": HEARTBEAT_TIMEOUT}
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with dask.config.set({f"distributed.scheduler.{name}": n for name, n in limits.items()}):
         with ignoring_sigint():
@@ -220,8 +239,8 @@ def start_workers(n_workers):
 
 @contextmanager
 def ignoring_sigint():
-    """Processes that start in this block ignore Ctrl-C, which a terminal sends to all of them. On
-    Windows, which cannot block signals, this does nothing.
+    """Let the processes that start in this block ignore Ctrl-C, which a terminal sends to all
+    processes. Does nothing on Windows, which cannot block signals.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -24,63 +24,69 @@ ROOMS = "backends", "checkpoints", "cli", "decoding", "experiments", "page", "pr
 SOURCES = ("*.py", *(f"{room}/**/*.py" for room in ROOMS))
 
 
-def fingerprints(wanted):
-    """{"project" or a model: SHA-256 of its files} on this machine. wanted: a ModelSpec."""
+def fingerprints(spec):
+    """{"project" or a model of the ModelSpec: SHA-256 of its files} on this machine."""
     import gpt2
     from checkpoints.files import sha256_of
 
     root = Path(gpt2.__file__).parent
     sources = sorted(path for pattern in SOURCES for path in root.glob(pattern))
-    return {"project": sha256_of(sources)} | wanted.fingerprints()
+    return {"project": sha256_of(sources)} | spec.fingerprints()
 
 
 class Loader(WorkerPlugin):
-    """Loads the models on every worker, also on those that come later, and works with them.
+    """A plugin that loads the models on every worker, also on workers that come later, and works
+    with them.
 
-    A worker that has them announces a resource of this name, which the groups of prompts ask for:
-    Dask gives them to no other worker, and one at a time.
+    A worker that has the models announces a resource of the plugin's name. Groups of prompts ask
+    for this resource: so Dask gives them to no other worker, and one at a time.
 
-    wanted: pickled (ModelSpec, its kernel_choices, the fingerprints that a worker must have).
+    payload: pickled (ModelSpec, what its choose_kernels returned, the fingerprints to have)
+    models: LoadedModels; description: (machine, kernels of the models), both in words. Both are
+        there once the worker has loaded the models.
     """
 
-    def __init__(self, name, wanted):
-        self.name, self.wanted = name, wanted
+    def __init__(self, name, payload):
+        self.name, self.payload = name, payload
 
     async def setup(self, worker):
+        """Load the models; Dask calls this on every worker. Raises RuntimeError if it fails."""
         try:
             await asyncio.to_thread(self.load)
         except Exception as error:  # whatever it is, it concerns this worker only
             raise RuntimeError(f"worker {worker.address} {error}") from None
         await worker.set_resources(**{self.name: 1})
-        # one that is short of memory works on, until it is restarted: if all paused, none would
+        # Dask would pause a worker that is short of memory. If all paused, the run would not end;
+        # so the worker goes on, until it is restarted for taking too much
         worker.memory_manager.memory_pause_fraction = False
-        # a change of status makes Dask give out groups that wait because all workers had died
+        # a change of status makes Dask give out the groups that wait because all workers had died
         worker.status = Status.paused
         worker.status = Status.running
 
     def load(self):
+        """Load the models. Raises RuntimeError if the files are not those of the sender."""
         from backends.machine import machine_name
 
-        wanted, choices, expected = pickle.loads(self.wanted)
-        for what, found in fingerprints(wanted).items():
-            if found != expected[what]:
-                raise RuntimeError(f"has other files of {what}")
-        self.pairs = wanted.load(choices)
-        self.description = machine_name(), wanted.kernels_in(self.pairs)
+        spec, choices, expected = pickle.loads(self.payload)
+        for name, fingerprint in fingerprints(spec).items():
+            if fingerprint != expected[name]:
+                raise RuntimeError(f"has other files of {name}")
+        self.models = spec.load(choices)
+        self.description = machine_name(), spec.kernels_in(self.models)
 
-    def work(self, job, limit):
-        """Call a pickled (function, items): the list of results, Failed for an item that fails.
-        After `limit` seconds the process ends.
+    def work(self, job, seconds):
+        """Call function(models, items), and return the list of its results: Failed for an item that
+        fails. job: pickled (function, items). The process ends if it takes longer than `seconds`.
         """
         import numpy as np
 
         function, items = pickle.loads(job)
-        function = partial(function, self.pairs)
-        # a model that overflows is reported once, where its logits are used
-        with exit_after(limit), np.errstate(over="ignore", invalid="ignore"):
+        function = partial(function, self.models)
+        # no warnings of overflow here: the error says it, where the logits are used
+        with exit_after(seconds), np.errstate(over="ignore", invalid="ignore"):
             try:
                 return list(function(items))
-            except Exception:  # of one item, or of all together: try each item by itself
+            except Exception:  # one item failed, or all of them together: try them one by one
                 return [try_item(function, item) for item in items]
 
 
@@ -96,7 +102,7 @@ def exit_after(seconds):
 
 
 def try_item(function, item):
-    """The result of one item; if it fails, Failed, with the error in one line."""
+    """Call function([item]), and return the item's result: Failed if it raises an error."""
     from decoding.cluster.failed import Failed
 
     try:

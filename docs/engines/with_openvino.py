@@ -27,8 +27,8 @@ settings.max_new_tokens, settings.do_sample = 60, False
 settings.num_assistant_tokens = 4
 
 tokenizer = pipeline.get_tokenizer()
-found = pipeline.generate(tokenizer.encode(prompt), settings)
-tokens, metrics = list(found.tokens[0]), found.extended_perf_metrics
+results = pipeline.generate(tokenizer.encode(prompt), settings)
+tokens, metrics = list(results.tokens[0]), results.extended_perf_metrics
 # how many tokens each pass of the target wrote; the first is the prefill
 written = list(metrics.main_model_metrics.raw_metrics.m_batch_sizes)
 print(json.dumps({"content": tokenizer.decode(tokens), "tokens": tokens, "written": written}))

@@ -29,7 +29,7 @@ settings.assistant_confidence_threshold = 0  # or it stops early
 passes = []
 model.register_forward_hook(lambda *_: passes.append(1))
 
-given = tokenizer(prompt, return_tensors="pt")
-found = model.generate(**given, assistant_model=assistant, max_new_tokens=60, do_sample=False)
-tokens = found[0, given["input_ids"].shape[1] :].tolist()
+inputs = tokenizer(prompt, return_tensors="pt")
+texts = model.generate(**inputs, assistant_model=assistant, max_new_tokens=60, do_sample=False)
+tokens = texts[0, inputs["input_ids"].shape[1] :].tolist()
 print(json.dumps({"content": tokenizer.decode(tokens), "tokens": tokens, "passes": len(passes)}))

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from cli.values import check_length
-from decoding.batching import require_room
+from decoding.batching import require_cache_memory
 from decoding.streams import Purpose, stream
 from decoding.together import map_together
 from experiments.benchmark.comparison import PLAIN, measure_in_turns
@@ -15,24 +15,24 @@ from experiments.benchmark.comparison import PLAIN, measure_in_turns
 N_RANDOM = 13  # tokens of a random prompt
 
 
-def measure_batches(settings, pairs, target):
+def measure_batches(settings, models, target):
     """Measure every variant with every batch size, after random prompts.
 
-    settings: BenchmarkSettings. pairs: the loaded Pairs. target: the target's name, for the rows
+    settings: BenchmarkSettings. models: LoadedModels. target: the target's name, for the rows
     Returns a list of rows (dicts), one for each temperature, variant and batch size. Raises
     InputError if the context or the memory has no room for the texts.
     """
     n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
-    check_length("n_tokens_to_generate", n_tokens, pairs.target.config.n_ctx - N_RANDOM)
-    for draft in pairs.drafts:
-        require_room(pairs.pair(draft).models, max(sizes), N_RANDOM + n_tokens)
+    check_length("n_tokens_to_generate", n_tokens, models.target.config.n_ctx - N_RANDOM)
+    for draft in models.drafts:
+        require_cache_memory(models.pair(draft).models, max(sizes), N_RANDOM + n_tokens)
     rng = np.random.default_rng(stream(Purpose.RANDOM_PROMPTS, settings.seed))
-    n_vocab = pairs.target.config.n_vocab
+    n_vocab = models.target.config.n_vocab
     # without the last id, which is <|endoftext|>
     prompts = rng.integers(0, n_vocab - 1, (max(sizes), N_RANDOM)).tolist()
     rows = []
-    for t, to_probs in settings.filters().items():
-        comparison = settings.comparison(pairs, to_probs)
+    for t, to_probs in settings.sampling_params().items():
+        comparison = settings.comparison(models, to_probs)
         same = {"target": target, "temperature": t, **settings.label_columns()}
         speeds = measure_speeds(comparison, prompts, settings, f"{target} at temperature {t:g}")
         rows += [same | row for row in speed_rows(speeds, comparison.variants[1:], sizes)]

@@ -1,9 +1,9 @@
 """python main.py benchmark: which draft, which K, at which temperature: measured under the rules of
 experiments/benchmark/speedups.py.
 
-Results are {"machine", "settings", "rows", "best_K"}, as JSON, and also the rows as CSV and all as
-Markdown tables. A row is a draft with a K; "best_K" compares the K that theory predicts for each
-draft with the fastest. With --batch_size a row says what batches do to both decoders
+Results are printed as Markdown tables. As JSON they are {"machine", "settings", "rows", "best_K"}.
+A row is a draft with a K. "best_K" compares the K that theory predicts for each draft with the
+fastest. With --batch_size a row says what batches do to both decoders
 (experiments/benchmark/batches.py), with --programs what other programs do with the same weights.
 
 What has been measured is kept in FILE.json.partial, one line for each prompt, until the run is
@@ -19,31 +19,24 @@ from types import SimpleNamespace
 
 from backends.machine import describe_machine
 from checkpoints.errors import InputError, SettingError
-from checkpoints.output import check_output
-from cli.flags import Json, Machine, Models, Sampling, Weights, check_conflicts, flag
+from checkpoints.limits import POSITIVE, PROBABILITY
+from checkpoints.output import check_output, write_atomically
+from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
-from cli.texts import MAX_PROMPTS
-from cli.values import (
-    AUTO,
-    check_choice,
-    check_number,
-    parse_Ks,
-    parse_list,
-    parse_number,
-)
+from cli.texts import BATCH_SIZES
+from cli.values import AUTO, check_choice, check_number, parse_list
 from decoding.run import Run
 from experiments.benchmark.batches import N_RANDOM, measure_batches
 from experiments.benchmark.comparison import PLAIN, Comparison, Variant
 from experiments.benchmark.costs import measure_best_Ks
+from experiments.benchmark.flag_values import parse_Ks, parse_number
 from experiments.benchmark.programs import PROGRAMS, measure_programs
-from experiments.benchmark.results import check_results_output, write_results
 from experiments.benchmark.table_of_K import measure_table
 from experiments.benchmark.tables import label, to_markdown
 from experiments.progress import say
 from sampling import RULES
-from utils import RANDOM
 
 
 @dataclass(frozen=True)
@@ -66,8 +59,8 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         "token,block measures the two in turns",
     )
     temperature: str = flag("0,1", "one or several, separated by commas; 0 is greedy decoding")
-    repeats: int = flag(3, "how often to measure each; medians are reported", least=1)
-    seed: int = flag(123, "seed of the random draws and of the order of the runs")
+    repeats: int = flag(3, "how often to measure each; medians are reported", limits=POSITIVE)
+    seed: int = flag(123, "seed of the random draws and of the order of the runs", limits=SEEDS)
     synthetic_acceptance: str = flag(
         "",
         "accept each drafted token with this probability, whatever the models compute; all passes "
@@ -83,12 +76,12 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         "compare with the same weights in these programs, such as transformers,llama_server: "
         f"{', '.join(PROGRAMS)}; greedy, with one draft and one K; not with "
         "--resume",
-        conflicts="batch_size synthetic_acceptance dtype",
+        conflicts="batch_size synthetic_acceptance dtype weights",
     )
 
     def check(self):
         for n_texts in self.batch_sizes():
-            check_number("batch_size", n_texts, 1, MAX_PROMPTS)
+            check_number("batch_size", n_texts, BATCH_SIZES)
         if self.batch_size and AUTO in self.Ks():
             problem = (
                 "auto with --batch_size: expected numbers, as K auto decodes one text at a time"
@@ -96,7 +89,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
             raise SettingError("K", problem)
         # not `conflicts`: generate takes prompts with its --batch_size
         prompt_flags = ("prompts", "n_prompts") if self.batch_size else ()
-        for name in filter(self.has, prompt_flags):
+        for name in filter(self.is_set, prompt_flags):
             problem = "with --batch_size: expected one of the two, as its prompts are random"
             raise SettingError(name, problem)
         for rule in self.rules():
@@ -113,14 +106,14 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def is_one_pair(self):
         """Return whether one target, draft, K and rule are measured, all greedily."""
-        greedy = [to_probs.greedy for to_probs in self.filters().values()]
+        greedy = [to_probs.greedy for to_probs in self.sampling_params().values()]
         one_pair = len(self.targets()) == 1 and len(self.variants()) == 2
         return one_pair and self.Ks() != [AUTO] and greedy == [True]
 
     def acceptance_probability(self):
         """Return the probability of --synthetic_acceptance; None if the models decide."""
         given = self.synthetic_acceptance
-        return parse_number("synthetic_acceptance", given, 0, 1) if given else None
+        return parse_number("synthetic_acceptance", given, PROBABILITY) if given else None
 
     def rules(self):
         """Return the list of names of the verification rules."""
@@ -128,7 +121,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def Ks(self):
         """Return the list of K: numbers, and "auto" if it is among them."""
-        return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", auto=True)
+        return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", allow_auto=True)
 
     def batch_sizes(self):
         """Return the list of batch sizes; empty without --batch_size."""
@@ -145,19 +138,16 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
 
     def model_spec(self, target):
         """Return the ModelSpec of one target and the drafts that are measured with it."""
-        drafts = self.drafts()
-        if self.programs and self.weights == RANDOM:
-            drafts = []  # a draft would agree with nothing
-        return spec_from(self, target, drafts)
+        return spec_from(self, target, self.drafts())
 
-    def plain_run(self, pairs, to_probs, ids=()):
+    def plain_run(self, models, to_probs, ids=()):
         """Return the Run of the target alone after a prompt of these token ids."""
-        return Run(pairs.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
+        return Run(models.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
 
-    def comparison(self, pairs, to_probs, ids=()):
+    def comparison(self, models, to_probs, ids=()):
         """Return the Comparison of all variants after a prompt of these token ids."""
-        run = self.plain_run(pairs, to_probs, ids)
-        return Comparison(run, pairs.drafts, self.variants(), self.acceptance_probability())
+        run = self.plain_run(models, to_probs, ids)
+        return Comparison(run, models.drafts, self.variants(), self.acceptance_probability())
 
     def label_columns(self):
         """Return {column: value} that marks figures of random weights or synthetic acceptance."""
@@ -170,9 +160,7 @@ class BenchmarkOutput(Json):
 
     heading = "Output"
 
-    out: str = flag(
-        "", "write the results to this new .json file, and to .csv and .md files beside it"
-    )
+    out: str = flag("", "write the results to this new .json file")
     plot: str = flag(
         "",
         "draw the results into this new .png, .svg or .pdf file (needs matplotlib)",
@@ -188,7 +176,7 @@ class BenchmarkOutput(Json):
         if self.resume and not self.out:
             raise InputError("--resume: needs the --out file of the run to go on with")
         if self.out:
-            check_results_output(self.out)
+            check_output("out", self.out, (".json",))
         if self.plot:
             check_output("plot", self.plot, (".png", ".svg", ".pdf"))
 
@@ -205,20 +193,20 @@ def measure_all(settings, lines):
         "kernels": {},
         "prompts_measured_before_resuming": 0,
     }
-    result = {"machine": about, "settings": settings.portable(), "rows": [], "best_K": []}
+    result = {"machine": about, "settings": settings.portable_dict(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")
-        models = settings.model_spec(target)
-        pairs = models.load()
-        about["kernels"] |= models.kernels_in(pairs)
+        spec = settings.model_spec(target)
+        models = spec.load()
+        about["kernels"] |= spec.kernels_in(models)
         if settings.batch_size:
-            result["rows"] += measure_batches(settings, pairs, target)
+            result["rows"] += measure_batches(settings, models, target)
         elif settings.programs:
-            result["rows"] += measure_programs(settings, pairs, target, result)
+            result["rows"] += measure_programs(settings, models, target, result)
         else:
-            rows, n_stored = measure_table(settings, pairs, target, lines)
+            rows, n_stored = measure_table(settings, models, target, lines)
             result["rows"] += rows
-            result["best_K"] += measure_best_Ks(settings, pairs, target, rows)
+            result["best_K"] += measure_best_Ks(settings, models, target, rows)
             about["prompts_measured_before_resuming"] += n_stored
     return {name: value for name, value in result.items() if value or name == "rows"}
 
@@ -238,7 +226,9 @@ def open_lines(settings, output):
     """
     # what must be the same for a run to go on
     prints = {target: settings.model_spec(target).fingerprints() for target in settings.targets()}
-    with ResumableLines(output.out, header=settings.portable() | {"fingerprints": prints}) as lines:
+    with ResumableLines(
+        output.out, header=settings.portable_dict() | {"fingerprints": prints}
+    ) as lines:
         n_before = len(lines.done)
         if n_before and not output.resume:
             raise InputError(
@@ -277,7 +267,7 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
         else:
             print(to_markdown(result), end="", flush=True)
         if output.out:
-            write_results(result, to_markdown(result), output.out)
+            write_atomically(output.out, json.dumps(result, indent=1) + "\n")
             lines.discard()
         if output.plot:
             draw(result, output.plot, label(result["settings"]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from cli.values import AUTO
 from decoding.auto_k import new_auto_k
-from decoding.metrics import explain_difference
+from decoding.difference import explain_difference
 from decoding.run import Run
 from decoding.streams import Purpose, stream
 from experiments.progress import progress

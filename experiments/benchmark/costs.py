@@ -4,22 +4,24 @@ import itertools
 import statistics
 from operator import itemgetter
 
-from decoding.auto_k import measure_parts
-from decoding.theory import best
+from decoding.auto_k import measure_cost_parts
+from decoding.theory import fastest_K
 from experiments.benchmark.intervals import ratio
 from experiments.progress import progress
 from sampling import RULES
 
 
-def measure_best_Ks(settings, pairs, target, rows):
+def measure_best_Ks(settings, models, target, rows):
     """Measure what rounds cost, and return best_K for each temperature, draft and rule."""
-    filters = settings.filters()
-    ways = [*itertools.product(filters, settings.drafts(), settings.rules())]
+    params_by_temperature = settings.sampling_params()
+    ways = [*itertools.product(params_by_temperature, settings.drafts(), settings.rules())]
     key = itemgetter("temperature", "draft", "verification")
     found = []
     for way in progress(ways, len(ways), target, "costs of rounds"):
         t, draft, rule = way
-        costs = measure_parts(pairs.target, pairs.drafts[draft], filters[t], RULES[rule])
+        costs = measure_cost_parts(
+            models.target, models.drafts[draft], params_by_temperature[t], RULES[rule]
+        )
         found.append(best_K([row for row in rows if key(row) == way], costs))
     return found
 
@@ -27,7 +29,7 @@ def measure_best_Ks(settings, pairs, target, rows):
 def best_K(rows, costs):
     """The K that theory calls the best, beside the fastest of these rows, which differ in K only.
 
-    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_parts)
+    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_cost_parts)
     """
     same = "draft", "target", "temperature", "verification"
     fastest = max(rows, key=lambda row: row["tokens_per_second"])
@@ -38,7 +40,7 @@ def best_K(rows, costs):
     K = c = v = expected = None
     if costs and None not in (a, h):
         by_K = dict(enumerate(costs, 1))
-        K, expected = best(a, by_K, h)
+        K, expected = fastest_K(a, by_K, h)
         c, v = by_K[K]
     return {
         **{name: fastest[name] for name in same},

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 
 from backends.machine import describe_machine
+from checkpoints.limits import POSITIVE
 from cli.flags import Json, Machine, Target, Weights, flag
 from cli.runs import spec_from
 from cli.values import check_length, check_number, parse_list
@@ -33,11 +34,11 @@ class ProfileSettings(Machine, Weights, Target):
         20,
         "how often to time each pass; medians are reported. A prefill is repeated a quarter as "
         "often",
-        least=1,
+        limits=POSITIVE,
     )
 
     def check(self):
-        check_number("rows", min(self.row_counts()), 1)
+        check_number("rows", min(self.row_counts()), POSITIVE)
 
     def row_counts(self):
         """Return the list of numbers of rows."""

@@ -1,30 +1,26 @@
 """Run the same weights in other programs, and time all programs in turns.
 
 Float32, batch 1, greedy, the same prompts and as many tokens for all. In a turn every program
-writes all texts, in a new order each time. Prefill is included: not every program tells it apart. A
-program that is not installed is listed as not run.
+writes all texts, in a new order each time. Prefill is included, because not every program times it
+separately. A program that is not installed is listed as not run.
 """
 
-import json
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import requests
 
-import utils
 from backends.blas import N_THREADS
 from checkpoints.engines import write_gguf, write_openvino
 from checkpoints.search import find_folder
-from decoding.clock import CONTEXT_TOKENS
-from encoder import END_OF_TEXT
 from experiments.benchmark.comparison import measure_in_turns
 from experiments.benchmark.intervals import median_and_range
-from experiments.benchmark.passes import context_lengths, median_seconds, passes
 from sampling import RULES
 
 
@@ -32,15 +28,14 @@ from sampling import RULES
 class Program:
     """A program that has been started.
 
-    version: what stands beside every figure
-    ways: {decoder: function (ids, n) -> (new ids, how many passes of the target wrote them)}
-    passes: {n_rows: function that makes one pass over n_rows tokens}, where it has any
+    version: the versions of its packages, a text
+    decoders: {"plain" or "speculative": function write(ids, n)}. write decodes n tokens after the
+        token ids of a prompt, and returns (list of new ids, number of target passes)
     """
 
     name: str
     version: str
-    ways: dict
-    passes: dict = field(default_factory=dict)
+    decoders: dict
 
 
 def versions(*packages):
@@ -52,33 +47,33 @@ def versions(*packages):
 
 
 def start_ours(pair, run):
-    """Return this project as a Program, for the pair and the settings of a Run."""
-    target = pair.target
+    """Return this project as a Program that decodes with a Pair. run: a Run with the settings"""
 
     def write(draft, ids, n):
-        """Decode n tokens after ids: (list of new ids, number of target passes). draft: a Draft,
-        or None to decode without one
+        """Decode n tokens after ids. draft: a Draft, or None to decode without one
+
+        Returns (list of new ids, number of target passes).
         """
-        text, n_passes = [], -1  # the prefill writes nothing
-        this_run = replace(run, pair=replace(pair, draft=draft), ids=ids, n_tokens=n)
-        for this_round in this_run.rounds():
-            text += this_round.tokens
-            n_passes += 1
-        return text, n_passes
+        run_of_text = replace(run, pair=replace(pair, draft=draft), ids=ids, n_tokens=n)
+        prefill, *rounds = run_of_text.rounds()
+        text = [token for this_round in rounds for token in this_round.tokens]
+        return text, len(rounds)
 
-    ways = {"plain": partial(write, None)}
+    decoders = {"plain": partial(write, None)}
     if pair.draft:
-        ways["speculative"] = partial(write, pair.draft)
-    rows = 1, run.K + 1
-    of_rows = passes(target, rows, context_lengths(target, rows)[0])
-    return Program("this project", versions("numpy"), ways, of_rows)
+        decoders["speculative"] = partial(write, pair.draft)
+    return Program("this project", versions("numpy"), decoders)
 
 
-# Each of the others is started with (target folder, draft folder or None, K), and raises
-# ImportError where it is not installed.
+# Each of the other programs is started by a function of three arguments. target: the folder of the
+# target's checkpoint. draft: that of the draft model, or None to decode without a draft. K: tokens
+# drafted per round. It returns a Program, and raises ImportError if the program is not installed.
 
 
-def start_transformers(target, draft, K):
+def start_transformers(target: Path, draft: Path | None, K: int):
+    """Load both models into transformers, and return it as a Program. Sets torch's number of
+    threads and silences transformers, in this process. Raises ImportError without the packages.
+    """
     import torch
     import transformers
 
@@ -87,99 +82,106 @@ def start_transformers(target, draft, K):
     transformers.utils.logging.disable_progress_bar()
 
     def load(folder):
+        """Load a checkpoint as a transformers model that drafts K tokens per round as assistant."""
         model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32)
-        # no token ends a text, and it always drafts K
+        # no token ends a text; as an assistant, the model always drafts K tokens
         config = transformers.GenerationConfig(pad_token_id=0, do_sample=False)
         config.update(num_assistant_tokens=K, num_assistant_tokens_schedule="constant")
         config.update(assistant_confidence_threshold=0)
         model.generation_config = config
         return model.eval()
 
+    # transformers does not report the passes of the target: a hook counts them
     model, calls = load(target), []
-    # it reports no passes, so count them
-    model.register_forward_hook(lambda *_: calls.append(1))
+    model.register_forward_hook(lambda *arguments: calls.append(1))
 
     def write(assistant, ids, n):
-        """Write n tokens after ids: (list of new ids, number of target passes). assistant: the
-        draft as a model of transformers, or None
+        """Decode n tokens after ids. assistant: the draft as a model of transformers, or None
+
+        Returns (list of new ids, number of target passes).
         """
         calls.clear()
         prompt = torch.tensor([ids])
         text = model.generate(prompt, max_new_tokens=n, assistant_model=assistant)
         return text[0, len(ids) :].tolist(), len(calls)
 
-    past = min(CONTEXT_TOKENS, model.config.n_positions - K - 1)
-    with torch.no_grad():  # as generate does
-        cache = model(torch.zeros(1, past, dtype=int), use_cache=True).past_key_values
-
-    @torch.no_grad()
-    def read(n):
-        model(torch.zeros(1, n, dtype=int), past_key_values=cache, use_cache=True)
-        cache.crop(-n)
-
-    ways = {"plain": partial(write, None)}
+    decoders = {"plain": partial(write, None)}
     if draft:
-        ways["speculative"] = partial(write, load(draft))
-    rows = {n: partial(read, n) for n in (1, K + 1)}
-    return Program("transformers", versions("transformers", "torch"), ways, rows)
+        decoders["speculative"] = partial(write, load(draft))
+    return Program("transformers", versions("transformers", "torch"), decoders)
 
 
-def start_openvino(target, draft, K):
+def start_openvino(target: Path, draft: Path | None, K: int):
+    """Convert both models for OpenVINO GenAI, load them, and return it as a Program. The converted
+    files are temporary. Raises ImportError without the packages.
+    """
     import openvino
     import openvino_genai as genai
 
     exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
     options = exact | {"INFERENCE_NUM_THREADS": N_THREADS}
 
-    def ask(pipeline, ids, n, K=None):
+    def generate(pipeline, ids, n, K=None):
+        """Decode n tokens after ids. Returns OpenVINO's results object. K: None without a draft"""
         settings = genai.GenerationConfig()
-        settings.max_new_tokens, settings.ignore_eos, settings.do_sample = n, True, False
+        settings.max_new_tokens = n
+        settings.ignore_eos = True
+        settings.do_sample = False
         if K:
             settings.num_assistant_tokens = K
         return pipeline.generate(openvino.Tensor(np.array([ids])), settings)
 
-    def plain(ids, n):
-        return list(ask(standalone_model, ids, n).tokens[0]), n
+    def write_plain(ids, n):
+        # each pass of the target writes one token
+        return list(generate(plain_pipeline, ids, n).tokens[0]), n
 
-    def speculative(ids, n):
-        answer = ask(together, ids, n, K)
-        metrics = answer.extended_perf_metrics.main_model_metrics
-        return list(answer.tokens[0]), len(metrics.raw_metrics.m_durations)
+    def write_speculative(ids, n):
+        results = generate(speculative_pipeline, ids, n, K)
+        metrics = results.extended_perf_metrics.main_model_metrics
+        return list(results.tokens[0]), len(metrics.raw_metrics.m_durations)
 
-    ways = {"plain": plain}
+    decoders = {"plain": write_plain}
     with tempfile.TemporaryDirectory() as folder:
         write_openvino(target, f"{folder}/target")
-        standalone_model = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+        plain_pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
         if draft:
             write_openvino(draft, f"{folder}/draft")
             draft_model = genai.draft_model(f"{folder}/draft", "CPU", **options)
             scheduler = genai.SchedulerConfig()
             scheduler.cache_size = 1  # GB
             options |= {"draft_model": draft_model, "scheduler_config": scheduler}
-            together = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
-            ways["speculative"] = speculative
-    return Program("OpenVINO GenAI", versions("openvino-genai"), ways)
+            speculative_pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+            decoders["speculative"] = write_speculative
+    return Program("OpenVINO GenAI", versions("openvino-genai"), decoders)
 
 
-def start_llama_server(target, draft, K):
+def start_llama_server(target: Path, draft: Path | None, K: int):
+    """Convert both models to GGUF, start servers of llama.cpp with them in this process, and return
+    them as a Program. The converted files are temporary. Raises ImportError without xllamacpp.
+    """
     import xllamacpp as llama
 
-    def serve(target, draft=None):
+    def start_server(target, draft=None):
+        """Start a llama.Server with GGUF files. draft: None to decode without a draft"""
         params = llama.CommonParams()
-        params.model.path, params.n_parallel, params.verbosity = target, 1, 0
+        params.model.path = target
+        params.n_parallel = 1
+        params.verbosity = 0
         params.load_mode = llama.llama_load_mode.LLAMA_LOAD_MODE_NONE
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = N_THREADS
         if draft:
-            simple = llama.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
-            params.speculative.types = [simple]
+            draft_model = llama.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
+            params.speculative.types = [draft_model]
             settings = params.speculative.draft
-            settings.mparams.path, settings.n_max = draft, K
+            settings.mparams.path = draft
+            settings.n_max = K
             settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = N_THREADS
         return llama.Server(params)
 
     def write(server, ids, n):
-        """Ask a running llama.Server for n tokens after ids, over HTTP: (list of new ids, number of
-        target passes).
+        """Ask a running llama.Server for n tokens after ids, over HTTP.
+
+        Returns (list of new ids, number of target passes).
         """
         request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
         request |= {"return_tokens": True, "cache_prompt": False}
@@ -191,13 +193,13 @@ def start_llama_server(target, draft, K):
     with tempfile.TemporaryDirectory() as folder:
         target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"
         write_gguf(target, target_file)
-        ways = {"plain": partial(write, serve(target_file))}
+        decoders = {"plain": partial(write, start_server(target_file))}
         if draft:
             write_gguf(draft, draft_file)
-            ways["speculative"] = partial(write, serve(target_file, draft_file))
+            decoders["speculative"] = partial(write, start_server(target_file, draft_file))
     # a wheel is compiled for many machines: say which instructions it uses on this one
     system = llama.get_system_info().replace(" = 1", "").strip("CPU :|")
-    return Program("llama.cpp's server", f"{versions('xllamacpp')} ({system})", ways)
+    return Program("llama.cpp's server", f"{versions('xllamacpp')} ({system})", decoders)
 
 
 PROGRAMS = {
@@ -207,126 +209,101 @@ PROGRAMS = {
 }
 
 
-def write_random(config, folder):
-    """Write random weights of this shape (--weights random), with a vocabulary, into a folder."""
-    from safetensors.numpy import save_file
-
-    read = utils.random_weights(config)
-    tensors = {f"transformer.{name}": read(name) for name in config.shapes()}
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    entries = {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "n_positions": config.n_ctx,
-        "n_embd": config.n_embd,
-        "n_layer": config.n_layer,
-        "n_head": config.n_head,
-        "vocab_size": config.n_vocab,
-    }
-    (folder / "config.json").write_text(json.dumps(entries))
-    vocabulary = {str(i): i for i in range(config.n_vocab - 1)} | {END_OF_TEXT: config.n_vocab - 1}
-    (folder / "vocab.json").write_text(json.dumps(vocabulary))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-
-
 def start_programs(names, pair, folders, run):
     """Start this project and the programs of these names.
 
-    folders: (the target's checkpoint folder, the draft's or None); None for random weights
+    folders: (the target's checkpoint folder, the draft's or None); run: a Run with K and rule
     Returns (a list of Programs, {name of a program: the module that is not installed}).
     """
     programs = [start_ours(pair, run)]
     missing = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in names:
-            try:
-                if not folders:
-                    write_random(pair.target.config, Path(temporary))
-                    folders = Path(temporary), None
-                programs.append(PROGRAMS[name](*folders, run.K))
-            except ImportError as error:
-                missing[name] = error.name
+    for name in names:
+        try:
+            programs.append(PROGRAMS[name](*folders, run.K))
+        except ImportError as error:
+            missing[name] = error.name
     return programs, missing
 
 
 # ---------------------------------------------------------------- turns
 
 
+class Turn(NamedTuple):
+    """What one decoder of one program did in one turn."""
+
+    seconds: float  # of all prompts
+    texts: list  # the new ids of each prompt
+    n_passes: int  # of the target, over all prompts
+
+
 def time_texts(write, prompts, n_tokens):
-    """Decode n_tokens after each prompt with write(ids, n) -> (new ids, target passes).
-
-    Returns (seconds of all prompts, tuple of the new ids of each, target passes of all prompts).
-    """
+    """Decode n_tokens after each prompt (a list of ids) with write(ids, n). Returns the Turn."""
     begin = time.perf_counter()
-    texts, n_passes = zip(*(write(ids, n_tokens) for ids in prompts))
-    return time.perf_counter() - begin, texts, sum(n_passes)
-
-
-def measure_verify_cost(program, K, repeats):
-    """Time passes of a program. Returns seconds over K + 1 rows / seconds over one row, or None if
-    the program has no passes to time.
-
-    Each program is timed alone: the caches and threads of a program before it would add time.
-    """
-    seconds = median_seconds(program.passes, repeats)
-    return seconds[K + 1] / seconds[1] if seconds else None
+    answers = [write(ids, n_tokens) for ids in prompts]
+    seconds = time.perf_counter() - begin
+    return Turn(seconds, [text for text, _ in answers], sum(n_passes for _, n_passes in answers))
 
 
 def compare_programs(programs, prompts, run, repeats, seed):
     """Time every program and decoder in turns. Returns a list of rows (dicts), one for each.
 
-    A row has no speeds (None) if a text does not have run.n_tokens tokens.
+    prompts: a list of lists of ids. programs: the first is this project, to which all are compared
     """
-    ways = {
-        (program.name, way): partial(time_texts, write, prompts, run.n_tokens)
+    timed = {
+        (program.name, decoder): partial(time_texts, write, prompts, run.n_tokens)
         for program in programs
-        for way, write in program.ways.items()
+        for decoder, write in program.decoders.items()
     }
-    turns = measure_in_turns(ways, repeats, seed, "programs")
-    results = {way: [*zip(*of_way)] for way, of_way in turns.items()}
-    costs = {program.name: measure_verify_cost(program, run.K, 4 * repeats) for program in programs}
-    our_seconds, (our_texts, *_), _ = next(iter(results.values()))
-    rows = []
-    n = run.n_tokens * len(prompts)
-    for (program, way), (seconds, (texts, *_), (n_passes, *_)) in results.items():
-        speed = against = None
-        if all(len(ids) == run.n_tokens for ids in texts):
-            speed = median_and_range([n / t for t in seconds])
-            against = median_and_range([a / b for a, b in zip(our_seconds, seconds)])
-        rows.append(
-            {
-                "program": program,
-                "decoder": way,
-                "tokens_per_second": speed,
-                "against_ours": against,
-                "tokens_per_target_pass": n / n_passes,
-                "same_texts": sum(a == b for a, b in zip(texts, our_texts)),
-                "cost_of_all_rows": costs[program],
-            }
-        )
-    return rows
+    turns = measure_in_turns(timed, repeats, seed, "programs")
+    our_turns = turns["this project", "plain"]
+    return [
+        {"program": program, "decoder": decoder} | turn_columns(of_decoder, our_turns, run.n_tokens)
+        for (program, decoder), of_decoder in turns.items()
+    ]
 
 
-def measure_programs(settings, pairs, target, result):
+def turn_columns(turns: list[Turn], our_turns: list[Turn], n_tokens):
+    """Return {column: value} for a decoder, from its Turns and those of our plain decoding.
+
+    n_tokens: how many tokens each text must have. If a text has another length, speeds are None.
+    """
+    texts = turns[0].texts
+    n = n_tokens * len(texts)
+    speed = against_ours = None
+    if all(len(ids) == n_tokens for ids in texts):
+        speed = median_and_range([n / turn.seconds for turn in turns])
+        ratios = [ours.seconds / turn.seconds for ours, turn in zip(our_turns, turns)]
+        against_ours = median_and_range(ratios)
+    return {
+        "tokens_per_second": speed,
+        "against_ours": against_ours,
+        "tokens_per_target_pass": n / turns[0].n_passes,
+        "same_texts": sum(text == ours for text, ours in zip(texts, our_turns[0].texts)),
+    }
+
+
+def measure_programs(settings, models, target, result):
     """Measure every program with the prompts of the settings. Returns a list of rows (dicts), one
     for each program and decoder.
 
-    Adds to `result`: "versions" and "missing" under "machine", and the number of "prompts".
+    settings: BenchmarkSettings with one draft, K and rule. models: the LoadedModels. target: the
+    target's name. Adds to the dict `result`: "versions" and "missing" under "machine", and the
+    number of "prompts".
     """
     (draft,) = settings.drafts()
-    pair = pairs.pair(draft)
-    folders = None
+    pair = models.pair(draft)
     run = replace(
-        settings.plain_run(pairs, settings.to_probs),
+        settings.plain_run(models, settings.to_probs),
         K=settings.Ks()[0],
         rule=RULES[settings.verification],
     )
-    if settings.weights != utils.RANDOM:
-        folder = partial(find_folder, models_dir=settings.models_dir)
-        # other programs have no drafts that cannot write text without a target
-        folders = folder(target), folder(draft) if pair.draft.standalone_model else None
-    prompts, _ = settings.read_chosen(pairs)
-    programs, missing = start_programs(settings.other_programs(), pair, folders, run)
+    target_folder, draft_folder = find_folder(target, settings.models_dir), None
+    # the other programs take models only: no n-grams, and no heads
+    if pair.draft.standalone_model:
+        draft_folder = find_folder(draft, settings.models_dir)
+    prompts, _ = settings.read_chosen(models)
+    names, folders = settings.other_programs(), (target_folder, draft_folder)
+    programs, missing = start_programs(names, pair, folders, run)
     versions = {program.name: program.version for program in programs}
     result["machine"] |= {"versions": versions, "missing": missing}
     result["prompts"] = len(prompts)

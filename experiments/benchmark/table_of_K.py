@@ -17,19 +17,19 @@ class PromptTask(NamedTuple):
     ids: tuple
 
 
-def measure_table(settings, pairs, target, lines):
+def measure_table(settings, models, target, lines):
     """Measure one target with every draft, K and rule.
 
     Returns (list of rows, how many prompts `lines` had measured already).
     """
-    prompts, n_skipped = settings.read_chosen(pairs)
+    prompts, n_skipped = settings.read_chosen(models)
     temperatures = settings.temperatures()
     tasks = [
         PromptTask(target, t, i, (*ids,)) for t in temperatures for i, ids in enumerate(prompts)
     ]
     stored = {PromptTask(*key, tuple(ids)): runs for (*key, ids), runs in lines.done}
     missing = [task for task in tasks if task not in stored]
-    measured = stored | measure_tasks(settings, pairs, missing, lines)
+    measured = stored | measure_tasks(settings, models, missing, lines)
     variants, rows = settings.variants(), []
     for t in temperatures:
         of_prompts = [measured[task] for task in tasks if task.temperature == t]
@@ -44,14 +44,14 @@ def measure_table(settings, pairs, target, lines):
     return rows, len(tasks) - len(missing)
 
 
-def measure_tasks(settings, pairs, tasks, lines):
+def measure_tasks(settings, models, tasks, lines):
     """Measure all variants on each PromptTask, and add a line for each.
 
     Returns {PromptTask: [the Measurement of each variant, as JSON]}.
     """
-    filters, measured = settings.filters(), {}
+    params_by_temperature, measured = settings.sampling_params(), {}
     for task in progress(tasks, len(tasks), tasks[0].target if tasks else "", "prompts"):
-        comparison = settings.comparison(pairs, filters[task.temperature], task.ids)
+        comparison = settings.comparison(models, params_by_temperature[task.temperature], task.ids)
         if not measured:
             comparison.warm_up()
         runs = comparison.measure(settings.seed, task.number, settings.repeats)

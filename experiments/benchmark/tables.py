@@ -12,7 +12,6 @@ HEADINGS = {
     "speedup_time": "speedup",
     "speedup_over_token": "speedup over the token rule",
     "acceptance_rate": "acceptance",
-    "expected_acceptance": "expected",
     "draft_cost": "c",
     "verify_cost": "v",
     "predicted_speedup": "predicted",
@@ -23,9 +22,7 @@ HEADINGS = {
     "milliseconds": "ms",
     "gb_per_s": "GB/s",
     "against_the_first": "cost",
-    "cost_of_all_rows": "v",
 }
-VERIFY_COST = "v: the time of a pass of the target over K + 1 tokens, over that of one token"
 # what a column means, where its heading does not say it
 LEGEND = {
     "temperature": "T: temperature, 0 is greedy decoding",
@@ -33,10 +30,8 @@ LEGEND = {
     "autoregressive_tokens_per_second": "plain, tok/s: tokens per second without and with drafts",
     "autoregressive": "plain, tok/s: tokens per second of all texts, without and with drafts",
     "of_one": "of one: the plain speed, over that of one text",
-    "expected_acceptance": "expected: bounds of the acceptance rate, from the probabilities",
     "draft_cost": "c: the time to draft a token, in passes of the target over one token",
-    "verify_cost": VERIFY_COST,
-    "cost_of_all_rows": VERIFY_COST,
+    "verify_cost": "v: the time of a pass of the target over K + 1 tokens, over that of one token",
     "predicted_speedup": "predicted: the speedup that follows from acceptance, c and v",
     "acceptance_by_position": "by position: of the 1st, ... 6th drafted tokens that were examined",
     "of_streaming": "of streaming: GB/s, over the speed at which this machine streams memory",
@@ -55,7 +50,7 @@ BEST_MEASURED = ["fastest_K", "speedup_time", "acceptance_by_position"]
 BATCHES = ["batch_size", "autoregressive", "of_one", "speculative", "speedup"]
 BATCHES += ["tokens_per_target_pass"]
 PROGRAM_SPEEDS = ["program", "decoder", "tokens_per_second", "against_ours"]
-PROGRAM_TEXTS = ["program", "decoder", "tokens_per_target_pass", "same_texts", "cost_of_all_rows"]
+PROGRAM_TEXTS = ["program", "decoder", "tokens_per_target_pass", "same_texts"]
 # what is missing in a table, with the reason
 NOTED = "speedup_time", "predicted_speedup", "verify_cost", "speedup_over_token"
 NOTED += ("tokens_per_pass_over_token",)

@@ -15,30 +15,22 @@ from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
 from decoding.cluster.executor import new_executor
-from decoding.cluster.failed import require_all
+from decoding.cluster.failed import require_no_failures
 from decoding.run import Run
 from decoding.streams import Purpose, stream
-from experiments.replay.recordings import FORMAT, with_checksum
-from experiments.replay.simulate import record_text
+from experiments.replay.recordings import FORMAT, round_to_6_digits, with_checksum
 from sampling import Rng
 
-TEXTS_PER_TASK = 4  # that a worker of a cluster gets at a time
+TEXTS_PER_TASK = 4  # how many texts a worker of a cluster is given at a time
 
 
 @dataclass(frozen=True)
 class RecordSettings(Machine, Sampling, PromptFile, Target):
-    """What decides the texts of a log; its first line has them."""
+    """What decides the texts of a log. They are stored in its first line."""
 
-    top: int = flag(
-        50,
-        "at a temperature above 0: how many of the most likely tokens to keep in the log, with "
-        "their probabilities",
-        least=1,
-    )
-
-    def portable(self):
-        """Return {name: value} of the settings without where this machine keeps its files."""
-        return super().portable() | {
+    def portable_dict(self):
+        """Return {name of a flag: value} without the folders that this machine keeps files in."""
+        return super().portable_dict() | {
             "target_model_size": name_of(self.target_model_size),
             "prompts": Path(self.prompts).name,
         }
@@ -46,6 +38,8 @@ class RecordSettings(Machine, Sampling, PromptFile, Target):
 
 @dataclass(frozen=True)
 class LogFile(Workers):
+    """Where the log goes, and which workers write its texts."""
+
     out: str = flag("", "the log to write, a new .jsonl or .jsonl.gz file")
 
     def check(self):
@@ -60,43 +54,56 @@ def record(settings: RecordSettings, output: LogFile):
     same command.
     """
     target, n_tokens = settings.target_model_size, settings.n_tokens_to_generate
-    wanted = spec_from(settings, target)
-    where = new_executor(output.cluster, wanted)
-    encoder = where.pairs.encoder
-    prompts, n_skipped = settings.read_chosen(where.pairs)
+    spec = spec_from(settings, target)
+    executor = new_executor(output.cluster, spec)
+    encoder = executor.models.encoder
+    prompts, n_skipped = settings.read_chosen(executor.models)
     header = {
         **FORMAT,
         "tokenizer": encoder.fingerprint,
         "n_vocab": encoder.n_vocab,
         "target": name_of(target),
-        "settings": settings.portable(),
-        "fingerprints": {name_of(target): wanted.fingerprints()[target]},
+        "settings": settings.portable_dict(),
+        "fingerprints": {name_of(target): spec.fingerprints()[target]},
     }
     with ResumableLines(output.out, [header, prompts]) as lines:
         missing = lines.missing_places(len(prompts))
         bar = tqdm(missing, desc="recording", unit=" texts", leave=False, disable=None)
-        with where:
+        with executor:
             failed = {}
             items = [(i, prompts[i]) for i in missing]
             name = lambda item: f"prompt {item[0] + 1}"
-            function = partial(
-                record_texts, n_tokens, settings.to_probs, settings.seed, settings.top
-            )
-            results = where.run(function, items, failed, TEXTS_PER_TASK, name)
+            function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
+            results = executor.run(function, items, failed, TEXTS_PER_TASK, name)
             for text, i in zip(results, bar):
                 lines.write(i, text)
-        require_all(failed)
-        lines.close([with_checksum(header)], [with_checksum({"end": len(prompts)})])
+        require_no_failures(failed)
+        lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 
 
-def record_texts(n_tokens, to_probs, seed, top, pairs, items):
-    """Decode a text after each prompt, and yield its line of the log (a dict with a checksum).
+def record_texts(n_tokens, to_probs, seed, models, items):
+    """Decode a text of n_tokens after each prompt, and yield its line of the log (a dict with a
+    checksum).
 
-    pairs: the loaded models; items: [(number of the prompt, its token ids)]
+    to_probs: SamplingParams; models: the LoadedModels, of which the target writes;
+    items: [(number of the prompt, its token ids)]
     """
     for i, ids in items:
         rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))
-        run = Run(pairs.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
-        yield with_checksum(record_text(run, top))
+        run = Run(models.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
+        yield with_checksum(record_text(run))
+
+
+def record_text(run):
+    """Decode a text with a Run of the target alone. Returns its line of the log without a checksum,
+    a dict: "prompt" and "tokens" (lists of ids) and, if they are sampled, "p" (a list).
+    """
+    tokens, p = [], []
+    for this_round in run.rounds():
+        for token in this_round.tokens:  # one, or none in the prefill
+            tokens.append(token)
+            p.append(round_to_6_digits(this_round.p[0][token]))
+    text = {"prompt": run.ids, "tokens": tokens}
+    return text if run.to_probs.greedy else text | {"p": p}

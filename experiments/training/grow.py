@@ -1,7 +1,8 @@
 """A larger model from a smaller one: twice as wide, the same function (Net2Net, Chen et al. 2015,
 arXiv 1511.05641).
 
-Every number that flows through the model is there twice, side by side. That this changes nothing:
+Every number that flows through the model is there twice, side by side. Why the function stays the
+same:
 
 - Layer norm of [x, x] is the layer norm of x, twice: mean and variance stay.
 - A linear layer reads each of its inputs twice, so the two weights of a pair add up to the old one.
@@ -12,8 +13,8 @@ Every number that flows through the model is there twice, side by side. That thi
 - The output head is the embedding, which is there twice as well: logits would double, so the final
   norm is halved.
 
-A little noise on top, relative to the spread of a matrix, parts the copies further. Layers may be
-left out, which does change the function; what is left is trained on.
+A little noise, relative to the standard deviation of a matrix, makes the copies differ more. Layers
+may be left out. That does change the function, and training repairs it.
 """
 
 import numpy as np
@@ -36,9 +37,11 @@ def split_inputs(w, rng):  # [n_in, n_out] -> [2 n_in, n_out]
 
 
 def grow(tensors, layers, rng, noise=0.0):
-    """Return the parameters of a model twice as wide as a GPT-2, {name: array} as stored.
+    """The parameters of a GPT-2 twice as wide, from those of a GPT-2: both {name: array} as stored.
+    With all layers and no noise the logits stay the same.
 
-    layers: which ones to keep, in order. With all of them and no noise the logits stay the same.
+    layers: the indices of the layers to keep, in order
+    noise: the standard deviation of noise that is added, in units of a matrix's own
     """
     grown = {
         "wte.weight": duplicate(tensors["wte.weight"]),
@@ -48,13 +51,14 @@ def grow(tensors, layers, rng, noise=0.0):
     }
     for new, old in enumerate(layers):
         for norm in ("ln_1", "ln_2"):
-            for kind in ("weight", "bias"):
-                grown[f"h.{new}.{norm}.{kind}"] = duplicate(tensors[f"h.{old}.{norm}.{kind}"])
+            for part in ("weight", "bias"):
+                grown[f"h.{new}.{norm}.{part}"] = duplicate(tensors[f"h.{old}.{norm}.{part}"])
         for linear in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
-            outputs = duplicate_qkv if linear == "attn.c_attn" else duplicate
+            duplicate_outputs = duplicate_qkv if linear == "attn.c_attn" else duplicate
             weight = split_inputs(tensors[f"h.{old}.{linear}.weight"], rng)
-            grown[f"h.{new}.{linear}.weight"] = outputs(weight)
-            grown[f"h.{new}.{linear}.bias"] = outputs(tensors[f"h.{old}.{linear}.bias"])
+            grown[f"h.{new}.{linear}.weight"] = duplicate_outputs(weight)
+            bias = tensors[f"h.{old}.{linear}.bias"]
+            grown[f"h.{new}.{linear}.bias"] = duplicate_outputs(bias)
     for array in grown.values():
         if noise and array.ndim == 2:
             array += noise * array.std() * rng.standard_normal(array.shape, dtype=array.dtype)

@@ -1,6 +1,6 @@
-"""GPT-2 and the heads that grow on it (decoding/eagle.py, medusa.py) in PyTorch, to be trained.
+"""GPT-2 and the heads that draft for it (decoding/eagle.py, medusa.py) in PyTorch, to be trained.
 
-They are made of transformers' parts, whose parameters have the names and shapes they have on disk.
+They are made of transformers' parts. So their parameters have the names and shapes of the files.
 """
 
 from dataclasses import replace
@@ -21,8 +21,8 @@ from decoding.streams import Purpose, stream
 from experiments.training.grow import grow
 
 
-def transformers_config(config, dropout=0.0):
-    """Return the transformers.GPT2Config of a gpt2.Config."""
+def transformers_config(config):
+    """The transformers.GPT2Config of a gpt2.Config."""
     return GPT2Config(
         vocab_size=config.n_vocab,
         n_positions=config.n_ctx,
@@ -30,8 +30,8 @@ def transformers_config(config, dropout=0.0):
         n_head=config.n_head,
         n_layer=config.n_layer,
         layer_norm_epsilon=config.epsilon,
-        embd_pdrop=dropout,
-        resid_pdrop=dropout,
+        embd_pdrop=0.0,
+        resid_pdrop=0.0,
         attn_pdrop=0.0,
         bos_token_id=config.n_vocab - 1,
         eos_token_id=config.n_vocab - 1,
@@ -45,31 +45,36 @@ def transformers_config(config, dropout=0.0):
 
 
 class GPT2(GPT2LMHeadModel):
-    """config: a gpt2.Config; dropout: the share of numbers set to zero where one is trained
-    tensors: {name: array} as stored; without them, its weights are random
+    """config: a gpt2.Config
+    tensors: {name: array} as stored; without them, the weights are random
     """
 
-    def __init__(self, config, dropout=0.0, tensors=None):
-        super().__init__(transformers_config(config, dropout))
+    def __init__(self, config, tensors=None):
+        super().__init__(transformers_config(config))
         if tensors:
-            named = {name: torch.from_numpy(array) for name, array in tensors.items()}
-            self.transformer.load_state_dict(named)
+            state = {name: torch.from_numpy(array) for name, array in tensors.items()}
+            self.transformer.load_state_dict(state)
 
     def embed(self, ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
+        """The sum of token and position embeddings. offset: the position of the first token."""
         positions = torch.arange(offset, offset + ids.shape[1])
         return self.transformer.wte(ids) + self.transformer.wpe(positions)
 
     def hidden(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_embd]
-        """The output of the last block, behind the final norm."""
+        """The output of the last block, behind the final norm. offset: the position of the first
+        token.
+        """
         positions = torch.arange(offset, offset + ids.shape[1])[None]
-        read = self.transformer(ids, position_ids=positions, use_cache=False)
-        return read.last_hidden_state
+        output = self.transformer(ids, position_ids=positions, use_cache=False)
+        return output.last_hidden_state
 
     def logits(self, hidden):  # [..., n_embd] -> [..., n_vocab]
         return self.lm_head(hidden).float()
 
-    def places(self, ids, offset, hidden, teacher):
-        """(first position, logits from there on) for each place of a draft: of a model, the one."""
+    def draft_logits(self, ids, offset, hidden, teacher):
+        """Yield one (0, logits [batch, n_seq, n_vocab]), of the next token at every position. See
+        Eagle.draft_logits; a model of its own does not use `hidden` and `teacher`.
+        """
         yield 0, self.logits(self.hidden(ids, offset))
 
 
@@ -78,10 +83,12 @@ def seed_torch(purpose, seed, *numbers):
     torch.manual_seed(int(stream(purpose, seed, *numbers).generate_state(1)[0]))
 
 
-def random_model(config, folder, seed, dropout=0.0):
-    """Return a GPT2 of that shape with random weights, for the vocabulary of a folder."""
+def random_model(config, folder, seed):
+    """A GPT2 with random weights, with the sizes of a gpt2.Config and the vocabulary of a model
+    folder. Seeds torch's global generator.
+    """
     seed_torch(Purpose.WEIGHTS, seed)
-    return GPT2(replace(config, n_vocab=load_encoder(folder).n_vocab), dropout)
+    return GPT2(replace(config, n_vocab=load_encoder(folder).n_vocab))
 
 
 def read_tensors(folder):
@@ -90,24 +97,23 @@ def read_tensors(folder):
     return {name: tensor.read(np.float32) for name, tensor in tensors.items()}
 
 
-def read_model(folder, dropout=0.0):
+def read_model(folder):
     """Read a model folder into a GPT2."""
-    return GPT2(read_config(folder), dropout, read_tensors(folder))
+    return GPT2(read_config(folder), read_tensors(folder))
 
 
-def grown_model(folder, layers, seed, dropout=0.0):
-    """Return a GPT2 twice as wide as the model of a folder. layers: indices of layers to keep"""
+def grown_model(folder, layers, seed):
+    """A GPT2 twice as wide as the model of a folder. layers: the indices of the layers to keep"""
     config = read_config(folder)
     wide = replace(config, n_embd=2 * config.n_embd, n_head=2 * config.n_head, n_layer=len(layers))
     rng = np.random.default_rng(stream(Purpose.WEIGHTS, seed))
-    tensors = grow(read_tensors(folder), layers, rng, noise=0.02)
-    return GPT2(wide, dropout, tensors)
+    return GPT2(wide, grow(read_tensors(folder), layers, rng, noise=0.02))
 
 
 def write_tensors(module, path, **notes):
-    """Write the parameters of a module to a safetensors file in float16, atomically.
+    """Write the parameters of a torch module to a safetensors file in float16, atomically.
 
-    notes: texts for the file's metadata
+    path: a Path. notes: strings for the file's metadata
     """
     halves = {name: tensor.half() for name, tensor in module.state_dict().items()}
     with replace_atomically(path) as part:
@@ -115,9 +121,8 @@ def write_tensors(module, path, **notes):
 
 
 def write_model(model, folder):
-    """Write model.safetensors and config.json into a folder, as Hugging Face stores GPT-2.
-
-    The output head is the embedding, so it is left out.
+    """Write model.safetensors and config.json of a GPT2 into a folder, a Path, as Hugging Face
+    stores GPT-2. The output head is the embedding, so it is left out.
     """
     write_tensors(model.transformer, folder / "model.safetensors")
     model.config.save_pretrained(folder)
@@ -127,45 +132,54 @@ def write_model(model, folder):
 
 
 class Eagle(nn.Module):
-    """One block that guesses the target's next hidden state from the one before and a token.
+    """One block that guesses the target's next hidden state from the hidden state before and a
+    token.
 
-    In use it goes on from its own guesses, so it is trained on them as well: on a whole text at
-    once, as if a draft began at every position. What the i-th token of a draft attends to is the
-    text as the target knows it, up to where the draft began, and then the draft's own tokens.
+    When it drafts, it reads its own guesses, so it is trained on these as well: on a whole text at
+    once, as if a draft began at every position. The i-th token of a draft attends to the text
+    before the draft, with the target's hidden states, and then to the draft's own tokens.
 
-    target: its gpt2.Config
+    target: its gpt2.Config. n_embd, n_head: of the block
+    n_draft_tokens: tokens of a draft in training; in use there may be more
     """
 
-    def __init__(self, target, n_embd, n_head, n_places=4):
+    def __init__(self, target, n_embd, n_head, n_draft_tokens=4):
         super().__init__()
-        self.n_places = n_places  # of a draft in training; in use there may be more
-        self.n_head = n_head
+        self.n_head, self.n_draft_tokens = n_head, n_draft_tokens
         block = GPT2Block(
             transformers_config(replace(target, n_embd=n_embd, n_head=n_head, n_layer=1))
         )
         self.fc, self.proj = Conv1D(n_embd, 2 * target.n_embd), Conv1D(target.n_embd, n_embd)
         self.h = nn.ModuleList([block])
 
-    def places(self, ids, offset, hidden, teacher):
-        """(first position, logits from there on) for each place of a draft.
+    def draft_logits(self, ids, offset, hidden, teacher):
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: guesses by the i-th
+        token of a draft. Row j is compared with the target's logits at position i + j.
 
-        hidden: [batch, n_seq, n_hidden], of the target
+        ids: [batch, n_seq]; offset: the position of the first token
+        hidden: [batch, n_seq, n_hidden], the target's hidden states. teacher: the target, a GPT2
         """
         norm, embedded = teacher.transformer.ln_f, teacher.embed(ids, offset)
         nothing = norm(torch.zeros_like(hidden[:, :1]))  # before the first token
         keys, values = [], []
-        for place in range(self.n_places):
-            before = torch.cat([nothing, hidden[:, :-1]], 1)
-            hidden = norm(self.step(before, embedded, keys, values))
-            yield place, teacher.logits(hidden[:, place:])
+        for i in range(self.n_draft_tokens):
+            hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
+            hidden = norm(self.guess_hidden(hidden_before, embedded, keys, values))
+            yield i, teacher.logits(hidden[:, i:])
 
-    def step(self, before, embedded, keys, values):
-        """Guesses of all positions, whose drafts are one token longer than at the last call."""
+    def guess_hidden(self, hidden_before, embedded, keys, values):
+        """Guess the hidden state at every position: [batch, n_seq, n_hidden], before the norm.
+
+        hidden_before: [batch, n_seq, n_hidden], at the position before
+        embedded: [batch, n_seq, n_hidden], of the tokens
+        keys, values: lists of [batch, n_head, n_seq, d_head], one for each earlier token of the
+            draft; those of this call are appended
+        """
         (block,) = self.h
-        x = self.fc(torch.cat([before, embedded], -1))
-        parts = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
+        x = self.fc(torch.cat([hidden_before, embedded], -1))
+        qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
         # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
-        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in parts)
+        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv)
         keys.append(k)
         values.append(v)
         heads = self.attend(q, keys, values)
@@ -173,36 +187,41 @@ class Eagle(nn.Module):
         x = x + block.mlp(block.ln_2(x))
         return self.proj(x)
 
-    def attend(self, q, keys, values):
-        """Attention to the text before the draft, and to the draft."""
-        n, place = q.shape[-2], len(keys) - 1
-        every = torch.ones(n, n, dtype=torch.bool)
-        visible = [every.tril(-place)]
-        # each earlier token of the draft, `ago` positions before the newest
-        visible += [every.tril(-ago).triu(-ago) for ago in reversed(range(place))]
-        mask = torch.cat(visible, -1)
+    def attend(self, q, keys, values):  # [batch, n_head, n_seq, d_head] -> the same
+        """Attention of every position to the text before its draft, and to its draft.
+
+        keys, values: as for guess_hidden, with this call's at the end
+        """
+        n_seq = q.shape[-2]
+        n_before = len(keys) - 1  # tokens of the draft before this one
+        ones = torch.ones(n_seq, n_seq, dtype=torch.bool)
+        # keys[0]: the text, up to where the draft began
+        masks = [ones.tril(-n_before)]
+        # keys[1], keys[2], ...: one token of the draft each, n_back positions before this one
+        for n_back in reversed(range(n_before)):
+            masks.append(ones.tril(-n_back).triu(-n_back))
+        mask = torch.cat(masks, -1)  # [n_seq, (n_before + 1) n_seq]
         return F.scaled_dot_product_attention(q, torch.cat(keys, 2), torch.cat(values, 2), mask)
 
 
 class Medusa(nn.Module):
-    """A residual block for each place of a draft, on the target's last hidden state.
+    """A head, which is a residual block, for each token of a draft, on the target's hidden state.
 
     target: its gpt2.Config
     """
 
-    def __init__(self, target, n_places):
+    def __init__(self, target, n_heads):
         super().__init__()
-        heads = (GPT2MLP(target.n_embd, transformers_config(target)) for _ in range(n_places))
+        heads = (GPT2MLP(target.n_embd, transformers_config(target)) for _ in range(n_heads))
         self.heads = nn.ModuleList(heads)
-        for head in self.heads:  # at first every head says what the target says one place before
+        for head in self.heads:  # at first every head gives the target's own logits
             nn.init.zeros_(head.c_proj.weight)
 
-    def places(self, ids, offset, hidden, teacher):
-        """(first position, logits from there on) for each place of a draft.
-
-        The hidden state before the newest token is all that the heads see, so the first of them
-        guesses the next one, which the target has after that token.
+    def draft_logits(self, ids, offset, hidden, teacher):
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: guesses by the i-th
+        head. Row j is compared with the target's logits at position i + j, and is guessed from the
+        hidden state at position j. Arguments as those of Eagle.draft_logits.
         """
         for i, head in enumerate(self.heads, 1):
-            before = hidden[:, :-i].contiguous()
-            yield i, teacher.logits(before + head(before))
+            hidden_before = hidden[:, :-i].contiguous()
+            yield i, teacher.logits(hidden_before + head(hidden_before))

@@ -1,10 +1,10 @@
-"""Read the texts of a training: a corpus cut into tokens, and texts that the target wrote.
+"""The texts of training: a corpus of books as token ids, and texts that the target wrote.
 
-A corpus is a folder of `*_train.txt` and `*_valid.txt`, in UTF-8, documents ended by a line
-<|endoftext|>.
+A corpus is a folder of `*_train.txt` and `*_valid.txt`, in UTF-8. A line <|endoftext|> ends each
+document.
 
-Half of a draft's training text may be the target's own, sampled and greedy, because that is the
-text on which drafts are judged.
+Half of a draft's training text may be written by the target, sampled and greedy, because drafts are
+judged on such text.
 """
 
 import json
@@ -29,17 +29,16 @@ from encoder import END_OF_TEXT
 
 N_VOCAB = 2048
 PROMPT_TOKENS = 32  # tokens of a book that the target continues
-WRITTEN_TOKENS = 256  # tokens of a text that the target wrote, the last one apart
-# tokens of a split: the longest window read of it, the one after it, a choice of where to begin
+WRITTEN_TOKENS = 256  # tokens of a text that the target wrote, without the last one
+# tokens of a split: the longest window, the token after it, and a choice of where to begin
 MIN_TOKENS = {"train": 514, "valid": 258}
 
 # ---------------------------------------------------------------- the vocabulary
 
 
 def learn_vocabulary(texts, folder):
-    """Learn a byte-level BPE from texts, and write vocab.json and merges.txt into a folder.
-
-    Ids are in OpenAI's order: bytes, merges, <|endoftext|>.
+    """Learn a byte-level BPE from a list of texts, and write vocab.json and merges.txt into a
+    folder, a Path, which is made. Ids are in OpenAI's order: bytes, merges, <|endoftext|>.
     """
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(texts, N_VOCAB - 1, min_frequency=0)
@@ -52,10 +51,12 @@ def learn_vocabulary(texts, folder):
 
 
 def copy_vocabulary(source, folder):
-    """Copy the vocabulary files of a model folder into another folder, which is made."""
+    """Copy the vocabulary files of a model folder into another folder, which is made. Both are
+    Paths.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    _, vocabulary, merges, _ = PARTS
-    for names in (vocabulary, merges):
+    _, vocabulary_names, merges_names, _ = PARTS
+    for names in (vocabulary_names, merges_names):
         shutil.copy(first_of(source, *names), folder)
 
 
@@ -63,7 +64,9 @@ def copy_vocabulary(source, folder):
 
 
 def read_documents(corpus, split):
-    """Read all documents of a split, "train" or "valid", in a fixed order. Raises InputError."""
+    """Read all documents of a split, "train" or "valid", of a corpus folder: a list of str, always
+    in the same order. Raises InputError if there are none, or a file cannot be read as UTF-8.
+    """
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
         raise InputError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
@@ -77,15 +80,17 @@ def read_documents(corpus, split):
 
 
 def encode_split(corpus, split, folder):
-    """Return a whole split as one uint16 array [n_ids], <|endoftext|> after every document.
+    """Read a whole split as one uint16 array [n_ids], with <|endoftext|> after every document.
 
-    folder: of the model whose vocabulary is used. Raises InputError if the split is too short.
+    folder: of the model whose vocabulary is used. Raises InputError if the split cannot be read, or
+    is too short.
     """
     encoder = load_encoder(folder)
     ids = []
-    end = [] if encoder.end_of_text is None else [encoder.end_of_text]
     for document in read_documents(corpus, split):
-        ids += encoder.encode(document) + end
+        ids += encoder.encode(document)
+        if encoder.end_of_text is not None:
+            ids.append(encoder.end_of_text)
     if len(ids) < MIN_TOKENS[split]:
         problem = f"{len(ids)} {split} tokens; expected at least {MIN_TOKENS[split]}"
         raise InputError(f"{corpus!r}: {problem}")
@@ -93,46 +98,47 @@ def encode_split(corpus, split, folder):
 
 
 def random_passages(ids, purpose, seed, batch, batch_size, n_seq):
-    """Cut [batch_size, n_seq + 1] ids at random places, which depend on the Purpose, the seed and
-    the number of the batch alone.
+    """Cut passages out of ids, [n_ids], at random: an int64 tensor [batch_size, n_seq + 1]. Where
+    they begin depends on the Purpose, the seed and `batch`, the number of the batch, alone.
     """
     rng = np.random.default_rng(stream(purpose, seed, batch))
     starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
-    return torch.from_numpy(np.stack([ids[s : s + n_seq + 1] for s in starts]).astype(np.int64))
+    passages = np.stack([ids[start : start + n_seq + 1] for start in starts])
+    return torch.from_numpy(passages.astype(np.int64))
 
 
 # ---------------------------------------------------------------- what the target wrote
 
 
-def samples_path(places, folder):
-    """Return the path of the texts that the target in a folder wrote with its present weights."""
-    return Path(places.cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
+def samples_path(cache_dir, folder):
+    """The Path, in cache_dir, of the texts that the target of a model folder writes with its
+    present weights.
+    """
+    return Path(cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
 
 
 def save_array(array, path):
-    """Write an array to a .npy file, atomically; missing folders are made."""
+    """Write an array to a .npy file at a Path, atomically; missing folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_atomically(path) as unfinished, unfinished.open("wb") as file:
         np.save(file, array)
 
 
-def write_batch(model, ids, seed, batch, batch_size):
-    """Let a target continue passages from books. Returns uint16 ids [batch_size, WRITTEN_TOKENS +
-    1],
-    which depend on the arguments alone.
+def continue_passages(model, ids, seed, batch, batch_size):
+    """Let a target continue random passages of books. Returns uint16 ids [batch_size,
+    WRITTEN_TOKENS + 1], which depend on the arguments alone.
 
-    model: a gpt2.Model; ids: [n_ids] of the books; batch: its number. Every third batch is greedy,
-    the other batches are sampled at temperature 1.
+    model: a gpt2.Model; ids: [n_ids] of the books; batch: the number of the batch. Every third
+    batch is greedy, the other batches are sampled at temperature 1.
     """
     rng = np.random.default_rng(stream(Purpose.CONTINUATIONS, seed, batch))
-    beginnings = random_passages(
-        ids, Purpose.BEGINNINGS, seed, batch, batch_size, PROMPT_TOKENS - 1
-    )
-    text = beginnings.numpy()
+    passages = random_passages(ids, Purpose.BEGINNINGS, seed, batch, batch_size, PROMPT_TOKENS - 1)
+    text = passages.numpy()
     caches = [model.new_cache() for _ in text]
+    is_greedy = batch % 3 == 0
     while text.shape[1] < WRITTEN_TOKENS + 1:
         logits = np.concatenate(read_together(model, text.tolist(), caches, [1] * batch_size))
-        if batch % 3:  # the argmax of logits + Gumbel noise is a sample
+        if not is_greedy:  # the argmax of logits + Gumbel noise is a sample
             logits = logits + rng.gumbel(size=logits.shape)
         text = np.concatenate([text, logits.argmax(axis=1)[:, None]], axis=1)
     return text.astype(np.uint16)
@@ -143,48 +149,58 @@ def write_batch(model, ids, seed, batch, batch_size):
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """What a run reads: token ids of books, and texts that the target wrote, or None.
+    """What a run reads: token ids of books, and texts that the target wrote.
 
-    train, valid: [n_ids]; written: [n_texts, WRITTEN_TOKENS + 1]: every other step reads it
-    tokens: of a step
+    train, valid: [n_ids], of books
+    written: [n_texts, WRITTEN_TOKENS + 1], which every other step reads; None if no step does
+    tokens_per_step: how many tokens a step trains on
     """
 
     train: np.ndarray
     valid: np.ndarray
     written: np.ndarray | None = None
-    tokens: int = 4096
+    tokens_per_step: int = 4096
 
     @classmethod
-    def read(cls, places, folder, written=False, tokens=4096):
-        """Read a corpus, and if `written` the texts that the target in the folder wrote.
+    def read(cls, settings, folder, written=False, tokens_per_step=4096):
+        """Read a corpus, and if `written` the texts that the target of a model folder wrote.
 
-        folder: of the vocabulary. Raises InputError if a file is missing.
+        settings: train.PathSettings. folder: of the target, whose vocabulary is used
+        Raises InputError if a file is missing, or the corpus is too short.
         """
-        train, valid = (encode_split(places.corpus, split, folder) for split in ("train", "valid"))
+        train = encode_split(settings.corpus, "train", folder)
+        valid = encode_split(settings.corpus, "valid", folder)
         if not written:
-            return cls(train, valid, tokens=tokens)
-        path = samples_path(places, folder)
+            return cls(train, valid, tokens_per_step=tokens_per_step)
+        path = samples_path(settings.cache_dir, folder)
         if not path.is_file():
             raise InputError(f"{path}: is missing; run train.py samples first")
-        return cls(train, valid, np.load(path), tokens)
+        return cls(train, valid, np.load(path), tokens_per_step)
 
     @property
     def digests(self):
-        """SHA-256 digests of the two kinds of text that are trained on, a list of two."""
+        """SHA-256 digests of the two kinds of text that are trained on, a list of two str."""
         written = b"" if self.written is None else self.written
         return [sha256(ids).hexdigest() for ids in (self.train, written)]
 
-    def batch(self, step, steps, seed, n_ctx):
-        """(ids of a step, the position of the first): half windows of the context in the first 70 %
-        of a run, which take turns at the two halves of the positions, then whole ones.
+    def batch(self, step, n_steps, seed, n_ctx):
+        """The ids that a step trains on, and where they stand: (int64 tensor [n_rows, n_seq + 1],
+        the position of the first token of each row).
+
+        If there are written texts, odd steps read these. Other steps read passages of books, in the
+        first 70 % of the n_steps as long as half the context, which stand in its first half and in
+        its second half by turns; then as long as the whole context.
         """
-        if self.written is not None and step % 2:
+        if self.written is not None and step % 2 == 1:
             rng = np.random.default_rng(stream(Purpose.WRITTEN, seed, step))
-            rows = rng.integers(0, len(self.written), self.tokens // WRITTEN_TOKENS)
+            rows = rng.integers(0, len(self.written), self.tokens_per_step // WRITTEN_TOKENS)
             return torch.from_numpy(self.written[rows].astype(np.int64)), 0
-        n_seq = n_ctx // 2 if step < 0.7 * steps else n_ctx
-        turn = step if self.written is None else step // 2
-        offset = turn % 2 * (n_ctx - n_seq)
-        n_rows = self.tokens // n_seq
+        n_seq, offset = n_ctx, 0
+        if step < 0.7 * n_steps:
+            n_seq = n_ctx // 2
+            book_step = step if self.written is None else step // 2
+            if book_step % 2 == 1:
+                offset = n_ctx - n_seq
+        n_rows = self.tokens_per_step // n_seq
         ids = random_passages(self.train, Purpose.PASSAGES, seed, step, n_rows, n_seq)
         return ids, offset

@@ -1,4 +1,4 @@
-"""Make the models in models/: vocabulary, targets, drafts distilled from them, and heads on them.
+"""Make the models in models/: a vocabulary, targets, draft models distilled from them, and heads.
 
     pip install --group train      # pip 25.1 or newer
     python experiments/training/train.py COMMAND --corpus DIR
@@ -6,11 +6,10 @@
 COMMAND is tokenizer, target, samples, draft, eagle or medusa; each has its own --help. DIR holds
 `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
 
-models/README.md lists the commands that made each model, and the books it has read. A run that is
-interrupted goes on from its last checkpoint, in --cache_dir, when the same command is given again;
---steps and --learning_rate may change on the way. The batch of a step depends on (seed, step)
-alone. The result is written to models/ at the end of a run, and whatever builds on a model (a
-teacher, a start) is read from there.
+models/README.md lists the commands that made each model, and the books it has read. The same
+command again resumes an interrupted run from its last checkpoint, in --cache_dir; --steps and
+--learning_rate may be others then. The batch of a step depends on (seed, step) alone. The result is
+written to models/ at the end of a run. Models to start from and teachers are read from there.
 """
 
 # ruff: noqa: E402
@@ -30,6 +29,7 @@ from tqdm import tqdm
 import utils
 from checkpoints.errors import InputError, SettingError
 from checkpoints.folder import read_config
+from checkpoints.limits import POSITIVE, Limits
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from cli.exit_codes import run_for_exit_code, run_program
@@ -42,109 +42,100 @@ from decoding.streams import Purpose
 from gpt2 import Config
 
 try:
-    from experiments.training import models, run, texts
+    from experiments.training import models, texts, trainer
 except ModuleNotFoundError as missing:
     how = "pip install --group train, with pip 25.1 or newer"
     print(f"error: training needs {missing.name}: {how}", file=sys.stderr)
     sys.exit(2)
 
-# n_vocab, n_ctx, n_embd, n_head, n_layer
-SHAPES = {
-    "0.7M": Config(2048, 512, 128, 4, 2),
-    "7M": Config(2048, 512, 256, 4, 8),
+SIZES = {
+    "0.7M": Config(n_vocab=2048, n_ctx=512, n_embd=128, n_head=4, n_layer=2),
+    "7M": Config(n_vocab=2048, n_ctx=512, n_embd=256, n_head=4, n_layer=8),
 }
-EAGLE_HEADS = 4  # of the attention in its block
+# the block of EAGLE's head
+EAGLE_WIDTH = 256
+EAGLE_HEADS = 4  # of its attention
+MEDUSA_HEADS = 3  # one for each token of a draft
+SAMPLES_BATCH = 64  # texts that the target writes together
+RATES = Limits(1e-9)  # of learning
 
 # ---------------------------------------------------------------- settings
 
 
 @dataclass(frozen=True)
 class PathSettings(Group):
-    """Where things are, and what makes a run repeatable."""
+    """Folders, and the seed."""
 
     heading = "Places"
 
     corpus: str = flag("", "the folder of *_train.txt and *_valid.txt")
     models_dir: str = flag(MODELS_DIR, "where models are read and written")
     cache_dir: str = flag("training", "where checkpoints and samples are kept")
-    seed: int = flag(1, "of weights, batches and samples", **SEEDS)
+    seed: int = flag(1, "of weights, batches and samples", limits=SEEDS)
 
-    def folder(self, size):
-        """Return the Path of an existing model's folder. Raises InputError if there is none."""
+    def model_folder(self, size):
+        """The Path of an existing model's folder. Raises InputError if there is none."""
         return Path(find_folder(size, self.models_dir))
 
-    def result(self, size):
-        """Return the Path of the folder that a model is written to."""
+    def output_folder(self, size):
+        """The Path of the folder that a model is written to."""
         return Path(self.models_dir) / size
 
 
 @dataclass(frozen=True)
-class Training(PathSettings):
-    """A run over a number of steps. An interrupted one may go on with another."""
+class TrainingSettings(PathSettings):
+    """A run over a number of steps. An interrupted run may be resumed with another number."""
 
     heading = "Run"
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
-    steps: int = flag(3000, "how many steps, of 4,096 tokens each", least=1)
-    learning_rate: float = flag(3e-3, "the highest learning rate of the run", least=1e-9)
-    weight_decay = 0.05
+    steps: int = flag(3000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
+    learning_rate: float = flag(3e-3, "the highest learning rate of the run", limits=RATES)
 
 
 @dataclass(frozen=True)
-class TargetSettings(Training):
+class TargetSettings(TrainingSettings):
     target_model_size: str = flag("7M", "the folder in models_dir that it is written to")
     start: str = flag("", "a model to start from; without it, that size with random weights")
     layers: str = flag("", "layers of --start to keep, at twice its width: 0,1,2,4,7 for example")
-    steps: int = flag(4000, "how many steps, of 4,096 tokens each")
-    dropout: float = flag(
-        0.0, "the share of numbers that each step sets to zero", least=0, most=0.99
-    )
-    weight_decay: float = flag(
-        0.05,
-        "how fast weights shrink. It and dropout keep a target from learning the text by heart",
-        least=0,
-    )
+    steps: int = flag(4000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
 
     def check(self):
-        """Raise SettingError if --start is missing: for --layers, or for a size not in SHAPES."""
+        """Raise SettingError if --start is missing: for --layers, or for a size not in SIZES."""
         if self.layers and not self.start:
             problem = f"{self.layers}: expected --start, the model whose layers are kept"
             raise SettingError("layers", problem)
         if not self.start:
-            check_choice("target_model_size", self.target_model_size, *SHAPES)
+            check_choice("target_model_size", self.target_model_size, *SIZES)
 
-    def kept(self, folder):
-        """Return the list of layers to keep of the model in a folder. Raises SettingError."""
+    def kept_layers(self, folder):
+        """The value of --layers for the model in a folder: a list of indices. Raises SettingError
+        if the model has no such layer.
+        """
         layers = parse_list("layers", self.layers, int)
         last = read_config(folder).n_layer - 1
         for layer in layers:
-            check_number("layers", layer, 0, last)
+            check_number("layers", layer, Limits(0, last, whole=True))
         return layers
 
 
 @dataclass(frozen=True)
-class DraftSettings(Training):
+class DraftSettings(TrainingSettings):
     draft_model_size: str = flag("0.7M", "the folder in models_dir that it is written to")
     start: str = flag("", "a draft model to start from; without it, 0.7M with random weights")
     written: bool = flag(False, "half of the text is what the target wrote (train.py samples)")
-    learning_rate: float = flag(4e-3, "the highest learning rate of the run")
+    learning_rate: float = flag(4e-3, "the highest learning rate of the run", limits=RATES)
 
 
 @dataclass(frozen=True)
-class EagleSettings(Training):
-    steps: int = flag(1000, "how many steps, of 4,096 tokens each")
-    width: int = flag(256, "the width of EAGLE's block")
-
-    def check(self):
-        if self.width < EAGLE_HEADS or self.width % EAGLE_HEADS:
-            raise SettingError("width", f"{self.width}: expected a multiple of {EAGLE_HEADS}")
+class EagleSettings(TrainingSettings):
+    steps: int = flag(1000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
 
 
 @dataclass(frozen=True)
-class MedusaSettings(Training):
-    n_heads: int = flag(3, "how many heads, one for each position of a draft", least=1)
-    steps: int = flag(1000, "how many steps, of 1,024 tokens each")
-    learning_rate: float = flag(1e-2, "the highest learning rate of the run")
+class MedusaSettings(TrainingSettings):
+    steps: int = flag(1000, "how many steps, of 1,024 tokens each", limits=POSITIVE)
+    learning_rate: float = flag(1e-2, "the highest learning rate of the run", limits=RATES)
 
 
 @dataclass(frozen=True)
@@ -153,105 +144,128 @@ class SamplesSettings(PathSettings):
 
     target_model_size: str = flag("7M", "the target: a size in models_dir, or a folder")
     n_batches: int = flag(
-        80, "how many batches of texts; every third is greedy, the others not", least=1
+        80, "how many batches of 64 texts; every third is greedy, the others not", limits=POSITIVE
     )
-    batch_size: int = flag(64, "how many texts are written together", least=1)
 
 
 # ---------------------------------------------------------------- commands
 
 
-def tokenizer(settings: PathSettings):
+def learn_tokenizer(settings: PathSettings):
     """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
     documents = texts.read_documents(settings.corpus, "train")
-    for size in SHAPES:
-        texts.learn_vocabulary(documents, settings.result(size))
+    for size in SIZES:
+        texts.learn_vocabulary(documents, settings.output_folder(size))
 
 
-def target(settings: TargetSettings):
-    """Train a target: from nothing, from a model, or from one that grows to twice its width."""
-    size, seed, dropout = settings.target_model_size, settings.seed, settings.dropout
-    source = settings.folder(settings.start) if settings.start else settings.result(size)
-    if settings.layers:
-        model = models.grown_model(source, settings.kept(source), seed, dropout)
-    elif settings.start:
-        model = models.read_model(source, dropout)
+def train_target(settings: TargetSettings):
+    """Train a target: from nothing, from a model, or from a model that grows to twice its width."""
+    size = settings.target_model_size
+    if settings.start:
+        source = settings.model_folder(settings.start)
     else:
-        model = models.random_model(SHAPES[size], source, seed, dropout)
-    origin = {"layers": settings.layers, "dropout": dropout}
-    train_model(settings, size, model, [run.cross_entropy] * 2, source, **origin)
+        source = settings.output_folder(size)  # for the vocabulary
+    if settings.layers:
+        model = models.grown_model(source, settings.kept_layers(source), settings.seed)
+    elif settings.start:
+        model = models.read_model(source)
+    else:
+        model = models.random_model(SIZES[size], source, settings.seed)
+    loss = trainer.cross_entropy
+    train_model(settings, size, model, loss, loss, source, layers=settings.layers)
 
 
-def draft(settings: DraftSettings):
+def distil_draft(settings: DraftSettings):
     """Distil a draft model from a target.
 
-    By total variation, after a first half by Kullback-Leibler where it starts from nothing.
+    By total variation; without --start, by Kullback-Leibler divergence in the first half of the
+    steps.
     """
-    size, source = settings.draft_model_size, settings.folder(settings.target_model_size)
+    target = settings.model_folder(settings.target_model_size)
     if settings.start:
-        model = models.read_model(settings.folder(settings.start))
+        model = models.read_model(settings.model_folder(settings.start))
     else:
-        model = models.random_model(SHAPES["0.7M"], source, settings.seed)
-    first, second = run.distillation_losses(models.read_model(source))
-    losses = second if settings.start else first, second
-    teacher = fingerprint(source)
-    train_model(settings, size, model, losses, source, settings.written, teacher=teacher)
+        model = models.random_model(SIZES["0.7M"], target, settings.seed)
+    first_loss, second_loss = trainer.distillation_losses(models.read_model(target))
+    if settings.start:
+        first_loss = second_loss
+    train_model(
+        settings,
+        settings.draft_model_size,
+        model,
+        first_loss,
+        second_loss,
+        target,
+        settings.written,
+        teacher=fingerprint(target),
+    )
 
 
-def train_model(settings, size, model, losses, source, written=False, **origin):
-    """Train a model and write it to the folder of a size, with the vocabulary of `source`."""
-    read = texts.TrainingTexts.read(settings, source, written)
-    folder = settings.result(size)
-    start = settings.start and settings.folder(settings.start)
+def train_model(settings, size, model, first_loss, second_loss, source, written=False, **origin):
+    """Train a model and write it, with its vocabulary, to the folder of a size.
+
+    first_loss, second_loss: as for Trainer.train
+    source: the folder whose vocabulary is used. written: whether to read texts by its target, too
+    origin: as for Trainer
+    """
+    training_texts = texts.TrainingTexts.read(settings, source, written)
+    folder = settings.output_folder(size)
+    start = settings.start and settings.model_folder(settings.start)
     origin["start"] = start and fingerprint(start)
-    training = run.TrainingRun(model, settings, read, size, **origin)
-    training.train(*losses, model.config.n_positions)
+    run = trainer.Trainer(model, settings, training_texts, size, **origin)
+    run.train(first_loss, second_loss, model.config.n_positions)
     if source != folder:
         texts.copy_vocabulary(source, folder)
     models.write_model(model, folder)
-    # where it has replaced the model it began with, more steps go on from the new one
+    # if it has replaced the model it began with, a run with more steps resumes from the new model
     if start and start.samefile(folder):
-        training.save(start=fingerprint(folder))
+        run.save(start=fingerprint(folder))
 
 
-def eagle(settings: EagleSettings):
+def train_eagle(settings: EagleSettings):
     """Train EAGLE's head for a target (train.py samples first)."""
-    make = lambda config: models.Eagle(config, settings.width, EAGLE_HEADS)
-    train_head(settings, "eagle", make, n_head=str(EAGLE_HEADS))
+    new_head = lambda config: models.Eagle(config, EAGLE_WIDTH, EAGLE_HEADS)
+    train_head(settings, "eagle", new_head, n_head=str(EAGLE_HEADS))
 
 
-def medusa(settings: MedusaSettings):
+def train_medusa(settings: MedusaSettings):
     """Train Medusa's heads for a target (train.py samples first)."""
-    make = lambda config: models.Medusa(config, settings.n_heads)
+    new_head = lambda config: models.Medusa(config, MEDUSA_HEADS)
     # small steps: heads that begin as copies of the target's own need many, not large ones
-    train_head(settings, "medusa", make, tokens=1024)
+    train_head(settings, "medusa", new_head, tokens_per_step=1024)
 
 
-def train_head(settings, name, make, tokens=4096, **notes):
-    """Train make(config of the target) and write it, with notes, beside the target."""
-    folder = settings.folder(settings.target_model_size)
-    grown_on = fingerprint(folder)
+def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
+    """Train a head and write it beside its target, to NAME.safetensors.
+
+    new_head: called with the target's gpt2.Config, returns an Eagle or a Medusa
+    notes: strings for the file's metadata
+    """
+    folder = settings.model_folder(settings.target_model_size)
+    teacher = fingerprint(folder)
     config = read_config(folder)
     models.seed_torch(Purpose.WEIGHTS, settings.seed)
-    head = make(config)
-    losses = run.distillation_losses(models.read_model(folder))
-    read = texts.TrainingTexts.read(settings, folder, written=True, tokens=tokens)
-    training = run.TrainingRun(head, settings, read, f"{name}-{folder.name}", teacher=grown_on)
-    training.train(*losses, config.n_ctx)
-    models.write_tensors(head, folder / f"{name}.safetensors", target=grown_on, **notes)
+    head = new_head(config)
+    losses = trainer.distillation_losses(models.read_model(folder))
+    training_texts = texts.TrainingTexts.read(settings, folder, True, tokens_per_step)
+    run_name = f"{name}-{folder.name}"
+    run = trainer.Trainer(head, settings, training_texts, run_name, teacher=teacher)
+    run.train(*losses, config.n_ctx)
+    models.write_tensors(head, folder / f"{name}.safetensors", target=teacher, **notes)
 
 
-def samples(settings: SamplesSettings):
+def write_samples(settings: SamplesSettings):
     """Let a target continue passages of the training text, for drafts to learn from."""
-    folder = settings.folder(settings.target_model_size)
+    folder = settings.model_folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
     ids = texts.encode_split(settings.corpus, "train", folder)
-    path = texts.samples_path(settings, folder)
-    seed, n = settings.seed, settings.batch_size
-    part = path.with_name(f"{path.stem}-{sha256(ids).hexdigest()[:12]}-{seed}-{n}.part")
+    path = texts.samples_path(settings.cache_dir, folder)
+    # the finished batches of an interrupted run with the same texts and seed
+    digits = sha256(ids).hexdigest()[:12]
+    part = path.with_name(f"{path.stem}-{digits}-{settings.seed}-{SAMPLES_BATCH}.part")
     batches = list(np.load(part)) if part.is_file() else []
     for i in tqdm(range(len(batches), settings.n_batches), desc="samples"):
-        batches.append(texts.write_batch(model, ids, seed, i, n))
+        batches.append(texts.continue_passages(model, ids, settings.seed, i, SAMPLES_BATCH))
         texts.save_array(np.stack(batches), part)
     texts.save_array(np.concatenate(batches[: settings.n_batches]), path)
     part.unlink(missing_ok=True)
@@ -260,24 +274,29 @@ def samples(settings: SamplesSettings):
 # ---------------------------------------------------------------- the command line
 
 COMMANDS = {
-    command.__name__: command for command in (tokenizer, target, samples, draft, eagle, medusa)
+    "tokenizer": learn_tokenizer,
+    "target": train_target,
+    "samples": write_samples,
+    "draft": distil_draft,
+    "eagle": train_eagle,
+    "medusa": train_medusa,
 }
 
 
-def dispatch(words):
-    """Run one command."""
+def run_command(words):
+    """Run the command that a list of words asks for, or print the help. Raises InputError."""
     if words and words[0] in ("--help", "-h"):
         print(__doc__, end="")
         return
-    name, *words = words or [""]
+    name = words[0] if words else ""
     if name not in COMMANDS:
         raise InputError(unknown_message("command", name, COMMANDS) + ", or --help")
-    call(COMMANDS[name], words)
+    call(COMMANDS[name], words[1:], f"experiments/training/train.py {name}")
 
 
 def main(words):
-    """Run one command. Returns the exit code."""
-    return run_for_exit_code(lambda: dispatch(words))
+    """Run one command, from a list of words. Returns the exit code."""
+    return run_for_exit_code(lambda: run_command(words))
 
 
 if __name__ == "__main__":

@@ -32,12 +32,12 @@ function make(kind, ...children) {
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 const sum = list => list.reduce((a, b) => a + b, 0);
 const range = n => Array.from({length: n}, (_, i) => i);
-const percent = x => (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : 1) + " %";
+const percent = x => (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : 1) + "\u00a0%";
 const number = x => x === undefined || x === null ? "" // what is not there
   : x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
-const times = x => x.toFixed(2) + " ×";
-const ms = x => (1e3 * x).toFixed(2) + " ms";
-const wholeMs = x => (1e3 * x).toFixed(0) + " ms";
+const times = x => x.toFixed(2) + "\u00a0×"; // a unit stays on the line of its number
+const ms = x => (1e3 * x).toFixed(2) + "\u00a0ms";
+const wholeMs = x => (1e3 * x).toFixed(0) + "\u00a0ms";
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
 const width = x => ({width: share(x)});
@@ -60,7 +60,6 @@ const NAMES = {
   draft: "accepted guess", correction: "replacement", bonus: "extra token",
   target: "large model’s own", rejected: "rejected guess", unexamined: "unread guess",
 };
-const PARTS = ["draft", "target", "rule"]; // of a round's time
 
 // ---------------------------------------------------------------- the state of the page
 
@@ -146,9 +145,9 @@ function showHead(run) {
       + `were examined were accepted: ${percent(f.acceptance_rate)}`
       + (run.coupled && f.usual_acceptance_rate !== null ? "; the token rule would accept "
         + `${percent(f.usual_acceptance_rate)} of them.` : ".")),
-    make("li", `${f.tokens_per_second.toFixed(0)} tokens per second`
-      + (run.speedup === null ? "." : `, ${times(run.speedup)} those of the large model alone.`)));
+    make("li", `${f.tokens_per_second.toFixed(0)} tokens per second.`));
   $("command").textContent = run.command;
+  put("kernels", run.kernels.map(text => make("li", text)));
   $("made").textContent = run.made;
 }
 
@@ -162,6 +161,10 @@ $("copy").addEventListener("click", async () => {
 const bar = (x, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: width(x)});
 const swatch = kind => make("span.swatch." + kind);
 const legend = (...entries) => make("ul.legend", entries.map(content => make("li", content)));
+// Entries for the kinds of tokens that are among the items.
+const legendOf = (kinds, items) => kinds.map(kind => items.some(item => item.kind === kind)
+  && make("li", make("span.token." + kind, NAMES[kind]),
+    kind === "bonus" && " the pass gives one more if all guesses are right"));
 const button = (text, id, click) => make("button", {type: "button", id, click}, text);
 // A table; heads and the caption are lists of texts and elements, or null.
 function tableOf(attributes, caption, heads, rows) {

@@ -150,7 +150,7 @@ function showAll(run) {
   state.costs = run.costs || state.costs;
   Object.assign(words, run.words);
   for (const show of [showHead, showRace, showMicroscope, showRules, showPays]) show(run);
-  $("views").inert = $("save").disabled = false;
+  $("views").inert = false;
 }
 
 if (live) {
@@ -175,7 +175,7 @@ if (live) {
   }, true);
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);
-  $("views").inert = $("save").disabled = true;
+  $("views").inert = true;
   // an empty race keeps the place of the first
   showRace({prompt: form.prompt.value, rounds: [], settings: {}, speedup: null, figures: {},
     plain: {tokens: [], shown: [], seconds: [], timed: true}});

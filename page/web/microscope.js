@@ -38,10 +38,7 @@ function itemButton(item, style, ...content) {
 }
 
 function showText(run) {
-  put("legend", ["draft", "correction", "bonus", "target"].map(kind => {
-    const n = items.filter(item => item.kind === kind).length;
-    return n > 0 && make("li", make("span.token." + kind, NAMES[kind]), ` ${n}`);
-  }));
+  put("legend", legendOf(["draft", "correction", "bonus", "target"], items));
   const parts = firstOther(run), text = items.filter(item => item.shown !== null);
   put("text", make("span.soft", plainly(run.prompt)), text.map((item, n) => [
     n === parts && make("span.parting", "another text from here"),
@@ -60,8 +57,6 @@ const ruleOf = run => run.coupled ? "coupled" : run.settings.verification || "to
 const meter = ({u, P, ratio}) => (u ?? P ?? null) !== null && make("span.meter",
   make("i", {style: width(P ?? ratio)}), u !== null && make("b", {style: at(u)}));
 
-const timesOf = round => PARTS.map((part, i) => `${part} ${ms(round.seconds[i])}`).join(", ");
-
 function showRounds(run) {
   $("how-coins").hidden = ruleOf(run) !== "token";
   put("rounds", run.rounds.map((round, r) => {
@@ -70,7 +65,7 @@ function showRounds(run) {
     return make("div.round", {role: "group", "aria-label": `round ${r + 1}`},
       make("span.soft", r + 1),
       make("div.row", chips),
-      make("span.soft", {title: timesOf(round)}, round.draft.length
+      make("span.soft", round.draft.length
         ? `${round.accepted} of ${round.examined} accepted` : "nothing guessed"));
   }));
 }
@@ -268,8 +263,9 @@ function select(item) {
   $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
   const hasCoin = item.drafted && item.u !== null && !isCertain(item);
   put("detail", decision(item), hasCoin && coinSlider(item));
+  const [draft, target, rule] = item.round.seconds.map(ms);
   put("more", item.kind !== "unexamined" && distributions(item),
-    make("p.soft", `This round: ${timesOf(item.round)}.`),
+    make("p.soft", `This round: draft ${draft}, target ${target}, rule ${rule}.`),
     live && item.r + 1 < state.run.rounds.length && restForm(item.r + 1));
   $("before").disabled = item.n === 0;
   $("after").disabled = item.n === items.length - 1;

@@ -74,10 +74,11 @@ function drawLane(lane, prompt) {
   $("texts").append(make("div.lane", make("span.soft", {"aria-hidden": "true"}, lane.name), lane.text));
 }
 
+const isSameText = run => run.plain.tokens.join() === run.figures.token_ids.join();
+
 // Why both texts are the same, or are not.
 function aboutTexts(run) {
-  const same = run.plain.tokens.join() === run.figures.token_ids.join();
-  const {temperature} = run.settings;
+  const same = isSameText(run), {temperature} = run.settings;
   if (same && temperature === 0) {
     return "Both texts are the same, word for word: a guess stays only where it is the word that "
       + "the large model writes itself. Wrong guesses cost time; they never change the text.";
@@ -100,14 +101,13 @@ function showRace(run) {
   put("tracks");
   put("texts");
   for (const lane of race.lanes) drawLane(lane, run.prompt);
-  const kinds = new Set(race.lanes[1].tokens.map(({kind}) => kind));
   put("pass-legend",
     Object.keys(PASS_NAMES).map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
-    ["draft", "rejected", "correction", "bonus", "target"].map(kind =>
-      kinds.has(kind) && make("li", make("span.token." + kind, NAMES[kind]))));
+    legendOf(["draft", "rejected", "correction", "bonus", "target"], race.lanes[1].tokens),
+    make("li", "⏎ a line break"));
   $("speedup").className = "big" + (!run.speedup ? "" : run.speedup < 1 ? " wrong" : " right");
   put("speedup", make("b", run.speedup ? times(run.speedup) : "–"),
-    run.speedup ? "as fast, in this run" : "both are being timed");
+    !run.speedup ? "both are being timed" : isSameText(run) ? "as fast, with the same text" : "as fast");
   put("about-texts", run.speedup ? aboutTexts(run) + " " : "", otherRun(run));
   $("guide").hidden = run.speedup && !tellingItem(itemsOf(run));
   showMoment(live && !still.matches ? 0 : race.length);
@@ -119,20 +119,22 @@ function showMoment(time, says) {
   for (const lane of race.lanes) {
     let written = 0;
     lane.tokens.forEach(({kind, guessed, end}, i) => {
-      const shown = now >= end ? kind : "ghost";
-      lane.spans[i].className = "token " + shown;
-      lane.spans[i].hidden = now < guessed || shown === "unexamined";
-      written += now >= end && !(shown in {rejected: 0, unexamined: 0});
+      const isGuess = now < end;
+      lane.spans[i].className = `token ${kind}${isGuess ? " ghost" : ""}`;
+      lane.spans[i].hidden = now < guessed || !isGuess && kind === "unexamined";
+      written += !isGuess && !(kind in {rejected: 0, unexamined: 0});
     });
     lane.count.textContent = plural(written, "token");
     lane.head.style.left = share(race.time / race.length);
     lane.flag.hidden = now < lane.end;
-    lane.text.scrollTop = lane.text.scrollHeight;
+    lane.head.hidden = !lane.flag.hidden;
+    const last = lane.spans.findLast(span => !span.hidden); // what is written last is in sight
+    if (last) lane.text.scrollTop = last.offsetTop + last.offsetHeight - lane.text.clientHeight;
     light(lane, null);
   }
-  $("now").textContent = says || (race.time === 0 ? "Play the race, or take it in four steps."
-    : fast.passes.find(pass => pass.end > race.time)?.says || "The whole run: "
-      + `${wholeMs(race.lanes[0].end)} alone, ${wholeMs(fast.end)} with the small guesser.`);
+  const isRunning = race.time > 0 && race.time < race.length;
+  $("now").textContent = says || (!isRunning ? "Play the race, or take it in four steps."
+    : fast.passes.find(pass => pass.end > race.time)?.says || "The large model alone still writes.");
   $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
 }
@@ -184,8 +186,7 @@ function showStep(step) {
   const why = run.settings.temperature === 0 || run.coupled ? "the large model chooses another word."
     : "the large model finds it less likely than the small one, and chance decided against it.";
   const says = [
-    `The small model guesses ${plural(n, "token")} (words or parts of words), which takes `
-      + `${ms(round.seconds[0])}: ${guesses}.`,
+    `The small model guesses ${plural(n, "token")} in ${ms(round.seconds[0])}: ${guesses}.`,
     `The large model checks ${n === 1 ? "it" : `all ${n}`} in one pass of ${ms(round.seconds[1])}. `
       + `Writing one token alone takes it ${ms(alone)}.`,
     `${quoted(round.draft[i])} is rejected: ${why} The guesses after it are forgotten.`,

@@ -16,7 +16,7 @@ import utils
 from backends.machine import describe_gpu, kernels_of
 from checkpoints.errors import InputError
 from checkpoints.registry import MODELS_DIR
-from decoding.coupled import SharedNoise, agree
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.load import load
 from decoding.run import Run
 from gpt2 import Config
@@ -133,7 +133,7 @@ def test_texts_and_figures_are_those_of_numpy(device):
     assert np.abs(found - host).max() < 1e-3
     n_tokens = pairs[0].target.config.n_ctx // 2
     new_rng = partial(SharedNoise, 123, len(ids))
-    shared = {"to_probs": SamplingParams(0.8), "new_rng": new_rng, "rule": agree}
+    shared = {"to_probs": SamplingParams(0.8), "new_rng": new_rng, "rule": verify_shared_noise}
     for options in ({}, shared):
         host, found = (list(Run(pair, ids, n_tokens, **options).rounds()) for pair in pairs)
         assert found == host and sum(len(this_round.draft) for this_round in host) > 0

@@ -140,7 +140,7 @@ def test_theory(a, K, c, v):
         (1 - a ** (K + 1)) / (1 - a) if a < 1 - 1e-6 else K + 1, rel=1e-4
     )
     costs = {1: (c, v), K: (c, v)}
-    assert theory.best(a, costs)[1] >= theory.speedup(a, K, c, v)
+    assert theory.fastest_K(a, costs)[1] >= theory.speedup(a, K, c, v)
 
 
 def row_of_K(K, speed, **more):

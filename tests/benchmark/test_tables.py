@@ -71,7 +71,6 @@ def test_the_widest_tables_fit_100_columns():
         "against_ours": spread,
         "tokens_per_target_pass": 3.45,
         "same_texts": 1000,
-        "cost_of_all_rows": 1.23,
     }
     result = {
         "rows": [program],

@@ -1,9 +1,11 @@
 """From words to arguments: the fields of a command's groups become flags, and --help of them."""
 
-from dataclasses import dataclass
+import importlib.util
+from dataclasses import dataclass, fields
 
 import pytest
 
+import main
 from cli.flags import Group, flag
 from cli.parser import call
 
@@ -41,6 +43,27 @@ def paint(*words, shape: Painting, speed: Speed):
 
 
 called = []
+
+
+def subclasses(group):
+    """A list of all classes that inherit from a class, also indirectly."""
+    return [cls for child in group.__subclasses__() for cls in (child, *subclasses(child))]
+
+
+def test_a_flag_that_a_command_declares_anew_keeps_its_limits():
+    for name in main.COMMANDS.values():
+        importlib.import_module(name)
+    if importlib.util.find_spec("torch"):
+        importlib.import_module("experiments.training.train")
+    n_limits = 0
+    for group in subclasses(Group):
+        for setting in fields(group):
+            for parent in group.__bases__:
+                inherited = getattr(parent, "__dataclass_fields__", {}).get(setting.name)
+                if inherited and inherited.metadata["limits"]:
+                    n_limits += 1
+                    assert setting.metadata["limits"], (group, setting.name)
+    assert n_limits > 10
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,8 @@ ONE_TOO_MANY = "64 tokens: expected at most 63"
         (["--prompt", "x" * 64], [f"prompt 1 has {ONE_TOO_MANY}"]),
         (["--prompt=a", "--prompt", "x" * 64], [f"prompt 2 has {ONE_TOO_MANY}"]),
         (["--prompt_ids", ",".join(["1"] * 64)], [ONE_TOO_MANY]),
-        (["--prompt_ids=1,259"], ["--prompt_ids 259: expected at most 258"]),
-        (["--prompt_ids=-1"], ["--prompt_ids -1: expected 0 or more"]),
+        (["--prompt_ids=1,259"], ["--prompt_ids 259: expected a whole number from 0 to 258"]),
+        (["--prompt_ids=-1"], ["--prompt_ids -1: expected a whole number from 0 to 258"]),
     ],
 )
 def test_a_model_or_a_text_that_cannot_be_used(cli, words, fragments):

@@ -43,7 +43,7 @@ def test_lines_become_the_file_at_the_end_in_the_order_of_their_places(path, par
     with ResumableLines(path, HEADER) as lines:
         assert lines.missing_places(4) == [1, 3]
         lines.write(1, {})
-        lines.close(["first"], ["last"])
+        lines.finish(["first"], ["last"])
     assert written(path) == ["first", ["a"], {}, "é\u2028", "last"]
     assert [*path.parent.iterdir()] == [path]
 
@@ -74,7 +74,7 @@ def test_a_run_goes_on_after_the_whole_lines(path, partial):
             assert [*lines.stored] == [2, 0, 1][:n_whole]
             for place in lines.missing_places(3):
                 lines.write(place, {"n": place})
-            lines.close()
+            lines.finish()
         assert written(path) == [{"n": 0}, {"n": 1}, {"n": 2}]
         path.unlink()
 
@@ -164,7 +164,7 @@ def test_a_full_disk_is_told_of_with_the_files_name(path, partial):
         assert lines.done == [1]
         lines.append("x" * 1000)
         with pytest.raises(OSError, match=path.name) as full, limit(20):
-            lines.close()
+            lines.finish()
         assert full.value.filename == str(path) and lines.done == [1, "x" * 1000]
     assert [*path.parent.iterdir()] == [partial]
 
@@ -186,7 +186,7 @@ def test_a_file_that_appears_meanwhile_is_kept_and_nothing_else_is_left(path, pa
     with ResumableLines(path, HEADER) as lines:
         lines.write(0, "a")
         path.write_text("mine")
-        message = refusal(lines.close)
+        message = refusal(lines.finish)
     (kept,) = {*path.parent.iterdir()} - {path}
     assert str(kept) in message and path.read_text() == "mine" and written(kept) == ["a"]
 
@@ -214,7 +214,7 @@ def test_one_file_has_one_writer(path, monkeypatch, windows):
         first.append(1)
         assert BUSY in refusal(ResumableLines, path, HEADER)
         first.append(2)
-        first.close()
+        first.finish()
         assert first.file.closed
     assert written(path) == [1, 2] and [*path.parent.iterdir()] == [path]
 

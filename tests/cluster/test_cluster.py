@@ -116,16 +116,16 @@ def test_a_log(cli, file, tmp_path, address):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
-    wanted = ModelSpec("17M", ("0.7M-17M",), str(pair), exact=exact)
-    choices = wanted.kernel_choices()
+    spec = ModelSpec("17M", ("0.7M-17M",), str(pair), exact=exact)
+    choices = spec.choose_kernels()
     few = {kernel.few.n_rows for found in choices.values() for kernel in found.values()}
     assert (few == {1}) == exact
-    expected = wanted.kernels_in(wanted.load(choices))
+    expected = spec.kernels_in(spec.load(choices))
     monkeypatch.setattr(autotune, "time_candidates", pytest.fail)
-    assert wanted.kernels_in(wanted.load(choices)) == expected and len(expected) == 2
+    assert spec.kernels_in(spec.load(choices)) == expected and len(expected) == 2
 
 
-def divided(pairs, items):
+def divided(models, items):
     return [1 / item for item in items]
 
 
@@ -179,14 +179,14 @@ def failing():
     raise ZeroDivisionError("of this one")
 
 
-def ruined(ruin, when, pairs, prompts, **how):
+def ruined(ruin, when, models, prompts, **how):
     """Writes the texts, but ruins a worker at that NUMBER: always, or until the file `when` is."""
     for prompt in prompts:
         if prompt.number == NUMBER and not (when and Path(when).exists()):
             if when:
                 Path(when).touch()
             ruin()
-        yield from WRITTEN(pairs, [prompt], **how)
+        yield from WRITTEN(models, [prompt], **how)
 
 
 def let(monkeypatch, ruin, when):
@@ -205,19 +205,19 @@ def test_a_worker_is_lost(write, expected, address, tmp_path, monkeypatch, ruin)
 @pytest.mark.parametrize("ruin", [endless, stopped])
 def test_the_only_worker_hangs(write, expected, tmp_path, monkeypatch, ruin):
     """It computes for ever, or does nothing at all: it is killed, and another one started."""
-    monkeypatch.setattr(submit, "LIMIT", 1 if ruin is endless else 600)
-    monkeypatch.setattr(submit, "SILENCE", 1)  # a little more, as Dask says it
+    monkeypatch.setattr(submit, "GROUP_TIMEOUT", 1 if ruin is endless else 600)
+    monkeypatch.setattr(submit, "HEARTBEAT_TIMEOUT", 1)  # a little more, as Dask says it
     let(monkeypatch, ruin, tmp_path / "lost")
     with dask.config.set({METHOD: "forkserver"}):
         done, found = write("there", "--cluster=local:1", "--kernels=plain")
     assert done.code == 0 and (tmp_path / "lost").exists() and found == expected
 
 
-def hoarding(pairs, prompts, **how):
+def hoarding(models, prompts, **how):
     """Writes the texts with so much memory in use that Dask would pause the worker."""
     held = b"x" * int(0.88 * MEMORY - psutil.Process().memory_info().rss)
     time.sleep(0.25)  # time for Dask to see that
-    yield from WRITTEN(pairs, prompts, **how)
+    yield from WRITTEN(models, prompts, **how)
     del held
 
 
@@ -240,7 +240,7 @@ def test_what_fails_is_named_and_the_rest_kept(
     write, expected, address, tmp_path, monkeypatch, ruin, failed, why
 ):
     """A prompt that raises, or the group of one that kills its worker or never ends."""
-    monkeypatch.setattr(submit, "LIMIT", 4 if ruin is endless else 600)
+    monkeypatch.setattr(submit, "GROUP_TIMEOUT", 4 if ruin is endless else 600)
     let(monkeypatch, ruin, "")
     done, found = write("there", f"--cluster={address}")
     assert_refused(done, why)
@@ -320,7 +320,7 @@ def test_a_scheduler_without_the_project_and_when_it_disappears(
             done, found = write("bare", f"--cluster={address}")
             assert done.code == 0 and found == expected
             let(monkeypatch, partial(end, process.pid), begun)
-            monkeypatch.setattr(submit, "TIMEOUT", 1)
+            monkeypatch.setattr(submit, "SCHEDULER_TIMEOUT", 1)
             done, found = write("there", f"--cluster={address}")
             assert one.wait(60) is not None  # the worker ends, too
         finally:
@@ -357,8 +357,8 @@ def test_no_worker_can_take_part(write, address, monkeypatch):
     loader = worker.Loader
 
     def old(name, data):
-        wanted, choices, expected = pickle.loads(data)
-        return loader(name, pickle.dumps((wanted, choices, expected | {"project": "old"})))
+        spec, choices, expected = pickle.loads(data)
+        return loader(name, pickle.dumps((spec, choices, expected | {"project": "old"})))
 
     monkeypatch.setattr(worker, "Loader", old)
     done, _ = write("there", f"--cluster={address}")
@@ -396,8 +396,8 @@ def test_an_address_that_is_none(cli, file, cluster):
 
 @pytest.mark.parametrize("there, what", [(False, "trying to connect"), (True, "0/1 workers")])
 def test_nobody_is_there(cli, file, monkeypatch, tmp_path, there, what):
-    monkeypatch.setattr(submit, "TIMEOUT", 0.5)
-    monkeypatch.setattr(submit, "PATIENCE", 0.5)
+    monkeypatch.setattr(submit, "SCHEDULER_TIMEOUT", 0.5)
+    monkeypatch.setattr(submit, "FIRST_WORKER_TIMEOUT", 0.5)
     with scheduler(0) if there else nullcontext() as cluster:
         where = cluster.scheduler_address if there else "tcp://127.0.0.1:9"
         done = cli(f"--prompts={file}", f"--cluster={where}", f"--out={tmp_path / 'o'}.jsonl")

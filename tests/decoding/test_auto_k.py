@@ -131,7 +131,7 @@ def test_costs_are_those_of_rounds(monkeypatch, draft, each):
     monkeypatch.setattr(clock.time, "perf_counter", time)
     target, draft = (
         Slow(tiny_model(0), 1.0, time),
-        draft.over(lambda model: Slow(model, each, time)),
+        draft.map_models(lambda model: Slow(model, each, time)),
     )
     costs = measure_round_costs(target, draft, SamplingParams(1.0), verify)
     assert costs == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
@@ -151,18 +151,18 @@ LONGEST = [  # (target, draft, the most tokens that a round can draft)
 @pytest.mark.parametrize("target, draft, most", LONGEST)
 def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, most):
     """However free they seem; and what is timed drafts as many as it is said to."""
-    monkeypatch.setattr(auto_k, "BUDGET", 0)
+    monkeypatch.setattr(auto_k, "BUDGET_SECONDS", 0)
     monkeypatch.setattr(clock, "WARMUP_SECONDS", 0)
     asked = set()
     noted = lambda tokens, *rest: asked.add(len(tokens)) or verify(tokens, *rest)
     costs = measure_round_costs(target, draft, SamplingParams(), noted)
     assert len(costs) == most + 1 and np.isfinite(costs).all()
-    assert asked == ({0, *(K for K in auto_k.TRIED if K < most), most} if most else set())
+    assert asked == ({0, *(K for K in auto_k.TIMED_KS if K < most), most} if most else set())
     assert AutoK([1.0] * len(costs))(Round([])) == most
 
 
 def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
-    monkeypatch.setattr(auto_k, "BUDGET", 0.0)
+    monkeypatch.setattr(auto_k, "BUDGET_SECONDS", 0.0)
     target, draft = tiny_model(0), ModelDraft(tiny_model(1))
     costs = lambda to_probs, rule: new_auto_k(target, draft, to_probs, rule).costs
     first = costs(SamplingParams(), verify)

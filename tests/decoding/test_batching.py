@@ -19,8 +19,8 @@ import utils
 from backends import memory
 from checkpoints.errors import InputError
 from decoding import batching
-from decoding.batching import decode_together, read_together, require_room
-from decoding.coupled import SharedNoise, agree
+from decoding.batching import decode_together, read_together, require_cache_memory
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
@@ -80,7 +80,15 @@ def test_runs_are_finished_together_as_alone():
     runs = [
         Run(pair, [1, 2, 3], 9),
         Run(pair, [4], 15, 2, SamplingParams(1.0), partial(RecordingRng, 5), rule=verify_block),
-        Run(pair, [5, 6], 3, 3, SamplingParams(0.8), partial(SharedNoise, 6, 2), rule=agree),
+        Run(
+            pair,
+            [5, 6],
+            3,
+            3,
+            SamplingParams(0.8),
+            partial(SharedNoise, 6, 2),
+            rule=verify_shared_noise,
+        ),
         Run(pair, [7] * 5, 12, as_many_as_before, SamplingParams(1.0, 9), partial(RecordingRng, 7)),
     ]
     without_draft = [replace(run, pair=replace(pair, draft=None)) for run in runs]
@@ -146,7 +154,9 @@ def assert_leaves_nothing(run, caches):
     finally:
         pool.shutdown(wait=False)
     # those that share products stay
-    assert not any(thread.name.startswith(batching.THREAD) for thread in threading.enumerate())
+    assert not any(
+        thread.name.startswith(batching.THREAD_PREFIX) for thread in threading.enumerate()
+    )
     gc.collect()
     assert [cache() for cache in caches] == [None] * len(caches)
 
@@ -206,12 +216,13 @@ def test_an_interruption_that_loses_a_request_leaves_nothing(monkeypatch):
 
 
 def test_a_batch_needs_memory_for_all_its_caches(monkeypatch):
-    one = memory.cache_bytes(TINY, np.float32)
-    monkeypatch.setattr(memory, "available", lambda: 5.5 * one)
-    both, n_ctx = [TARGET, DRAFT.model], TINY.n_ctx
-    require_room([TARGET], 5, n_ctx)
-    require_room(both, 5, n_ctx // 2)
+    n_ctx = 1024  # long: the padding of the keys matters little
+    model = tiny_model(0, replace(TINY, n_ctx=n_ctx))
+    one = memory.cache_bytes(model.config, np.float32)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 5.5 * one)
+    require_cache_memory([model], 5, n_ctx)
+    require_cache_memory([model, model], 5, n_ctx // 2)
     with pytest.raises(InputError, match="6 texts together.*smaller --batch_size"):
-        require_room([TARGET], 6, 10**9)
+        require_cache_memory([model], 6, 10**9)
     with pytest.raises(InputError, match="3 texts together"):
-        require_room(both, 3, n_ctx)
+        require_cache_memory([model, model], 3, n_ctx)

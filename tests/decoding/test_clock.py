@@ -10,13 +10,13 @@ from heads import toy_head
 from toys import tiny_model
 
 from decoding import clock
-from decoding.clock import RoundTimer, Seconds
-from decoding.coupled import SharedNoise, agree
+from decoding.clock import Seconds
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.drafts import HeadDraft, ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.run import RecordingRng, Run
-from sampling import RULES, Rng, Round, SamplingParams, verify
+from sampling import RULES, Round, SamplingParams, verify
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
 EAGLE = HeadDraft(toy_head("eagle", TARGET))
@@ -55,7 +55,7 @@ def test_the_parts_of_each_round(time, draft, each):
         time.now += 16
         return SamplingParams(1.0)(logits)
 
-    draft = draft and draft.over(lambda model: Slow(model, each, time))
+    draft = draft and draft.map_models(lambda model: Slow(model, each, time))
     pair = Pair(Slow(TARGET, 1.0, time), draft, None)
     run = Run(pair, [1, 2, 1], 12, 3, to_probs, rule=rule)
     prefill, *rounds = run.timed_rounds()
@@ -68,13 +68,6 @@ def test_the_parts_of_each_round(time, draft, each):
         assert seconds.total == seconds.draft + seconds.target + seconds.rest
 
 
-def test_the_choices_may_be_others_than_the_runs_own():
-    run = Run(PAIR, [1, 2, 1], 12, 3, SamplingParams(1.0), partial(RecordingRng, 1))
-    texts = [[this_round for this_round, _ in run.timed_rounds(rng)] for rng in (None, Rng(2))]
-    assert texts == [[*run.rounds()], [*replace(run, new_rng=partial(RecordingRng, 2)).rounds()]]
-    assert texts[0] != texts[1]
-
-
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize(
     "draft", [DRAFT, NGrams(), EAGLE, None], ids=["model", "ngram", "eagle", "none"]
@@ -83,7 +76,7 @@ def test_a_run_that_is_timed_is_the_same_run(draft, coupled):
     pair, new_rng = Pair(TARGET, draft, None), partial(RecordingRng, 1)
     run = Run(pair, [1, 2, 1], 12, 3, SamplingParams(1.0), new_rng)
     if coupled:
-        run = replace(run, new_rng=partial(SharedNoise, 1, 3), rule=agree)
+        run = replace(run, new_rng=partial(SharedNoise, 1, 3), rule=verify_shared_noise)
     rounds = [this_round for this_round, _ in run.timed_rounds()]
     assert rounds == list(run.rounds())
 
@@ -100,7 +93,9 @@ def test_with_synthetic_acceptance_all_passes_are_run(time, temperature, rule):
         verdicts.append([next(coins) for _ in draft])
         return [*verdicts[-1], False].index(False), token
 
-    pair = Pair(Slow(TARGET, 1.0, time), DRAFT.over(lambda model: Slow(model, 0.25, time)), None)
+    pair = Pair(
+        Slow(TARGET, 1.0, time), DRAFT.map_models(lambda model: Slow(model, 0.25, time)), None
+    )
     _, *timed = Run(pair, [5, 6], 18, 3, SamplingParams(temperature), rule=by_coin).timed_rounds()
     rounds = [this_round for this_round, _ in timed]
     expected = [[*verdict, False].index(False) for verdict in verdicts]
@@ -109,13 +104,3 @@ def test_with_synthetic_acceptance_all_passes_are_run(time, temperature, rule):
     drafted = [len(this_round.draft) for this_round in rounds]
     assert drafted == [*map(len, verdicts)]
     assert [took for _, took in timed] == [Seconds(0.25 * n, n + 1, 0) for n in drafted]
-
-
-def test_single_rounds(time):
-    """A text that does not grow, each time with K drafts; for a look-up after a plain round."""
-    slow = lambda model: Slow(model, 0.125, time)
-    for draft, each in ((DRAFT.over(slow), 0.125), (NGrams(), 0.0)):
-        timer = RoundTimer(Slow(TARGET, 1.0, time), draft, SamplingParams(), 4, verify)
-        for K in (0, 1, 4):
-            rounds = timer.time_rounds(K, 2) if K or draft.is_lookup else [timer.time_round(0)]
-            assert {*rounds} == {(each * K, K + 1)}

@@ -21,10 +21,10 @@ from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, 
 from toys import tokens_of
 
 from decoding import coupled as coupling
-from decoding.coupled import SharedNoise, agree, noise
+from decoding.coupled import SharedNoise, gumbel_noise, verify_shared_noise
+from decoding.difference import explain_difference, shared_noise_scores
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
-from decoding.metrics import explain_difference, noisy_logits
 from decoding.ngrams import NGrams
 from decoding.run import Run
 from proving.enumeration import chain_rule
@@ -35,7 +35,7 @@ def coupled_run(target, draft, ids, n_tokens, K, to_probs, seed, is_done=never, 
     """A Run under shared noise; draft None looks n-grams up."""
     pair = Pair(target, ModelDraft(draft) if draft else NGrams(), None)
     rng = partial(SharedNoise, seed, len(ids))
-    return Run(pair, ids, n_tokens, K, to_probs, rng, is_done, confidence, agree)
+    return Run(pair, ids, n_tokens, K, to_probs, rng, is_done, confidence, verify_shared_noise)
 
 
 def alone(run):
@@ -75,7 +75,7 @@ def test_the_two_texts_are_equal(tables, zeros, n_ctx, to_probs, seed, **more):
         text = [0, 1, 0, *plain[:i]]
         (p,) = to_probs(target.read(text, target.new_cache()))
         with np.errstate(divide="ignore"):
-            assert token == (np.log(p) + noise(seed, len(text), 3)).argmax()
+            assert token == (np.log(p) + gumbel_noise(seed, len(text), 3)).argmax()
 
 
 @settings(max_examples=100, deadline=None)
@@ -89,7 +89,7 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
     rows = list(itertools.islice(itertools.cycle(values), 60))
     with pytest.MonkeyPatch.context() as patch:
         repeated = lambda seed, position, n_vocab: np.array(rows[3 * position : 3 * position + 3])
-        patch.setattr(coupling, "noise", repeated)
+        patch.setattr(coupling, "gumbel_noise", repeated)
         target, draft = TableModel(1, zeros=True), TableModel(draft)
         plain, speculative = both_texts(target, draft, [0], 8, K, FILTERS["T=1"], 0, at_eos)
     assert plain == speculative
@@ -104,10 +104,10 @@ def test_the_two_texts_are_equal_for_any_noise(values, K, draft):
 def test_any_draft_is_accepted_as_far_as_it_is_the_text(drafts, seed, look):
     """Round after round, whatever a drafter has sampled before with the same noise."""
     p, rng, begin = np.full((5, 3), 1 / 3), SharedNoise(seed, 7), 7
-    text = [int(noise(seed, position, 3).argmax()) for position in range(7, 7 + 5 * 5)]
+    text = [int(gumbel_noise(seed, position, 3).argmax()) for position in range(7, 7 + 5 * 5)]
     for draft in drafts:
         assert [rng.sample(p[0]) for _ in range(look)] == text[begin - 7 :][:look]
-        n_accepted, token = agree(draft, p[: len(draft) + 1], None, rng)
+        n_accepted, token = verify_shared_noise(draft, p[: len(draft) + 1], None, rng)
         right = text[begin - 7 :]
         assert [*draft[:n_accepted], token] == right[: n_accepted + 1]
         assert n_accepted == len(draft) or draft[n_accepted] != right[n_accepted]
@@ -116,10 +116,10 @@ def test_any_draft_is_accepted_as_far_as_it_is_the_text(drafts, seed, look):
 
 def test_the_noise_depends_on_seed_and_position_only():
     places = list(itertools.product(range(4), repeat=2))
-    once = {place: noise(*place, 4) for place in places}
-    assert all((noise(*place, 4) == once[place]).all() for place in reversed(places))
+    once = {place: gumbel_noise(*place, 4) for place in places}
+    assert all((gumbel_noise(*place, 4) == once[place]).all() for place in reversed(places))
     assert len({tuple(row) for row in once.values()}) == 16
-    assert not np.isin(noise(1, 2, 50), noise(2, 1, 50)).any()
+    assert not np.isin(gumbel_noise(1, 2, 50), gumbel_noise(2, 1, 50)).any()
 
 
 # ---------------------------------------------------------------- its distribution is the target's
@@ -130,7 +130,7 @@ distribution = distributions(4, 9)
 def winner(p, g):
     """The token that the code chooses where the noise is g."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coupling, "noise", lambda seed, position, n_vocab: g)
+        patch.setattr(coupling, "gumbel_noise", lambda seed, position, n_vocab: g)
         return SharedNoise(0, 1).sample(p)
 
 
@@ -167,7 +167,7 @@ def test_for_gumbel_noise_the_probability_of_that_is_p(p):
 
 def test_the_noise_is_gumbel():
     """Kolmogorov and Smirnov's distance, which exceeds 0.008 once in 180,000 seeds."""
-    values = np.sort(noise(1, 2, 100_000))
+    values = np.sort(gumbel_noise(1, 2, 100_000))
     assert abs(np.exp(-np.exp(-values)) - np.arange(0.5, 1e5) / 1e5).max() < 0.008
 
 
@@ -209,7 +209,9 @@ def test_the_distribution_of_the_text_is_the_chain_rule(to_probs, n_tokens, K, i
     with pytest.MonkeyPatch.context() as patch:
         for chosen in itertools.product(*places):
             table = [np.array([g, 0.0]) for _, g in chosen]
-            patch.setattr(coupling, "noise", lambda seed, position, n_vocab: table[position - 1])
+            patch.setattr(
+                coupling, "gumbel_noise", lambda seed, position, n_vocab: table[position - 1]
+            )
             plain, speculative = both_texts(target, draft, [0], n_tokens, K, to_probs, 0, is_done)
             assert plain == speculative
             found[speculative] += np.prod([length for length, _ in chosen])
@@ -256,6 +258,8 @@ def test_coupled_texts_that_differ_are_explained():
     target, to_probs = TableModel(1, zeros=True), FILTERS["all"]
     (first, _) = map(list, both_texts(target, None, [0], 5, 3, to_probs, 3))
     wrong = [first[0], 1 - min(first[1], 1), *first[2:]]
-    difference = explain_difference(target, [0], first, wrong, partial(noisy_logits, to_probs, 3))
+    difference = explain_difference(
+        target, [0], first, wrong, partial(shared_noise_scores, to_probs, 3)
+    )
     assert (difference["position"], difference["verdict"]) == (1, "bug")
     assert np.isfinite([difference["gap"], difference["float_error"]]).all()

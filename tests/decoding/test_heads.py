@@ -12,8 +12,8 @@ from table_models import FILTERS, assert_exact, at_eos
 from toys import TINY, tiny_model, tokens_of
 
 import utils
-from decoding.batching import decode_together, require_room
-from decoding.coupled import SharedNoise, agree
+from decoding.batching import decode_together, require_cache_memory
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.drafts import HeadDraft, HeadDrafter
 from decoding.load import Pair
 from decoding.run import RecordingRng, Run
@@ -55,7 +55,7 @@ def just_made(head, target, ids, draft):
     """The logits of a draft from a new cache; EAGLE's go on from its own guesses."""
     seen, cache = target.new_cache(), head.new_cache()
     target.read(ids[:-1], seen, n_last=0)
-    cache.look(seen.hidden, len(ids))
+    cache.update_from_target(seen.hidden, len(ids))
     return [head.read(ids + draft[:i], cache)[0] for i in range(len(draft))]
 
 
@@ -124,7 +124,7 @@ def test_a_batch_has_the_bits_of_one_at_a_time(kind, kernels, temperature):
     exact = utils.get_backend("numpy", kernels=kernels, exact=True)
     target = utils.random_model(WIDE, exact, seed=1, scale=0.3)
     draft = HeadDraft(toy_head(kind, target, np.float32))
-    require_room([target, *draft.models], len(PROMPTS), 12)
+    require_cache_memory([target, *draft.models], len(PROMPTS), 12)
 
     def task(pair, ids):
         new_rng = partial(RecordingRng, 7)
@@ -141,6 +141,6 @@ def test_shared_noise_gives_the_text_of_the_target_alone(kind):
     pair = Pair(target, HeadDraft(toy_head(kind, target)), None)
     for ids in PROMPTS:
         noise = partial(SharedNoise, 7, len(ids))
-        run = Run(pair, ids, 12, 3, SamplingParams(1.0), noise, rule=agree)
+        run = Run(pair, ids, 12, 3, SamplingParams(1.0), noise, rule=verify_shared_noise)
         alone = replace(run, pair=replace(pair, draft=None))
         assert tokens_of(run.rounds()) == tokens_of(alone.rounds())

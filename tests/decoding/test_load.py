@@ -24,21 +24,21 @@ def folder(tmp_path):
 
 def test_several_drafts_of_one_target(folder):
     little = str(folder / "little")  # a folder, with OpenAI's names
-    pairs = load("large", ["ngram", little, "large"], folder, NUMPY)
-    assert list(pairs.drafts) == ["ngram", little, "large"]
-    assert [len(pairs.pair(name).models) for name in pairs.drafts] == [1, 2, 2]
-    assert pairs.pair("ngram").draft.is_lookup
-    alone = pairs.pair()
-    assert (alone.target, alone.draft, alone.encoder) == (pairs.target, None, pairs.encoder)
-    target, draft = pairs.pair(little).models
+    models = load("large", ["ngram", little, "large"], folder, NUMPY)
+    assert list(models.drafts) == ["ngram", little, "large"]
+    assert [len(models.pair(name).models) for name in models.drafts] == [1, 2, 2]
+    assert models.pair("ngram").draft.is_lookup
+    alone = models.pair()
+    assert (alone.target, alone.draft, alone.encoder) == (models.target, None, models.encoder)
+    target, draft = models.pair(little).models
     assert (target.config, draft.config) == (SMALL, LITTLE)
-    assert pairs.encoder == Encoder(*tiny_vocabulary())
+    assert models.encoder == Encoder(*tiny_vocabulary())
     np.testing.assert_array_equal(logits(target), EXPECTED)
 
 
 def test_a_pair_is_weighed_together(folder, monkeypatch):
     one = memory.weights_bytes(SMALL, np.float32) + memory.cache_bytes(SMALL, np.float32)
-    monkeypatch.setattr(memory, "available", lambda: 1.9 * one)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1.9 * one)
     load("large", ["ngram"], folder, NUMPY)
     monkeypatch.setattr(utils, "build_model", None)
     assert "smaller model" in refusal(load, "large", ["large"], folder, NUMPY)

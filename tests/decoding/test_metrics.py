@@ -6,9 +6,10 @@ from table_models import TableModel
 from toys import tiny_model
 
 from decoding.clock import Seconds
-from decoding.coupled import noise
+from decoding.coupled import gumbel_noise
+from decoding.difference import explain_difference
 from decoding.load import Pair
-from decoding.metrics import Tally, explain_difference, summary
+from decoding.metrics import Tally, summary
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig
 from sampling import Round, SamplingParams
@@ -28,7 +29,7 @@ def test_drafts_after_the_first_rejection_are_not_examined():
     rounds = [Round([1, 2, 3], draft=[1, 2, 8, 9], accepted=2), Round([4]), Round([5], [6] * 3, 0)]
     tally = tally_of(rounds)
     assert (tally.ids, tally.seconds) == ([1, 2, 3, 4, 5], 3 * 1.75)
-    assert tally.speculation() == {
+    assert tally.speculative_figures() == {
         "rounds": 3,
         "drafted": 7,
         "draft_lengths": {0: 1, 3: 1, 4: 1},
@@ -37,7 +38,7 @@ def test_drafts_after_the_first_rejection_are_not_examined():
         "acceptance_rate": 0.5,
         "tokens_per_target_pass": 5 / 3,
     }
-    assert tally_of([Round([1])]).speculation()["acceptance_rate"] is None
+    assert tally_of([Round([1])]).speculative_figures()["acceptance_rate"] is None
 
 
 def test_under_shared_noise_what_the_token_rule_would_accept_is_added_up():
@@ -46,11 +47,13 @@ def test_under_shared_noise_what_the_token_rule_would_accept_is_added_up():
     q = np.array([[0.1, 0.3, 0.6], [0.3, 0.3, 0.4]])
     rejected, accepted = Round([1], [2, 0], 0, p, q), Round([2, 0, 0], [2, 0], 2, p, q)
     plain = Round([0], p=p[:1])
-    usual = lambda *rounds: tally_of(rounds, shared=True).speculation()["usual_acceptance_rate"]
+    usual = lambda *rounds: tally_of(rounds, shared=True).speculative_figures()[
+        "usual_acceptance_rate"
+    ]
     assert usual(rejected, plain) == pytest.approx(0.4)
     assert usual(rejected, accepted) == pytest.approx((0.4 + 0.4 + 0.8) / 3)
     assert usual(plain) is None
-    assert "usual_acceptance_rate" not in tally_of([rejected]).speculation()
+    assert "usual_acceptance_rate" not in tally_of([rejected]).speculative_figures()
 
 
 # ---------------------------------------------------------------- two texts
@@ -83,7 +86,7 @@ def test_a_difference_is_explained_by_what_the_text_was_chosen_by():
     """The gap is that of the logits, or of the scores under the noise of the position."""
     (logits,) = TARGET.read([0, 1], TARGET.new_cache())
     with np.errstate(divide="ignore"):
-        noisy = np.log(SamplingParams(1.3)(logits[None])[0]) + noise(3, 2, 3)
+        noisy = np.log(SamplingParams(1.3)(logits[None])[0]) + gumbel_noise(3, 2, 3)
     for how, row in (((SamplingParams(), False), logits), ((SamplingParams(1.3), True), noisy)):
         second, best = np.sort(row)[-2:]
         difference = summary_of([1, 2], [1, 0], *how)["difference"]

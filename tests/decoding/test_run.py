@@ -18,7 +18,7 @@ from cli.flags import Settings
 from cli.runs import config_from
 from decoding import auto_k, clock
 from decoding.auto_k import AutoK
-from decoding.coupled import SharedNoise, agree
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
@@ -38,9 +38,11 @@ RUNS = {
     "block": replace(RUN, rule=verify_block),
     "ngram": replace(RUN, pair=replace(PAIR, draft=NGrams())),
     "alone": replace(RUN, pair=ALONE),
-    "coupled": replace(RUN, new_rng=partial(SharedNoise, 1, 3), rule=agree),
+    "coupled": replace(RUN, new_rng=partial(SharedNoise, 1, 3), rule=verify_shared_noise),
     "mistake": replace(RUN, loop=loop_with_mistake("first-draft-unverified")),
-    "coupled alone": replace(RUN, pair=ALONE, new_rng=partial(SharedNoise, 1, 3), rule=agree),
+    "coupled alone": replace(
+        RUN, pair=ALONE, new_rng=partial(SharedNoise, 1, 3), rule=verify_shared_noise
+    ),
 }
 runs = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 
@@ -123,7 +125,7 @@ def test_the_warm_up_teaches_the_run_nothing(run):
 
 def of(decoder="speculative", **changes):
     prompt = Prompt(1, "a", [65, 1, 2], seed=5)
-    return config_from(Settings(**changes)).run(PAIR, prompt, decoder)
+    return config_from(Settings(**changes)).new_run(PAIR, prompt, decoder)
 
 
 def test_what_the_settings_say():
@@ -151,7 +153,9 @@ def test_the_end_and_the_rule():
 def test_shared_noise_is_a_chance_and_a_rule(decoder):
     run = of(decoder, coupled=True, temperature=1.0)
     assert run.coupled and not of(decoder).coupled
-    by_hand = replace(of(decoder, temperature=1.0), new_rng=partial(SharedNoise, 5, 3), rule=agree)
+    by_hand = replace(
+        of(decoder, temperature=1.0), new_rng=partial(SharedNoise, 5, 3), rule=verify_shared_noise
+    )
     assert list(run.rounds()) == list(by_hand.rounds())
 
 

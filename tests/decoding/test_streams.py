@@ -11,7 +11,7 @@ import pytest
 from table_models import TableModel
 from toys import tiny_model
 
-from decoding.coupled import noise
+from decoding.coupled import gumbel_noise
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.streams import Purpose, stream
@@ -39,7 +39,7 @@ def test_noise_has_a_stream_of_its_own():
     """Also that of seed 0, whose zeros NumPy would pad."""
     for position in range(5):
         by_hand = np.random.default_rng(position).gumbel(size=3)
-        assert not np.array_equal(noise(0, position, 3), by_hand)
+        assert not np.array_equal(gumbel_noise(0, position, 3), by_hand)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_the_batches_of_training_share_no_stream(shared_streams):
         read.batch(i, 100, 0, 24)
         texts.random_passages(ids, Purpose.VALIDATION, 0, i, 2, 24)
         with pytest.raises(ValueError):  # the text outgrows the context, behind the first samples
-            texts.write_batch(model, beginnings, 0, i, 2)
+            texts.continue_passages(model, beginnings, 0, i, 2)
     assert shared_streams() == []
 
 
@@ -136,8 +136,8 @@ def test_replayed_coins_are_independent_of_the_recorded_text():
     fair = [0.5, 0.5, 0.0]
     target, draft = RowModel(fair), RowModel([0.25, 0.25, 0.5], [0.5, 0.0, 0.5])
     seed, to_probs = 3, SamplingParams(1.0)
-    pairs = SimpleNamespace(pair=lambda: Pair(target, None, None))
-    lines = record_texts(3, to_probs, seed, 3, pairs, [(i, [0]) for i in range(800)])
+    models = SimpleNamespace(pair=lambda: Pair(target, None, None))
+    lines = record_texts(3, to_probs, seed, models, [(i, [0]) for i in range(800)])
     texts = [RecordedText(**without_checksum(line, "log", True)) for line in lines]
     log = SimpleNamespace(texts=texts, to_probs=to_probs, n_vocab=3)
     rounds = ReplayedDraft(ModelDraft(draft), log, seed).rounds(2)

@@ -17,8 +17,8 @@ from decoding.clock import Seconds
 from decoding.metrics import Tally
 from decoding.theory import speedup, tokens_per_round
 from proving.enumeration import enumerate_branches
-from proving.gallery import GROUPS, REFERENCE, STORIES, gallery_blocks
 from proving.mistakes import MISTAKES
+from proving.mistakes_page import GROUPS, REFERENCE, STORIES, page_blocks
 from proving.patching import apply_mistake
 from sampling import NeuralDrafter, SamplingParams, residual, speculative, verify, verify_block
 
@@ -196,7 +196,7 @@ def test_expected_tokens_of_a_round(K):
         rounds = speculative(constant(p), drafter, [0], K + 1, K, to_probs, rng)
         next(rounds)  # the prefill
         tally.add(next(rounds), Seconds(0, 0, 0))
-        return tally.speculation()["tokens_per_target_pass"]
+        return tally.speculative_figures()["tokens_per_target_pass"]
 
     mean = sum(n * mass for n, mass in enumerate_branches(first_round).items())
     assert mean == pytest.approx(tokens_per_round(a, K))
@@ -213,4 +213,4 @@ def test_the_gallery_has_every_mistake_once_and_says_where():
 @pytest.mark.slow
 def test_the_gallery_is_what_its_command_prints():
     page = (ROOT / "docs" / "mistakes.md").read_text(encoding="utf-8")
-    assert page.endswith("\n\n".join(["", *gallery_blocks()]) + "\n")
+    assert page.endswith("\n\n".join(["", *page_blocks()]) + "\n")

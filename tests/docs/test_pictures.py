@@ -12,10 +12,10 @@ from toys import NUMPY
 
 from checkpoints.registry import MODELS_DIR
 from proving.enumeration import enumerate_branches
-from proving.gallery import STORIES
 from proving.mistakes import MISTAKES
+from proving.mistakes_page import STORIES
 from proving.patching import apply_mistake
-from proving.reused import sample_and_keep
+from proving.reused_noise import sample_and_keep
 from sampling import SamplingParams, residual, verify
 from utils import load_models
 

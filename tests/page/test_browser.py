@@ -159,7 +159,8 @@ def test_a_race_ends_with_a_long_bar_beside_a_short_one_and_plays_from_zero(save
             flag = strip.locator(".flag")
             for x in (right, flag.bounding_box()["x"]):
                 assert x == pytest.approx(box["x"] + end * box["width"], abs=2)
-            assert flag.is_visible() and flag.inner_text().endswith(" ms")
+            assert flag.is_visible() and flag.inner_text().endswith("\u00a0ms")
+            assert not strip.locator(".head").is_visible()  # it would cross out the time
     page.locator("#play").click()
     assert page.evaluate("race.playing && race.time < race.length / 2")
     assert not page.locator(".flag").first.is_visible()
@@ -436,11 +437,13 @@ def test_a_fastest_K_is_named_only_where_the_turns_agree(live):
 
 
 def test_a_saved_run_without_costs_says_so(saved):
-    page, _ = saved(*RUNS["sampled"], "--draft_confidence", 0.3)
+    page, _ = saved(*RUNS["sampled"], "--draft_confidence", 0.3, "--kernels", "plain")
     page.locator("#tab-pays").click()
     assert page.locator("#pays-stage").is_hidden()
     assert "without measured costs" in page.locator("#pays-lead").inner_text()
     assert "draft confidence 0.3" in page.locator("#summary").inner_text()
+    models = page.locator("#kernels li").all_inner_texts()
+    assert models == ["17M: plain", "0.7M-17M: plain"]
 
 
 # ---------------------------------------------------------------- runs
@@ -521,9 +524,13 @@ def test_everybody_can_read_every_view(live, few_rules, width, scheme):
     page.evaluate("chooseRule(state.rules.at(-1))")
     for view in VIEWS:
         tab = page.locator(f"#tab-{view}")
-        assert tab.bounding_box()["x"] + tab.bounding_box()["width"] <= width
         tab.click()
+        assert tab.bounding_box()["x"] + tab.bounding_box()["width"] <= width
+        assert page.locator(".tabs").bounding_box()["height"] < 50  # one line
         assert_readable(page, scheme)
+    page.locator("#tab-race").click()
+    last_bar = page.locator(".strip").last
+    assert last_bar.evaluate("e => scrollY + e.getBoundingClientRect().bottom") < 800
     page.locator("#tab-rules").click()
     page.locator(".rule").first.click()  # what a choice changes is in sight
     assert page.locator("#distance").bounding_box()["y"] < 800

@@ -41,6 +41,18 @@ def test_the_command_reproduces_the_run_without_a_path_of_this_machine(
     assert again["speculative"]["token_ids"] == result["speculative"]["token_ids"]
 
 
+def test_the_page_names_every_kernel_of_the_run(written):
+    """With other kernels, the same command can write another text."""
+    path, result = written("--kernels", "64x1")
+    kernels = result["kernels"]
+    for line, model in zip(data_of(path)["kernels"], kernels, strict=True):
+        assert line.startswith(f"{model}: ")
+        assert all(kernel in line for kernel in kernels[model].values())
+    kernel_of = {"a": "plain", "b": "tiles of 64", "c": "plain"}
+    assert report.describe_kernels("17M", kernel_of) == "17M: a, c: plain. b: tiles of 64"
+    assert report.describe_kernels("17M", {"a": "plain", "b": "plain"}) == "17M: plain"
+
+
 def test_the_command_of_a_prompt_from_standard_input_gives_its_ids():
     assert report.command({"prompt": "-"}, [13], defaults={}).endswith(" --prompt_ids 13")
 

@@ -13,7 +13,7 @@ from pytest import approx
 from table_models import FILTERS, TableModel, at_eos
 
 import sampling
-from decoding.coupled import SharedNoise, agree
+from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
@@ -149,7 +149,7 @@ def test_the_notes_of_block_verification(seeds, K, to_probs, seed):
 def test_a_coupled_note_has_the_distributions_under_the_noise(draft):
     target, ids, to_probs = TableModel(1), [0], FILTERS["T=0.7"]
     pair, rng = pair_of(target, draft), partial(SharedNoise, 4, len(ids))
-    run = Run(pair, ids, 30, 3, to_probs, rng, rule=agree)
+    run = Run(pair, ids, 30, 3, to_probs, rng, rule=verify_shared_noise)
     rounds, notes, result, _ = watched(run)
     for note, p, q in worked_out_anew(run, notes, target, draft):
         places = range(len(note.draft))

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, loaded, unheard
 
-from decoding.metrics import first_difference
+from decoding.difference import first_difference
 from page import rules
 from page.rules import ALL_RULES, distribution_row, rule_rows
 from page.runs import Request
-from proving import inexact
-from proving.distance import compare, toy_distributions
+from proving import inexact_rules
+from proving.distance import distance_and_errors, toy_distributions
 from proving.enumeration import enumerate_branches
 from proving.mistakes import MISTAKES
 
@@ -38,7 +38,8 @@ def sampled(pair):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
     rows = sampled if temperature else rows_of(pair, temperature=0.0)
-    assert rows.keys() == MISTAKES.keys() | inexact.COMPARED.keys() | {"shared noise", "match rule"}
+    compared = inexact_rules.COMPARED.keys() | {"shared noise", "match rule"}
+    assert rows.keys() == MISTAKES.keys() | compared
     token = rows["token rule"]
     assert token["parts"] is None and token["error"] is None
     assert len(token["tokens"]) == SETTINGS["n_tokens_to_generate"] == len(token["shown"])
@@ -67,13 +68,13 @@ def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
 
 def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeypatch):
     """In a text and in the exact distribution: without that, the bonus token is the target's."""
-    cascade, rows = inexact.cascade, []
+    cascade, rows = inexact_rules.cascade, []
 
     def watched(draft, p, q, rng):
         rows.append(len(q) - len(draft))
         return cascade(draft, p, q, rng)
 
-    monkeypatch.setattr(inexact, "cascade", watched)
+    monkeypatch.setattr(inexact_rules, "cascade", watched)
     rule = dataclasses.replace(ALL_RULES["speculative cascade"], decide=watched)
     list(rules.rounds_of(rule, *asked(pair, temperature=0.0, n_tokens_to_generate=12)))
     monkeypatch.setitem(ALL_RULES, rule.name, rule)
@@ -94,7 +95,7 @@ def test_two_rules_meet_the_same_draft_and_coins(sampled):
 def test_the_distance_of_a_mistake_is_that_of_the_museum_with_its_errors_beside(name):
     row, mistake = distribution_row(name), MISTAKES[name]
     wrong, right = toy_distributions(mistake.case, mistake)
-    assert row["distance"] == compare(wrong, right)[0] > 0.1
+    assert row["distance"] == distance_and_errors(wrong, right)[0] > 0.1
     for column in (1, 2):
         assert sum(text[column] for text in row["distribution"]) == pytest.approx(1)
     ours = [text[1] for text in row["distribution"]]  # likeliest first
@@ -113,7 +114,7 @@ def test_a_rule_is_described_in_one_plain_line(name):
 def test_the_match_rule_keeps_a_drafted_token_with_probability_p():
     p, q = np.array([[0.5, 0.3, 0.2], [1, 0, 0]]), np.array([[0.2, 0.7, 0.1]])
     for token in range(3):
-        found = enumerate_branches(lambda rng: rules.match([token], p, q, rng))
+        found = enumerate_branches(lambda rng: rules.verify_match([token], p, q, rng))
         replaced = {(0, y): p[0, y] for y in range(3) if y != token}
         assert found == pytest.approx({(1, 0): p[0, token]} | replaced)
 

@@ -3,7 +3,8 @@
 import pytest
 from live import PROMPT, SETTINGS, Replaced, by_hand, loaded, unheard
 
-from page.runs import ANSWERS, Request, costs
+from cli.flags import Settings
+from page.runs import ANSWERS, FIELDS, Request, costs
 from sampling import Rng, SamplingParams
 
 drafts = pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
@@ -12,6 +13,12 @@ RUNS = [
     {"temperature": 1.3, "top_p": 0.9, "K": 7, "seed": 2**50},
     {"temperature": 0.0, "n_tokens_to_generate": 1},
 ]
+
+
+def test_the_limits_of_the_form_are_within_those_of_the_flags():
+    for name, field in FIELDS.items():
+        for value in (field["least"], field["value"], field["most"]):
+            assert vars(Settings(**{name: value}))[name] == value
 
 
 def race(models, tell=unheard, **settings):

@@ -17,7 +17,7 @@ from cli.runs import config_from
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.prompt import Prompt
-from proving.distance import compare, text_of, toy_distributions
+from proving.distance import collect_tokens, distance_and_errors, toy_distributions
 from proving.mistakes import ERRORS, MISTAKES, Mistake, loop_with_mistake, require_usable
 from proving.patching import apply_mistake, patch_source
 from sampling import RULES, NeuralDrafter, SamplingParams, verify, verify_block
@@ -63,7 +63,7 @@ PROMPT = Prompt(1, None, [0, 1], 5)
 def run_with(mistake, **settings):
     """The Run of PAIR with a mistake, as the settings ask for it."""
     settings = {"temperature": 1.0, "n_tokens_to_generate": 30} | settings
-    return config_from(Settings(mistake=mistake, **settings)).run(PAIR, PROMPT)
+    return config_from(Settings(mistake=mistake, **settings)).new_run(PAIR, PROMPT)
 
 
 @pytest.mark.parametrize("asked", ["token", "block"])
@@ -174,7 +174,7 @@ def test_code_that_moved_is_noticed():
     "case", dict.fromkeys(mistake.case for mistake in MISTAKES.values()), ids=str
 )
 def test_the_right_code_has_distance_0(case):
-    distance, errors = compare(*toy_distributions(case))
+    distance, errors = distance_and_errors(*toy_distributions(case))
     assert distance < EXACT and not errors
 
 
@@ -183,11 +183,11 @@ def test_a_crash_is_an_outcome_and_is_counted_beside_the_distance():
         yield sampling.Round([1, 2])
         raise IndexError
 
-    assert text_of(rounds()) == (1, 2, "IndexError")
+    assert collect_tokens(rounds()) == (1, 2, "IndexError")
     right = {(0,): 0.5, (1,): 0.5}
     distribution = {(0,): 0.2, (0, "IndexError"): 0.5, ("IndexError",): 0.3}
-    assert compare(distribution, right) == (pytest.approx(0.5), pytest.approx(0.8))
-    assert compare({("IndexError",): 1.0}, right) == (None, 1.0)
+    assert distance_and_errors(distribution, right) == (pytest.approx(0.5), pytest.approx(0.8))
+    assert distance_and_errors({("IndexError",): 1.0}, right) == (None, 1.0)
 
 
 FILTERS = [
@@ -205,5 +205,5 @@ def test_whether_a_mistake_can_show_with_a_filter(name, to_probs):
     mistake = MISTAKES[name]
     assert mistake.shows_with(mistake.case.to_probs)
     case = replace(mistake.case, to_probs=to_probs)
-    distance, errors = compare(*toy_distributions(case, mistake))
+    distance, errors = distance_and_errors(*toy_distributions(case, mistake))
     assert mistake.shows_with(to_probs) or distance < EXACT and not errors

@@ -9,7 +9,7 @@ from live import data_of
 
 from checkpoints.errors import InputError
 from proving import limits
-from proving.distance import compare, toy_distributions
+from proving.distance import distance_and_errors, toy_distributions
 from proving.mistakes import MISTAKES
 from proving.own_rule import EXERCISES, ReaderModule
 
@@ -59,7 +59,7 @@ def test_a_right_rule_may_toss_where_nothing_is_drafted(module):
     head += "import exercises.solutions\n@dataclass\nclass Sure:\n    heads: float = 1.0\n"
     rule = "def block_11(draft, p, q, sample, accept):\n    assert accept(Sure().heads)\n"
     rule += "    return exercises.solutions.block_11(draft, p, q, sample, accept)\n"
-    assert ReaderModule(module(head + rule)).figures("block")["rule_distance"] < 1e-12
+    assert ReaderModule(module(head + rule)).rule_figures("block")["rule_distance"] < 1e-12
 
 
 def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
@@ -74,7 +74,7 @@ def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
 def test_a_wrong_rule_has_the_distance_of_the_mistake_that_it_makes(as_json, module):
     mistake = MISTAKES["resample-from-p"]
     own = as_json("--n_tokens_to_generate=2", "--rule", module(FROM_P))
-    distance, _ = compare(*toy_distributions(mistake.case, mistake))
+    distance, _ = distance_and_errors(*toy_distributions(mistake.case, mistake))
     assert own["rule_distance"] == pytest.approx(distance, abs=1e-12)
     assert own["own_loop"] is None
 
@@ -106,7 +106,7 @@ def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
 def test_a_rule_that_is_wrong_from_the_third_draft_on_is_wrong(module, answer, verification):
     name = EXERCISES[verification]
     own = ReaderModule(module(f"from wrong_answers import {answer} as {name}"))
-    assert own.figures(verification)["rule_distance"] > 1e-3
+    assert own.rule_figures(verification)["rule_distance"] > 1e-3
 
 
 def test_what_a_rule_prints_is_no_part_of_the_json_object(as_json, module):
@@ -213,7 +213,7 @@ def test_what_is_right_for_few_tokens_or_drafts_is_wrong(module, right, wrong):
     if "range" in wrong:  # the shape of what it samples from does not say so
         wrong = wrong.replace("missing / missing.sum()", "missing / max(missing.sum(), 1e-9)")
     try:
-        assert ReaderModule(module(NUMPY + wrong)).figures("token")["rule_distance"] > 1e-9
+        assert ReaderModule(module(NUMPY + wrong)).rule_figures("token")["rule_distance"] > 1e-9
     except InputError as error:
         assert "expected probabilities" in str(error)
 

@@ -48,28 +48,30 @@ def replayed(as_json):
 def test_replay_is_the_live_run(recorded, replayed, pair):
     result = replayed(recorded(), "--K=1..3")
     names = ["0.7M-17M", "ngram"]
-    pairs = load("17M", names, pair, NUMPY)
+    models = load("17M", names, pair, NUMPY)
     keys = [(row["draft"], row["K"]) for row in result["rows"]]
     assert keys == [(name, K) for name in names for K in (1, 2, 3)]
     for row in result["rows"]:
         tally = Tally()
         for prompt in PROMPTS.splitlines():
-            run = Run(pairs.pair(row["draft"]), pairs.encoder.encode(prompt), 20, row["K"])
+            run = Run(models.pair(row["draft"]), models.encoder.encode(prompt), 20, row["K"])
             for this_round in [*run.rounds()][1:]:
                 tally.add(this_round, Seconds(0, 0, 0))
-        live = tally.speculation()
+        live = tally.speculative_figures()
         for name in ("acceptance_rate", "tokens_per_target_pass", "drafted"):
             assert row[name] == live[name]
         assert sum(row["accepted_histogram"]) == live["rounds"]
-        assert (row["tokens"], row["temperature"], row["expected_acceptance"]) == (60, 0, None)
+        assert (row["tokens"], row["temperature"]) == (60, 0)
     assert result["certainty"].startswith("exact")
     assert str(pair) not in json.dumps(result) and result["settings"]["K"] == "1..3"
 
 
-def test_a_projection_is_what_its_model_says(recorded, replayed):
-    log = recorded()
-    costs = ["--draft_cost=0.1", "--verify_cost=1.2,1.4"]
-    rows = replayed(log, "--K=2,4", *costs, "--draft_model_size=0.7M-17M")["rows"]
+def test_a_projection_is_what_its_model_says(recorded, replayed, tmp_path):
+    costs = {"draft": "0.7M-17M", "target": "17M", "draft_cost": 0.1}
+    costs = [costs | {"K": 2, "verify_cost": 1.2}, costs | {"K": 4, "verify_cost": 1.4}]
+    (tmp_path / "r.json").write_text(json.dumps({"rows": costs}))
+    flags = [f"--costs={tmp_path / 'r.json'}", "--draft_model_size=0.7M-17M"]
+    rows = replayed(recorded(), "--K=2,4", *flags)["rows"]
     for row, v in zip(rows, (1.2, 1.4)):
         n_rounds = sum(row["accepted_histogram"])
         n_full = n_rounds - 3  # the last round of each of three texts has room for fewer drafts
@@ -78,13 +80,11 @@ def test_a_projection_is_what_its_model_says(recorded, replayed):
         assert 60 / (high + drafting) <= row["projected_speedup"] <= 60 / (low + drafting)
 
 
-def test_a_sampled_log_has_an_expected_acceptance(recorded, replayed):
+def test_a_sampled_log_without_costs(recorded, replayed):
     result = replayed(recorded("--temperature=1"), "--K=2")
     assert result["certainty"].startswith("sampled")
-    sampled, looked_up = result["rows"]
-    low, high = sampled["expected_acceptance"]
-    assert 0 < low <= high < 1 and looked_up["expected_acceptance"] is None
-    for row in (sampled, looked_up):
+    assert 0 < result["rows"][0]["acceptance_rate"] < 1
+    for row in result["rows"]:
         assert row["projected_speedup"] is None
         assert "give --costs" in row["withheld"]["projected_speedup"]
 
@@ -103,9 +103,7 @@ def test_a_foreign_log(pair, replayed, tmp_path):
         assert replayed(log, "--draft_model_size=ngram", "--K=1", *more)["rows"]
 
 
-@pytest.mark.parametrize(
-    "flags", [(), ("--temperature=1",), ("--temperature=1", "--top_p=0.9", "--top=3")]
-)
+@pytest.mark.parametrize("flags", [(), ("--temperature=1",), ("--temperature=1", "--top_p=0.9")])
 def test_the_format(recorded, pair, flags):
     plain, packed = recorded(*flags, name="a.jsonl"), recorded(*flags)
     lines = gzip.decompress(packed.read_bytes()).decode().splitlines()
@@ -114,14 +112,9 @@ def test_the_format(recorded, pair, flags):
     assert (header["version"], header["target"], end["end"]) == (1, "17M", 3)
     assert header["tokenizer"] == load_encoder(pair / "17M").fingerprint
     for text in texts:
-        sampled = {"p", "top_ids", "top_p", "rest"} if flags else set()
-        assert text.keys() == {"prompt", "tokens", "checksum"} | sampled
-        for i in range(20 if flags else 0):
-            ids, p = text["top_ids"][i], text["top_p"][i]
-            assert sum(p) + text["rest"][i] == pytest.approx(1, abs=1e-4)
-            assert p == sorted(p, reverse=True) and len(p) <= (3 if "--top=3" in flags else 50)
-            token = text["tokens"][i]
-            assert text["p"][i] == dict(zip(ids, p)).get(token, text["p"][i]) > 0
+        assert text.keys() == {"prompt", "tokens", "checksum"} | ({"p"} if flags else set())
+        if flags:
+            assert len(text["p"]) == 20 and all(0 < p <= 1 for p in text["p"])
 
 
 def test_a_recording_names_no_place_of_this_machine(record, pair, tmp_path, replayed, cli):
@@ -168,7 +161,6 @@ def test_a_replay_needs_a_log(cli):
 
 def test_recordings_that_cannot_be(record, tmp_path):
     assert_refused(record(tmp_path / "log.txt"), "--out", "log.txt")
-    assert_refused(record(tmp_path / "log.jsonl", "--top=0"), "--top 0")
     with ResumableLines(tmp_path / "log.jsonl", "of another run"):
         assert_refused(record(tmp_path / "log.jsonl"), "being written by another run")
     assert {path.name for path in tmp_path.iterdir()} == {"prompts.txt"}
@@ -183,13 +175,7 @@ def test_recordings_that_cannot_be(record, tmp_path):
         ("--K=1..2000", "1..2000"),
         ("--log=missing.jsonl", "missing.jsonl"),
         ("--costs=missing.json", "missing.json"),
-        ("--draft_cost=0.1", "needs both"),
-        ("--draft_cost=0.1 --verify_cost=1 --costs=r.json", "--costs"),
-        ("--draft_cost=nan --verify_cost=1", "--draft_cost 'nan'"),
-        ("--draft_cost=0.1 --verify_cost=0", "--verify_cost '0'"),
-        ("--draft_cost=0.1 --verify_cost=1,2,3", "--verify_cost '1,2,3'"),
     ],
 )
 def test_replays_that_cannot_be(cli, recorded, flags, shown):
-    flags = flags.replace(" --", "\n--").split("\n")
-    assert_refused(cli("--log", recorded(), *flags, command=["replay"]), shown)
+    assert_refused(cli("--log", recorded(), flags, command=["replay"]), shown)

@@ -1,7 +1,6 @@
 """Rounds on a recorded text are those of the live run, above temperature 0 in distribution."""
 
 import itertools
-import json
 from collections import defaultdict
 from functools import partial
 from types import SimpleNamespace
@@ -17,17 +16,9 @@ from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.run import RecordingRng, Run
-from experiments.replay import recordings
-from experiments.replay.recordings import RecordedText, recorded_probabilities
-from experiments.replay.simulate import (
-    CoinDrafter,
-    Latency,
-    ReplayedDraft,
-    measure_agreement,
-    read_latencies,
-    record_text,
-    replay_text,
-)
+from experiments.replay.record import record_text
+from experiments.replay.recordings import RecordedText
+from experiments.replay.simulate import CoinDrafter, ReplayedDraft, measure_ratios, replay_text
 from proving.enumeration import chain_rule, enumerate_branches
 from sampling import NeuralDrafter, Rng, SamplingParams, speculative
 
@@ -48,7 +39,7 @@ def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
     target, smaller = models
     drafts = {"smaller": ModelDraft(smaller), "itself": ModelDraft(target), "n-grams": NGrams()}
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
-        text = RecordedText(**record_text(Run(Pair(target, None, None), ids, 20), 50))
+        text = RecordedText(**record_text(Run(Pair(target, None, None), ids, 20)))
         rounds = list(Run(Pair(target, drafts[which], None), ids, 20, K).rounds())[1:]
         drafter = ReplayedDraft(drafts[which], log_of(text, SamplingParams()), 0).drafter_of(0)
         assert replay_text(text, drafter, K) == rounds
@@ -73,9 +64,8 @@ def structure(rounds):
     "to_probs", [SamplingParams(1.0), SamplingParams(0.7, top_k=2), SamplingParams(1.0, top_p=0.8)]
 )
 @pytest.mark.parametrize("K", [1, 2])
-def test_the_distribution_of_sampled_rounds(monkeypatch, K, to_probs):
+def test_the_distribution_of_sampled_rounds(K, to_probs):
     """Over all texts and coins, a replay has the live rounds with the same probabilities."""
-    monkeypatch.setattr(recordings, "round_to_6_digits", list)
     target, draft, ids, n = TableModel(1), TableModel(2), [0, 1], 3
 
     def rounds(rng):
@@ -88,8 +78,8 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, to_probs):
         whole = ids + list(tokens)
         places = range(len(ids), len(whole))
         rows = [to_probs(target.read(whole[:i], target.new_cache()))[0] for i in places]
-        text = RecordedText(ids, list(tokens), **recorded_probabilities(rows, tokens, 2))
-        ratios = np.append([0, 0], measure_agreement(draft, text, to_probs)[:, 0])
+        text = RecordedText(ids, list(tokens), [p[token] for p, token in zip(rows, tokens)])
+        ratios = np.append([0, 0], measure_ratios(draft, text, to_probs))
         odds = np.minimum(1, ratios[2:])
         for coins in itertools.product([0, 1], repeat=n):  # 0 accepts, 1 does not
             drafter = CoinDrafter(whole, ratios, np.append([0, 0], coins), "token", 3)
@@ -100,43 +90,13 @@ def test_the_distribution_of_sampled_rounds(monkeypatch, K, to_probs):
     assert all(found[rounds] == pytest.approx(p, abs=1e-9) for rounds, p in expected.items())
 
 
-@pytest.mark.parametrize("top", [1, 2, 5])
-def test_bounds_of_the_common_mass(top):
-    """sum(min(p, q)) lies within the bounds, and is known where nothing is left out."""
-    target, draft = TableModel(3, n_vocab=5), TableModel(4, n_vocab=5)
-    ids, tokens, to_probs = [0, 1], [2, 3, 1], SamplingParams(1.0)
-    row = lambda model, i: to_probs(model.read(ids + tokens[:i], model.new_cache()))[0]
-    rows = [row(target, i) for i in range(3)]
-    common = sum(np.minimum(p, row(draft, i)).sum() for i, p in enumerate(rows))
-    text = RecordedText(ids, tokens, **recorded_probabilities(rows, tokens, top))
-    _, low, high = measure_agreement(draft, text, to_probs).sum(axis=0)
-    assert low - 1e-5 <= common <= high + 1e-5 and (high - low < 1e-9) == (top == 5)
-
-
-def test_the_draft_has_no_more_mass_for_the_rest_than_the_kept_tokens_leave_it():
-    """Of a target with 0.5 beyond the tokens in the log, a draft with 0.9 on these shares 0.1."""
-    draft = TableModel(0)
-    draft.probabilities = lambda prefix: np.array([0.9, 0.06, 0.04])
-    text = RecordedText([0], [1], p=[0.3], top_ids=[[0]], top_p=[[0.5]], rest=[0.5])
-    ((_, low, high),) = measure_agreement(draft, text, SamplingParams(1.0))
-    assert (low, high) == pytest.approx((0.5, 0.6))
-    # rounding puts the sum of a draft's probabilities above 1, never the overlap below itself
-    draft.rows.clear()
-    draft.probabilities = lambda prefix: np.array([1.0, 0.0, 0.0])
-    sure = lambda logits: SamplingParams(1.0)(logits) * (1 + 1e-6)
-    ((_, low, high),) = measure_agreement(draft, text, sure)
-    assert low == high == 0.5
-
-
 def test_the_end_of_the_drafts_context():
     """As a live draft with a shorter context: K tokens, then what fits, then nothing."""
     draft, ids, tokens = TableModel(2, n_ctx=5), [0, 1], [1] * 6
-    certain = {"p": [1.0] * 6, "top_ids": [[1]] * 6, "top_p": [[1.0]] * 6, "rest": [0.0] * 6}
-    text = RecordedText(ids, tokens, **certain)
-    assert len(measure_agreement(draft, text, SamplingParams(1.0))) == 4
-    drafter = ReplayedDraft(ModelDraft(draft), log_of(text, SamplingParams(1.0), 3), 0).drafter_of(
-        0
-    )
+    text = RecordedText(ids, tokens, [1.0] * 6)
+    assert len(measure_ratios(draft, text, SamplingParams(1.0))) == 4
+    replayed = ReplayedDraft(ModelDraft(draft), log_of(text, SamplingParams(1.0), 3), 0)
+    drafter = replayed.drafter_of(0)
     live = NeuralDrafter(draft, SamplingParams(1.0), Rng(0))
     for end in range(2, 8):
         begin = (ids + tokens)[:end]
@@ -165,35 +125,3 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
             accepted += np.cumprod(np.array(drafts) == text)
         replayed += p.prod() * accepted / len(coins)
     assert np.allclose(replayed, live, atol=1e-3)
-
-
-# ---------------------------------------------------------------- the latency model
-
-
-def row(K, c, v, **more):
-    return {"draft": "0.7M", "target": "7M", "K": K, "draft_cost": c, "verify_cost": v} | more
-
-
-def test_the_cost_of_a_round():
-    """A round of three drafts lies between those of two and four."""
-    latency = Latency({2: (0.1, 1.2), 4: (0.1, 1.6)}, "no more")
-    assert latency.missing(4) is None and latency.missing(5) == "no more"
-    expected = [0.0 + 1.0, 0.1 + 1.1, 0.2 + 1.2, 0.3 + 1.4, 0.4 + 1.6]
-    assert [latency.of_round(n, 4) for n in range(5)] == pytest.approx(expected)
-
-
-def test_costs_from_a_file(tmp_path):
-    """Of this draft, target and rule; a row that names no rule is of the token rule."""
-    rows = [row(1, 0.1, 1.1), row(3, 0.3, 1.3), row(3, 0.5, 1.5), row("auto", 0.9, None)]
-    rows += [row(1, 0.7, 1.7, verification="block")]
-    (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
-    read = lambda *of: read_latencies(tmp_path / "r.json", ["0.7M", "ngram"], *of)
-    latency, of_ngrams = read("7M", "token").values()
-    assert [latency.draft_cost(K) for K in (1, 2, 3)] == pytest.approx([0.1, 0.25, 0.4])
-    assert [latency.verify_cost(K) for K in (1, 2, 3)] == pytest.approx([1.1, 1.25, 1.4])
-    assert "no costs of draft 0.7M" in latency.missing(4)
-    assert "no costs of draft ngram" in of_ngrams.missing(1)
-    assert read("7M", "block")["0.7M"].points == {1: (0.7, 1.7)}
-    assert read("17M", "token")["0.7M"].missing(1).endswith("for 17M with the token rule")
-    # a log that names no target may use the only one
-    assert read(None, "token")["0.7M"].missing(3) is None

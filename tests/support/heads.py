@@ -3,7 +3,7 @@
 import numpy as np
 
 from decoding.eagle import EagleConfig
-from decoding.head_files import build
+from decoding.head_files import build_head
 from decoding.medusa import MedusaConfig
 
 EAGLE, MEDUSA = "eagle", "medusa"
@@ -31,4 +31,4 @@ def toy_head(kind, target, dtype=np.float64):
     """A head that has something to say, for a target that is a small Model."""
     config = head_config(kind, target.config)
     tensors = head_tensors(config)
-    return build(config, lambda name: tensors[name].astype(dtype), target)
+    return build_head(config, lambda name: tensors[name].astype(dtype), target)

@@ -8,7 +8,7 @@ import pytest
 from toys import tokens_of
 
 from cli.flags import DEFAULTS, Settings
-from cli.runs import load_pair
+from cli.runs import kernels_in, load_pair
 from page.report import about
 from page.server import LiveServer
 from sampling import Rng, speculative, stop_condition
@@ -46,8 +46,10 @@ def loaded(folder, **settings):
     """(what tells a page about its run, the Pair) of these Settings."""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
     as_json = lambda prompt, **more: settings.replace(**more).as_json(prompt.text, prompt.seed)
-    of_run = lambda prompt, **more: about(as_json(prompt, **more), prompt.ids, DEFAULTS)
-    return of_run, load_pair(settings)
+    pair = load_pair(settings)
+    kernels = kernels_in(settings, pair)
+    of_run = lambda prompt, **more: about(as_json(prompt, **more), prompt.ids, DEFAULTS, kernels)
+    return of_run, pair
 
 
 class Replaced(Rng):
@@ -65,7 +67,7 @@ class Replaced(Rng):
 def by_hand(pair, rng, K, to_probs, n_tokens, prompt=PROMPT):
     """The text of the loop with this Rng."""
     ids, is_done = pair.encoder.encode(prompt), stop_condition(pair.encoder)
-    drafter = pair.draft.drafter(pair.target, to_probs, rng)
+    drafter = pair.draft.new_drafter(pair.target, to_probs, rng)
     rounds = speculative(pair.target, drafter, ids, n_tokens, K, to_probs, rng, is_done)
     return list(tokens_of(rounds))
 

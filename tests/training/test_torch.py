@@ -19,7 +19,7 @@ for package in ("torch", "transformers", "safetensors", "tokenizers"):
 
 import torch  # noqa: E402
 
-from experiments.training import models, run, texts, train  # noqa: E402
+from experiments.training import models, texts, train, trainer  # noqa: E402
 from experiments.training.texts import TrainingTexts  # noqa: E402
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
@@ -29,7 +29,7 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 def float32(monkeypatch):
     """Training may compute in bfloat16; here every digit is wanted, of small matrices."""
     torch.set_num_threads(1)
-    monkeypatch.setattr(run, "mixed_precision", contextlib.nullcontext)
+    monkeypatch.setattr(trainer, "mixed_precision", contextlib.nullcontext)
 
 
 def lively(module):
@@ -69,7 +69,7 @@ def last_logits(target, head, n_text, ids):
     """Of a draft of ids[n_text:] that begins after the first n_text ids."""
     cache, own = target.new_cache(), head.new_cache()
     target.read(ids[: n_text - 1], cache, n_last=0)
-    own.look(cache.hidden, n_text)
+    own.update_from_target(cache.hidden, n_text)
     return [head.read(ids[:end], own)[0] for end in range(n_text, len(ids) + 1)][-1]
 
 
@@ -89,7 +89,9 @@ def test_a_head_drafts_as_it_was_trained(folder, name):
     stored = load_head(name, folder, target)
     teacher, ids = models.read_model(folder).eval(), torch.tensor([IDS])
     # training guesses on a whole text at once
-    for place, (first, logits) in enumerate(head.places(ids, 0, teacher.hidden(ids), teacher)):
+    for place, (first, logits) in enumerate(
+        head.draft_logits(ids, 0, teacher.hidden(ids), teacher)
+    ):
         for i, row in enumerate(logits[0].numpy(), first):
             n_text = i + 1 - place  # the draft began after this many tokens
             assert np.allclose(last_logits(target, stored, n_text, IDS[: i + 1]), row, atol=1e-3)
@@ -116,7 +118,7 @@ def test_muon_moves_as_torchs_does(monkeypatch):
         return torch.cat([p.detach().flatten() for p in parameters])
 
     expected = moved(torch.optim.Muon, adjust_lr_fn="match_rms_adamw")
-    assert torch.allclose(moved(run.Muon), expected, atol=1e-5)
+    assert torch.allclose(moved(trainer.Muon), expected, atol=1e-5)
 
 
 def read_texts(written=None, **how):
@@ -125,15 +127,15 @@ def read_texts(written=None, **how):
 
 
 MAKE = {name: make for name, (make, *_) in HEADS.items()}
-MAKE["model"] = lambda: models.GPT2(TINY, dropout=0.1)
+MAKE["model"] = lambda: models.GPT2(TINY)
 
 
 @pytest.mark.parametrize("name", MAKE)
 def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
     """Interrupted after its checkpoint and started again, it ends where it would have ended."""
-    monkeypatch.setattr(run, "STEPS_PER_CHECKPOINT", 20)
-    monkeypatch.setattr(run.TrainingRun, "validate", lambda *arguments: 0.0)
-    loss, seen = run.distillation_losses(models.read_model(folder))[1], []
+    monkeypatch.setattr(trainer, "STEPS_PER_CHECKPOINT", 20)
+    monkeypatch.setattr(trainer.Trainer, "validate", lambda *arguments: 0.0)
+    loss, seen = trainer.distillation_losses(models.read_model(folder))[1], []
 
     def trained(where, end=None):
         def noted(*batch):
@@ -146,8 +148,12 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
         seen.clear()
         torch.manual_seed(0)
         model = MAKE[name]()
-        chosen = train.Training(cache_dir=str(tmp_path / where), steps=36, learning_rate=3e-2)
-        run.TrainingRun(model, chosen, read_texts(tokens=96), name).train(noted, noted, TINY.n_ctx)
+        chosen = train.TrainingSettings(
+            cache_dir=str(tmp_path / where), steps=36, learning_rate=3e-2
+        )
+        trainer.Trainer(model, chosen, read_texts(tokens_per_step=96), name).train(
+            noted, noted, TINY.n_ctx
+        )
         return [*model.parameters()]
 
     whole = trained("whole")
@@ -164,8 +170,8 @@ def test_another_run_has_another_checkpoint(tmp_path):
     written = np.zeros((1, 257), np.uint16)
 
     def begun(seed=1, model=model, written=None, start="7M"):
-        chosen = train.Training(cache_dir=str(tmp_path), seed=seed)
-        return run.TrainingRun(model, chosen, read_texts(written), "model", start=start)
+        chosen = train.TrainingSettings(cache_dir=str(tmp_path), seed=seed)
+        return trainer.Trainer(model, chosen, read_texts(written), "model", start=start)
 
     first = begun()
     first.step = 5
@@ -212,9 +218,10 @@ def test_texts_are_cut_with_the_vocabulary_of_a_folder(places, folder):
 
 
 def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "SAMPLES_BATCH", 2)
     monkeypatch.setattr(texts, "PROMPT_TOKENS", 4)
     monkeypatch.setattr(texts, "WRITTEN_TOKENS", 9)
-    write, begun = texts.write_batch, []
+    write, begun = texts.continue_passages, []
 
     def sample(where, end=None):
         def written(model, ids, seed, batch, batch_size):
@@ -223,10 +230,10 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
                 raise KeyboardInterrupt
             return write(model, ids, seed, batch, batch_size)
 
-        monkeypatch.setattr(texts, "write_batch", written)
+        monkeypatch.setattr(texts, "continue_passages", written)
         values = vars(places) | {"cache_dir": str(tmp_path / where)}
-        chosen = train.SamplesSettings(**values, target_model_size="17M", n_batches=4, batch_size=2)
-        train.samples(chosen)
+        chosen = train.SamplesSettings(**values, target_model_size="17M", n_batches=4)
+        train.write_samples(chosen)
         (path,) = (tmp_path / where).iterdir()  # nothing unfinished is left
         return np.load(path)
 
@@ -242,9 +249,9 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
             assert model.read(row[:end], model.new_cache())[0].argmax() == row[end]
     # with other weights, the target would have written something else
     weights = folder / "model.safetensors"
-    path = texts.samples_path(places, folder)
+    path = texts.samples_path(places.cache_dir, folder)
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
-    assert texts.samples_path(places, folder) != path
+    assert texts.samples_path(places.cache_dir, folder) != path
 
 
 # ---------------------------------------------------------------- commands
@@ -252,18 +259,18 @@ def test_samples_go_on_where_they_were_interrupted(places, folder, tmp_path, mon
 
 def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places, monkeypatch):
     """As models/README.md does it, a few steps each."""
-    monkeypatch.setattr(run.TrainingRun, "validate", lambda *arguments: 0.0)
+    monkeypatch.setattr(trainer.Trainer, "validate", lambda *arguments: 0.0)
     monkeypatch.setattr(texts, "MIN_TOKENS", {"train": 60, "valid": 60})
     small = dataclasses.replace(TINY, n_ctx=256)
-    monkeypatch.setattr(train, "SHAPES", {"0.7M": small, "7M": small})
+    monkeypatch.setattr(train, "SIZES", {"0.7M": small, "7M": small})
     where = [f"--{name}={value}" for name, value in vars(places).items() if name != "seed"]
-    update, steps = run.TrainingRun.update, []
+    update, steps = trainer.Trainer.update, []
 
     def noted(self, loss):
         steps.append(self.step)
         update(self, loss)
 
-    monkeypatch.setattr(run.TrainingRun, "update", noted)
+    monkeypatch.setattr(trainer.Trainer, "update", noted)
 
     def command(*words, code=0):
         assert train.main([*words, *where]) == code
@@ -278,14 +285,15 @@ def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places,
     command("target", "--start=7M", "--layers=0,2", *few, code=2)
     command("target", "--start=7M", "--layers=0,1", "--target_model_size=17M", *few)
     monkeypatch.setattr(texts, "PROMPT_TOKENS", 200)
+    monkeypatch.setattr(train, "SAMPLES_BATCH", 2)
     command("draft", "--start=0.7M", *few, code=2)
-    command("samples", "--n_batches=1", "--batch_size=2")
+    command("samples", "--n_batches=1")
     command("draft", *few)
     steps.clear()
     command("draft", "--start=0.7M", "--written", *few)
     command("draft", "--start=0.7M", "--written", "--steps=3")  # on from its own result
     assert steps == [0, 1, 2]
-    command("eagle", "--width=8", *few)
+    command("eagle", *few)
     command("medusa", *few)
     load("7M", ["0.7M", "eagle", "medusa"], places.models_dir, NUMPY)
     grown = read_config(Path(places.models_dir) / "17M")

@@ -15,7 +15,8 @@ def test_help(capsys):
     assert all(name in text for name in train.COMMANDS)
     for name in train.COMMANDS:
         assert train.main([name, "--help"]) == 0
-        assert "--corpus" in capsys.readouterr().out
+        text = capsys.readouterr().out
+        assert text.startswith(f"Usage: python experiments/training/train.py {name} [--FLAG")
 
 
 @pytest.mark.parametrize("words, problem", [
@@ -23,13 +24,9 @@ def test_help(capsys):
     (["teach"], "'teach'"),
     (["target", "--steps", "0"], "--steps 0"),
     (["target", "--target_model_size", "9M"], "'9M'"),
-    (["target", "--dropout", "1"], "--dropout 1"),
     (["target", "--layers", "0,1,2"], "--layers 0,1,2: expected --start"),
     (["target", "--seed", "-1"], "--seed -1"),
     (["eagle", "--learning_rate", "nan"], "--learning_rate nan"),
-    (["target", "--weight_decay", "-0.1"], "--weight_decay -0.1"),
-    (["eagle", "--width", "6"], "--width 6"),
-    (["medusa", "--n_heads", "0"], "--n_heads 0"),
     (["samples", "--n_batches", "0"], "--n_batches 0"),
 ])  # fmt: skip
 def test_one_line_for_what_cannot_be_done(capsys, words, problem):

@@ -10,7 +10,7 @@ from toys import tokens_of
 
 from proving.distance import TOY_PROMPT, toy_pair
 from proving.enumeration import chain_rule, enumerate_branches, total_variation
-from proving.inexact import COMPARED, ExtraRowDrafter, adapt_drafter, cascade
+from proving.inexact_rules import COMPARED, ExtraRowDrafter, adapt_drafter, cascade
 from sampling import NeuralDrafter, SamplingParams, never, speculative
 
 N_TOKENS, K = 3, 2  # of the toy texts

@@ -1,7 +1,8 @@
-"""The gallery of docs/mistakes.md: the mistakes by the part of the code that makes them. Six are
-told: symptom, cause, picture, changed lines. The others are rows of a table.
+"""Print the generated part of docs/mistakes.md: the mistakes by the part of the code that makes
+them. Those with a Story are told with symptom, cause, picture and changed lines; the others are
+rows of a table.
 
-    python -m proving.gallery
+    python -m proving.mistakes_page
 """
 
 import argparse
@@ -9,13 +10,13 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from proving.distance import compare, toy_distributions
+from proving.distance import distance_and_errors, toy_distributions
 from proving.mistakes import MISTAKES
 from proving.patching import changed_lines
 
 WIDTH = 126  # of the lines of a page
 
-# how GitHub writes a repository's issue or pull request, and where it shows a file of a commit
+# an issue or pull request as owner/name#number, or a file as owner/name/blob/commit/path
 REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?:#(\d+)|/blob/\w+/([\w./-]*\w))")
 
 GROUPS = {
@@ -55,13 +56,14 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Story:
-    """What the page says of a mistake besides what is known of each. The picture is
-    docs/mistakes/NAME.svg.
+    """What the page says of a mistake besides the fields of its Mistake.
+
+    picture: what docs/mistakes/NAME.svg shows, in words
     """
 
     symptom: str
     cause: str
-    picture: str  # what it shows, in words
+    picture: str
 
 
 STORIES = {
@@ -123,71 +125,75 @@ STORIES = {
 }
 
 
-def link(reference):
-    """A Markdown link, without the owner's name, for a match of REFERENCE. GitHub redirects
-    /issues/ to the pull request of that number.
+def reference_link(match):
+    """A Markdown link, without the owner's name, for a re.Match of REFERENCE.
+
+    >>> reference_link(REFERENCE.fullmatch("owner/name#12"))
+    '[name#12](https://github.com/owner/name/issues/12)'
     """
-    repository, number, path = reference.groups()
+    repository, number, path = match.groups()
     name = repository.split("/")[1]
-    if number:
+    if number:  # GitHub redirects /issues/ to the pull request of that number
         return f"[{name}#{number}](https://github.com/{repository}/issues/{number})"
-    return f"[{name}: {path.split('/')[-1]}](https://github.com/{reference[0]})"
+    return f"[{name}: {path.split('/')[-1]}](https://github.com/{match[0]})"
 
 
 def with_links(text):
     """The text with a Markdown link in place of every REFERENCE."""
-    return REFERENCE.sub(link, text)
+    return REFERENCE.sub(reference_link, text)
 
 
-def wrapped(text):
+def wrap_paragraph(text):
     """A paragraph with links, broken into lines of WIDTH."""
     return textwrap.fill(with_links(text), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def diff_of(mistake):
-    """Yield the lines of a mistake's diff: changed lines only, without their comments."""
+def diff_lines(mistake):
+    """Yield the lines of a Mistake's diff: the name of each changed function, then its changed
+    lines without their comments.
+    """
     for function, pieces in mistake.changes.items():
         yield f"@@ {function.__module__}.{function.__qualname__} @@"
-        for lines in changed_lines(function, pieces):
-            for sign, line in zip("-+", lines):
+        for right, wrong in changed_lines(function, pieces):
+            for sign, line in (("-", right), ("+", wrong)):
                 yield f"{sign} {line.split('  #')[0].strip()}"
 
 
-def distance_of(mistake):
-    """Enumerate the toy pair with a Mistake. Returns a str for the table: the total variation
-    distance of its texts from the target's, and how often it ends in an error: "0.2281", "0",
-    "0.1466; 3% errors" or "always an error".
+def distance_text(mistake):
+    """Enumerate the toy pair with a Mistake. Returns the total variation distance of its texts from
+    the target's, and how often it ends in an error, as text: "0.2281", "0", "0.1466; 3% errors" or
+    "always an error".
     """
-    far, errors = compare(*toy_distributions(mistake.case, mistake))
-    if far is None:
+    distance, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
+    if distance is None:
         return "always an error"
     # a mistake with a `cost` has the right distribution: not 0.0000, which could be rounded
-    failing = f"; {errors:.0%} errors" if errors else ""
-    return ("0" if mistake.cost else f"{far:.4f}") + failing
+    shown = "0" if mistake.cost else f"{distance:.4f}"
+    return f"{shown}; {errors:.0%} errors" if errors else shown
 
 
 def story_blocks(name):
-    """Yield the Markdown blocks of a mistake that has a Story."""
-    mistake, more = MISTAKES[name], STORIES[name]
+    """Yield the Markdown blocks, each a str, of a mistake that has a Story."""
+    mistake, story = MISTAKES[name], STORIES[name]
     yield f"### {name}"
-    yield f"![{more.picture}](mistakes/{name}.svg)"
-    yield wrapped(f"*Symptom:* {more.symptom}")
-    yield wrapped(f"*Cause:* {more.cause}")
-    yield "\n".join(["```diff", *diff_of(mistake), "```"])
-    yield wrapped(f"Distance {distance_of(mistake)}. *Seen in* {mistake.seen_in}.")
+    yield f"![{story.picture}](mistakes/{name}.svg)"
+    yield wrap_paragraph(f"*Symptom:* {story.symptom}")
+    yield wrap_paragraph(f"*Cause:* {story.cause}")
+    yield "\n".join(["```diff", *diff_lines(mistake), "```"])
+    yield wrap_paragraph(f"Distance {distance_text(mistake)}. *Seen in* {mistake.seen_in}.")
 
 
 def table_row(group, name):
     """The Markdown table row of a mistake without a Story."""
     mistake = MISTAKES[name]
     what = f"{mistake.what}; cost: {mistake.cost}" if mistake.cost else mistake.what
-    cells = [group, f"`{name}`", what, distance_of(mistake), with_links(mistake.seen_in)]
+    cells = [group, f"`{name}`", what, distance_text(mistake), with_links(mistake.seen_in)]
     return f"| {' | '.join(cells)} |"
 
 
-def gallery_blocks():
-    """Yield the Markdown blocks of the page: the stories, group by group, then the table of the
-    other mistakes.
+def page_blocks():
+    """Yield the Markdown blocks of the page, each a str: the stories, group by group, then the
+    table of the other mistakes.
     """
     header = ["| part | mistake | what is done | distance | seen in |", "|---|---|---|---|---|"]
     rows = []
@@ -203,5 +209,7 @@ def gallery_blocks():
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description="Print the gallery of docs/mistakes.md.").parse_args()
-    print("\n\n".join(gallery_blocks()))
+    argparse.ArgumentParser(
+        description="Print the generated part of docs/mistakes.md."
+    ).parse_args()
+    print("\n\n".join(page_blocks()))

@@ -1,5 +1,5 @@
-"""python main.py mistakes: the museum of ways to get speculative decoding wrong, and how wrong each
-is.
+"""The command python main.py mistakes: measure how wrong each mistake of the museum is, and print a
+table.
 """
 
 import json
@@ -10,13 +10,17 @@ from functools import cache
 from cli.flags import Json, Models, Settings, flag
 from cli.hints import find_mistake
 from cli.runs import config_from, load_pair
-from decoding.metrics import first_difference
+from decoding.difference import first_difference
 from decoding.prompt import Prompt
 from experiments.progress import progress
-from proving.distance import compare, text_of, toy_distributions, toy_pair
-from proving.gallery import diff_of
+from proving.distance import (
+    collect_tokens,
+    distance_and_errors,
+    toy_distributions,
+    toy_functions,
+)
 from proving.mistakes import MISTAKES
-from proving.own_rule import after_toy_prompt
+from proving.mistakes_page import diff_lines
 from proving.patching import apply_mistake
 from proving.verdict import enumerate_round
 from sampling import RULES, SamplingParams
@@ -38,12 +42,15 @@ class MuseumSettings(Models):
     draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
 
     def text_settings(self):
-        """Return the Settings of speculative texts by this pair, with the defaults of main.py."""
+        """The Settings of speculative texts by this pair, with the defaults of main.py."""
         return Settings(**self.as_dict(), mode="speculative", kernels="plain")
 
 
 def rounds_in_case(settings, pair, case, to_probs):
-    """The rounds of a speculative text in the case of a mistake, with these probabilities."""
+    """An iterator of the Rounds of a speculative text in a MistakeCase, with these SamplingParams.
+
+    settings: the Settings for all that the case leaves open
+    """
     settings = settings.replace(
         temperature=to_probs.temperature,
         top_k=to_probs.top_k or 0,
@@ -51,63 +58,63 @@ def rounds_in_case(settings, pair, case, to_probs):
         stop=case.stop,
         verification=case.verification,
     )
-    prompt = Prompt.of(case.prompt, pair, settings.seed)
+    prompt = Prompt.from_text(case.prompt, pair, settings.seed)
     if case.full:
         # repeat the prompt until the context has room for two tokens
         n = pair.target.config.n_ctx - 2
-        prompt = Prompt.of_ids((prompt.ids * n)[-n:], pair, settings.seed)
-    return config_from(settings).run(pair, prompt).rounds()
+        prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, settings.seed)
+    return config_from(settings).new_run(pair, prompt).rounds()
 
 
 @cache
 def correct_text(settings, pair, case, to_probs):
-    return text_of(rounds_in_case(settings, pair, case, to_probs))
+    """The text of rounds_in_case by the right code, as collect_tokens returns it."""
+    return collect_tokens(rounds_in_case(settings, pair, case, to_probs))
 
 
 def find_first_wrong_token(settings, pair, mistake):
-    """The first token in which a text with the mistake leaves the text of the right code, seed and
-    all else equal; None if it does not.
+    """The index of the first token in which a text with the Mistake differs from the text of the
+    right code with the same seed; None if no token does.
 
-    At temperature 0 if it shows there, otherwise in the mistake's own case. A mistake whose
-    distribution is right is asked at temperature 0 only: elsewhere its text may differ and not be
-    wrong.
+    The text is greedy; if that shows nothing, it is sampled as in the mistake's own case. But a
+    mistake that leaves the distribution right is looked for in the greedy text only: a sampled text
+    may differ and still not be wrong.
     """
     case = mistake.case
     for to_probs in [GREEDY] if mistake.cost else [GREEDY, case.to_probs]:
         right = correct_text(settings, pair, case, to_probs)
         with apply_mistake(mistake):
-            wrong = text_of(rounds_in_case(settings, pair, case, to_probs))
-        place = first_difference(right, wrong)
-        if place is not None:
-            return place
+            wrong = collect_tokens(rounds_in_case(settings, pair, case, to_probs))
+        position = first_difference(right, wrong)
+        if position is not None:
+            return position
     return None
 
 
 def tokens_per_toy_round(mistake):
-    """Return the mean tokens of a round of K drafted tokens on the toy pair, as [with the mistake,
-    with the right code]; None if the mistake changes more than a verification rule.
+    """Enumerate one round on the toy pair. Returns its mean number of tokens, [with the Mistake,
+    with the right code]; None if the mistake changes more than an accept/reject rule.
     """
     case = mistake.case
     rule = RULES[case.verification]
-    if {*mistake.changes} != {rule}:
+    if mistake.changes.keys() != {rule}:
         return None
     _, K = case.toy
-    models = toy_pair(case.toy_room, case.toy_draft)
-    target, draft = (after_toy_prompt(model, case.to_probs) for model in models)
-    # enumerate_round counts one token less, the target's own
-    _, right = enumerate_round(rule, target, draft, K)
+    target, draft_model = toy_functions(case, case.toy_room)
+    _, right_kept = enumerate_round(rule, target, draft_model, K)
     with apply_mistake(mistake):
-        _, wrong = enumerate_round(rule, target, draft, K)
-    return [1 + float(wrong), 1 + float(right)]
+        _, wrong_kept = enumerate_round(rule, target, draft_model, K)
+    # a round has one token more than drafted tokens are kept, the target's own
+    return [1 + float(wrong_kept), 1 + float(right_kept)]
 
 
 def measure_mistake(name, mistake, settings, pair):
-    """Measure how wrong a mistake is. Returns its entry in the JSON object, a dict."""
-    far, errors = compare(*toy_distributions(mistake.case, mistake))
+    """Measure how wrong a Mistake is. Returns its entry in the JSON object, a dict."""
+    distance, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
     return {
         "name": name,
         "seen_in": mistake.seen_in,
-        "total_variation": far,
+        "total_variation": distance,
         "errors": errors,
         "tokens_per_round": tokens_per_toy_round(mistake),
         "first_difference": find_first_wrong_token(settings, pair, mistake),
@@ -116,10 +123,13 @@ def measure_mistake(name, mistake, settings, pair):
 
 
 def print_mistake(row, mistake):
-    """Print the figures of a mistake (what measure_mistake returns), and below them its story."""
+    """Print the row of a Mistake in the table, and below it what is known of the mistake.
+
+    row: the dict that measure_mistake returns
+    """
     first = "-" if row["first_difference"] is None else row["first_difference"]
-    far = "-" if row["total_variation"] is None else f"{row['total_variation']:.4f}"
-    print(f"{row['name']:<24} {far:>8} {row['errors']:>6.0%} {first:>11}")
+    distance = "-" if row["total_variation"] is None else f"{row['total_variation']:.4f}"
+    print(f"{row['name']:<24} {distance:>8} {row['errors']:>6.0%} {first:>11}")
     print_wrapped(mistake.what)
     if mistake.cost:
         print_wrapped(f"the distribution is right, but at a cost: {mistake.cost}")
@@ -147,8 +157,8 @@ def mistakes(*names, settings: MuseumSettings, output: Json):
     chosen = {name: find_mistake(name) for name in names or MISTAKES}
     text_settings = settings.text_settings()
     pair = load_pair(text_settings)
-    every = progress(chosen.items(), len(chosen), "mistakes", "measured")
-    rows = [measure_mistake(name, mistake, text_settings, pair) for name, mistake in every]
+    counted = progress(chosen.items(), len(chosen), "mistakes", "measured")
+    rows = [measure_mistake(name, mistake, text_settings, pair) for name, mistake in counted]
     if output.json:
         print(json.dumps({"mistakes": rows}))
         return
@@ -157,4 +167,4 @@ def mistakes(*names, settings: MuseumSettings, output: Json):
     for row, mistake in zip(rows, chosen.values()):
         print_mistake(row, mistake)
         if names:
-            print(textwrap.indent("\n".join(diff_of(mistake)), "    "))
+            print(textwrap.indent("\n".join(diff_lines(mistake)), "    "))

@@ -6,7 +6,7 @@ import pytest
 from proving.enumeration import enumerate_branches
 from proving.mistakes import MISTAKES
 from proving.patching import apply_mistake
-from proving.reused import sample_again, sample_and_keep
+from proving.reused_noise import sample_again, sample_and_keep
 from sampling import Rng, verify
 
 P, Q = np.array([0.2, 0.4, 0.4]), np.array([0.6, 0.2, 0.2])

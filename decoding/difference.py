@@ -1,0 +1,58 @@
+"""Why two texts differ that should be equal: rounding, or a bug."""
+
+from itertools import zip_longest
+
+import numpy as np
+
+from decoding.coupled import noisy_log_probs
+
+
+def first_difference(first, second):
+    """The index of the first token in which two texts (lists of ids) differ; None for equal texts.
+
+    >>> first_difference([1, 2, 3], [1, 5, 3]), first_difference([1, 2, 3], [1, 2])
+    (1, 2)
+    """
+    for i, (token, other_token) in enumerate(zip_longest(first, second)):
+        if token != other_token:
+            return i
+
+
+def explain_difference(target, ids, first, second, score=None):
+    """Explain why two texts differ that should be equal, by the scores at the first difference.
+
+    ids: [id] of the prompt; first, second: [id] of the texts after it
+    score: a function (logits, position) -> scores [n_vocab], of which the decoder takes the
+        largest; None if these are the logits
+
+    Returns {"position": index of the first difference, "gap": between the two best scores,
+    "float_error": of these scores, "verdict": "tie" or "bug"}. The scores are computed twice, in
+    one pass and one row at a time: the float error is the largest difference. A gap of up to twice
+    this error is a tie, which rounding may break either way; a larger gap is a bug.
+    """
+    position = first_difference(first, second)
+    text = ids + first[:position]
+    at_once = target.read(text, target.new_cache())[0]
+    cache = target.new_cache()
+    for end in range(1, len(text)):
+        target.read(text[:end], cache, n_last=0)
+    one_by_one = target.read(text, cache)[0]
+    if score:
+        at_once, one_by_one = score(at_once, len(text)), score(one_by_one, len(text))
+    # a token that the sampling parameters remove has a score of minus infinity
+    at_once, one_by_one = np.maximum(at_once, -1e4), np.maximum(one_by_one, -1e4)
+    epsilon = np.finfo(at_once.dtype).eps
+    error = max(abs(at_once - one_by_one).max(), epsilon * abs(at_once).max())
+    second_best, best = np.sort(at_once)[-2:]
+    gap = best - second_best
+    return {
+        "position": position,
+        "gap": float(gap),
+        "float_error": float(error),
+        "verdict": "tie" if gap <= 2 * error else "bug",
+    }
+
+
+def shared_noise_scores(to_probs, seed, logits, position):  # [n_vocab] -> [n_vocab]
+    """The scores of a position under shared noise, for `explain_difference`."""
+    return noisy_log_probs(to_probs(logits[None])[0], seed, position)

@@ -1,0 +1,49 @@
+"""The values of flags that only benchmark and replay have: lists of K, probabilities."""
+
+import math
+import re
+
+from checkpoints.errors import SettingError
+from cli.values import AUTO, parse_list
+
+
+def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
+    """The numbers of drafted tokens in "1..10", "1,2,4" or both, as a list of ints in that order.
+    "auto", if it is allowed and among them, comes last.
+
+    why_max: what sets the largest K allowed, for the message. Raises SettingError for other texts,
+    and for a K that comes twice.
+    """
+    Ks, parts = [], parse_list("K", text)
+    numbers = [part for part in parts if not (part == AUTO and allow_auto)]
+    for part in numbers:
+        first, dots, last = part.partition("..")
+        last = last if dots else first
+        are_numbers = re.fullmatch(r"\d{1,6}", first) and re.fullmatch(r"\d{1,6}", last)
+        if not are_numbers or not 1 <= int(first) <= int(last):
+            expected = "numbers or ranges from 1 up, such as 1,2,4 or 1..10"
+            if allow_auto:
+                expected += ", or auto"
+            raise SettingError("K", f"{text!r}: expected {expected}")
+        if int(last) > max_K:
+            reason = f", {why_max}" if why_max else ""
+            raise SettingError("K", f"{text!r}: expected at most {max_K}{reason}")
+        Ks += range(int(first), int(last) + 1)
+    if len({*Ks}) < len(Ks):
+        raise SettingError("K", f"{text!r}: expected each K once")
+    if len(numbers) < len(parts):
+        Ks.append(AUTO)
+    return Ks
+
+
+def parse_number(name, text, limits):
+    """The number in the text of the flag `name`, as a float. Raises SettingError unless it is a
+    number within these Limits.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan  # which no limits allow
+    if not limits.allow(value):
+        raise SettingError(name, f"{text!r}: expected {limits}")
+    return value

@@ -1,0 +1,51 @@
+"""Random numbers that are used twice: for a drafted token, and again for its replacement.
+
+Only the mistake `draft-noise-again` does this. It has to work with random numbers, which are a
+sampling.Rng's, and in an enumeration, which has none.
+"""
+
+import numpy as np
+
+from proving.enumeration import EnumeratingRng
+
+# The tokens divide the numbers from 0 to 1 into intervals, of length p[token] and in order. A
+# number chooses the token in whose interval it lies.
+
+
+def sample_and_keep(rng, p):  # [n_vocab] -> token
+    """A token sampled from p. Appends the number that chose the token to the list rng.kept.
+
+    In an enumeration any number of the token's interval could have chosen it: the interval, (begin,
+    end), is appended.
+    """
+    ends = p.cumsum()
+    if isinstance(rng, EnumeratingRng):
+        token = rng.sample(p)
+        number = ends[token] - p[token], ends[token]
+    else:
+        number = rng.random()
+        token = token_at(p, number)
+    vars(rng).setdefault("kept", []).append(number)
+    return token
+
+
+def sample_again(rng, n_back, p):  # [n_vocab] -> token
+    """A token sampled from p with the number that sample_and_keep appended n_back calls ago."""
+    number = rng.kept[-n_back]
+    if not isinstance(rng, EnumeratingRng):
+        token = token_at(p, number)
+        rng.sampled = p, token  # as a RecordingRng notes it, for the page
+        return token
+    # the number is anywhere in its interval: how much of that lies in the interval of each token
+    begin, end = number
+    ends = p.cumsum()
+    overlap = np.minimum(ends, end) - np.maximum(ends - p, begin)
+    overlap[overlap < 1e-12] = 0  # none, or rounding
+    return rng.sample(overlap / overlap.sum())
+
+
+def token_at(p, number):  # [n_vocab], 0 <= number < 1 -> token
+    """The token in whose interval the number lies."""
+    cumulative = p.cumsum()
+    token = cumulative.searchsorted(number * cumulative[-1], side="right")
+    return int(min(token, np.flatnonzero(p)[-1]))  # rounding must not lead out of p
