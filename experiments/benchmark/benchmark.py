@@ -28,12 +28,12 @@ from cli.runs import spec_from
 from cli.texts import BATCH_SIZES
 from cli.values import AUTO, check_choice, check_number, parse_list
 from decoding.run import Run
+from experiments.benchmark.all_prompts import measure_all_prompts
 from experiments.benchmark.batches import N_RANDOM, measure_batches
+from experiments.benchmark.best_k import measure_best_Ks
 from experiments.benchmark.comparison import PLAIN, Comparison, Variant
-from experiments.benchmark.costs import measure_best_Ks
 from experiments.benchmark.flag_values import parse_Ks, parse_number
 from experiments.benchmark.programs import PROGRAMS, measure_programs
-from experiments.benchmark.table_of_K import measure_table
 from experiments.benchmark.tables import label, to_markdown
 from experiments.progress import say
 from sampling import RULES
@@ -114,6 +114,12 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         """Return the probability of --synthetic_acceptance; None if the models decide."""
         given = self.synthetic_acceptance
         return parse_number("synthetic_acceptance", given, PROBABILITY) if given else None
+
+    def repeats_are_equal(self, temperature):
+        """Return whether all repeats of a prompt make the same decisions: greedy ones do, unless
+        synthetic acceptance makes them random.
+        """
+        return temperature == 0 and self.acceptance_probability() is None
 
     def rules(self):
         """Return the list of names of the verification rules."""
@@ -204,7 +210,7 @@ def measure_all(settings, lines):
         elif settings.programs:
             result["rows"] += measure_programs(settings, models, target, result)
         else:
-            rows, n_stored = measure_table(settings, models, target, lines)
+            rows, n_stored = measure_all_prompts(settings, models, target, lines)
             result["rows"] += rows
             result["best_K"] += measure_best_Ks(settings, models, target, rows)
             about["prompts_measured_before_resuming"] += n_stored
