@@ -17,10 +17,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from backends.machine import machine
+from backends.machine import describe_machine
 from checkpoints.errors import InputError, SettingError
 from checkpoints.limits import POSITIVE, PROBABILITY
-from cli.files import check_output, write_atomically
+from checkpoints.output import check_output, write_atomically
 from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
@@ -196,7 +196,10 @@ def measure_all(settings, lines):
     lines: ResumableLines, with a line for each prompt; batches and programs use none
     Returns the results as a dict; the head of this file lists its keys. Notes progress on stderr.
     """
-    about = machine(settings.backend) | {"kernels": {}, "prompts_measured_before_resuming": 0}
+    about = describe_machine(settings.backend) | {
+        "kernels": {},
+        "prompts_measured_before_resuming": 0,
+    }
     result = {"machine": about, "settings": settings.portable_dict(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")

@@ -7,7 +7,7 @@ light page and on a dark one.
 from itertools import cycle
 
 from checkpoints.errors import InputError
-from cli.files import create_atomically
+from checkpoints.output import create_atomically
 
 try:
     import matplotlib.pyplot as plt

@@ -7,7 +7,7 @@ The speed at which this machine streams memory is measured in the same run.
 import json
 from dataclasses import dataclass
 
-from backends.machine import machine
+from backends.machine import describe_machine
 from checkpoints.limits import POSITIVE
 from cli.flags import Json, Machine, Target, Weights, flag
 from cli.runs import spec_from
@@ -79,7 +79,7 @@ def profile(settings: ProfileSettings, output: Json):
     check_length("rows", max(rows), target.config.n_ctx)
     result = measure_passes(target, rows, settings.repeats)
     if output.json:
-        print(json.dumps({"machine": machine(settings.backend)} | result))
+        print(json.dumps({"machine": describe_machine(settings.backend)} | result))
         return
     print(f"{size}, {weights} weights, {settings.dtype}, {settings.backend}\n")
     print_passes(result)
