@@ -104,7 +104,10 @@ def generate(texts: Texts, settings: Settings, output: Output):
 
 
 def dispatch(arguments):
-    """Run one command; without its name, generate."""
+    """Run the command that the first of these words names; generate if none does.
+
+    Raises InputError for an unknown command, and what the command raises.
+    """
     if arguments == ["--version"]:
         print(VERSION)
         return
@@ -124,7 +127,7 @@ def dispatch(arguments):
 
 
 def main(arguments):
-    """Run one command. Returns the exit code."""
+    """Run a command line, given as a list of words. Returns the exit code; prints errors."""
     return run_for_exit_code(lambda: dispatch(arguments))
 
 

@@ -19,7 +19,7 @@ from cli.flags import SEEDS, Drafting, Ending, Machine, Models, Sampling, Settin
 from cli.hints import unknown_message
 from cli.parser import flags_in
 from cli.runs import config_from, load_pair
-from cli.show import Stream, note_room
+from cli.show import Stream, note_early_ends
 from cli.trace import Trace
 from decoding.load import Pair
 from decoding.ngrams import NGrams
@@ -128,7 +128,7 @@ class Console:
                 print(f"[{decoder}]")
             pair = self.pairs[decoder]
             prompt = Prompt.from_text(text, pair, self.current.seed)
-            note_room(self.current, pair, [prompt])
+            note_early_ends(self.current, pair, [prompt])
             begin = pair.encoder.decode(prompt.ids)
             traced = self.current.trace and pair.draft
             show = Trace(pair.encoder) if traced else Stream(pair.encoder, begin)

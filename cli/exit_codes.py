@@ -26,7 +26,7 @@ ADVICE = {  # for an OSError
 
 
 class Output(io.TextIOWrapper):
-    """Standard output, which has a name in what it raises, whenever it is flushed."""
+    """Standard output whose OSErrors have a file name, so that a message can say it."""
 
     def write(self, text):
         with with_filename(OUTPUT):
@@ -38,12 +38,14 @@ class Output(io.TextIOWrapper):
 
 
 def print_error(problem):
-    """Print one line on stderr, with control characters escaped."""
+    """Print an error or a text as one line on stderr, with control characters escaped."""
     print("error:", printable(str(problem)), file=sys.stderr)
 
 
 def run_for_exit_code(run):
-    """Call run() and return the exit code. Prints an expected error as one line on stderr."""
+    """Call run() and return the exit code, 0 if it succeeds. An error that the user can put right
+    is printed as one line on stderr; a bug keeps its exception.
+    """
     try:
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
@@ -73,19 +75,21 @@ def run_for_exit_code(run):
         return 2
 
 
-def end(number, frame):
-    """Handle a signal by an exception, so that unfinished files are deleted; then exit."""
+def exit_on_signal(number, frame):
+    """Handle a signal by SystemExit, an exception, so that unfinished files are deleted."""
     sys.exit(128 + number)
 
 
 def run_program(main):
-    """Install signal handlers and safe streams, call main(), and exit with the code it returns."""
+    """Install signal handlers, replace streams that are closed, call main(), and exit with the code
+    that it returns.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         # nohup has SIGHUP ignored
         if number and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, end)
+            signal.signal(number, exit_on_signal)
     # the shell may have closed them
     sys.stdin = sys.stdin or open(os.devnull)
     sys.stdout = sys.stdout or open(os.devnull, "w")

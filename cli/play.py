@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from checkpoints.errors import SettingError
 from checkpoints.limits import Limits
-from cli.files import check_output, write_atomically
+from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
 from cli.runs import kernels_in, load_pair
 from page.report import describe_run, page_of

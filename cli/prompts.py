@@ -33,14 +33,18 @@ BUILT_IN = "the built-in prompts"
 
 
 def prompt_of_record(record, where):
-    """The prompt in a JSON value, str or object. Raises InputError that begins with `where`."""
+    """The prompt in a JSON value, which is a str or an object with one of FIELDS.
+
+    Raises InputError, which begins with `where`, if there is none.
+    """
     if isinstance(record, str):
         return record
     fields = record if isinstance(record, dict) else {}
     field = next((name for name in FIELDS if name in fields), None)
-    texts = [fields.get(field)]
-    if field == "turns" and isinstance(texts[0], list):
-        texts = texts[0][:1]
+    text = fields.get(field)
+    if field == "turns" and isinstance(text, list) and text:
+        text = text[0]
+    texts = [text]
     if field == "instruction":
         texts.append(record.get("input") or "")
     if not all(isinstance(text, str) for text in texts):
@@ -48,52 +52,60 @@ def prompt_of_record(record, where):
     return "\n".join(filter(None, texts))
 
 
-def is_json(kind, text):
-    """Whether a text is JSON of that type, list or dict."""
+def is_json(text, expected_type):
+    """Whether a text is JSON for a value of that type, list or dict."""
     try:
-        return isinstance(parse_json(text, ""), kind)
+        return isinstance(parse_json(text, ""), expected_type)
     except InputError:
         return False
 
 
 def hellaswag_contexts(lines):
-    """[(line number, context)] of HellaSwag's blocks; [] if they are not two or more blocks."""
+    """The contexts in a file of HellaSwag's form, as a list of (line number from 1, context).
+
+    lines: all lines of the file. Returns [] if they are not two or more blocks of six lines: one
+    block could as well be six prompts, the second of which is a number.
+    """
     if not lines[-1]:
         lines = lines[:-1]  # the last line break begins no line
-    # one block alone could as well be six prompts, the second of them a number
-    n_blocks, n_more = divmod(len(lines), 6)
-    numbered = all(re.fullmatch(r"\s*[0-3]\s*", line) for line in lines[1::6])
-    if n_more or n_blocks < 2 or not numbered:
+    n_blocks, n_extra_lines = divmod(len(lines), 6)
+    labels = lines[1::6]
+    are_labels = all(re.fullmatch(r"\s*[0-3]\s*", label) for label in labels)
+    if n_extra_lines or n_blocks < 2 or not are_labels:
         return []
-    return [(i, lines[i - 1]) for i in range(1, len(lines), 6)]
+    return [(i + 1, lines[i]) for i in range(0, len(lines), 6)]
 
 
 def parse_prompts(path):
-    """([(its place, such as "line 3", prompt)] of a file, the name of the file's form)."""
+    """Read a file of prompts in any form. Returns ([(place, prompt)], the name of the form).
+
+    A place is "line 3", or "item 3" of a JSON array. Raises InputError for a file or a prompt that
+    cannot be read.
+    """
     lines = read_lines(path)
     places = [(f"line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
     first = places[0][1].strip() if places else ""
     named_json = not {".json", ".jsonl"}.isdisjoint(Path(path).suffixes)
     text = "\n".join(lines)
-    if first.startswith("[") and (named_json or is_json(list, text)):
-        items = enumerate(parse_json(text, path), 1)
-        records = [(f"item {i}", record) for i, record in items]
+    if first.startswith("[") and (named_json or is_json(text, list)):
+        records = [(f"item {i}", record) for i, record in enumerate(parse_json(text, path), 1)]
         form = "a JSON array"
-    elif named_json or is_json(dict, first):
+    elif named_json or is_json(first, dict):
         records = [(place, parse_json(line, f"{path}, {place}")) for place, line in places]
         form = "JSON Lines"
-    elif blocks := hellaswag_contexts(lines):
-        return [(f"line {i}", context) for i, context in blocks], "HellaSwag's form"
     else:
-        return places, "one a line"
-    return [
-        (place, prompt_of_record(record, f"{path}, {place}")) for place, record in records
-    ], form
+        contexts = [(f"line {i}", context) for i, context in hellaswag_contexts(lines)]
+        return (contexts, "HellaSwag's form") if contexts else (places, "one a line")
+    prompts = []
+    for place, record in records:
+        prompts.append((place, prompt_of_record(record, f"{path}, {place}")))
+    return prompts, form
 
 
 def read_prompts(path):
-    """Return {place, such as "line 3": text} of a file's prompts. How many there are, and in which
-    form, is said on stderr. Raises InputError that names the line of a prompt that cannot be used.
+    """Return {place, such as "line 3": prompt} of a file. Prints their number and form on stderr.
+
+    Raises InputError if the file has no prompts, or names the place of one that cannot be used.
     """
     prompts, form = parse_prompts(path)
     for place, text in prompts:
@@ -107,48 +119,51 @@ def read_prompts(path):
     return dict(prompts)
 
 
-def select_fitting(name, prompts, encode, longest, enough=0):
-    """([(number, ids)] of the prompts of up to `longest` tokens, how many longer ones were
-    skipped). Prints on stderr where the skipped prompts are, except for the built-in prompts.
+def select_fitting(name, prompts, encode, max_tokens, n_prompts=0):
+    """Encode prompts, and select those of up to max_tokens tokens.
 
-    prompts: {place: text}, numbered from 1. enough: stop when this many fit; 0 is never. Raises
-    InputError that begins with `name` for a text that the vocabulary has no tokens for, or where
-    none fits.
+    name: the file, or BUILT_IN, for messages
+    prompts: {place, such as "line 3": text}, numbered from 1
+    encode: a function text -> list of token ids
+    n_prompts: stop when this many fit; 0 is never
+    Returns ([(number, token ids)] of the selected prompts, how many longer ones were skipped).
+    Prints on stderr which were skipped, except for built-in prompts. Raises InputError, which
+    begins with `name`, if a prompt cannot be encoded or none fits.
     """
-    fits, skipped = [], []
+    selected, skipped_places = [], []
     for number, (place, text) in enumerate(prompts.items(), 1):
-        if enough and len(fits) == enough:
+        if n_prompts and len(selected) == n_prompts:
             break
         try:
             ids = encode(text)
         except ValueError as error:
             raise InputError(f"{name}, {place}: {error}") from None
-        if len(ids) <= longest:
-            fits.append((number, ids))
+        if len(ids) <= max_tokens:
+            selected.append((number, ids))
         else:
-            skipped.append(place)
-    if not fits:
+            skipped_places.append(place)
+    if not selected:
         raise InputError(
-            f"{name}: all {len(skipped)} prompts have more than {longest} tokens, all that "
-            "the context leaves; shorten them, or --n_tokens_to_generate"
+            f"{name}: all {len(skipped_places)} prompts have more than {max_tokens} tokens, all "
+            "that the context leaves; shorten them, or --n_tokens_to_generate"
         )
-    if skipped and name != BUILT_IN:
-        which = f"{plural(len(skipped), 'prompt')} of more than {longest} tokens"
-        note(f"{name}: skipped {which}: {abbreviated(skipped)}")
-    return fits, len(skipped)
+    if skipped_places and name != BUILT_IN:
+        skipped = f"{plural(len(skipped_places), 'prompt')} of more than {max_tokens} tokens"
+        note(f"{name}: skipped {skipped}: {abbreviated(skipped_places)}")
+    return selected, len(skipped_places)
 
 
-def choose_prompts(prompts, n_prompts, encoder, longest):
-    """(ids of the first n_prompts prompts of up to `longest` tokens, how many longer ones were
-    skipped). Raises InputError.
+def choose_prompts(path, n_prompts, encoder, max_tokens):
+    """Select the first n_prompts prompts of up to max_tokens tokens; n_prompts 0 is all.
 
-    prompts is a file, or "" for the built-in stories; n_prompts 0 is all.
+    path: a file of prompts, or "" for the built-in stories. Returns (a list of token ids for each
+    prompt, how many longer prompts were skipped). Notes and errors are those of select_fitting.
     """
-    texts = read_prompts(prompts) if prompts else dict(parse_prompts(STORIES)[0])
-    chosen, n_skipped = select_fitting(
-        prompts or BUILT_IN, texts, encoder.encode, longest, n_prompts
+    prompts = read_prompts(path) if path else dict(parse_prompts(STORIES)[0])
+    selected, n_skipped = select_fitting(
+        path or BUILT_IN, prompts, encoder.encode, max_tokens, n_prompts
     )
-    return [ids for _, ids in chosen], n_skipped
+    return [ids for _, ids in selected], n_skipped
 
 
 @dataclass(frozen=True)
@@ -162,13 +177,17 @@ class PromptFile(Group):
     )
 
     def max_prompt_tokens(self, models):
-        """The number of tokens that the context leaves for a prompt. Raises SettingError."""
+        """The number of tokens that the target's context leaves for a prompt. Raises SettingError
+        if it leaves none.
+        """
         n_ctx, n_tokens = models.target.config.n_ctx, self.n_tokens_to_generate
         check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
         return n_ctx - n_tokens
 
     def read_chosen(self, models):
-        """Return (a list of token ids for each prompt, how many too long prompts were skipped)."""
+        """Return (a list of token ids for each prompt, how many too long prompts were skipped).
+        Notes and errors are those of select_fitting.
+        """
         return choose_prompts(
             self.prompts, self.n_prompts, models.encoder, self.max_prompt_tokens(models)
         )

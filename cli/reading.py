@@ -56,7 +56,7 @@ def read_lines(path, max_bytes=MAX_BYTES):
 
 # ---------------------------------------------------------------- the shape of JSON values
 #
-# A check is a function of a JSON value, True if it is valid; Limits.allow is one.
+# A check is a function of a JSON value that returns whether it is valid, such as Limits.allow.
 
 
 def is_text(value):

@@ -10,7 +10,9 @@ from sampling import RULES, speculative
 
 
 def spec_from(settings, target, drafts=()):
-    """The ModelSpec of a target and its drafts, multiplied as the command's flags say."""
+    """The ModelSpec of a target and its drafts (names or folders), with the flags of a command that
+    say how models are stored and multiplied.
+    """
     flags = settings.as_dict()
     names = {field.name for field in fields(ModelSpec)} & flags.keys()
     return ModelSpec(target, tuple(drafts), **{name: flags[name] for name in names})
@@ -23,7 +25,7 @@ def pair_spec(settings):
 
 
 def load_pair(settings, download=False):
-    """The Pair of generate. Raises InputError."""
+    """Load the Pair of generate; download: fetch models that are missing. Raises InputError."""
     return pair_spec(settings).load(download=download).pair(settings.draft_model_size)
 
 
@@ -53,17 +55,21 @@ def config_from(settings):
 
 
 def kernels_in(settings, pair):
-    """How the models of a Pair are multiplied, as ModelSpec.kernels_in says it."""
+    """How the models of a Pair are multiplied, as a dict for JSON; see ModelSpec.kernels_in."""
     drafts = {settings.draft_model_size: pair.draft} if pair.draft else {}
     return pair_spec(settings).kernels_in(LoadedModels(pair.target, drafts, pair.encoder))
 
 
 def json_of(settings, config, pair, prompt, summary, kernels):
-    """The JSON object of a Prompt, from the `summary` of its texts; kernels: of kernels_in."""
-    of_prompt = settings.as_json(prompt.text, prompt.seed, prompt.ids)
-    found = {"settings": of_prompt, "kernels": kernels} | summary
+    """The JSON object of a Prompt, as a dict. Measures a reader's own rule, if settings name one.
+
+    config: the GenerationConfig of the settings; summary: what decoding.metrics.summary returned;
+    kernels: what kernels_in returned
+    """
+    flags = settings.as_json(prompt.text, prompt.seed, prompt.ids)
+    json_object = {"settings": flags, "kernels": kernels} | summary
     if settings.rule:
         from proving.own_rule import measure_rule
 
-        found |= measure_rule(settings.rule, settings.verification, config, pair, prompt)
-    return found
+        json_object |= measure_rule(settings.rule, settings.verification, config, pair, prompt)
+    return json_object

@@ -17,7 +17,10 @@ from decoding.together import decode_in_batches
 
 
 def generate_several(texts, settings, output):
-    """Decode several prompts, and print or write their results. Raises InputError."""
+    """Decode several prompts in batches, and print their results or write them to --out.
+
+    texts, settings, output: the flags of generate. Raises InputError.
+    """
     config, draft = config_from(settings), settings.draft_model_size
     batch_size = output.batch_size
     # a mistake is made in the code of this process, and K auto is chosen for a text alone
@@ -28,7 +31,7 @@ def generate_several(texts, settings, output):
     prompts = texts.encode(pair, settings.seed)
     if settings.K == AUTO and batch_size < min(output.batch_size, len(prompts)):
         note("--K auto decodes one text at a time")
-    show.note_room(settings, pair, prompts)
+    show.note_early_ends(settings, pair, prompts)
     show.note_mistake(settings)
     begin = time.perf_counter()
     totals, n_written = {}, []  # workers add to copies of totals
@@ -42,14 +45,17 @@ def generate_several(texts, settings, output):
     )
 
     def decode(prompts):
-        """Yield the JSON object of each Prompt, or Failed."""
-        # the results come first in zip: at their end they say which prompts failed
-        for found, prompt in zip(run_prompts(executor, function, prompts, batch_size), prompts):
-            if isinstance(found, Failed):
-                yield found
+        """Yield the JSON object of each Prompt as a dict, or Failed. Raises InputError at the end
+        if prompts failed.
+        """
+        summaries = run_prompts(executor, function, prompts, batch_size)
+        # summaries come first in zip, because they raise that error behind the last one
+        for summary, prompt in zip(summaries, prompts):
+            if isinstance(summary, Failed):
+                yield summary
                 continue
-            n_written.extend(len(found[decoder]["token_ids"]) for decoder in settings.decoders)
-            yield json_of(settings, config, pair, prompt, found, executor.kernels)
+            n_written.extend(len(summary[decoder]["token_ids"]) for decoder in settings.decoders)
+            yield json_of(settings, config, pair, prompt, summary, executor.kernels)
 
     if output.out:
         write_results(decode, settings, prompts, output)
@@ -70,7 +76,7 @@ def generate_several(texts, settings, output):
 
 
 def print_totals(totals, n):
-    """Print the speeds of n prompts at a time. totals: {decoder: (tokens, seconds)}"""
+    """Print the speeds of n prompts at a time. totals: {decoder: (number of tokens, seconds)}"""
     print(f"{plural(n, 'prompt')} at a time, with prefill:")
     speeds = {decoder: n_tokens / seconds for decoder, (n_tokens, seconds) in totals.items()}
     for decoder, (n_tokens, seconds) in totals.items():
@@ -83,15 +89,16 @@ def print_totals(totals, n):
 
 
 def print_result(settings, pair, prompt, results, output, alone):
-    """Print the block of one of several prompts, or its line of JSON. alone: whether its batch was
-    of this prompt only, so that its times can be shown.
+    """Print the JSON object of one prompt (a dict) as a line with --json, else as a block of text.
+
+    alone: whether the prompt was decoded alone; in a batch, other prompts add to its times
     """
     if output.json:
         print(json.dumps(results), flush=True)
         return
-    print(show.title(f"Prompt {prompt.number}"))
+    print(show.underlined(f"Prompt {prompt.number}"))
     for decoder in settings.decoders:
-        print(show.title(f"{decoder.capitalize()} Decode"))
+        print(show.underlined(f"{decoder.capitalize()} Decode"))
         if alone:
             show.print_times(results[decoder])
         print(f"Text = {pair.encoder.decode(prompt.ids)}{results[decoder]['text']}\n")
@@ -100,19 +107,25 @@ def print_result(settings, pair, prompt, results, output, alone):
 
 
 def write_results(decode, settings, prompts, output):
-    """Decode the prompts whose results an interrupted run has not stored, and write --out."""
+    """Decode the Prompts whose results an interrupted run has not stored, and write --out.
+
+    decode: a function list of Prompts -> iterator of a dict or Failed for each
+    """
     of_prompts = [settings.as_json(prompt.text, prompt.seed, prompt.ids) for prompt in prompts]
     fingerprints = pair_spec(settings).fingerprints()
     with ResumableLines(output.out, [of_prompts, fingerprints]) as lines:
         missing = lines.missing_places(len(prompts))
-        found = decode([prompts[i] for i in missing])
-        done = {
-            "initial": len(prompts) - len(missing),
-            "total": len(prompts),
-            "unit": " prompts",
-        }
+        decoded = decode([prompts[i] for i in missing])
+        progress = tqdm(
+            decoded,
+            initial=len(prompts) - len(missing),
+            total=len(prompts),
+            unit=" prompts",
+            leave=False,
+            disable=None,
+        )
         try:
-            for results, i in zip(tqdm(found, **done, leave=False, disable=None), missing):
+            for results, i in zip(progress, missing):
                 lines.write(i, results, settings=of_prompts[i], fingerprints=fingerprints)
         finally:  # some prompts may have failed
             if output.json:

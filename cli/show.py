@@ -5,17 +5,18 @@ import json
 from tqdm import tqdm
 
 from checkpoints.errors import note, plural
-from cli.files import write_atomically
+from checkpoints.output import write_atomically
 from cli.flags import DEFAULTS
 from decoding.load import AUTO
 
 
-def title(text):
+def underlined(text):
+    """The text and a line of dashes below it, as long."""
     return f"{text}\n{'-' * len(text)}"
 
 
-def note_room(settings, pair, prompts):
-    """Say on stderr where the context ends a text early, and of several prompts, which."""
+def note_early_ends(settings, pair, prompts):
+    """Print on stderr which of these Prompts have texts that the end of the context cuts short."""
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
         room = pair.target.config.n_ctx - len(prompt.ids)
@@ -25,7 +26,7 @@ def note_room(settings, pair, prompts):
 
 
 def note_mistake(settings):
-    """Say on stderr if a mistake cannot show with these settings, and where it can."""
+    """Print on stderr if --mistake cannot show with these settings, and flags that show it."""
     if settings.mistake:
         from proving.mistakes import case_flags, get_mistake
 
@@ -40,7 +41,7 @@ def note_mistake(settings):
 
 
 class Bar:
-    """A progress bar on stderr, when a text takes longer than a second."""
+    """A watcher that draws a progress bar on stderr, if a text takes longer than a second."""
 
     def __init__(self, n_tokens):
         self.bar = tqdm(total=n_tokens, unit=" tokens", delay=1, leave=False, disable=None)
@@ -53,12 +54,12 @@ class Bar:
 
 
 class Stream:
-    """Prints the text as it comes, after what it begins with."""
+    """A watcher that prints the text as it is written, after an opening that it prints at once."""
 
-    def __init__(self, encoder, begin):
+    def __init__(self, encoder, opening):
         self.encoder = encoder
         self.decode = encoder.incremental_decoder()
-        print(begin, end="", flush=True)
+        print(opening, end="", flush=True)
 
     def __call__(self, this_round, *moment):
         if this_round is None:
@@ -68,9 +69,8 @@ class Stream:
 
 
 class Screen:
-    """What one prompt shows: a block for each decoder, and below them what they have in common.
-
-    With --json nothing but the object at the end; with --report a page, too.
+    """Prints the run of one prompt: a block for each decoder, then what compares them. With --json
+    it prints the JSON object alone; with --report it also writes a page.
     """
 
     def __init__(self, settings, output, prompt, pair):
@@ -78,11 +78,13 @@ class Screen:
         self.encoder = pair.encoder
         self.opening = f"Text = {self.encoder.decode(prompt.ids)}"
         self.notes = None  # of the speculative run, for --report
-        note_room(settings, pair, [prompt])
+        note_early_ends(settings, pair, [prompt])
         note_mistake(settings)
 
     def begin(self, run, decoder):
-        """Print the heading of a decoder. Returns the list of watchers for Run.finish."""
+        """Print the heading of a decoder ("autoregressive" or "speculative"), whose Run begins.
+        Returns the list of watchers for Run.finish.
+        """
         speculates = run.pair.draft is not None
         watchers = []
         if self.settings.report and speculates:
@@ -92,7 +94,7 @@ class Screen:
             watchers.append(self.notes)
         if self.output.json:
             return [*watchers, Bar(run.n_tokens)]
-        print(title(f"{decoder.capitalize()} Decode"))
+        print(underlined(f"{decoder.capitalize()} Decode"))
         if self.settings.trace and speculates:
             from cli.trace import Trace
 
@@ -102,7 +104,7 @@ class Screen:
         return [*watchers, Bar(run.n_tokens)]
 
     def end(self, decoder, result):
-        """Print the times and the text of a decoder."""
+        """Print the times and the text of a decoder, from the dict that Run.finish returned."""
         if self.output.json:
             return
         print_times(result)
@@ -110,7 +112,7 @@ class Screen:
         print("" if streamed else f"{self.opening}{result['text']}\n")
 
     def compare(self, summary):
-        """What the two decoders have in common, as JSON or in words; and the report."""
+        """Print the JSON object of the prompt (a dict), or its content in words; write --report."""
         if self.output.json:
             print(json.dumps(summary))
         else:
@@ -130,58 +132,68 @@ class Screen:
 
 
 def print_times(result):
+    """Print seconds and tokens per second, from the dict that Run.finish returned."""
     line = "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill, "
     print((line + "{tokens_per_second:.1f} tokens/s").format(**result))
 
 
 def print_comparison(results, alone=True):
-    """Print the figures of the speculative run, and whether the two texts are equal. alone: whether
-    the prompt was decoded by itself: in a batch, its neighbours add to its times.
+    """Print the figures of the speculative run, and whether the two texts are equal.
+
+    results: the JSON object of a prompt, as a dict
+    alone: whether the prompt was decoded alone; in a batch, other prompts add to its times
     """
-    fast, difference = results["speculative"], results.get("difference")
-    if fast and fast["examined"]:
-        counts = "{accepted} of {examined} examined drafted tokens".format(**fast)
-        print(f"Acceptance rate = {fast['acceptance_rate']:.3f} ({counts})")
-        if "usual_acceptance_rate" in fast:
-            rate = f"{fast['usual_acceptance_rate']:.3f} of the same drafted tokens"
-            print(f"The token rule would accept {rate}, on average; docs/coupling.md says why.")
-    if fast:
-        print(f"Tokens per target pass = {fast['tokens_per_target_pass']:.2f}")
-    if fast and results["settings"]["K"] == AUTO:
-        lengths = fast["draft_lengths"].items()
-        rounds = ", ".join(f"{K} in {plural(n, 'round')}" for K, n in lengths)
-        print(f"Drafted tokens, as --K auto chose = {rounds}")
+    if results["speculative"]:
+        print_speculation(results["speculative"], results["settings"]["K"])
     if results["speedup"] and alone:
         how = "one prompt; python main.py benchmark averages over several"
         print(f"Speedup = {results['speedup']:.2f} ({how})")
-    rule_is_right = print_own_figures(results) if "rule_distance" in results else True
+    rule_is_exact = True
+    if "rule_distance" in results:
+        rule_is_exact = print_figures_of_own_rule(results)
     if results["identical"]:
         print("The two texts are identical.")
-    elif difference:
+    elif "difference" in results:
         where = "The two texts differ from token {position} on, which is a {verdict}: "
         why = "the two best logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
-        print((where + why).format(**difference))
+        print((where + why).format(**results["difference"]))
     elif results["identical"] is False:
         settings = results["settings"]
+        mistake = settings.get("mistake")
         why = f"as two samples from one distribution do at temperature {settings['temperature']}"
-        if mistake := settings.get("mistake"):
+        if mistake:
             why = f"as without the mistake; how wrong it is: python main.py mistakes {mistake}"
-        elif not rule_is_right:
+        elif not rule_is_exact:
             why = "as they would with a right rule; the distance above says how wrong yours is"
         print(f"The two texts differ, {why}.")
 
 
-def print_own_figures(results):
-    """Print the figures of a reader's own rule and loop. Returns whether the rule is right."""
+def print_speculation(result, K):
+    """Print acceptance and tokens per pass, from the dict that Run.finish returned. K: of --K."""
+    if result["examined"]:
+        counts = "{accepted} of {examined} examined drafted tokens".format(**result)
+        print(f"Acceptance rate = {result['acceptance_rate']:.3f} ({counts})")
+        if "usual_acceptance_rate" in result:
+            rate = f"{result['usual_acceptance_rate']:.3f} of the same drafted tokens"
+            print(f"The token rule would accept {rate}, on average; docs/coupling.md says why.")
+    print(f"Tokens per target pass = {result['tokens_per_target_pass']:.2f}")
+    if K == AUTO:
+        lengths = result["draft_lengths"].items()
+        rounds = ", ".join(f"{length} in {plural(n, 'round')}" for length, n in lengths)
+        print(f"Drafted tokens, as --K auto chose = {rounds}")
+
+
+def print_figures_of_own_rule(results):
+    """Print how exact a reader's own rule and loop are. Returns whether the rule is exact."""
     from proving.verdict import ROUNDING, format_distance
 
-    far = "{}: total variation distance from the target = {}, exact, on a toy pair"
-    print(far.format("Your rule", format_distance(results["rule_distance"])))
+    distance = "{}: total variation distance from the target = {}, exact, on a toy pair"
+    print(distance.format("Your rule", format_distance(results["rule_distance"])))
     keeps = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
     keeps += "the most that an exact round can keep is {most:.2f}"
     print(keeps.format(**results["rule_keeps"]))
     loop = results["own_loop"]
     if loop:
-        print(far.format("Your loop", format_distance(loop["distance"])))
+        print(distance.format("Your loop", format_distance(loop["distance"])))
         print(f"Its first {len(loop['token_ids'])} tokens: {loop['text']!r}")
     return results["rule_distance"] <= ROUNDING

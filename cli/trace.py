@@ -17,7 +17,7 @@ INDENT = " " * 17  # the width of a round's number and counts
 
 
 class Trace:
-    """A watcher of Run.finish that prints each round as it comes."""
+    """A watcher of Run.finish that prints a line for each round, below a legend."""
 
     def __init__(self, encoder):
         self.encoder = encoder
@@ -25,13 +25,15 @@ class Trace:
         self.coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self.decode = encoder.incremental_decoder()
         self.n_rounds = 0
-        legend = "  ".join(self.marked(name, source) for source, (name, *_) in SOURCES.items())
+        legend = "  ".join(self.marked(about[0], source) for source, about in SOURCES.items())
         print(f"round  accepted  text    {legend}", flush=True)
 
     def paint(self, text, colour):
+        """The text in a colour of SOURCES, if the terminal shows colours."""
         return f"\x1b[{colour}m{text}\x1b[0m" if self.coloured else text
 
     def marked(self, text, source):
+        """The text of a token with the marks and the colour of its source, a key of SOURCES."""
         _, before, after, colour = SOURCES[source]
         return self.paint(before + text + after, colour)
 
@@ -40,12 +42,12 @@ class Trace:
             self.n_rounds += 1
             print(self.line(this_round), flush=True)
             return
-        # the bytes of a character that was never finished
-        rest = printable(self.decode([], final=True))
-        if rest:
-            print(INDENT + rest)
+        unfinished = printable(self.decode([], final=True))  # bytes of a character
+        if unfinished:
+            print(INDENT + unfinished)
 
     def line(self, this_round):
+        """The line of a Round: its number, counts, tokens with marks, and rejected tokens."""
         line = f"{self.n_rounds:>5}  {f'{this_round.accepted}/{this_round.examined}':>8}  "
         for token, source in zip(this_round.tokens, this_round.sources):
             line += self.marked(printable(self.decode([token])), source)

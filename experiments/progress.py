@@ -11,18 +11,22 @@ PERIOD = 10  # seconds between two notes, at least
 
 
 def say(text):
-    """Note on stderr what is being done, if stderr is no terminal. There, a bar says it."""
+    """Print a note on stderr, unless stderr is a terminal, where a bar shows the progress."""
     if not sys.stderr.isatty():
         note(text)
 
 
 def progress(items, total, name, unit):
-    """Yield the items and show how many are done: the first and the last number in any case."""
+    """Yield the items, and show on stderr how many are done: by a bar on a terminal, else by notes
+    before the first item, after the last, and now and then.
+
+    total: how many items there are; name: what is done; unit: what the items are, in the plural
+    """
     bar = {"desc": name, "unit": f" {unit}", "leave": False, "disable": None}
     say(f"{name}: 0 of {total} {unit}")
-    noted = time.monotonic()
-    for n, item in enumerate(tqdm(items, total=total, **bar), 1):
+    time_of_note = time.monotonic()
+    for n_done, item in enumerate(tqdm(items, total=total, **bar), 1):
         yield item
-        if n == total or time.monotonic() - noted >= PERIOD:
-            say(f"{name}: {n} of {total} {unit}")
-            noted = time.monotonic()
+        if n_done == total or time.monotonic() - time_of_note >= PERIOD:
+            say(f"{name}: {n_done} of {total} {unit}")
+            time_of_note = time.monotonic()

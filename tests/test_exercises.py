@@ -5,12 +5,11 @@ import re
 
 import pytest
 from command_line import ROOT, python
-from wrong_answers import RIGHT, WRONG, compared, replaced
+from wrong_answers import RIGHT, WRONG
 
 from exercises import bugs, checks, mine
 from exercises import solutions as right
 from exercises.checks import CHECKS
-from exercises.feedback import check_answer, print_guess
 from proving import limits, verdict
 from proving.enumeration import WrongAnswer
 from proving.verdict import enumerate_round, expected_kept
@@ -95,60 +94,6 @@ def test_what_a_reader_sees():
     done = python("-m", "pytest", "exercises", "-p", "no:xdist")  # pytest alone is enough
     said = re.findall(r"(?m)^(\w+): still to be written, in exercises/mine.py$", done.stdout)
     assert said == open_ones
-
-
-# ---------------------------------------------------------------- in the notebook
-
-
-def named(answer, name="one_token_6"):
-    answer.__name__ = name
-    return answer
-
-
-def stub(*arguments):
-    raise NotImplementedError
-
-
-def failing(*arguments):
-    return 1 / 0
-
-
-def test_checked_keeps_a_right_answer(capsys):
-    own = named(lambda *arguments: right.one_token_6(*arguments))
-    assert check_answer(own) is own
-    said = capsys.readouterr().out
-    assert said.startswith("one_token_6: right") and "keeps 0.70" in said
-
-
-@pytest.mark.parametrize(
-    "answer, said",
-    [(stub, "STILL TO BE WRITTEN"), (compared, "0.3000"), (failing, "ZeroDivisionError")],
-)
-def test_checked_goes_on_with_the_solution(capsys, answer, said):
-    own = named(lambda *arguments: answer(*arguments))
-    assert check_answer(own) is right.one_token_6
-    assert said in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "guess, said",
-    [
-        (compared, ["guess, as the task asks: the distribution is right", "0.30"]),
-        (
-            replaced(right.one_token_6, residual_3=lambda p, q: p),
-            ["not as the task asks: the distribution is wrong, at a distance of 0.15", "0.70"],
-        ),
-        (stub, ["STILL TO BE WRITTEN"]),
-        (failing, ["ZeroDivisionError"]),
-        (lambda p, q, sample, accept: (sample(p), True), ["said to be the draft"]),
-    ],
-)
-def test_a_guess_is_shown_beside_p(capsys, guess, said):
-    print_guess(guess, "guess", compared, checks.P, checks.Q)
-    shown = capsys.readouterr().out
-    assert all(words in shown for words in said)
-    is_done = guess is compared or len(shown.splitlines()) == 1 and guess is not stub
-    assert ("The answer below the task: the distribution is right" in shown) == (not is_done)
 
 
 # ---------------------------------------------------------------- find the bug

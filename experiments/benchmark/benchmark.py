@@ -17,10 +17,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from backends.machine import machine
+from backends.machine import describe_machine
 from checkpoints.errors import InputError, SettingError
 from checkpoints.limits import POSITIVE, PROBABILITY
-from cli.files import check_output, write_atomically
+from checkpoints.output import check_output, write_atomically
 from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
@@ -28,12 +28,12 @@ from cli.runs import spec_from
 from cli.texts import BATCH_SIZES
 from cli.values import AUTO, check_choice, check_number, parse_list
 from decoding.run import Run
+from experiments.benchmark.all_prompts import measure_all_prompts
 from experiments.benchmark.batches import N_RANDOM, measure_batches
+from experiments.benchmark.best_k import measure_best_Ks
 from experiments.benchmark.comparison import PLAIN, Comparison, Variant
-from experiments.benchmark.costs import measure_best_Ks
 from experiments.benchmark.flag_values import parse_Ks, parse_number
 from experiments.benchmark.programs import PROGRAMS, measure_programs
-from experiments.benchmark.table_of_K import measure_table
 from experiments.benchmark.tables import label, to_markdown
 from experiments.progress import say
 from sampling import RULES
@@ -115,6 +115,12 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         given = self.synthetic_acceptance
         return parse_number("synthetic_acceptance", given, PROBABILITY) if given else None
 
+    def repeats_are_equal(self, temperature):
+        """Return whether all repeats of a prompt make the same decisions: greedy ones do, unless
+        synthetic acceptance makes them random.
+        """
+        return temperature == 0 and self.acceptance_probability() is None
+
     def rules(self):
         """Return the list of names of the verification rules."""
         return parse_list("verification", self.verification)
@@ -185,11 +191,15 @@ class BenchmarkOutput(Json):
 
 
 def measure_all(settings, lines):
-    """Measure all that `lines` does not hold yet, and add a line for each prompt.
+    """Measure what the settings ask for, except the prompts that `lines` holds; add others to it.
 
+    lines: ResumableLines, with a line for each prompt; batches and programs use none
     Returns the results as a dict; the head of this file lists its keys. Notes progress on stderr.
     """
-    about = machine(settings.backend) | {"kernels": {}, "prompts_measured_before_resuming": 0}
+    about = describe_machine(settings.backend) | {
+        "kernels": {},
+        "prompts_measured_before_resuming": 0,
+    }
     result = {"machine": about, "settings": settings.portable_dict(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")
@@ -201,7 +211,7 @@ def measure_all(settings, lines):
         elif settings.programs:
             result["rows"] += measure_programs(settings, models, target, result)
         else:
-            rows, n_stored = measure_table(settings, models, target, lines)
+            rows, n_stored = measure_all_prompts(settings, models, target, lines)
             result["rows"] += rows
             result["best_K"] += measure_best_Ks(settings, models, target, rows)
             about["prompts_measured_before_resuming"] += n_stored
@@ -209,7 +219,9 @@ def measure_all(settings, lines):
 
 
 def lines_in_memory():
-    """Stand-in for ResumableLines without --out: `done`, a list of what was given to `append`."""
+    """Return a stand-in for ResumableLines if there is no --out: `done` is the list of what was
+    given to `append`.
+    """
     done = []
     return SimpleNamespace(done=done, append=done.append)
 

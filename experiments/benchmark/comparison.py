@@ -1,8 +1,8 @@
-"""Runs of both decoders, taking turns on the same prompts: the raw material of the benchmark.
+"""Time both decoders in turns on the same prompts: the measurements behind the benchmark's rows.
 
-Every text runs to its full number of tokens, past <|endoftext|> too, so that all sides write
-equally many. Prefill is timed apart. On each prompt all variants take turns, in another order
-each time.
+Every text runs to its full number of tokens, past <|endoftext|> too, so that all variants write
+equally many. Prefill is timed separately. On each prompt all variants take turns, in a new order
+for each repeat.
 """
 
 import statistics
@@ -25,43 +25,46 @@ WARMUP_TOKENS = 6  # tokens
 
 @dataclass(frozen=True)
 class Variant:
-    """A draft by its name, a K and a rule; a K of 0 is the autoregressive loop."""
+    """A draft with a K and a rule. Without a draft it is the autoregressive loop."""
 
-    draft: str | None = None
-    K: int | str = 0
+    draft: str | None = None  # its name
+    K: int | str = 0  # a number or "auto"; 0 without a draft
     verification: str = "token"
 
 
 PLAIN = Variant()
 
 
-def measure_in_turns(ways, repeats, seed, name):
+def measure_in_turns(functions, repeats, seed, name):
     """Call functions in turns, in a new random order each turn, after one turn to warm up.
 
-    ways: {key: function()}; name: for the progress bar
+    functions: {key: function()}; name: what is measured, for the progress on stderr
     Returns {key: [what the function returned in each of `repeats` turns]}.
     """
-    results = {way: [] for way in ways}
+    results = {key: [] for key in functions}
+    keys = [*functions]
     rng = np.random.default_rng(stream(Purpose.ORDER_OF_TURNS, seed))
     for _ in progress(range(repeats + 1), repeats + 1, name, "turns"):
-        for i in rng.permutation(len(ways)):
-            way = [*ways][i]
-            results[way].append(ways[way]())
-    return {way: of_way[1:] for way, of_way in results.items()}
+        for i in rng.permutation(len(keys)):
+            key = keys[i]
+            results[key].append(functions[key]())
+    return {key: returned[1:] for key, returned in results.items()}
 
 
 @dataclass
 class Measurement:
-    """The measurement of a variant on one prompt; all fields can be written as JSON.
+    """What was measured of a variant on one prompt. All fields can be written as JSON.
 
-    is_lookup: whether the draft drafts only where it finds something
-    texts, seconds, prefill_seconds: of each repeat
-    parts: seconds of all repeats, prefill apart: draft, verify (the target's passes), and sampling:
-        all the rest, that is the target's filter, the rule and the loop
-    rounds: those of all repeats, prefill apart, as [drafted, examined, accepted]
+    is_lookup: whether the draft searches the text, and often drafts nothing
+    parts: {part of a round: seconds}, the sum over all repeats without prefill. "draft"; "verify",
+        the target's passes; "sampling", all else: the sampling parameters, the rule and the loop
+    texts: the new token ids of each repeat
+    seconds, prefill_seconds: of each repeat; seconds are without prefill
+    rounds: [drafted, examined, accepted] of each round of all repeats, without prefill
     pass_seconds: median of the target's passes over K + 1 rows, None if there was none
     draft_seconds: median of a drafted token, its sampling included, None if there was none
-    difference: whether and why a greedy text differs from the autoregressive one
+    difference: what explain_difference says if the greedy text of the last repeat differs from the
+        autoregressive one, else None
     """
 
     is_lookup: bool
@@ -76,43 +79,56 @@ class Measurement:
 
     @property
     def tokens(self):
-        """The number of tokens written in each repeat, a list."""
+        """The list of the number of tokens written in each repeat."""
         return [len(text) for text in self.texts]
 
     def add(self, run):
-        """Decode one repeat with a Run, and add its texts, times and rounds to this measurement.
+        """Decode one repeat with a Run, and add its text, times and rounds to this measurement.
 
-        Returns [(tokens drafted, clock.Seconds)] of its rounds.
+        Returns [(number of drafted tokens, clock.Seconds)] of its rounds without the prefill.
         """
         rounds = run.timed_rounds()
         _, prefill = next(rounds)
         text, timings = [], []
         for this_round, seconds in rounds:
             text += this_round.tokens
-            timings.append((len(this_round.draft), seconds))
-            self.rounds.append([len(this_round.draft), this_round.examined, this_round.accepted])
-            for part, more in zip(TIMED_PARTS, (seconds.draft, seconds.target, seconds.rest)):
-                self.parts[part] += more
+            n_drafted = len(this_round.draft)
+            timings.append((n_drafted, seconds))
+            self.rounds.append([n_drafted, this_round.examined, this_round.accepted])
+            self.parts["draft"] += seconds.draft
+            self.parts["verify"] += seconds.target
+            self.parts["sampling"] += seconds.rest
         self.seconds.append(sum(seconds.total for _, seconds in timings))
         self.prefill_seconds.append(prefill.total)
         self.texts.append(text)
         return timings
 
+    def set_medians(self, timings, K):
+        """Set pass_seconds and draft_seconds from what `add` returned for all repeats, in one list.
+        K: the variant's; with "auto" there are no pass_seconds
+        """
+        passes = [seconds.target for n_drafted, seconds in timings if n_drafted == K]
+        tokens = [seconds.draft / n_drafted for n_drafted, seconds in timings if n_drafted]
+        self.pass_seconds = statistics.median(passes) if passes else None
+        self.draft_seconds = statistics.median(tokens) if tokens else None
+
 
 def with_fixed_acceptance(rule, acceptance_probability, seed):
-    """Return a rule that accepts each drafted token with this probability.
+    """Return a rule verify(draft, p, q, rng) that accepts each drafted token with this probability.
 
-    All passes are run and the real rule is called, so that the time is real; only its verdict on
-    the draft is replaced.
+    All passes are run and the real rule is called, so that the time is real. Only its number of
+    accepted tokens is replaced, by random numbers from this seed.
     """
-    coins = Rng(seed)
+    verdicts = Rng(seed)
 
-    def decide(draft, p, q, rng):
+    def verify(draft, p, q, rng):
         _, next_token = rule(draft, p, q, rng)
-        accepted = [coins.accept(acceptance_probability) for _ in draft]
-        return [*accepted, False].index(False), next_token
+        # as many random numbers in every round, however many tokens it accepts
+        accepted = [verdicts.accept(acceptance_probability) for _ in draft]
+        n_accepted = accepted.index(False) if False in accepted else len(accepted)
+        return n_accepted, next_token
 
-    return decide
+    return verify
 
 
 # ---------------------------------------------------------------- all variants
@@ -120,10 +136,11 @@ def with_fixed_acceptance(rule, acceptance_probability, seed):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Variants on one prompt: the first is PLAIN.
+    """Measures variants on one prompt.
 
     run: the Run of the target alone after the prompt
     drafts: {name: Draft}
+    variants: a list of Variants, of which the first is PLAIN
     acceptance_probability: of each drafted token, instead of the rule's verdict; None for the rule
     """
 
@@ -133,7 +150,12 @@ class Comparison:
     acceptance_probability: float | None = None
 
     def run_of(self, variant, seed, prompt, repeat=0, **changes):
-        """Return the Run of a variant. seed, prompt (its number), repeat: they seed the Rng"""
+        """Return the Run of a variant.
+
+        seed, prompt (its number), repeat: what its random numbers depend on
+        changes: {field of the Run: value}
+        The first Run with K auto measures the costs of rounds, in about a second.
+        """
         pair = replace(self.run.pair, draft=self.drafts.get(variant.draft))
         rule, K = RULES[variant.verification], variant.K
         if K == AUTO:
@@ -146,6 +168,7 @@ class Comparison:
         return replace(self.run, pair=pair, K=K, new_rng=rng, rule=rule, **changes)
 
     def is_lookup(self, variant):
+        """Return whether the variant has a draft that searches the text."""
         return variant.draft is not None and self.drafts[variant.draft].is_lookup
 
     def warm_up(self):
@@ -157,23 +180,23 @@ class Comparison:
     def measure(self, seed, prompt, repeats):
         """Decode the prompt `repeats` times with every variant, in random order each time.
 
-        Returns a list with the Measurement of each variant. prompt: its number, for the seeds
+        prompt: its number, for the seeds. Returns the list of the Measurement of each variant.
         """
-        found = [Measurement(self.is_lookup(variant)) for variant in self.variants]
-        timings = [[] for _ in found]  # of all repeats
+        measurements = [Measurement(self.is_lookup(variant)) for variant in self.variants]
+        timings = [[] for _ in self.variants]  # of the rounds of all repeats, for each variant
         for repeat in range(repeats):
             rng = np.random.default_rng(stream(Purpose.ORDER_OF_RUNS, seed, prompt, repeat))
-            for i in rng.permutation(len(found)):
+            for i in rng.permutation(len(self.variants)):
                 run = self.run_of(self.variants[i], seed, prompt, repeat)
-                timings[i] += found[i].add(run)
-        target = self.run.pair.target
+                timings[i] += measurements[i].add(run)
+        # only greedy texts are the same for all variants, if the rule decides
         comparable = self.run.to_probs.greedy and self.acceptance_probability is None
-        for variant, measurement, of_rounds in zip(self.variants, found, timings):
-            passes = [seconds.target for n, seconds in of_rounds if n == variant.K]
-            tokens = [seconds.draft / n for n, seconds in of_rounds if n]
-            measurement.pass_seconds = statistics.median(passes) if passes else None
-            measurement.draft_seconds = statistics.median(tokens) if tokens else None
-            plain, text = found[0].texts[-1], measurement.texts[-1]
+        plain = measurements[0].texts[-1]
+        for i, measurement in enumerate(measurements):
+            measurement.set_medians(timings[i], self.variants[i].K)
+            text = measurement.texts[-1]
             if comparable and text != plain:
-                measurement.difference = explain_difference(target, self.run.ids, plain, text)
-        return found
+                measurement.difference = explain_difference(
+                    self.run.pair.target, self.run.ids, plain, text
+                )
+        return measurements

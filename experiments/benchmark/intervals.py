@@ -1,9 +1,8 @@
-"""Ratios over prompts and their 95 % intervals."""
+"""Ratios of sums over prompts with their 95 % intervals, and counts over rounds and texts."""
 
 import math
 import statistics
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
@@ -28,8 +27,8 @@ def interval(numerators, denominators):
     turn; how far the ratio moves tells its standard error. Student's t widens the interval, because
     the standard error is itself estimated from few prompts. All of this is done with the ratio's
     logarithm, because 2 and 1/2 are equally far from 1. With six prompts, even or skewed as in
-    tests/benchmark/test_statistics.py, the interval covers the true ratio in 93 to 95 % of cases;
-    that of a percentile bootstrap does in 83 to 86 %.
+    tests/benchmark/test_intervals.py, the interval covers the true ratio in 93 to 95 % of cases; a
+    percentile bootstrap would in 83 to 86 %.
     """
     n = len(numerators)
     # two arrays [n]: the sums over all prompts except prompt i
@@ -43,38 +42,41 @@ def interval(numerators, denominators):
     return [value / factor, value * factor]
 
 
-def share_interval(successes, trials, repeats=1):
-    """Return the 95 % interval [low, high] of sum(successes) / sum(trials), a share from 0 to 1,
-    with one number of each for a prompt; None if fewer than MIN_PROMPTS prompts had a trial.
+def share_interval(successes, trials, n_same=1):
+    """Return [low, high], the 95 % interval of sum(successes) / sum(trials), a share from 0 to 1.
+
+    successes, trials: lists with a count for each prompt
+    n_same: how often each trial was made with the same outcome, which counts as one trial
+    Returns None if fewer than MIN_PROMPTS prompts had a trial.
 
     Prompts differ, so trials of one prompt tell less than independent ones. The interval is that
     of as many independent trials as would be equally uncertain (Korn and Graubard 1998): a score
-    interval with continuity correction (Newcombe 1998, method 4), or the rule of three where all or
+    interval with continuity correction (Newcombe 1998, method 4), or the rule of three if all or
     none succeeded. It covers the true acceptance rate in 94 % of cases or more; see
-    tests/benchmark/test_statistics.py.
-
-    repeats: how often each trial was made; a repeat makes the same decision, so it adds nothing
+    tests/benchmark/test_intervals.py.
     """
     n_prompts = np.count_nonzero(trials)
     if n_prompts < MIN_PROMPTS:
         return None
-    share, n_trials = ratio(successes, trials), sum(trials) / repeats
+    share, n_trials = ratio(successes, trials), sum(trials) / n_same
     if share in (0, 1):
         reach = min(1.0, 3 / n_trials)
         return [0.0, reach] if share == 0 else [1 - reach, 1.0]
     # the variance of the share over prompts, and that of independent trials
     errors = np.subtract(successes, share * np.asarray(trials)) / sum(trials)
     variance = n_prompts / (n_prompts - 1) * (errors @ errors)
-    too_few = (student_t(n_prompts - 1) / student_t(math.inf)) ** 2
-    of_one_trial = share * (1 - share)
-    n_effective = of_one_trial / max(of_one_trial / n_trials, too_few * variance)
+    # the variance itself is estimated from few prompts: widen it as Student's t does
+    widening = (student_t(n_prompts - 1) / student_t(math.inf)) ** 2
+    variance_of_one = share * (1 - share)
+    n_effective = variance_of_one / max(variance_of_one / n_trials, widening * variance)
     return [score_bound(share, n_effective, side) for side in (-1, 1)]
 
 
 def score_bound(share, n, side):
-    """The lower (side -1) or upper (1) bound of the share in n independent trials: where the normal
-    approximation would put the share, or half a trial beyond it, on the edge of what is likely.
+    """Return the lower (side -1) or upper (side 1) bound of the 95 % score interval with continuity
+    correction (Newcombe 1998, method 4), for a share that was seen in n independent trials.
     """
+    # the continuity correction: half a trial outwards
     share = min(1, max(0, share + side / (2 * n)))
     z = student_t(math.inf)
     middle = share + z**2 / (2 * n)
@@ -83,10 +85,13 @@ def score_bound(share, n, side):
 
 
 def student_t(freedom):
-    """How many standard errors a 95 % interval reaches to each side, for this many degrees of
-    freedom: Fisher's expansion around the normal distribution's 1.96.
+    """Return how many standard errors a 95 % interval reaches to each side, for this many degrees
+    of freedom: Fisher's expansion around the normal distribution's 1.96.
 
     Within 0.001 from five degrees on (Abramowitz and Stegun 1964, 26.7.5).
+
+    >>> round(float(student_t(5)), 2), round(float(student_t(math.inf)), 2)
+    (2.57, 1.96)
     """
     return np.polyval([1.58954, 2.55585, 2.82250, 2.37227, 1.95996], 1 / freedom)
 
@@ -97,9 +102,11 @@ def median_and_range(values):
 
 
 class Estimate:
-    """The ratio of two sums over prompts, with its 95 % interval.
+    """The ratio of two sums over prompts, with its 95 % interval; None and None without a ratio.
 
+    numerators, denominators: lists with a number for each prompt
     withheld: why it must not be published, a text; None if it may
+    interval_of: a function (numerators, denominators) that returns [low, high] or None
     """
 
     def __init__(self, numerators, denominators, withheld=None, interval_of=interval):
@@ -109,6 +116,7 @@ class Estimate:
 
     @property
     def published(self):
+        """The ratio, or None if it is withheld."""
         return None if self.withheld else self.value
 
 
@@ -121,41 +129,52 @@ def estimate_columns(figures):
 
 # ---------------------------------------------------------------- rounds
 
-# The rounds of a prompt are [(drafted, examined, accepted)].
+# Here the rounds of a prompt are a list of (drafted, examined, accepted), three numbers of tokens.
 
 
-def acceptance_estimate(by_prompt, repeats=1):
+def acceptance_estimate(rounds_of_prompts, n_same=1):
     """Return the Estimate of the acceptance rate: accepted over examined tokens.
 
-    by_prompt: for each prompt its rounds [(drafted, examined, accepted)], of all repeats
+    rounds_of_prompts: for each prompt its rounds, of all repeats; n_same: see share_interval
     """
-    examined = [sum(e for _, e, _ in rounds) for rounds in by_prompt]
-    accepted = [sum(a for _, _, a in rounds) for rounds in by_prompt]
-    return Estimate(accepted, examined, interval_of=partial(share_interval, repeats=repeats))
+    accepted, examined = [], []
+    for rounds in rounds_of_prompts:
+        accepted.append(sum(n_accepted for _, _, n_accepted in rounds))
+        examined.append(sum(n_examined for _, n_examined, _ in rounds))
+    return Estimate(accepted, examined, interval_of=partial(share_interval, n_same=n_same))
 
 
-def round_columns(by_prompt, K):
+def round_columns(rounds_of_prompts, K):
     """Return {column: value} that sums up the rounds of all prompts.
 
     By position in the draft, 1 to K: how many tokens were examined, and which share of them was
-    accepted (None if none was examined).
+    accepted (None if none was examined). The histogram: in how many rounds 0 to K were accepted.
     """
-    rounds = [*chain(*by_prompt)]
-    drafted, _, accepted = map(sum, zip(*rounds))
-    positions = range(1, K + 1)
-    examined_at = [sum(e >= i for _, e, _ in rounds) for i in positions]
-    accepted_at = [sum(a >= i for _, _, a in rounds) for i in positions]
+    rounds = [counts for rounds in rounds_of_prompts for counts in rounds]
+    drafted = sum(n_drafted for n_drafted, _, _ in rounds)
+    accepted = [n_accepted for _, _, n_accepted in rounds]
+    examined_at, acceptance_at = [], []
+    for position in range(1, K + 1):
+        n_examined = sum(examined >= position for _, examined, _ in rounds)
+        n_accepted = sum(n >= position for n in accepted)
+        examined_at.append(n_examined)
+        acceptance_at.append(ratio([n_accepted], [n_examined]))
     return {
-        "acceptance_by_position": [a / e if e else None for a, e in zip(accepted_at, examined_at)],
+        "acceptance_by_position": acceptance_at,
         "examined_by_position": examined_at,
-        "accepted_histogram": [sum(a == i for _, _, a in rounds) for i in range(K + 1)],
+        "accepted_histogram": [accepted.count(n) for n in range(K + 1)],
         "drafted": drafted,
-        "wasted_drafts": drafted - accepted,
+        "wasted_drafts": drafted - sum(accepted),
     }
 
 
 def drafting_share(is_model, K, drafted, n_rounds):
-    """Return h of the theory: 1 for a model; for n-grams the share of K positions they filled."""
+    """Return h of the theory, the share of rounds with a draft: 1 for a model; for n-grams, which
+    draft in some rounds only, drafted tokens over the K of all rounds.
+
+    >>> drafting_share(False, 4, 20, 10)
+    0.5
+    """
     return 1 if is_model else drafted / (K * n_rounds)
 
 

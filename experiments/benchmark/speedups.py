@@ -1,4 +1,4 @@
-"""From runs to rows: speedups, and which figures may be published.
+"""From measurements to rows: speedups, and which figures may be published.
 
 A speedup is the time of our own cached autoregressive loop over the time of the speculative one:
 same prompts, as many tokens, prefill apart, medians over repeats. It is withheld, with the reason,
@@ -29,48 +29,59 @@ MAX_COST_RATIO = 1.1  # times the verify cost: noise is small where the interval
 LOOP_SHARE = 0.2  # share of repeated 8-grams from which a text counts as a loop
 
 
-def median_seconds_by_prompt(runs):
+NOTHING = Estimate([], [])  # of no prompts: its value is None
+
+
+# In this file `plain` and `fast` are lists with a Measurement of each prompt: of the autoregressive
+# loop, and of the variant that a row is about.
+
+
+def median_seconds_by_prompt(measurements):
     """Return the list of each prompt's median seconds over repeats."""
-    return [statistics.median(run.seconds) for run in runs]
+    return [statistics.median(measurement.seconds) for measurement in measurements]
 
 
-def tokens_by_prompt(runs):
+def tokens_by_prompt(measurements):
     """Return the list of each prompt's number of tokens in the first repeat."""
-    return [run.tokens[0] for run in runs]
-
-
-def tokens_per_second(runs):
-    """Return the tokens of all prompts over their median seconds, from a list of Measurements."""
-    return ratio(tokens_by_prompt(runs), median_seconds_by_prompt(runs))
+    return [measurement.tokens[0] for measurement in measurements]
 
 
 def relative_cost(seconds, plain):
-    """Return the Estimate of a cost in one-row target passes; None if no prompt has both times.
+    """Return the Estimate of a cost in target passes over one row. Its value is None if no prompt
+    has both times.
 
-    seconds: the cost on each prompt, or None; plain: Measurements of the autoregressive loop
+    seconds: the cost on each prompt in seconds, a list of numbers and None
     """
-    pairs = zip(seconds, (run.pass_seconds for run in plain))
-    known = [(cost, unit) for cost, unit in pairs if cost is not None and unit]
-    return Estimate(*zip(*known)) if known else None
+    costs, units = [], []
+    for cost, measurement in zip(seconds, plain):
+        if cost is not None and measurement.pass_seconds:
+            costs.append(cost)
+            units.append(measurement.pass_seconds)
+    return Estimate(costs, units)
 
 
 # ---------------------------------------------------------------- what is withheld, and why
 
 
 def why_counts_differ(plain, fast):
-    """Say on how many prompts the two variants wrote different numbers of tokens; None if none."""
-    n = sum(len({*p.tokens, *f.tokens}) > 1 for p, f in zip(plain, fast))
-    return f"the token counts differ on {n} of {len(fast)} prompts" if n else None
+    """Return a text that says on how many prompts the two variants wrote different numbers of
+    tokens, in any repeat; None if there are no such prompts.
+    """
+    n_different = 0
+    for of_plain, of_fast in zip(plain, fast):
+        n_different += len({*of_plain.tokens, *of_fast.tokens}) > 1
+    if n_different == 0:
+        return None
+    return f"the token counts differ on {n_different} of {len(fast)} prompts"
 
 
 def why_withheld(fast, low_high):
-    """Return why a speedup must not be published, or None: greedy texts differ by a bug, there is
-    no
-    interval, or the interval contains 1.
+    """Return why a speedup must not be published, a text, or None if it may.
 
-    fast: Measurements of each prompt; low_high: the interval [low, high], or None
+    It must not if a bug made greedy texts differ, if there is no interval, or if the interval
+    contains 1. low_high: the interval [low, high], or None
     """
-    differences = [run.difference for run in fast if run.difference]
+    differences = [measurement.difference for measurement in fast if measurement.difference]
     bugs = [where["position"] for where in differences if where["verdict"] == "bug"]
     if bugs:
         return (
@@ -86,10 +97,10 @@ def why_withheld(fast, low_high):
 
 
 def why_mistimed(v):
-    """Return why the Estimate of the verify cost must not be published, or None.
+    """Return why v, the Estimate of the verify cost, must not be published: a text, or None.
 
-    A pass over more rows takes no less time than a pass over one. Where it seems to, noise must be
-    able to explain that, and be small.
+    A pass over several rows cannot be faster than a pass over one row. A v below 1 is published
+    only if noise explains it: the interval must reach 1, but not far beyond v.
     """
     if v.value >= 1 or v.interval is None:
         return None
@@ -100,79 +111,94 @@ def why_mistimed(v):
 
 
 def text_flags(fast, repetition):
-    """Return a list of warnings about the texts: repetition loops, and ties broken by rounding."""
+    """Return a list of warnings about the texts: repetition loops, and ties broken by rounding.
+
+    repetition: the share of 8-grams that occurred before, None for texts shorter than that
+    """
     flags = []
     if repetition and repetition >= LOOP_SHARE:
         flags.append(f"repetition: {repetition:.0%} of the 8-grams repeat")
-    ties = sum(bool(run.difference) and run.difference["verdict"] == "tie" for run in fast)
-    if ties:
-        flags.append(f"ties: rounding changed the greedy text of {ties} prompts")
+    differences = [measurement.difference for measurement in fast if measurement.difference]
+    n_ties = sum(difference["verdict"] == "tie" for difference in differences)
+    if n_ties:
+        flags.append(f"ties: rounding changed the greedy text of {n_ties} prompts")
     return flags
 
 
 # ---------------------------------------------------------------- a row
 
 
-def measured_estimates(plain, fast, by_token):
-    """Return {column: Estimate} of speeds, speedups and acceptance.
-
-    plain, fast, by_token: Measurements of each prompt, of the autoregressive loop, of a variant,
-    and of the same variant with the token rule (empty if there is none to compare with)
-    """
-    seconds, passes = median_seconds_by_prompt(fast), [len(run.rounds) for run in fast]
+def measured_estimates(plain, fast, n_same):
+    """Return {column: Estimate} of speed, speedup and acceptance. n_same: see result_row"""
+    seconds = median_seconds_by_prompt(fast)
     speedup_time = Estimate(median_seconds_by_prompt(plain), seconds)
-    unequal = why_counts_differ(plain, fast)
-    speedup_time.withheld = unequal or why_withheld(fast, speedup_time.interval)
-    gain_time = Estimate(median_seconds_by_prompt(by_token), seconds if by_token else [])
-    # both wrote equally many tokens
-    gain_passes = Estimate([len(run.rounds) for run in by_token], passes if by_token else [])
-    for gain in (gain_time, gain_passes) if by_token else ():
-        gain.withheld = why_withheld(fast, gain.interval)
+    counts_differ = why_counts_differ(plain, fast)
+    speedup_time.withheld = counts_differ or why_withheld(fast, speedup_time.interval)
+    rounds = [measurement.rounds for measurement in fast]
+    n_tokens = [sum(measurement.tokens) for measurement in fast]
     return {
         "tokens_per_second": Estimate(tokens_by_prompt(fast), seconds),
         "speedup_time": speedup_time,
-        "acceptance_rate": acceptance_estimate([run.rounds for run in fast]),
-        "tokens_per_target_pass": Estimate([sum(run.tokens) for run in fast], passes),
-        "speedup_over_token": gain_time,
-        "tokens_per_pass_over_token": gain_passes,
+        "acceptance_rate": acceptance_estimate(rounds, n_same),
+        "tokens_per_target_pass": Estimate(n_tokens, [len(of_prompt) for of_prompt in rounds]),
     }
 
 
-def theory_columns(K, plain, fast, a, rounds):
-    """Predict the speedup of a draft with this K from acceptance and costs.
+def rule_estimates(fast, by_token):
+    """Return {column: Estimate} of what a rule gains over the token rule, in time and in passes.
 
-    a: the acceptance rate; rounds: what `round_columns` returns of them
-    Returns ({column: Estimate} of the costs, {column: value} of the prediction, why there is no
-    prediction or None).
+    by_token: the Measurements of the same draft and K with the token rule, on the same prompts
+    Without any, the values are None.
     """
-    none = Estimate([], [])
-    c = relative_cost([run.draft_seconds for run in fast], plain) or none
-    v = relative_cost([run.pass_seconds for run in fast], plain) or none
-    if v is not none:
+    if not by_token:
+        return {"speedup_over_token": NOTHING, "tokens_per_pass_over_token": NOTHING}
+    in_time = Estimate(median_seconds_by_prompt(by_token), median_seconds_by_prompt(fast))
+    # both wrote equally many tokens, so the ratio of passes is that of tokens per pass
+    passes_by_token = [len(measurement.rounds) for measurement in by_token]
+    in_passes = Estimate(passes_by_token, [len(measurement.rounds) for measurement in fast])
+    in_time.withheld = why_withheld(fast, in_time.interval)
+    in_passes.withheld = why_withheld(fast, in_passes.interval)
+    return {"speedup_over_token": in_time, "tokens_per_pass_over_token": in_passes}
+
+
+def cost_estimates(plain, fast):
+    """Return {column: Estimate} of c and v of the theory, measured in the same rounds."""
+    c = relative_cost([measurement.draft_seconds for measurement in fast], plain)
+    v = relative_cost([measurement.pass_seconds for measurement in fast], plain)
+    if v.value is not None:
         v.withheld = why_mistimed(v)
-    h, predicted, unknown = None, None, None
+    return {"draft_cost": c, "verify_cost": v}
+
+
+def predict_speedup(K, h, a, c, v):
+    """Return (the speedup that theory predicts or None, why there is no prediction or None).
+
+    K: a number or "auto"; h: the share of rounds with a draft; a: the acceptance rate or None;
+    c, v: the Estimates of cost_estimates
+    """
     if K == AUTO:
-        unknown = "K changes from round to round"
-    else:
-        n_rounds = sum(rounds["accepted_histogram"])
-        h = drafting_share(not fast[0].is_lookup, K, rounds["drafted"], n_rounds)
-        if None in (a, c.value, v.value):
-            unknown = "no round drafted all K tokens"
-        elif v.withheld:
-            unknown = "v is withheld"
-        else:
-            predicted = speedup(a, K, c.value, v.value, h)
-    costs = {"draft_cost": c, "verify_cost": v}
-    return costs, {"drafting_share": h, "predicted_speedup": predicted}, unknown
+        return None, "K changes from round to round"
+    if None in (a, c.value, v.value):
+        return None, "no round drafted all K tokens"
+    if v.withheld:
+        return None, "v is withheld"
+    return speedup(a, K, c.value, v.value, h), None
 
 
 def text_columns(plain, fast):
     """Return {column: value} about the texts: how many, seconds of prefill, and repetition."""
-    repetition = ratio(*zip(*(count_repeated_ngrams(text) for run in fast for text in run.texts)))
+    repeated, n_grams = [], []
+    for measurement in fast:
+        for text in measurement.texts:
+            n_repeated, n = count_repeated_ngrams(text)
+            repeated.append(n_repeated)
+            n_grams.append(n)
+    repetition = ratio(repeated, n_grams)
+    plain_seconds = median_seconds_by_prompt(plain)
     return {
         "prompts": len(fast),
         "tokens": sum(tokens_by_prompt(fast)),
-        "autoregressive_tokens_per_second": tokens_per_second(plain),
+        "autoregressive_tokens_per_second": ratio(tokens_by_prompt(plain), plain_seconds),
         "prefill_seconds": median_prefill(fast),
         "autoregressive_prefill_seconds": median_prefill(plain),
         "repetition": repetition,
@@ -180,41 +206,63 @@ def text_columns(plain, fast):
     }
 
 
-def median_prefill(runs):
+def median_prefill(measurements):
     """Return the median seconds of prefill, over all prompts and repeats."""
-    return statistics.median(seconds for run in runs for seconds in run.prefill_seconds)
+    return statistics.median(
+        seconds for measurement in measurements for seconds in measurement.prefill_seconds
+    )
 
 
-def milliseconds_per_round(runs):
+def milliseconds_per_round(measurements):
     """Return {part of a round: mean milliseconds} over all prompts."""
-    n_rounds = sum(len(run.rounds) for run in runs)
-    total = lambda part: sum(run.parts[part] for run in runs)
-    return {part: 1e3 * total(part) / n_rounds for part in TIMED_PARTS}
+    n_rounds = sum(len(measurement.rounds) for measurement in measurements)
+    means = {}
+    for part in TIMED_PARTS:
+        seconds = sum(measurement.parts[part] for measurement in measurements)
+        means[part] = 1e3 * seconds / n_rounds
+    return means
 
 
-def result_row(variant, runs, **about):
+def result_row(variant, measurements, n_same=1, **about):
     """Return one row of the results (a dict) for a variant.
 
-    runs: {variant: [Measurement of each prompt]}, with PLAIN among the variants
+    measurements: {variant: [Measurement of each prompt]}, with PLAIN among the variants
+    n_same: how many repeats of a prompt make the same random decisions. Repeats of greedy decoding
+        all do, so that they tell no more about the acceptance rate than a single one.
     about: {column: value} to put into the row unchanged
     If the same draft and K were measured with the token rule too, the row compares the two rules.
     """
-    plain, fast, K = runs[PLAIN], runs[variant], variant.K
-    token = dataclasses.replace(variant, verification="token")
-    ratios = measured_estimates(plain, fast, runs.get(token, []) if token != variant else [])
-    rounds = round_columns([run.rounds for run in fast], MAX_K if K == AUTO else K)
-    costs, theory, unknown = theory_columns(K, plain, fast, ratios["acceptance_rate"].value, rounds)
-    figures = ratios | costs
-    time, predicted = figures["speedup_time"], theory["predicted_speedup"]
-    theory["measured_over_predicted"] = time.published and predicted and time.value / predicted
+    plain, fast, K = measurements[PLAIN], measurements[variant], variant.K
+    by_token = []
+    if variant.verification != "token":
+        token_variant = dataclasses.replace(variant, verification="token")
+        by_token = measurements.get(token_variant, [])
+    figures = measured_estimates(plain, fast, n_same) | rule_estimates(fast, by_token)
+    figures |= cost_estimates(plain, fast)
+
+    n_positions = MAX_K if K == AUTO else K
+    rounds = round_columns([measurement.rounds for measurement in fast], n_positions)
+    n_rounds = sum(rounds["accepted_histogram"])
+    is_model = not fast[0].is_lookup
+    h = None if K == AUTO else drafting_share(is_model, K, rounds["drafted"], n_rounds)
+
+    a, c, v = (figures[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
+    predicted, why_unknown = predict_speedup(K, h, a.value, c, v)
+    measured, measured_over_predicted = figures["speedup_time"], None
+    if measured.published and predicted:
+        measured_over_predicted = measured.value / predicted
+
     withheld = {name: figure.withheld for name, figure in figures.items()}
-    withheld |= {"predicted_speedup": unknown, "measured_over_predicted": time.withheld or unknown}
+    withheld["predicted_speedup"] = why_unknown
+    withheld["measured_over_predicted"] = measured.withheld or why_unknown
     return {
         **dataclasses.asdict(variant),
         **about,
         **text_columns(plain, fast),
         **estimate_columns(figures),
-        **theory,
+        "drafting_share": h,
+        "predicted_speedup": predicted,
+        "measured_over_predicted": measured_over_predicted,
         **rounds,
         "milliseconds_per_round": milliseconds_per_round(fast),
         "withheld": {name: why for name, why in withheld.items() if why},

@@ -129,6 +129,15 @@ def test_auto_k_is_a_row_like_any_other(result_of):
         assert row["tokens"] == rows[0]["tokens"] and len(row["accepted_histogram"]) == 9
 
 
+def test_greedy_repeats_tell_nothing_new_about_acceptance(result_of):
+    def intervals(repeats):
+        rows = result_of("--temperature=0", f"--repeats={repeats}")["rows"]
+        return [row["intervals"]["acceptance_rate"] for row in rows]
+
+    for three, one in zip(intervals(3), intervals(1), strict=True):
+        assert three == pytest.approx(one)
+
+
 def test_a_wrong_greedy_text_is_called_a_bug(result_of, monkeypatch):
     monkeypatch.setitem(RULES, "token", lambda draft, p, q, rng: (0, 9))
     for one in result_of("--temperature=0")["rows"]:
@@ -239,7 +248,7 @@ def test_the_seed_decides_the_prompts_of_a_batch(benchmark, monkeypatch):
 
 
 def test_texts_for_which_there_is_no_memory(benchmark, monkeypatch, nothing_is_measured):
-    monkeypatch.setattr("backends.memory.available", lambda: 1_000_000)
+    monkeypatch.setattr("backends.memory.available_bytes", lambda: 1_000_000)
     assert_refused(benchmark(*BATCHES, "--batch_size=1000"), "memory", "--batch_size")
 
 

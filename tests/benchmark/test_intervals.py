@@ -117,6 +117,6 @@ def test_the_rule_of_three():
     assert acceptance_estimate(rounds(2)).interval == [0.95, 1]
     assert acceptance_estimate(rounds(0)).interval == [0, 0.05]
     twice = [2 * of_prompt for of_prompt in rounds(0)]
-    assert acceptance_estimate(twice, repeats=2).interval == [0, 0.05]
+    assert acceptance_estimate(twice, n_same=2).interval == [0, 0.05]
     assert acceptance_estimate(6 * [[(1, 1, 0)]]).interval == [0, 0.5]
     assert acceptance_estimate(rounds(2)[:5] + [[(0, 0, 0)]]).interval is None  # of five prompts

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding import theory
-from experiments.benchmark import costs, speedups
+from experiments.benchmark import best_k, speedups
 from experiments.benchmark.comparison import PLAIN, Measurement, Variant
 
 FAST = Variant("0.7M-17M", 3)
@@ -159,7 +159,7 @@ def test_the_predicted_K_beside_the_measured_one():
     """a = 0.5: K = 2 gives 1.75 / 1.3, more than K = 1 (1.5 / 1.2) and K = 3 (1.875 / 1.9)."""
     of_rounds = [(0.1, 1.1), (0.1, 1.1), (0.2, 1.3)]
     rows = [row_of_K(1, 10.0), row_of_K(3, 12.0), row_of_K("auto", 11.0, drafting_share=None)]
-    found = costs.best_K(rows, of_rounds)
+    found = best_k.best_K(rows, of_rounds)
     assert (found["predicted_K"], found["fastest_K"]) == (2, 3)
     assert (found["acceptance_rate"], found["drafting_share"]) == (0.5, 1)
     assert (found["draft_cost"], found["verify_cost"]) == (0.1, 1.1)
@@ -168,6 +168,6 @@ def test_the_predicted_K_beside_the_measured_one():
     # a look-up that finds something in a tenth of the rounds
     seldom = [row_of_K(3, 12.0, drafting_share=0.1)]
     expected = (0.1 * 1.75 + 0.9) / (0.1 * 1.3 + 0.9)
-    assert costs.best_K(seldom, of_rounds)["predicted_speedup"] == pytest.approx(expected)
+    assert best_k.best_K(seldom, of_rounds)["predicted_speedup"] == pytest.approx(expected)
     for unknown in ((rows, []), (rows[2:], of_rounds)):
-        assert costs.best_K(*unknown)["predicted_K"] is None
+        assert best_k.best_K(*unknown)["predicted_K"] is None

@@ -10,7 +10,7 @@ from browsers import assert_readable, wait_for
 from heads import MEDUSA, toy_head
 from live import PROMPT, RUNS, loaded, unheard
 
-from cli.files import write_atomically
+from checkpoints.output import write_atomically
 from decoding.drafts import HeadDraft
 from decoding.theory import speedup
 from experiments.benchmark.intervals import drafting_share

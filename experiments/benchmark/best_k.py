@@ -1,0 +1,65 @@
+"""The best K by theory, from the costs of single rounds, beside the K that was measured fastest."""
+
+import statistics
+
+from decoding.auto_k import measure_cost_parts
+from decoding.theory import fastest_K
+from experiments.benchmark.intervals import ratio
+from experiments.progress import progress
+from sampling import RULES
+
+PAIR_COLUMNS = "draft", "target", "temperature", "verification"
+
+
+def measure_best_Ks(settings, models, target, rows):
+    """Measure what rounds cost, and compare the K that theory predicts with the fastest.
+
+    rows: what measure_all_prompts returned for this target. Notes progress on stderr.
+    Returns a list of dicts, one for each temperature, draft and rule.
+    """
+    params_by_temperature = settings.sampling_params()
+    rows_of_pairs = {}  # {(temperature, draft, rule): its rows, which differ in K}
+    for row in rows:
+        pair = row["temperature"], row["draft"], row["verification"]
+        rows_of_pairs.setdefault(pair, []).append(row)
+    results = []
+    for pair in progress(rows_of_pairs, len(rows_of_pairs), target, "costs of rounds"):
+        temperature, draft, rule = pair
+        to_probs = params_by_temperature[temperature]
+        costs = measure_cost_parts(models.target, models.drafts[draft], to_probs, RULES[rule])
+        results.append(best_K(rows_of_pairs[pair], costs))
+    return results
+
+
+def best_K(rows, costs):
+    """Return {column: value}: the K that theory calls the best, beside the fastest of these rows.
+
+    rows: results that differ in K only
+    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_cost_parts)
+    The prediction is None if there are no costs, or if no draft was examined.
+    """
+    fastest = max(rows, key=lambda row: row["tokens_per_second"])
+    accepted = [row["drafted"] - row["wasted_drafts"] for row in rows]
+    examined = [sum(row["examined_by_position"]) for row in rows]
+    a = ratio(accepted, examined)
+    shares = [row["drafting_share"] for row in rows if row["drafting_share"] is not None]
+    h = statistics.median(shares) if shares else None
+    K = c = v = predicted_speedup = None
+    if costs and a is not None and h is not None:
+        costs_of_K = dict(enumerate(costs, 1))
+        K, predicted_speedup = fastest_K(a, costs_of_K, h)
+        c, v = costs_of_K[K]
+    return {
+        **{name: fastest[name] for name in PAIR_COLUMNS},
+        "acceptance_rate": a,
+        "drafting_share": h,
+        "draft_cost": c,
+        "verify_cost": v,
+        "predicted_K": K,
+        "predicted_speedup": predicted_speedup,
+        "fastest_K": fastest["K"],
+        "acceptance_by_position": fastest["acceptance_by_position"],
+        "tokens_per_target_pass": fastest["tokens_per_target_pass"],
+        "speedup_time": fastest["speedup_time"],
+        "intervals": {"speedup_time": fastest["intervals"]["speedup_time"]},
+    }
