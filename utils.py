@@ -14,7 +14,8 @@ import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and thread
 
 import numpy as np
 
-from backends import autotune, memory
+from backends import memory
+from backends.kernels import kernel_named, plan_layouts
 from backends.threads import on_all_threads, on_one_thread
 from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
@@ -37,8 +38,8 @@ class Backend:
     xp: Any  # the array module: numpy or cupy
     asarray: Callable  # from NumPy to this backend
     to_host: Callable  # and back
-    # plan(config, dtype) -> lay_out; lay_out(w), for w [n_in, n_out], makes x @ lay_out(w) fast
-    plan: Callable
+    # (config, dtype) -> lay_out; lay_out(w), for w [n_in, n_out], makes x @ lay_out(w) fast
+    plan_layouts: Callable
     synchronize: Callable  # wait until all work is done
     # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
     run_on_threads: Callable = on_one_thread
@@ -65,10 +66,9 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     if name == "cupy":
         return cupy_backend(exact, half=dtype == "float16")
     try:
-        kernel = autotune.kernel_named(kernels)
+        kernel = kernel_named(kernels)
     except ValueError as error:
         raise InputError(str(error)) from None
-    plan = partial(autotune.plan, kernel=kernel, exact=exact)
     one_thread = kernel and kernel.one.n_threads == 1  # as "64x1" asks for
     run_on_threads = on_one_thread if one_thread else on_all_threads
     return Backend(
@@ -76,7 +76,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         xp=np,
         asarray=np.asarray,
         to_host=np.asarray,
-        plan=plan,
+        plan_layouts=partial(plan_layouts, kernel=kernel, exact=exact),
         synchronize=nothing_to_wait_for,
         run_on_threads=run_on_threads,
         exact=exact,
@@ -107,7 +107,7 @@ def cupy_backend(exact, half):
         xp=gpu.cupy,
         asarray=gpu.cupy.asarray,
         to_host=gpu.cupy.asnumpy,
-        plan=partial(gpu.plan, half=half),
+        plan_layouts=partial(gpu.plan_layouts, half=half),
         synchronize=gpu.synchronize,
     )
 
@@ -126,7 +126,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     if not loaded:
         needed += sum(memory.weights_bytes(config, dtype) for config in configs)
         subject, advice = "weights and caches", "use a smaller model"
-    free = memory.available()
+    free = memory.available_bytes()
     if needed > free:
         raise InputError(
             f"{subject} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
@@ -139,7 +139,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 
 def build_model(config, read, backend, dtype):
     """Build a Model of a Config. read(name) -> array of dtype is called once per parameter name."""
-    lay_out = backend.plan(config, dtype)
+    lay_out = backend.plan_layouts(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
         # the matrices of the blocks are laid out for products, and so is the head, below

@@ -26,7 +26,7 @@ def synchronize():
     cupy.cuda.get_current_stream().synchronize()
 
 
-def plan(config, dtype, half=False):
+def plan_layouts(config, dtype, half=False):
     """A function w -> the matrix on the GPU, in float16 if half. It raises CuPy's MemoryError where
     the GPU is full.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from backends.blas import N_THREADS
 
 
-def processor():
+def processor_name():
     """The name of the processor, such as "AMD EPYC 9654"."""
     try:
         names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -20,13 +20,13 @@ def processor():
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def label():
+def machine_name():
     """A line that names the machine: host, processor, number of threads."""
     threads = f"{N_THREADS} thread{'s' if N_THREADS > 1 else ''}"
-    return f"{platform.node()} ({processor()}, {threads})"
+    return f"{platform.node()} ({processor_name()}, {threads})"
 
 
-def gpu():
+def describe_gpu():
     """{"gpu": its name, and the versions of CuPy, the driver and the runtime}. Imports CuPy."""
     import cupy  # here: only --backend cupy needs it
 
@@ -39,10 +39,10 @@ def gpu():
     }
 
 
-def machine(backend="numpy"):
+def describe_machine(backend="numpy"):
     """{name: value} of what measured figures depend on besides the settings, for result files."""
     about = {
-        "cpu": processor(),
+        "cpu": processor_name(),
         "threads": N_THREADS,
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -51,7 +51,7 @@ def machine(backend="numpy"):
         "load_average_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
-    return about | gpu() if backend == "cupy" else about
+    return about | describe_gpu() if backend == "cupy" else about
 
 
 def kernels_of(model):

@@ -32,7 +32,7 @@ def cache_bytes(config, dtype=np.float32):
     return np.dtype(dtype).itemsize * (keys_and_values + hidden)
 
 
-def available():
+def available_bytes():
     """The bytes that this process can still allocate: on Linux a number, elsewhere infinity."""
     free = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
     found = [1024 * int(n) for n in free]

@@ -45,6 +45,39 @@ GIL_RELEASE_SIZE = 500
 HEAD_START = 100_000  # weights that a thread multiplies by a few rows before another has begun
 
 
+class Weight(NamedTuple):
+    """The shape of a weight [n_in, n_out]; transposed: it is a view of an array [n_out, n_in]."""
+
+    n_in: int
+    n_out: int
+    transposed: bool = False
+
+    @classmethod
+    def of(cls, n_in, n_out, transposed=False):
+        """The Weight of this shape. A single row or column counts as transposed: the two ways to
+        lie in memory are then the same.
+        """
+        return cls(n_in, n_out, transposed or 1 in (n_in, n_out))
+
+    @property
+    def size(self):
+        """The number of its numbers."""
+        return self.n_in * self.n_out
+
+
+def matrices_of(config):
+    """[(n_in, n_out)] of the matrices in a model's blocks, in the order of the checkpoint."""
+    shapes = config.shapes()
+    return [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
+
+
+def weights_of(config):
+    """[Weight]: each shape in a model's blocks once, then the output head's."""
+    shapes = dict.fromkeys(matrices_of(config))
+    head = Weight.of(config.n_embd, config.n_vocab, transposed=True)
+    return [*(Weight.of(*shape) for shape in shapes), head]
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a weight lies in memory: in tiles of `width` columns, each contiguous row by row, or
@@ -150,7 +183,7 @@ def padded_size(n_in, n_out, layout):
     return n_in * ceil_div(n_out, width) * width
 
 
-def tiles_in(memory, n_in, n_parts, layout):
+def view_as_tiles(memory, n_in, n_parts, layout):
     """A view of memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width]."""
     n_tiles, depth = len(memory) // (n_in * layout.width), n_in // n_parts
     if layout.by_column:
@@ -184,7 +217,7 @@ class Tiles:
         width, n_parts = min(kernel.layout.width, n_out), count_parts(n_in, n_out, kernel)
         n_whole, n_left = divmod(n_out, width)
         memory = empty((padded_size(n_in, n_out, kernel.layout),), weight.dtype)
-        tiles = tiles_in(memory, n_in, n_parts, replace(kernel.layout, width=width))
+        tiles = view_as_tiles(memory, n_in, n_parts, replace(kernel.layout, width=width))
         # copy each tile into one piece: a strided view would be read at half the speed
         parts = weight.reshape(n_parts, n_in // n_parts, n_out)
         columns = parts[:, :, : n_whole * width]  # [n_parts, depth, n_whole * width]

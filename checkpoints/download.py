@@ -8,15 +8,11 @@ import os
 import sys
 from pathlib import Path
 
+from checkpoints import locks
 from checkpoints.errors import InputError, note
 from checkpoints.folder import SHARDS_INDEX, missing_files, other_weights_files
 from checkpoints.registry import REPOSITORIES, TF_DATA, TF_INDEX, gigabytes, repository
 from checkpoints.transfer import HttpError, Missing, fetch
-
-try:
-    import fcntl
-except ImportError:  # Windows: two processes are not kept apart there
-    fcntl = None
 
 OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 HUGGING_FACE = "https://huggingface.co"
@@ -108,17 +104,19 @@ def fetch_from_hugging_face(size, folder):
 
 @contextlib.contextmanager
 def locked(folder):
-    """Hold a lock on a folder: another process that downloads it waits."""
-    if not fcntl:
+    """Hold a lock on a folder, so that another process that downloads it waits. Without effect on
+    Windows, which opens no folder. A lock on a file would leave that file in the folder.
+    """
+    if locks.fcntl is None:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(descriptor)
         except BlockingIOError:
             note(f"{folder}: another process is downloading it; waiting")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            locks.lock(descriptor, wait=True)
         yield
     finally:
         os.close(descriptor)

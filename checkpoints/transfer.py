@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from checkpoints.errors import InputError, note, with_filename
 from checkpoints.files import digest, read_json
+from checkpoints.output import replace_atomically
 
 RECORD = "download.json"
 CHECKSUMS = ("sha256", "md5")
@@ -114,7 +115,8 @@ def download_rest(url, name, part, record):
             # emptied before its metadata is stored, which thus never describe another file's bytes
             part.write_bytes(b"")
             record[name] = stated
-            write_record(part.parent, record)
+            with replace_atomically(part.with_name(RECORD)) as new:
+                new.write_text(json.dumps(record, indent=1) + "\n")
         needed, free = reply.raw.length_remaining or 0, shutil.disk_usage(part.parent).free
         if needed > free:
             figures = f"{needed / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
@@ -182,13 +184,6 @@ def difference(path, stated):
         if name in stated and stated[name] != digest([path], name):
             return f"has another {name} checksum than the server states"
     return None
-
-
-def write_record(folder, record):
-    new = folder / f"{RECORD}.new"
-    with with_filename(new):
-        new.write_text(json.dumps(record, indent=1) + "\n")
-    new.replace(folder / RECORD)
 
 
 def read_record(folder):

@@ -139,11 +139,8 @@ class Console:
             opening = pair.encoder.decode(prompt.ids)
             traced = self.current.trace and pair.draft
             watcher = Trace(pair.encoder) if traced else Stream(pair.encoder, opening)
-            result = (
-                config_from(self.current.as_generate_settings())
-                .new_run(pair, prompt)
-                .finish(watcher)
-            )
+            config = config_from(self.current.as_generate_settings())
+            result = config.new_run(pair, prompt).finish(watcher)
             if traced:
                 print(opening + result["text"])
             self.add_to_totals(decoder, result)

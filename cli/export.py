@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from checkpoints.engines import write_gguf, write_openvino
 from checkpoints.errors import InputError, SettingError
 from checkpoints.files import first_of
+from checkpoints.output import check_output, create_atomically
 from checkpoints.search import find_folder
-from cli.files import check_output, create_atomically
 from cli.flags import Folder, flag
 from utils import stored_sources
 

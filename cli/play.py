@@ -11,10 +11,10 @@ from tqdm import tqdm
 
 from checkpoints.errors import SettingError
 from checkpoints.limits import Limits
-from cli.files import check_output, write_atomically
+from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
 from cli.runs import kernels_in, load_pair
-from page.report import about, page_of
+from page.report import describe_run, page_of
 from page.runs import answers_of, finished_run
 from page.server import LiveServer
 
@@ -67,14 +67,14 @@ def play(settings: PlaySettings):
     it prints. Ctrl-C ends it.
     """
     shared = fields(Models) + fields(Machine)
-    of_texts = Settings(**{flag.name: getattr(settings, flag.name) for flag in shared})
-    pair = load_pair(of_texts)
-    kernels = kernels_in(of_texts, pair)
+    run_settings = Settings(**{field.name: getattr(settings, field.name) for field in shared})
+    pair = load_pair(run_settings)
+    kernels = kernels_in(run_settings, pair)
 
-    def about_run(prompt, **changes):
-        """What page.report.about says of the run of a Prompt with these changed flags."""
-        flags = of_texts.replace(**changes).as_json(prompt.text, prompt.seed)
-        return about(flags, prompt.ids, DEFAULTS, kernels)
+    def describe(prompt, **changes):
+        """What the page says of the run of a Prompt with these changed flags."""
+        as_json = run_settings.replace(**changes).as_json(prompt.text, prompt.seed)
+        return describe_run(as_json, prompt.ids, DEFAULTS, kernels)
 
     if settings.save:
         with tqdm(desc="The page's run", leave=False, disable=None) as bar:
@@ -84,12 +84,12 @@ def play(settings: PlaySettings):
                 bar.total, bar.n = total, done
                 bar.update(0)
 
-            data = finished_run(about_run, pair, tell)
+            data = finished_run(describe, pair, tell)
         write_atomically(settings.save, page_of(data))
         print(f"Written: {settings.save}")
         return
     try:
-        server = LiveServer(settings.port, answers_of(about_run, pair))
+        server = LiveServer(settings.port, answers_of(describe, pair))
     except OSError as error:
         raise SettingError(
             "port", f"{settings.port}: {error.strerror}; give another, or 0"

@@ -11,26 +11,10 @@ import json
 import zlib
 from pathlib import Path
 
+from checkpoints import locks
 from checkpoints.errors import InputError, with_filename
-from cli.files import OutputAppeared, create_atomically
+from checkpoints.output import OutputAppeared, create_atomically
 from decoding.cluster.failed import Failed
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-    import msvcrt
-
-LOCKED_BYTE = 0x7FFFFFF0  # for Windows, which locks bytes: one beyond the end of the file
-
-
-def lock(file):
-    """Lock an open file until it is closed. Raises OSError if it is locked already."""
-    if fcntl:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    else:
-        file.seek(LOCKED_BYTE)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
 
 def json_line(value):
@@ -92,7 +76,7 @@ class ResumableLines:
     def lock(self):
         """Lock the partial file until it is closed. Raises InputError if another run locked it."""
         try:
-            lock(self.file)
+            locks.lock(self.file)
         except OSError:
             problem = "is being written by another run; wait for its end, or give another name"
             raise InputError(f"{self.partial}: {problem}") from None
@@ -164,7 +148,7 @@ class ResumableLines:
 
     def discard(self):
         """Close and delete the partial file."""
-        if fcntl is None:
+        if locks.fcntl is None:
             self.file.close()  # Windows deletes no open file
         self.partial.unlink(missing_ok=True)
         self.file.close()

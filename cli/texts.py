@@ -6,7 +6,7 @@ from functools import cached_property
 
 from checkpoints.errors import InputError, SettingError
 from checkpoints.limits import Limits
-from cli.files import check_output
+from checkpoints.output import check_output
 from cli.flags import FORMS, Group, Json, Workers, check_conflicts, flag
 from cli.values import check_number
 from decoding.prompt import Prompt

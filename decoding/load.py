@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import utils
+from backends.kernels import choose_kernels, layout_function
 from backends.machine import kernels_of
 from checkpoints.errors import InputError
 from checkpoints.files import sha256_of
@@ -122,12 +123,11 @@ class ModelSpec:
         """
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:
-            from backends import autotune
 
-            def plan(config, dtype):
-                return autotune.lay_out_by(config, dtype, choices[config], self.exact)
+            def plan_layouts(config, dtype):
+                return layout_function(config, dtype, choices[config], self.exact)
 
-            backend = replace(backend, plan=plan)
+            backend = replace(backend, plan_layouts=plan_layouts)
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
 
     def read_configs(self, download=False):
@@ -146,10 +146,8 @@ class ModelSpec:
         """Time kernels here, and return {Config: {Weight: Kernel}}; {} if there is no choice."""
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
-        from backends import autotune
-
         configs, _ = self.read_configs()
-        return {config: autotune.choose(config, np.float32, exact=self.exact) for config in configs}
+        return {config: choose_kernels(config, np.float32, exact=self.exact) for config in configs}
 
     def fingerprints(self):
         """{size or head: SHA-256 of its files}, to compare the models of two machines; of random

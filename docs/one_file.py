@@ -59,12 +59,12 @@ def verify(draft, p, q, sample, accept):  # [k], k + 1 rows, k rows -> number ac
     return len(draft), sample(p[len(draft)])
 
 
-def softmax(x):
+def softmax(x):  # [n, m] -> the same shape, each row sums to 1; x may have more axes
     x = np.exp(x - x.max(axis=-1, keepdims=True))
     return x / x.sum(axis=-1, keepdims=True)
 
 
-def layer_norm(x, w, name):
+def layer_norm(x, w, name):  # [n, n_embd] -> [n, n_embd]
     x = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
     return x * w[name + ".weight"] + w[name + ".bias"]
 
@@ -117,7 +117,7 @@ def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, 
     byte_of = {character: byte for byte, character in spelling.items()}
     bytes_of = {i: bytes(byte_of[c] for c in token) for token, i in vocab.items()}
 
-    def encode(text):
+    def encode(text):  # -> token ids
         ids = []
         for word in WORD.findall(text):
             # Byte-pair encoding. Each part has a space on both sides; each learned merge joins two.

@@ -124,7 +124,7 @@ def random_model(seed, n_vocab=3):
     """A model with random distributions. The same seed and text give the same distribution."""
 
     @lru_cache(None)
-    def distribution_after(ids):
+    def distribution_after(ids):  # a tuple -> [n_vocab]
         # a list [seed, *ids] would not do: NumPy pads it with zeros, as if with token 0
         seeds = np.random.SeedSequence(seed, spawn_key=ids)
         return np.random.default_rng(seeds).dirichlet(np.ones(n_vocab))
@@ -292,6 +292,7 @@ def check_catch_up(answer, text, ids_in_cache, n_last, n_new, case):
         return ids + [0] * (10 - len(ids))
 
     def forward(new_ids, cache):
+        """The `forward` of catch_up_8: append new_ids to cache.ids, return a row for each."""
         new_ids = to_whole_numbers(new_ids, "a list of ids", "forward is fed")
         n_fed.append(len(new_ids))
         n_known = len(cache.ids)
@@ -345,6 +346,7 @@ def enumerate_single_token(answer, p, q, n_drafts=1):
     only_drafts_come_from_q = len(p) > 2 and not q_is_used_twice
 
     def run(branches):
+        """One branch: (token, is_draft)."""
         rng = CheckedRng(branches)
         result = answer(p.copy(), q.copy(), rng.sample, rng.accept)
         token, is_draft = require_token_and_flag(result, len(p))
@@ -448,6 +450,7 @@ def check_round(answer, block):
     right_rule = "block verification" if block else "the right rule"
 
     def rule(draft, p, q, rng):
+        """The answer in the form of sampling.verify. Raises WrongAnswer if it samples from q."""
         # copies, because a rule may change what it is given
         result = answer(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
         # The draft was sampled first, one token from each row of q. The answer sampled the rest.
@@ -495,6 +498,7 @@ def enumerate_loop(answer, with_cache, models, ids, n_tokens, K, end=None):
     """
 
     def run(branches):
+        """One branch: (text, the number of passes of the target)."""
         arguments = [ModelArgument(model, len(ids)) for model in models]
         target, draft_model = [
             argument.forward if with_cache else argument.rows for argument in arguments
@@ -609,6 +613,7 @@ def enumerate_siblings(answer, target, draft_model):
     """
 
     def run(branches):
+        """One branch: the tokens of its round."""
         rng = CheckedRng(branches)
         models = ModelArgument(target).rows, ModelArgument(draft_model).rows
         result = answer(*models, [0], rng.sample, rng.accept)
@@ -694,6 +699,7 @@ def enumerate_drafts(answer, n_vocab, texts, k, case):
     """
 
     def run(branches):
+        """One branch: (draft, rows of q)."""
         drafter = answer(n_vocab, CheckedRng(branches).sample)
         for part in ("n_vocab", "prefill", "propose"):
             require(

@@ -88,6 +88,7 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """speculative_9 with a cache for each model. Returns the new tokens, a list."""
 
     def with_cache(forward, n_last):
+        """The model as speculative_9 calls it, a function of the whole text."""
         cache = SimpleNamespace(ids=[])
         return lambda ids: catch_up_8(ids, cache, min(n_last, len(ids)), forward)
 

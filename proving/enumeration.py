@@ -56,12 +56,13 @@ class EnumeratingRng:
         self.probability *= p[options[option]]
         return options[option]
 
-    def sample(self, p):
+    def sample(self, p):  # [n_vocab] -> token
         return self.choose(p)
 
     def accept(self, ratio):
-        heads = min(ratio, 1)
-        return self.choose([1 - heads, heads]) == 1
+        """A biased coin: True with probability min(1, ratio)."""
+        p_true = min(ratio, 1)
+        return self.choose([1 - p_true, p_true]) == 1
 
 
 def next_script(trail):

@@ -9,7 +9,7 @@ import numpy as np
 from sampling import verify, verify_block
 
 
-def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):
+def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):  # as verify
     """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a token if its probability under
     the target is above min(epsilon, delta * exp(-entropy of p)).
     """
@@ -20,7 +20,7 @@ def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):
     return len(draft), rng.sample(p[len(draft)])
 
 
-def cascade(draft, p, q, rng, alpha=0.35):
+def cascade(draft, p, q, rng, alpha=0.35):  # as verify
     """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for a mixed
     target. Where the draft model is sure (its likeliest token has 1 - alpha or more) the mixed
     target is q, elsewhere p.
@@ -42,6 +42,7 @@ class ExtraRowDrafter:
         self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k + 1, n_vocab]
+        """Propose k tokens, with the rows of q for k + 1."""
         draft, q = self.drafter.propose(ids, k + 1)
         return draft[:k], q
 

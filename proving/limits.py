@@ -65,8 +65,9 @@ def watch():
 
 
 def with_limits(function, name=None, returns=True):
-    """The function with limits: it raises WrongAnswer if it does not end, ends the program, or
-    returns None. NumPy's warnings are off in it.
+    """The function with limits. It raises WrongAnswer if it ends the program, returns None, calls
+    the functions among its arguments more than MAX_CALLS times, or computes for more than
+    MAX_SECONDS between two such calls. NumPy's warnings are off in it.
 
     name: of the function returned, by default the function's own
     returns: whether the function has to return a value
@@ -77,6 +78,7 @@ def with_limits(function, name=None, returns=True):
 
     @wraps(function)
     def limited_function(*arguments):
+        """Call the function with limits. Raises WrongAnswer if it goes beyond one of them."""
         call_numbers = itertools.count(1)
         limited_arguments = [
             with_counted_calls(argument, call_numbers) if callable(argument) else argument
@@ -99,6 +101,7 @@ def with_counted_calls(function, call_numbers):
     """
 
     def counted_function(*arguments):
+        """Count the call, and stop the clock of the caller while the function runs."""
         if next(call_numbers) > MAX_CALLS:
             raise WrongAnswer(f"it does not end: {MAX_CALLS} calls of what it is given")
         deadline = set_deadline(None)

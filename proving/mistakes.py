@@ -424,6 +424,7 @@ def loop_with_mistake(name):
     mistake = get_mistake(name)
 
     def wrong_loop(*arguments, **options):
+        """Yield the Rounds of a text with the mistake."""
         with apply_mistake(mistake):  # a generator keeps the code that it was made with
             rounds = sampling.speculative(*arguments, **options)
         while True:

@@ -87,6 +87,7 @@ class ReaderModule:
         """
 
         def rule(draft, p, q, rng):
+            """Call the reader's rule. Returns [number of accepted tokens, next token]."""
             rng = CheckedRng(rng)
             with self.answer(EXERCISES[verification]) as verify:
                 # copies, because the Round keeps p and q

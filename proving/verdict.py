@@ -25,7 +25,8 @@ class CheckedRng:
     def __init__(self, rng):
         self.rng, self.samples = rng, []
 
-    def sample(self, p):
+    def sample(self, p):  # [n_vocab] -> token
+        """A token sampled from p. Raises WrongAnswer if p is no distribution."""
         p = to_array(p, f"sample({p!r}): expected probabilities")
         if p.ndim != 1:
             raise WrongAnswer(f"sample of an array of shape {p.shape}: expected one row")
@@ -36,6 +37,7 @@ class CheckedRng:
         return token
 
     def accept(self, ratio):
+        """True with probability min(1, ratio). Raises WrongAnswer if ratio is below 0."""
         problem = f"accept({ratio!r}): expected a number of 0 or more"
         ratio = to_array(ratio, problem)
         if ratio.size != 1 or not ratio >= 0:
@@ -89,6 +91,7 @@ def enumerate_round(rule, target, draft_model, K):
     """
 
     def run(rng):
+        """Decode one branch of the round. Returns its tokens, a tuple."""
         rng = CheckedRng(rng)
         draft, q_rows = [], []
         for _ in range(K):

@@ -65,7 +65,7 @@ print((status("VmHWM") - before) / (4 * n_weights))
     (["124M"], 86, False, "7.0 GB are available; use a smaller model"),
 ])  # fmt: skip
 def test_what_cannot_fit_is_refused(monkeypatch, sizes, n_texts, loaded, message):
-    monkeypatch.setattr(memory, "available", lambda: 7e9)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 7e9)
     needed = [SIZES[size] for size in sizes], NUMPY, n_texts, np.float32, loaded
     if message:
         assert message in refusal(utils.require_memory, *needed)
@@ -74,7 +74,7 @@ def test_what_cannot_fit_is_refused(monkeypatch, sizes, n_texts, loaded, message
 
 
 def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 6e9)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 6e9)
     monkeypatch.setattr(np.random, "default_rng", None)
     refusal(utils.random_model, SIZES["1558M"], NUMPY)
 

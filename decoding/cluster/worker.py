@@ -65,14 +65,14 @@ class Loader(WorkerPlugin):
 
     def load(self):
         """Load the models. Raises RuntimeError if the files are not those of the sender."""
-        from backends.machine import label
+        from backends.machine import machine_name
 
         spec, choices, expected = pickle.loads(self.payload)
         for name, fingerprint in fingerprints(spec).items():
             if fingerprint != expected[name]:
                 raise RuntimeError(f"has other files of {name}")
         self.models = spec.load(choices)
-        self.description = label(), spec.kernels_in(self.models)
+        self.description = machine_name(), spec.kernels_in(self.models)
 
     def work(self, job, seconds):
         """Call function(models, items), and return the list of its results: Failed for an item that

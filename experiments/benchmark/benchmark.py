@@ -17,10 +17,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from backends.machine import machine
+from backends.machine import describe_machine
 from checkpoints.errors import InputError, SettingError
 from checkpoints.limits import POSITIVE, PROBABILITY
-from cli.files import check_output, write_atomically
+from checkpoints.output import check_output, write_atomically
 from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
@@ -191,11 +191,15 @@ class BenchmarkOutput(Json):
 
 
 def measure_all(settings, lines):
-    """Measure all that `lines` does not hold yet, and add a line for each prompt.
+    """Measure what the settings ask for, except the prompts that `lines` holds; add others to it.
 
+    lines: ResumableLines, with a line for each prompt; batches and programs use none
     Returns the results as a dict; the head of this file lists its keys. Notes progress on stderr.
     """
-    about = machine(settings.backend) | {"kernels": {}, "prompts_measured_before_resuming": 0}
+    about = describe_machine(settings.backend) | {
+        "kernels": {},
+        "prompts_measured_before_resuming": 0,
+    }
     result = {"machine": about, "settings": settings.portable_dict(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")
@@ -215,7 +219,9 @@ def measure_all(settings, lines):
 
 
 def lines_in_memory():
-    """Stand-in for ResumableLines without --out: `done`, a list of what was given to `append`."""
+    """Return a stand-in for ResumableLines if there is no --out: `done` is the list of what was
+    given to `append`.
+    """
     done = []
     return SimpleNamespace(done=done, append=done.append)
 

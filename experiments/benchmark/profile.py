@@ -7,7 +7,7 @@ The speed at which this machine streams memory is measured in the same run.
 import json
 from dataclasses import dataclass
 
-from backends.machine import machine
+from backends.machine import describe_machine
 from checkpoints.limits import POSITIVE
 from cli.flags import Json, Machine, Target, Weights, flag
 from cli.runs import spec_from
@@ -47,12 +47,13 @@ class ProfileSettings(Machine, Weights, Target):
 
 def print_passes(result):
     """Print the result of `measure_passes` as tables."""
-    bandwidth, firsts = result["bandwidth_gb_per_s"], {}
+    bandwidth = result["bandwidth_gb_per_s"]
+    first_times = {}  # {context length: milliseconds of its first row}
     gigabytes = result["weights_bytes"] / 1e9
     print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
     rows = []
     for row in result["rows"]:
-        first = firsts.setdefault(row["past"], row["milliseconds"])
+        first = first_times.setdefault(row["past"], row["milliseconds"])
         of_streaming, against = row["gb_per_s"] / bandwidth, row["milliseconds"] / first
         rows.append(row | {"of_streaming": of_streaming, "against_the_first": against})
     print(table(rows, COLUMNS))
@@ -78,7 +79,7 @@ def profile(settings: ProfileSettings, output: Json):
     check_length("rows", max(rows), target.config.n_ctx)
     result = measure_passes(target, rows, settings.repeats)
     if output.json:
-        print(json.dumps({"machine": machine(settings.backend)} | result))
+        print(json.dumps({"machine": describe_machine(settings.backend)} | result))
         return
     print(f"{size}, {weights} weights, {settings.dtype}, {settings.backend}\n")
     print_passes(result)

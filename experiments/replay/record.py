@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from checkpoints.files import name_of
-from cli.files import check_output
+from checkpoints.output import check_output
 from cli.flags import Machine, Sampling, Target, Workers, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines

@@ -15,8 +15,8 @@ from transformers.models.gpt2.modeling_gpt2 import GPT2MLP, GPT2Block
 from transformers.pytorch_utils import Conv1D
 
 from checkpoints.folder import open_weights, read_config
+from checkpoints.output import replace_atomically
 from checkpoints.vocabulary import load_encoder
-from cli.files import replace_atomically
 from decoding.streams import Purpose, stream
 from experiments.training.grow import grow
 

@@ -20,8 +20,8 @@ from tokenizers import ByteLevelBPETokenizer
 from checkpoints.errors import InputError
 from checkpoints.files import first_of
 from checkpoints.folder import PARTS
+from checkpoints.output import replace_atomically
 from checkpoints.vocabulary import load_encoder
-from cli.files import replace_atomically
 from decoding.batching import read_together
 from decoding.head_files import fingerprint
 from decoding.streams import Purpose, stream

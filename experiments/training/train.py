@@ -186,7 +186,7 @@ def distil_draft(settings: DraftSettings):
         model = models.read_model(settings.model_folder(settings.start))
     else:
         model = models.random_model(SIZES["0.7M"], target, settings.seed)
-    first_loss, second_loss = trainer.distillation_losses(models.read_model(target))
+    first_loss, second_loss = trainer.make_distillation_losses(models.read_model(target))
     if settings.start:
         first_loss = second_loss
     train_model(
@@ -246,7 +246,7 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
     config = read_config(folder)
     models.seed_torch(Purpose.WEIGHTS, settings.seed)
     head = new_head(config)
-    losses = trainer.distillation_losses(models.read_model(folder))
+    losses = trainer.make_distillation_losses(models.read_model(folder))
     training_texts = texts.TrainingTexts.read(settings, folder, True, tokens_per_step)
     run_name = f"{name}-{folder.name}"
     run = trainer.Trainer(head, settings, training_texts, run_name, teacher=teacher)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from cli.files import replace_atomically
+from checkpoints.output import replace_atomically
 from decoding.streams import Purpose
 from experiments.training.texts import random_passages
 
@@ -62,7 +62,7 @@ def distillation_loss(teacher, distance, draft, ids, offset):
     return loss
 
 
-def distillation_losses(teacher):
+def make_distillation_losses(teacher):
     """Turn off gradients of the teacher, a GPT2. Returns the losses of the two halves of a run,
     which distil it: two functions (draft, ids, offset) -> scalar tensor.
     """
@@ -156,7 +156,7 @@ class Trainer:
             self.resume()
 
     def checkpoint_path(self, origin):
-        """The Path of the checkpoint of this run, if it began with that origin."""
+        """The Path of the checkpoint of this run, if it began with that origin, {name: str}."""
         shapes = [tuple(p.shape) for p in self.model.parameters()]
         constants = self.settings.seed, WEIGHT_DECAY
         identity = repr((sorted(origin.items()), shapes, constants, self.texts.digests))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import utils
-from backends import autotune, threads, tiles
-from backends.autotune import Candidate, Weight
-from backends.tiles import ALL, Kernel, Layout, Schedule
+from backends import autotune, kernels, threads, tiles
+from backends.autotune import Candidate
+from backends.tiles import ALL, Kernel, Layout, Schedule, Weight
 from checkpoints.registry import SIZES
 from gpt2 import Config
 
@@ -20,17 +20,17 @@ MEDIUM, SMALL, LARGE = (64, 8192), (64, 1024), (64, 8192 * 4)
 
 def uncut(config, dtype):
     """The layout of a model whose blocks are not cut, and multiplied by two threads."""
-    chosen = autotune.choose(
+    chosen = kernels.choose_kernels(
         config, dtype, Kernel(Layout(ALL), Schedule(2, 1), Schedule(1, 9), Schedule(2, 8))
     )
     head = Weight(config.n_embd, config.n_vocab, transposed=True)
-    return autotune.lay_out_by(config, dtype, chosen | {head: Kernel.on(1, Layout(ALL))})
+    return kernels.layout_function(config, dtype, chosen | {head: Kernel.on(1, Layout(ALL))})
 
 
 def test_every_kernel_gives_the_same_logits():
     names = ("plain", "64x1", "64x2", "128x2", "256x1", "auto")
     backends = {name: utils.get_backend("numpy", name) for name in names}
-    backends |= {"uncut": replace(NUMPY, plan=uncut)}
+    backends |= {"uncut": replace(NUMPY, plan_layouts=uncut)}
     held = {"plain": np.ndarray, "uncut": tiles.Uncut}
     config, ids = Config(300, 32, 128, 4, 2), list(range(12))
     logits = {}
@@ -70,7 +70,7 @@ def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
     config = SimpleNamespace(
         n_embd=1, n_vocab=1, n_parameters=math.prod(shape), shapes=lambda: shapes
     )
-    kernel = autotune.choose(config, np.float32, exact=exact)[Weight(*shape)]
+    kernel = kernels.choose_kernels(config, np.float32, exact=exact)[Weight(*shape)]
     return flat(kernel.layout, *zip(kernel.one, kernel.few, kernel.many))
 
 
@@ -142,9 +142,11 @@ def test_nothing_is_timed_where_rows_are_exact(monkeypatch, shape, wanted):
     monkeypatch.setattr(autotune, "product_seconds", pytest.fail)
     for n_threads in (1, 2, 64):
         monkeypatch.setattr(autotune, "N_THREADS", n_threads)
-        kernel = autotune.choose(Config(9, 8, 16, 2, 1), np.float32, exact=True)[Weight(16, 48)]
-        assert kernel == autotune.exact_kernel(Weight(16, 48))
-        found = autotune.exact_kernel(Weight(*shape))
+        kernel = kernels.choose_kernels(Config(9, 8, 16, 2, 1), np.float32, exact=True)[
+            Weight(16, 48)
+        ]
+        assert kernel == kernels.exact_kernel(Weight(16, 48))
+        found = kernels.exact_kernel(Weight(*shape))
         expected = TILES | {"n_threads": wanted, "n_rows": (1, 1, 1)}
         assert vars(flat(found.layout, *zip(found.one, found.few, found.many))) == expected
 
@@ -159,7 +161,7 @@ def test_exact_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
         found = []
         for n_threads in (1, 2, 3, 5):
             monkeypatch.setattr(tiles, "THREADS", threads.Threads(n_threads))
-            found.append(x @ tiles.Tiles.cut(w, autotune.exact_kernel(Weight(*shape))))
+            found.append(x @ tiles.Tiles.cut(w, kernels.exact_kernel(Weight(*shape))))
         assert all(np.array_equal(found[0], one) for one in found)
 
 
@@ -167,7 +169,7 @@ def test_exact_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
 
 
 CONFIG = Config(300, 8, 64, 2, 3)
-WEIGHTS = [*(Weight(*shape) for shape in autotune.matrices_of(CONFIG)[:4]), Weight(64, 300, True)]
+WEIGHTS = [*(Weight(*shape) for shape in tiles.matrices_of(CONFIG)[:4]), Weight(64, 300, True)]
 N_BLOCK, N_HEAD = 12 * 64 * 64, 64 * 300
 
 
@@ -176,7 +178,7 @@ def test_every_candidate_multiplies(monkeypatch):
     monkeypatch.setattr(autotune, "HEAD_BYTES", 4 * 64 * 250)
     monkeypatch.setattr(autotune, "N_THREADS", 2)
     places = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + N_HEAD, np.float32)
-    for rows in autotune.TOGETHER:
+    for rows in autotune.ROWS_AT_A_TIME:
         candidates = {
             weight: [
                 Candidate(layout, schedule)
@@ -234,12 +236,12 @@ def test_tiles_are_small_enough_for_nine_rows():
                 assert n_in % n_parts == 0 and 9 * width * n_in // n_parts < 1e6
 
 
-@pytest.mark.parametrize("kernels", ["plain", "64x2", "128x1", "100x1", "auto"])
+@pytest.mark.parametrize("name", ["plain", "64x2", "128x1", "100x1", "auto"])
 @pytest.mark.parametrize("config", [Config(100, 8, 48, 4, 1), Config(300, 8, 768, 12, 1)])
-def test_exact_rows_do_not_depend_on_how_many_there_are(kernels, config):
+def test_exact_rows_do_not_depend_on_how_many_there_are(name, config):
     rng = np.random.default_rng(0)
-    lay_out = autotune.plan(config, np.float32, autotune.kernel_named(kernels), exact=True)
-    matrices = [rng.standard_normal(shape, np.float32) for shape in autotune.matrices_of(config)]
+    lay_out = kernels.plan_layouts(config, np.float32, kernels.kernel_named(name), exact=True)
+    matrices = [rng.standard_normal(shape, np.float32) for shape in tiles.matrices_of(config)]
     head = rng.standard_normal((config.n_vocab, config.n_embd), np.float32).T
     for w in (*matrices, head):
         x = rng.standard_normal((21, len(w)), np.float32)

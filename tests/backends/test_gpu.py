@@ -13,7 +13,7 @@ from toys import NUMPY, refusal
 
 import backends
 import utils
-from backends.machine import gpu, kernels_of
+from backends.machine import describe_gpu, kernels_of
 from checkpoints.errors import InputError
 from checkpoints.registry import MODELS_DIR
 from decoding.coupled import SharedNoise, verify_shared_noise
@@ -142,4 +142,4 @@ def test_texts_and_figures_are_those_of_numpy(device):
 @pytest.mark.gpu
 def test_the_gpu_has_a_name():
     real_gpu()
-    assert gpu()["gpu"]
+    assert describe_gpu()["gpu"]

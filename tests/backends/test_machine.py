@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from backends.machine import machine
+from backends.machine import describe_machine
 
 
 @pytest.mark.parametrize("known, expected", [(lambda: (1.0, 2.0, 3.0), 1.0), (None, None)])
@@ -12,4 +12,4 @@ def test_the_load_is_the_last_minutes_where_the_system_tells(monkeypatch, known,
     monkeypatch.delattr(os, "getloadavg", raising=False)
     if known:
         monkeypatch.setattr(os, "getloadavg", known, raising=False)
-    assert machine()["load_average_before"] == expected
+    assert describe_machine()["load_average_before"] == expected

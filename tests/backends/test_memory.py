@@ -42,7 +42,7 @@ def test_how_much_memory_there_is(tmp_path, monkeypatch, machine):
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
     monkeypatch.setattr(memory, "CGROUPS", tmp_path / "cg")
-    assert memory.available() == expected
+    assert memory.available_bytes() == expected
 
 
 @pytest.mark.parametrize("kind", ["model", EAGLE])

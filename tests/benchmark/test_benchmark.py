@@ -248,7 +248,7 @@ def test_the_seed_decides_the_prompts_of_a_batch(benchmark, monkeypatch):
 
 
 def test_texts_for_which_there_is_no_memory(benchmark, monkeypatch, nothing_is_measured):
-    monkeypatch.setattr("backends.memory.available", lambda: 1_000_000)
+    monkeypatch.setattr("backends.memory.available_bytes", lambda: 1_000_000)
     assert_refused(benchmark(*BATCHES, "--batch_size=1000"), "memory", "--batch_size")
 
 

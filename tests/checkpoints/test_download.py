@@ -16,7 +16,7 @@ from make_tf_fixture import FOLDER
 from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_shards
 
 import utils
-from checkpoints import download, transfer
+from checkpoints import download, locks, transfer
 from checkpoints.folder import SHARDS_INDEX
 from checkpoints.registry import TF_DATA as DATA
 from checkpoints.search import find_cached, find_folder, locate
@@ -262,7 +262,7 @@ def start(models):
     return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
 
 
-@pytest.mark.skipif(download.fcntl is None, reason="no file locks on this system")
+@pytest.mark.skipif(locks.fcntl is None, reason="no file locks on this system")
 def test_two_processes_fetch_a_file_once(sources, models):
     sources.behave = behave("data", {"cut": 2000, "stall": 0.5}, first_only=True)
     processes = [start(models) for _ in range(2)]

@@ -206,7 +206,7 @@ def test_a_folder_that_may_not_be_entered(check, folder, monkeypatch):
 
 
 def test_a_model_that_does_not_fit_into_memory_is_not_called_damaged(check, folder, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 1000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
     done = check("model")
     assert done.code == 0 and "what the model computes: " in done.out
 

@@ -52,7 +52,7 @@ def test_a_bug_keeps_its_traceback():
 WRITING = """
 import time
 from cli.exit_codes import run_program
-from cli.files import create_atomically
+from checkpoints.output import create_atomically
 
 def write():
     with create_atomically("result") as part:

@@ -11,7 +11,7 @@ import pytest
 from command_line import assert_refused, partial_lines
 from toys import refusal
 
-from cli import resumable_output as module
+from checkpoints import locks
 from cli.resumable_output import ResumableLines
 
 HEADER = {"seed": 1, "Ks": (1, 2)}
@@ -202,14 +202,14 @@ def test_one_file_has_one_writer(path, monkeypatch, windows):
     owners = {}
 
     def locking(fd, mode, n):
-        assert (mode, n, os.lseek(fd, 0, os.SEEK_CUR)) == (2, 1, module.LOCKED_BYTE)
+        assert (mode, n, os.lseek(fd, 0, os.SEEK_CUR)) == (2, 1, locks.LOCKED_BYTE)
         if owners.setdefault(os.fstat(fd).st_ino, fd) != fd:
             raise PermissionError
 
     if windows:
-        monkeypatch.setattr(module, "fcntl", None)
+        monkeypatch.setattr(locks, "fcntl", None)
         msvcrt = SimpleNamespace(locking=locking, LK_NBLCK=2)
-        monkeypatch.setattr(module, "msvcrt", msvcrt, raising=False)
+        monkeypatch.setattr(locks, "msvcrt", msvcrt, raising=False)
     with ResumableLines(path, HEADER) as first:
         first.append(1)
         assert BUSY in refusal(ResumableLines, path, HEADER)

@@ -219,7 +219,7 @@ def test_a_batch_needs_memory_for_all_its_caches(monkeypatch):
     n_ctx = 1024  # long: the padding of the keys matters little
     model = tiny_model(0, replace(TINY, n_ctx=n_ctx))
     one = memory.cache_bytes(model.config, np.float32)
-    monkeypatch.setattr(memory, "available", lambda: 5.5 * one)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 5.5 * one)
     require_cache_memory([model], 5, n_ctx)
     require_cache_memory([model, model], 5, n_ctx // 2)
     with pytest.raises(InputError, match="6 texts together.*smaller --batch_size"):

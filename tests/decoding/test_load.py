@@ -38,7 +38,7 @@ def test_several_drafts_of_one_target(folder):
 
 def test_a_pair_is_weighed_together(folder, monkeypatch):
     one = memory.weights_bytes(SMALL, np.float32) + memory.cache_bytes(SMALL, np.float32)
-    monkeypatch.setattr(memory, "available", lambda: 1.9 * one)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1.9 * one)
     load("large", ["ngram"], folder, NUMPY)
     monkeypatch.setattr(utils, "build_model", None)
     assert "smaller model" in refusal(load, "large", ["large"], folder, NUMPY)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
 from types import SimpleNamespace
 
 import pytest
@@ -97,14 +96,6 @@ def test_a_mistake_is_made_in_the_rounds_and_not_between_them(name, monkeypatch)
     assert len([next(rounds) for _ in range(3)]) == 3
     rounds.close()
     assert all(is_right())
-
-
-def test_texts_with_a_mistake_and_without_it_in_turns():
-    wrong, right = run_with("first-draft-unverified"), run_with("")
-    alone = tokens_of(wrong.rounds()), tokens_of(right.rounds())
-    assert alone[0] != alone[1]
-    turns = [*zip_longest(wrong.rounds(), right.rounds(), fillvalue=sampling.Round([]))]
-    assert tuple(map(tokens_of, zip(*turns))) == alone
 
 
 @pytest.mark.parametrize("error", [*ERRORS, InputError, KeyboardInterrupt])

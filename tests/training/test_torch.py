@@ -135,7 +135,7 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
     """Interrupted after its checkpoint and started again, it ends where it would have ended."""
     monkeypatch.setattr(trainer, "STEPS_PER_CHECKPOINT", 20)
     monkeypatch.setattr(trainer.Trainer, "validate", lambda *arguments: 0.0)
-    loss, seen = trainer.distillation_losses(models.read_model(folder))[1], []
+    loss, seen = trainer.make_distillation_losses(models.read_model(folder))[1], []
 
     def trained(where, end=None):
         def noted(*batch):

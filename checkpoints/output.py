@@ -1,4 +1,7 @@
-"""Output files: checked before the work begins, and written completely or not at all."""
+"""Output files: checked before the work begins, and written completely or not at all.
+
+Unfinished output lies beside its place, under the name of `temporary_path`, until it is renamed.
+"""
 
 import os
 import platform
@@ -13,26 +16,30 @@ class OutputAppeared(InputError):
     """The output has appeared during the run; the result is kept under another name."""
 
 
-def temporary_name(path):
-    """Return a Path beside `path` for unfinished output; its name has this machine and process.
-    Deletes the unfinished output of processes that were killed on this machine.
-    """
-    path, ours = Path(path), f"{Path(path).name}.{platform.node()}."
-    for left in path.parent.iterdir() if path.parent.is_dir() else ():
-        pid = left.name.removeprefix(ours).removesuffix(".part")
-        if left.name == f"{ours}{pid}.part" and pid.isdecimal() and not is_running(int(pid)):
-            delete(left)
-    return path.with_name(f"{ours}{os.getpid()}.part")
+def temporary_path(path):
+    """The Path for the unfinished output of this process: "a.json" -> "a.json.HOST.PID.part"."""
+    return path.with_name(f"{path.name}.{platform.node()}.{os.getpid()}.part")
 
 
-def is_running(pid):
+def delete_leftovers(path):
+    """Delete the unfinished output for `path` of processes that were killed on this machine."""
+    start, end = f"{path.name}.{platform.node()}.", ".part"
+    files = path.parent.iterdir() if path.parent.is_dir() else []
+    for file in files:
+        if file.name.startswith(start) and file.name.endswith(end):
+            pid = file.name[len(start) : -len(end)]
+            if pid.isdecimal() and not is_running(int(pid)):
+                delete(file)
+
+
+def is_running(pid: int) -> bool:
     """Whether the process exists; on Windows always True, because os.kill would end it."""
     try:
         if os.name == "posix":
-            os.kill(pid, 0)
+            os.kill(pid, 0)  # signal 0: only asks
     except ProcessLookupError:
         return False
-    except OSError:  # of another user
+    except OSError:  # a process of another user
         pass
     return True
 
@@ -47,15 +54,15 @@ def delete(path):
 
 def check_output(flag, path, endings):
     """Raises InputError unless a new file of that name, with one of these endings, can be written:
-    what is there already may be an input, or hours of work.
+    a file that is there already may be an input, or hours of work.
     """
-    text = str(path)
-    if not (Path(text).name and text.endswith(endings)):
+    text, path = str(path), Path(path)
+    if not (path.name and text.endswith(endings)):
         expected = f"a name that ends in {' or '.join(endings)}" if any(endings) else "a new name"
         raise InputError(f"--{flag} {text!r}: expected {expected}")
     try:
-        # try it out: only that tells names that are too long, and places like /proc
-        for name in (Path(path), temporary_name(path)):  # which is longer
+        # creating both files is the only way to notice long names, and places such as /proc
+        for name in (path, temporary_path(path)):
             name.open("xb").close()
             name.unlink()
     except FileExistsError:  # even a link to nothing, or a folder
@@ -70,17 +77,28 @@ def check_output(flag, path, endings):
 
 
 @contextmanager
-def create_atomically(path):
-    """Yield a temporary Path for a new file or folder. It is renamed to `path` if the block
-    succeeds, else deleted. Raises OutputAppeared if `path` has appeared meanwhile.
+def write_temporary(path: Path):
+    """Yield a temporary Path for a file or folder, which is deleted if the block raises. Deletes
+    the leftovers of killed processes. An OSError of the block names `path`.
     """
-    path, temporary = Path(path), temporary_name(path)
+    delete_leftovers(path)
+    temporary = temporary_path(path)
     try:
         with with_filename(path):
             yield temporary
     except BaseException:
         delete(temporary)
         raise
+
+
+@contextmanager
+def create_atomically(path):
+    """Yield a temporary Path for a new file or folder, which becomes `path` if the block succeeds.
+    Raises OutputAppeared if `path` has appeared meanwhile.
+    """
+    path = Path(path)
+    with write_temporary(path) as temporary:
+        yield temporary
     if os.path.lexists(path):
         kept = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}")
         temporary.rename(kept)
@@ -92,14 +110,11 @@ def create_atomically(path):
 
 @contextmanager
 def replace_atomically(path):
-    """Yield a temporary Path, which replaces the file `path` if the block succeeds."""
-    temporary = temporary_name(path)
-    try:
-        with with_filename(path):
-            yield temporary
-            temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Yield a temporary Path for a file, which replaces the file `path` if the block succeeds."""
+    path = Path(path)
+    with write_temporary(path) as temporary:
+        yield temporary
+        temporary.replace(path)
 
 
 def write_atomically(path, text):

@@ -6,7 +6,7 @@ import pytest
 from command_line import python
 from toys import refusal
 
-from cli.files import check_output, create_atomically, replace_atomically, temporary_name
+from checkpoints.output import check_output, create_atomically, replace_atomically, temporary_path
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ def test_a_disk_that_is_full_is_named_by_its_file(tmp_path, full_disk, writing):
 def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path, writing):
     path, other = tmp_path / "a.json", tmp_path / "b.json.7.part"
     other.write_text("mine")
-    begin = "import os\nfrom cli.files import create_atomically\n"
+    begin = "import os\nfrom checkpoints.output import create_atomically\n"
     begin += f"with create_atomically({str(path)!r}) as part:\n"
     python("-c", begin + "    part.touch()\n    os._exit(9)")
     assert len([*tmp_path.iterdir()]) == 2
     with writing(path) as temporary:
         temporary.write_text("newer")
-        assert temporary_name(path) == temporary and temporary.exists()  # its process runs
+        assert temporary_path(path) == temporary and temporary.exists()  # its process runs
     assert {*tmp_path.iterdir()} == {path, other}
 
 

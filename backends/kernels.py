@@ -1,0 +1,100 @@
+"""Decides which kernel each weight of a model has, and lays the weights out for it.
+
+The kernel is the one that the user asks for, or the fastest in the trials of autotune.py.
+"""
+
+import re
+
+import numpy as np
+
+from backends.tiles import (
+    ALL,
+    Kernel,
+    Layout,
+    Tiles,
+    Uncut,
+    Weight,
+    contiguous_allocator,
+    matrices_of,
+    padded_size,
+    weights_of,
+)
+
+# with --exact nothing is timed: tiles of this width, and several threads for weights that have more
+# than SHARED_EXACT numbers
+EXACT_WIDTH, EXACT_THREADS, SHARED_EXACT = 64, 4, 500_000
+EXACT_ROWS = (1, 1, 1)  # rows at a time with --exact: for one row, a few and many
+
+
+def choose_kernels(config, dtype, kernel=None, exact=False):
+    """Return {Weight: Kernel} for a model with this Config: the given kernel for all, or for each
+    weight the fastest in trials, which take up to a few seconds. With exact, nothing is timed.
+    """
+    weights = weights_of(config)
+    if exact:
+        return {weight: exact_kernel(weight, kernel) for weight in weights}
+    if kernel:
+        return dict.fromkeys(weights, kernel)
+    from backends.autotune import choose_by_trial  # here: only --kernels auto times anything
+
+    return choose_by_trial(weights, config.n_parameters, dtype)
+
+
+def exact_kernel(weight, kernel=None):
+    """The Kernel that multiplies one row at a time, in the layout of the given kernel, or in one
+    that depends on the weight's shape only. So every run gives the same bits.
+    """
+    if kernel is None:
+        n_threads = EXACT_THREADS if weight.size > SHARED_EXACT else 1
+        return Kernel.on(n_threads, Layout(EXACT_WIDTH), EXACT_ROWS)
+    return Kernel.on(kernel.one.n_threads, kernel.layout, EXACT_ROWS)
+
+
+def layout_function(config, dtype, kernels, exact=False):
+    """Allocate memory for the blocks of a model, and return a function lay_out(w): it copies a
+    weight [n_in, n_out] into the layout of its kernel, for `x @ lay_out(w)`. A weight that its
+    kernel leaves uncut, on one thread, is returned as it is.
+
+    kernels: {Weight: Kernel}. Call lay_out for the matrices of matrices_of, and for the head.
+    """
+    sizes = [
+        padded_size(*shape, kernels[Weight.of(*shape)].layout) for shape in matrices_of(config)
+    ]
+    empty = contiguous_allocator(sum(sizes), dtype)
+
+    def lay_out(w):
+        weight = Weight.of(*w.shape, transposed=not w.flags.c_contiguous)
+        kernel = kernels[weight]
+        if kernel.layout.width < weight.n_out or exact:
+            # the output head, the last of all, has memory of its own
+            return Tiles.cut(w, kernel, np.empty if weight.transposed else empty)
+        is_shared = max(s.n_threads for s in (kernel.one, kernel.few, kernel.many)) > 1
+        if kernel.layout.width < ALL or not is_shared:
+            return w
+        uncut = empty(w.shape, w.dtype)
+        uncut[...] = w
+        return Uncut(uncut, kernel)
+
+    return lay_out
+
+
+def plan_layouts(config, dtype, kernel=None, exact=False):
+    """Choose a kernel for each weight, and return the function lay_out(w) of `layout_function`.
+
+    kernel: for all weights; None times candidates. exact: rows are multiplied one at a time, so the
+    bits of a row do not depend on the others. Nothing is timed
+    """
+    # the trials come first: their memory and the model's are not to be in use at once
+    return layout_function(config, dtype, choose_kernels(config, dtype, kernel, exact), exact)
+
+
+def kernel_named(name):
+    """The Kernel of "plain" or WIDTHxTHREADS such as "64x2"; None for "auto". Raises ValueError."""
+    if name == "auto":
+        return None
+    if name == "plain":
+        return Kernel.on(1, Layout(ALL))  # one thread, not cut into tiles
+    if not re.fullmatch(r"([2-9]|[1-9]\d{1,5})x[1-9]\d{0,3}", name):
+        raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
+    width, n_threads = map(int, name.split("x"))
+    return Kernel.on(n_threads, Layout(width))
