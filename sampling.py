@@ -142,7 +142,7 @@ def stop_condition(encoder, stop=""):
 
 
 def prefill(target, ids, n_tokens):
-    """The text so far, the length to end at, and a cache that holds all but the last token."""
+    """Read all ids but the last. Returns the text so far, the length to end at, and the cache."""
     n_ctx = target.config.n_ctx
     if not 0 < len(ids) <= n_ctx:
         raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {n_ctx}")
@@ -224,6 +224,7 @@ class NeuralDrafter:
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
     def prefill(self, ids, target_cache):
+        """Begin a text: read ids, the prompt without its last token."""
         self.cache.length = 0  # another text may have been read before
         if len(ids) <= self.model.config.n_ctx:  # after a longer text, `propose` drafts nothing
             self.model.read(ids, self.cache, n_last=0)

@@ -35,8 +35,8 @@ class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
     )
     trace: bool = flag(False, "print what speculates round by round, every token marked")
 
-    def of_texts(self):
-        """The settings of generate that are the same, the others at their defaults."""
+    def as_generate_settings(self):
+        """The Settings of generate with the same values, and defaults for its other flags."""
         return Settings(**self.as_dict())
 
 
@@ -54,11 +54,12 @@ ACTIONS = {
     "help": "this",
     "quit": "end; so do quit, exit and Ctrl-D",
 }
+# the flags that decide which models are loaded, and how: /reload changes these
 LOADED = {field.name for group in (Models, Machine) for field in fields(group)}
 NAMES = {"n_tokens_to_generate": "length"}  # where a command is not called as its flag
-FLAGS = {NAMES.get(one.name, one.name): one for one in flags_in(ChatSettings)}
-FLAGS = {name: one for name, one in FLAGS.items() if one.name not in LOADED}
-SETTINGS = DECODERS | {name: one.meaning for name, one in FLAGS.items()}
+# {command: the Flag that it changes}
+FLAGS = {NAMES.get(f.name, f.name): f for f in flags_in(ChatSettings) if f.name not in LOADED}
+SETTINGS = DECODERS | {name: flag.meaning for name, flag in FLAGS.items()}
 COMMANDS = SETTINGS | ACTIONS
 HEADINGS = {  # {the first command below it: heading}
     "speculative": "Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a "
@@ -69,32 +70,36 @@ HEADINGS = {  # {the first command below it: heading}
 
 
 def pairs_by_decoder(pair):
-    """{decoder: the Pair it runs with}, of the decoders that these models allow."""
-    found = {"target": replace(pair, draft=None), "ngram": replace(pair, draft=NGrams())}
+    """{decoder: the Pair it runs with}, of the DECODERS that the models of a Pair allow."""
+    pairs = {"target": replace(pair, draft=None), "ngram": replace(pair, draft=NGrams())}
     if not pair.draft.is_lookup:
-        found["speculative"] = pair
+        pairs["speculative"] = pair
     if pair.draft.standalone_model:
-        found["draft"] = Pair(pair.draft.standalone_model, None, pair.encoder)
-    return found
+        pairs["draft"] = Pair(pair.draft.standalone_model, None, pair.encoder)
+    return pairs
 
 
 class Console:
-    """The settings that its commands change, the models, and what was generated so far.
+    """A session of chat: its settings, its models, and totals of what it generated.
 
-    on: the decoders that prompts go to. answers: the file that commands answer to.
+    running: whether the session goes on
+    on: the set of DECODERS that prompts go to
+    pairs: {decoder: Pair} of those that the models allow
+    totals: {decoder: Counter of texts, tokens, seconds, ...}
     """
 
     def __init__(self, settings, answers):
+        """Load the models of ChatSettings. answers: the file that commands answer to."""
         self.answers, self.running, self.on = answers, True, {"speculative"}
         self.totals = {decoder: Counter() for decoder in DECODERS}
         self.load(settings)
 
     def load(self, settings):
-        """Read the models of these settings, and continue with them and whatever decoders they
-        allow. Where it raises InputError, all is as it was.
+        """Load the models of these ChatSettings, and turn off decoders that they do not allow.
+        Prints their names on stderr. If it raises InputError, the session is as it was.
         """
-        pair = load_pair(settings.of_texts())
-        pairs, config = pairs_by_decoder(pair), config_from(settings.of_texts())
+        pair = load_pair(settings.as_generate_settings())
+        pairs, config = pairs_by_decoder(pair), config_from(settings.as_generate_settings())
         prompt = Prompt(1, "", [pair.encoder.end_of_text or 0], settings.seed)
         for pair in pairs.values():
             config.new_run(pair, prompt).warm_up()
@@ -105,22 +110,24 @@ class Console:
         print(f"target {target}, draft {draft}", file=sys.stderr)
 
     def answer(self, line):
-        """Run one line of input, a command or a prompt; print an error as one line on stderr."""
+        """Run one line of input: a command, or a prompt. Prints an error as one line on stderr."""
         try:
             if line.strip() in ("quit", "exit", "/exit"):
                 self.quit()
             elif line.startswith("/") and not line.startswith("//"):
-                word, _, rest = line[1:].partition(" ")
-                self.run_command(word, rest)
+                word, _, argument = line[1:].partition(" ")
+                self.run_command(word, argument)
             elif line.strip():
                 self.prompt(line.removeprefix("/"))
         except UNUSABLE as error:
-            # it names flags; commands are called without dashes, and some otherwise
-            called = lambda flag: NAMES.get(flag[1], flag[1])
-            print_error(re.sub(r"(?<!\S)--(\w+)", called, str(error)))
+            # the message names flags: name the commands that change them
+            command_of = lambda match: NAMES.get(match[1], match[1])
+            print_error(re.sub(r"(?<!\S)--(\w+)", command_of, str(error)))
 
     def prompt(self, text):
-        """Continue a text with every decoder that is on."""
+        """Continue a text with every decoder that is on, and print what they write. Raises
+        InputError if none is on, or the text cannot be continued.
+        """
         if not self.on:
             raise InputError("no decoder is on: try /target on")
         for decoder in [decoder for decoder in DECODERS if decoder in self.on]:
@@ -129,16 +136,17 @@ class Console:
             pair = self.pairs[decoder]
             prompt = Prompt.from_text(text, pair, self.current.seed)
             note_early_ends(self.current, pair, [prompt])
-            begin = pair.encoder.decode(prompt.ids)
+            opening = pair.encoder.decode(prompt.ids)
             traced = self.current.trace and pair.draft
-            show = Trace(pair.encoder) if traced else Stream(pair.encoder, begin)
-            result = config_from(self.current.of_texts()).new_run(pair, prompt).finish(show)
+            watcher = Trace(pair.encoder) if traced else Stream(pair.encoder, opening)
+            config = config_from(self.current.as_generate_settings())
+            result = config.new_run(pair, prompt).finish(watcher)
             if traced:
-                print(begin + result["text"])
+                print(opening + result["text"])
             self.add_to_totals(decoder, result)
 
     def add_to_totals(self, decoder, result):
-        """Add a result to the totals of its decoder, and print its figures on stderr."""
+        """Add what Run.finish returned to the totals of a decoder, and print it on stderr."""
         n_tokens, seconds = len(result["token_ids"]), result["seconds"]
         total = {"texts": 1, "tokens": n_tokens, "seconds": seconds, "rounds": n_tokens}
         line = f"{decoder}: {n_tokens} tokens in {seconds:.2f} s, {n_tokens / seconds:.1f} tokens/s"
@@ -151,31 +159,39 @@ class Console:
 
     # ------------------------------------------------------------ commands
 
-    def run_command(self, word, rest):
-        """Run the command `word` with the text `rest`. Raises InputError if it cannot be run."""
+    def run_command(self, word, argument):
+        """Run the command "/word argument". Raises InputError if it cannot be run."""
         name = {name.lower(): name for name in COMMANDS}.get(word.lower())
         if name is None:
+            names = [f"/{name}" for name in COMMANDS]
             expected = "one of those that /help lists, or // to begin a prompt with a slash"
-            raise InputError(
-                unknown_message("command", f"/{word}", [f"/{one}" for one in COMMANDS], expected)
-            )
+            raise InputError(unknown_message("command", f"/{word}", names, expected))
         if name == "reload":
-            self.reload(rest)
-        elif name in ACTIONS and rest.strip():
-            raise InputError(f"{name} {rest.strip()!r}: expected nothing after it")
-        elif name in ACTIONS:
-            getattr(self, name)()
+            self.reload(argument)
+        elif name in SETTINGS:
+            self.change(name, argument)
+            self.print_setting(name)
+        elif argument.strip():
+            raise InputError(f"{name} {argument.strip()!r}: expected nothing after it")
         else:
-            self.change(name, rest)
-            self.show(name)
+            actions = {
+                "settings": self.print_settings,
+                "stats": self.print_stats,
+                "help": self.print_help,
+                "quit": self.quit,
+            }
+            actions[name]()
 
     def value(self, name):
+        """The value of one of SETTINGS; of a decoder, whether it is on."""
         if name in DECODERS:
             return name in self.on
         return getattr(self.current, FLAGS[name].name)
 
     def change(self, name, text):
-        """Change a setting. Raises InputError and changes nothing if the text is not a value."""
+        """Change one of SETTINGS to the value in a text, as parse_setting reads it. Raises
+        InputError, and changes nothing, if it cannot have that value.
+        """
         value = parse_setting(name, text, self.value(name))
         if name in FLAGS:
             self.current = self.current.replace(**{FLAGS[name].name: value})
@@ -190,37 +206,47 @@ class Console:
     def print_answer(self, line):
         print(line, file=self.answers)
 
-    def show(self, name):
+    def print_setting(self, name):
         value = self.value(name)
-        self.print_answer(
-            f"{name} {'on' if value is True else 'off' if value is False else repr(value)}"
-        )
+        if isinstance(value, bool):
+            shown = "on" if value else "off"
+        else:
+            shown = repr(value)
+        self.print_answer(f"{name} {shown}")
 
-    def settings(self):
+    def print_settings(self):
         for name in SETTINGS:
-            self.show(name)
+            self.print_setting(name)
 
-    def reload(self, rest):
+    def reload(self, argument):
+        """Load the models named in a text "TARGET DRAFT"; without one or both, the present ones.
+        Raises InputError.
+        """
         try:
-            sizes = shlex.split(rest)
+            sizes = shlex.split(argument)
         except ValueError:
-            raise InputError(f"reload {rest!r}: expected a second quotation mark") from None
+            raise InputError(f"reload {argument!r}: expected a second quotation mark") from None
         if len(sizes) > 2:
-            raise InputError(f"reload {rest!r}: expected a target, and a draft at most")
+            raise InputError(f"reload {argument!r}: expected a target, and a draft at most")
         names = "target_model_size", "draft_model_size"
         self.load(self.current.replace(**dict(zip(names, sizes))))
 
-    def stats(self):
+    def print_stats(self):
+        """Print a table of the totals of each decoder that has written a text."""
         row = "{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format
         self.print_answer(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
-        for decoder, n in self.totals.items():
-            if n:
-                rate = f"{n['accepted'] / n['examined']:.3f}" if n["examined"] else "-"
-                speed, per_pass = n["tokens"] / n["seconds"], n["tokens"] / n["rounds"]
-                figures = f"{speed:.1f}", rate, f"{per_pass:.2f}"
-                self.print_answer(row(decoder, n["texts"], n["tokens"], *figures))
+        for decoder, total in self.totals.items():
+            if total:
+                rate = "-"
+                if total["examined"]:
+                    rate = f"{total['accepted'] / total['examined']:.3f}"
+                speed = f"{total['tokens'] / total['seconds']:.1f}"
+                per_pass = f"{total['tokens'] / total['rounds']:.2f}"
+                line = row(decoder, total["texts"], total["tokens"], speed, rate, per_pass)
+                self.print_answer(line)
 
-    def help(self):
+    def print_help(self):
+        """Print every command with its meaning, below HEADINGS."""
         for name, meaning in COMMANDS.items():
             if name in HEADINGS:
                 self.print_answer(HEADINGS[name])
@@ -232,8 +258,10 @@ class Console:
 
 
 def parse_setting(name, text, value):
-    """The new value of a setting, read as its flag is; without a text, the value it has, or the
-    other one of on and off.
+    """The new value of one of SETTINGS, from the text behind its command. value: the present one.
+
+    A text is read as that of a flag, or is "on" or "off". Without a text, the value stays; one that
+    is on or off changes to the other. Raises InputError for a text that is no value.
     """
     if name == "stop":
         return text.replace(r"\n", "\n")
@@ -247,16 +275,17 @@ def parse_setting(name, text, value):
     return FLAGS[name].parse(word) if word else value
 
 
-def edit_lines():
-    """Line editing, history and completion of commands at the prompt, where Python has readline."""
+def install_line_editing():
+    """Give input() line editing, history and completion of commands, if Python has readline."""
     try:
         import readline
     except ImportError:
         return
 
     def completion(text, n):
-        fitting = [f"/{name}" for name in COMMANDS if f"/{name}".startswith(text)]
-        return [*fitting, None][n]
+        """Completion number n of a text, or None behind the last, as readline asks for it."""
+        completions = [f"/{name}" for name in COMMANDS if f"/{name}".startswith(text)]
+        return completions[n] if n < len(completions) else None
 
     readline.set_completer(completion)
     readline.set_completer_delims(" ")
@@ -273,7 +302,7 @@ def chat(settings: ChatSettings):
     sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
     console = Console(settings, answers=sys.stdout if interactive else sys.stderr)
     if interactive:
-        edit_lines()
+        install_line_editing()
         print("Type a prompt, or /help.")
     while console.running:
         try:

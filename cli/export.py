@@ -21,6 +21,7 @@ class ExportSettings(Folder):
     out: str = flag("", "the new .gguf file, or the new folder")
 
     def check(self):
+        """Raise SettingError without --out."""
         if not self.out:
             raise SettingError("out", "missing: expected the name of the new file or folder")
 

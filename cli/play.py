@@ -14,7 +14,7 @@ from checkpoints.limits import Limits
 from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
 from cli.runs import kernels_in, load_pair
-from page.report import about, page_of
+from page.report import describe_run, page_of
 from page.runs import answers_of, finished_run
 from page.server import LiveServer
 
@@ -28,7 +28,8 @@ REDIRECT = """<!doctype html>
 
 @contextmanager
 def open_in_browser(address):
-    """Open the address in a browser, on a thread: some browsers return only when they are closed.
+    """Open an address in a browser while the block runs; on a thread, because some browsers return
+    only when they are closed.
 
     Every user of a machine can read the arguments of a browser in the process list. These name a
     file that only its owner can read, and that leads to the address and its token.
@@ -53,6 +54,7 @@ class PlaySettings(Machine, Models):
     )
 
     def check(self):
+        """Raise InputError if the file of --save exists or cannot be written."""
         if self.save:
             check_output("save", self.save, (".html",))
 
@@ -64,28 +66,30 @@ def play(settings: PlaySettings):
     The server listens on 127.0.0.1 only, and answers only with the access token in the address that
     it prints. Ctrl-C ends it.
     """
-    of_models = {one.name: getattr(settings, one.name) for one in fields(Models) + fields(Machine)}
-    of_texts = Settings(**of_models)
-    pair = load_pair(of_texts)
-    kernels = kernels_in(of_texts, pair)
+    shared = fields(Models) + fields(Machine)
+    run_settings = Settings(**{field.name: getattr(settings, field.name) for field in shared})
+    pair = load_pair(run_settings)
+    kernels = kernels_in(run_settings, pair)
 
-    def about_run(prompt, **changes):
-        given = of_texts.replace(**changes).as_json(prompt.text, prompt.seed)
-        return about(given, prompt.ids, DEFAULTS, kernels)
+    def describe(prompt, **changes):
+        """What the page says of the run of a Prompt with these changed flags."""
+        as_json = run_settings.replace(**changes).as_json(prompt.text, prompt.seed)
+        return describe_run(as_json, prompt.ids, DEFAULTS, kernels)
 
     if settings.save:
         with tqdm(desc="The page's run", leave=False, disable=None) as bar:
 
             def tell(done=0, total=None):
+                """Show how much of the run is done."""
                 bar.total, bar.n = total, done
                 bar.update(0)
 
-            data = finished_run(about_run, pair, tell)
+            data = finished_run(describe, pair, tell)
         write_atomically(settings.save, page_of(data))
         print(f"Written: {settings.save}")
         return
     try:
-        server = LiveServer(settings.port, answers_of(about_run, pair))
+        server = LiveServer(settings.port, answers_of(describe, pair))
     except OSError as error:
         raise SettingError(
             "port", f"{settings.port}: {error.strerror}; give another, or 0"

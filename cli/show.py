@@ -118,11 +118,11 @@ class Screen:
         else:
             print_comparison(summary)
         if self.notes:
-            from page.report import about, page_of, report_data
+            from page.report import describe_run, page_of, report_data
 
             ids, kernels = summary["prompt_token_ids"], summary["kernels"]
-            known = about(summary["settings"], ids, DEFAULTS, kernels)
-            data = report_data(known, summary, self.notes.notes, self.pair)
+            description = describe_run(summary["settings"], ids, DEFAULTS, kernels)
+            data = report_data(description, summary, self.notes.notes, self.pair)
             write_atomically(self.settings.report, page_of(data))
             if not self.output.json:
                 print(f"Report: {self.settings.report}")

@@ -68,7 +68,7 @@ class HeadDrafter(NeuralDrafter):
     """
 
     def prefill(self, ids, target_cache):
-        """Begin a text. ids: all of its prompt except the last token; target_cache: a KVCache"""
+        """Begin a text. ids: the prompt without its last token; target_cache: the target's cache"""
         self.target_cache = target_cache
         if not ids:  # a prompt of one token: the target has read nothing yet
             return

@@ -1,9 +1,8 @@
-"""The page: a run, round by round, in one file that needs nothing else, neither a network nor
-another file.
+"""The page: a run, round by round, in one file that needs neither a network nor another file.
 
-page/web/ holds its markup, its style and its scripts; they are put together here, with the run's
-data in them as JSON. `--report` writes the page of a finished run; `python main.py play` serves the
-same page, which then asks for its data itself.
+page/web/ holds its markup, its style and its scripts. Here they are put together, with the data of
+the run as JSON. `--report` writes the page of a finished run; `python main.py play` serves the same
+page, which then asks for its data itself.
 """
 
 import base64
@@ -22,9 +21,9 @@ WEB = Path(__file__).with_name("web")
 SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.js")
 
 
-def about(settings, ids, defaults, kernels):
+def describe_run(settings, ids, defaults, kernels):
     """{"settings", "command", "kernels"}: what the page shows of how a run was made. It holds no
-    path of this machine, because a page is passed on.
+    path of this machine, because pages are passed on.
 
     settings: of the run's JSON object
     ids: the tokens of its prompt
@@ -56,15 +55,17 @@ def describe_kernels(model: str, kernel_of: dict[str, str]):  # {weight: kernel}
 
 
 def is_hidden(character):
-    """Whether a shell or a reader would take the text for another: NUL, or one that reverses what
-    follows.
+    """Whether a character is invisible or changes how others are shown, such as NUL, or U+202E,
+    which reverses the text after it. Line breaks and tabs are not hidden.
     """
     return unicodedata.category(character) in ("Cc", "Cf") and character not in "\n\t"
 
 
 def command(shown, ids, defaults):
-    """The command line of a run. The ids stand for a prompt without a text, and for one with hidden
-    characters.
+    """The shell command of a run with these settings. It gives the prompt as ids if the prompt has
+    no text, or a text with hidden characters.
+
+    command({"prompt": "a b", "K": 2}, [13], {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
     words, prompt = ["python", "main.py"], shown["prompt"]
     if prompt in (None, "-") or any(map(is_hidden, prompt)):  # "-" would read standard input
@@ -73,88 +74,100 @@ def command(shown, ids, defaults):
         words += ["--prompt", prompt]
     for name, default in defaults.items():
         value = shown.get(name, default)
-        if value != default:
-            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        if value is True and not default:
+            words.append(f"--{name}")
+        elif value != default:
+            words += [f"--{name}", str(value)]
     return shlex.join(words)
 
 
-def short(value):
-    """Numbers to 6 digits, at any depth."""
+def to_6_digits(value):
+    """A copy of a float, or of a list at any depth, with its floats rounded to 6 digits."""
     if isinstance(value, (list, tuple)):
-        return [short(one) for one in value]
+        return [to_6_digits(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 # ---------------------------------------------------------------- the data of a run
 
 
-def pieces(encoder, ids, tokens):
-    """The text of these ids, and the text that each token after them completes."""
+def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
+    """The text of each token after these ids. A character of several tokens is in the text of its
+    last one; together the texts are the text of the tokens.
+    """
     decode = encoder.incremental_decoder()
-    begin = decode(ids)
-    shown = [decode([token]) for token in tokens]
-    if shown:
-        shown[-1] += decode([], final=True)
-    return begin, shown
+    decode(ids)
+    texts = [decode([token]) for token in tokens]
+    if texts:
+        texts[-1] += decode([], final=True)
+    return texts
 
 
-NOTED = "draft p q overlap coins numbers support likely residual".split()
+NOTE_FIELDS = "draft p q overlap coins numbers support likely residual".split()
 
 
-def round_data(note, shown):
-    """What the page knows of one round. shown: an iterator over the pieces of the text."""
-    one, took = note.round, note.seconds
+def round_data(note, texts):
+    """What the page knows of a round. note: page.rounds.Note; texts: the text of each token."""
+    this_round, seconds = note.round, note.seconds
     return {
-        "accepted": one.accepted,
-        "examined": one.examined,
-        "tokens": one.tokens,
-        "sources": one.sources,
-        "shown": [next(shown) for _ in one.tokens],
-        "seconds": short([took.draft, took.target, took.rest]),
-        **{name: short(getattr(note, name)) for name in NOTED},
+        "accepted": this_round.accepted,
+        "examined": this_round.examined,
+        "tokens": this_round.tokens,
+        "sources": this_round.sources,
+        "shown": texts,
+        "seconds": to_6_digits([seconds.draft, seconds.target, seconds.rest]),
+        **{name: to_6_digits(getattr(note, name)) for name in NOTE_FIELDS},
     }
 
 
-def plain_data(result, shown, notes):
-    """The autoregressive run, for the race: its tokens and the seconds of each pass, which are
-    equal shares of the time where the run was not watched (notes is None).
+def plain_data(result, texts, notes):
+    """The autoregressive run, for the race: its tokens, their texts and the seconds of each pass.
+
+    notes: a page.rounds.Note of each pass; None if the run was not watched. Then the passes get
+    equal shares of the time.
     """
     tokens = result["token_ids"]
-    seconds = [result["seconds"] / len(tokens)] * len(tokens)
     if notes:
         seconds = [note.seconds.total for note in notes]
-    return {"tokens": tokens, "shown": shown, "seconds": short(seconds), "timed": bool(notes)}
+    else:
+        seconds = [result["seconds"] / len(tokens)] * len(tokens)
+    timed = {"seconds": to_6_digits(seconds), "timed": bool(notes)}
+    return {"tokens": tokens, "shown": texts} | timed
 
 
-def report_data(about, summary, notes, pair, plain_notes=None):
+def report_data(description, summary, notes, pair, plain_notes=None):
     """Everything that the page shows of a run, as one JSON object.
 
-    about: what the function of that name returns
-    summary: of decoding.metrics
-    notes, plain_notes: of the speculative run, and of the autoregressive one where it was watched
+    description: as describe_run returns it
+    summary: as decoding.metrics.summary returns it
+    notes, plain_notes: [page.rounds.Note] of the speculative run and of the autoregressive run;
+        plain_notes is None if the latter was not watched
     """
     plain, fast = summary["autoregressive"], summary["speculative"]
     ids, encoder = summary["prompt_token_ids"], pair.encoder
-    begin, shown = pieces(encoder, ids, fast["token_ids"])
-    shown = iter(shown)
-    rounds = [round_data(note, shown) for note in notes]
+    texts = decode_each(encoder, ids, fast["token_ids"])
+    rounds, begin = [], 0
+    for note in notes:
+        end = begin + len(note.round.tokens)
+        rounds.append(round_data(note, texts[begin:end]))
+        begin = end
     if plain:
-        _, shown = pieces(encoder, ids, plain["token_ids"])
-        plain = plain_data(plain, shown, plain_notes)
-    named = {*plain["tokens"]} if plain else set()
-    for one in rounds:
-        named.update(one["draft"], one["tokens"])
-        for rows in (*one["likely"], one["residual"] or []):
-            named.update(row[0] for row in rows)
+        plain = plain_data(plain, decode_each(encoder, ids, plain["token_ids"]), plain_notes)
+    # the page names tokens by their text: all that were written, drafted or likely
+    tokens = {*plain["tokens"]} if plain else set()
+    for this_round in rounds:
+        tokens.update(this_round["draft"], this_round["tokens"])
+        for rows in (*this_round["likely"], this_round["residual"] or []):
+            tokens.update(row[0] for row in rows)
     python, machine = platform.python_version(), platform.machine()
     return {
-        **about,
-        "coupled": about["settings"]["coupled"],
+        **description,
+        "coupled": description["settings"]["coupled"],
         "room": pair.target.config.n_ctx - len(ids),  # tokens that the context leaves
-        "prompt": begin,
+        "prompt": encoder.incremental_decoder()(ids),
         "rounds": rounds,
         "plain": plain,
-        "words": {token: encoder.decode([token]) for token in sorted(named)},
+        "words": {token: encoder.decode([token]) for token in sorted(tokens)},
         "figures": fast,
         "speedup": summary["speedup"],
         "made": f"Python {python}, NumPy {np.__version__}, {machine}.",
@@ -164,8 +177,8 @@ def report_data(about, summary, notes, pair, plain_notes=None):
 # ---------------------------------------------------------------- the page
 
 
-def allowed(text):
-    """What a content security policy calls this script or style."""
+def hash_source(text):
+    """The name of an inline script or style in a content security policy: 'sha256-...'."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -179,21 +192,22 @@ def script():
 
 
 def policy():
-    """The page's content security policy. It allows this style and this script and nothing else; a
-    served page may ask its own server.
+    """The page's content security policy: its own style and script, and requests to its own server.
+    It allows nothing else.
     """
     return (
-        f"default-src 'none'; style-src {allowed(style())}; script-src {allowed(script())}; "
-        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {hash_source(style())}; "
+        f"script-src {hash_source(script())}; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
 
 
-def page_of(data):
-    """The page with these data."""
-    # no text can end the script element
-    written = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
+def page_of(data: dict) -> str:
+    """The HTML of the page with these data: report_data, or {"live": ...} of page.server."""
+    # without "<", no text in the data can end the script element around them
+    json_text = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
     page = (WEB / "page.html").read_text(encoding="utf-8")
-    parts = {"POLICY": policy(), "STYLE": style(), "SCRIPT": script(), "DATA": written}
+    parts = {"POLICY": policy(), "STYLE": style(), "SCRIPT": script(), "DATA": json_text}
     for name, text in parts.items():
         before, after = page.split("{{" + name + "}}")
         page = before + text + after

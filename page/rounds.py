@@ -36,26 +36,35 @@ class Note:
 def top_tokens(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
     """The n likeliest tokens of a distribution, best first, without those of probability 0."""
     top = np.argpartition(p, -n)[-n:] if n < len(p) else np.arange(len(p))
-    return [int(token) for token in top[np.argsort(-p[top], kind="stable")] if p[token] > 0]
+    best_first = top[np.argsort(-p[top], kind="stable")]
+    return [int(token) for token in best_first if p[token] > 0]
 
 
 def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q)]
     """The likeliest tokens of p and of q, and these tokens too, in the order of p."""
     shown = {*top_tokens(p), *tokens}
-    if q is not None:
+    if q is None:
+        rows = [(token, float(p[token]), None) for token in shown]
+    else:
         shown.update(top_tokens(q))
-    rows = [(x, float(p[x]), None if q is None else float(q[x])) for x in shown]
+        rows = [(token, float(p[token]), float(q[token])) for token in shown]
     return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
 
 
-def residual_rows(residual, token):  # [n_vocab] -> [(token, probability)]
-    """The likeliest replacements of a rejected draft, and the one that was sampled."""
-    shown = dict.fromkeys([*top_tokens(residual), token])
-    return [(x, float(residual[x])) for x in shown]
+def residual_rows(residual, sampled):  # [n_vocab] -> [(token, probability)]
+    """The likeliest replacements of a rejected draft, and the sampled one if it is not likely."""
+    tokens = top_tokens(residual)
+    if sampled not in tokens:
+        tokens.append(sampled)
+    return [(token, float(residual[token])) for token in tokens]
 
 
 def block_support(p, q):  # [k], [k] -> [k]
-    """[P] of sampling.verify_block, from p and q of the drafted tokens."""
+    """[P] of sampling.verify_block after each drafted token, from the tokens' p and q.
+
+    They are computed anew: verify_block returns no more than `verify` does, and the rule of the run
+    can be a mistake in its P, or a reader's own.
+    """
     support, P = [], 1.0
     for p_token, q_token in zip(p, q):
         P = min(1.0, P * p_token / q_token)
@@ -63,14 +72,17 @@ def block_support(p, q):  # [k], [k] -> [k]
     return support
 
 
-def coins_of(p, q, coins, n):  # [k], [k], [(ratio, u)] -> n times u or None
-    """[u] of the n examined drafts, if `coins` are those of the token rule: one for each draft in
-    turn, with the ratio p / q. Otherwise [None] * n, for example if a mistake skips some drafts.
+def coins_of_drafts(p, q, tossed, n_examined):  # [k], [k], [(ratio, u)] -> [n_examined]
+    """The coin u of each examined draft, or all None if the coins are not those of the token rule.
+
+    p, q: of the drafted tokens
+    tossed: the coins of the round. The token rule tosses one for each draft in turn, with its
+        ratio p / q. If a mistake skips a draft, nobody can tell which coin is whose.
     """
-    tossed = [ratio for ratio, _ in coins]
-    if len(tossed) < n or tossed != np.divide(p, q).tolist()[: len(tossed)]:
-        return [None] * n
-    return [u for _, u in coins[:n]]
+    ratios = np.divide(p, q).tolist()[: len(tossed)]
+    if len(tossed) < n_examined or [ratio for ratio, _ in tossed] != ratios:
+        return [None] * n_examined
+    return [u for _, u in tossed[:n_examined]]
 
 
 class Notes:
@@ -80,18 +92,23 @@ class Notes:
     """
 
     def __init__(self, run, in_blocks=False):
-        self.run, self.in_blocks, self.notes, self.n_tossed = run, in_blocks, [], 0
+        self.run, self.in_blocks = run, in_blocks
+        self.notes = []
+        self.n_tossed = 0  # coins, up to the last Note
 
     def __call__(self, this_round, seconds=None, rng=None):
-        if this_round is None:
-            return
-        self.notes.append(self.note(this_round, seconds, rng))
+        if this_round is not None:  # None is the end of the run
+            self.notes.append(self.note(this_round, seconds, rng))
 
     def note(self, this_round, seconds, rng):
-        """The Note of a Round. seconds: clock.Seconds; rng: the text's Rng after the round."""
+        """The Note of a Round. It counts the tossed coins, so call it once for each Round, in turn.
+
+        seconds: clock.Seconds of the Round
+        rng: the Rng of the text, after the Round
+        """
         draft = [int(token) for token in this_round.draft]
         p, n = this_round.p, len(draft)
-        q = this_round.q if draft else p[:0]
+        q = this_round.q if draft else p[:0]  # [n, n_vocab]
         p_drafted, q_drafted = p[np.arange(n), draft].tolist(), q[np.arange(n), draft].tolist()
         support = block_support(p_drafted, q_drafted) if self.in_blocks else None
         likely = []
@@ -108,7 +125,7 @@ class Notes:
         self.n_tossed = len(tossed)
         coins = []  # the block rule tosses for all drafts together
         if not self.in_blocks:
-            coins = coins_of(p_drafted, q_drafted, tossed[first:], this_round.examined)
+            coins = coins_of_drafts(p_drafted, q_drafted, tossed[first:], this_round.examined)
         return Note(
             round=replace(this_round, q=None, p=None),
             draft=draft,

@@ -1,9 +1,9 @@
 """The same draft and the same coins under every rule: the right ones, shared noise, and each
 mistake of the museum.
 
-A generator that gives one number after the other would soon give two rules different coins: the one
-that tosses fewer is ahead. Here each round begins its numbers anew, by its place in the text, so
-that two rules meet the same draft and the same coins for as long as their texts agree.
+If both rules read one sequence of random numbers, a rule that tosses fewer coins would soon be at
+another number. Here each round begins a sequence of its own, which depends on its place in the
+text. So two rules meet the same draft and the same coins for as long as their texts agree.
 """
 
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ from typing import Callable
 from decoding.coupled import verify_match
 from decoding.difference import first_difference
 from decoding.streams import Purpose, stream
-from page.report import pieces
+from page.report import decode_each
 from proving.distance import distance_and_errors, toy_distributions
 from proving.inexact_rules import COMPARED, adapt_drafter
 from proving.limits import describe_error
@@ -28,7 +28,8 @@ class Rule:
     """A way to decide on a draft.
 
     kind: "right", "inexact", "noise" or "mistake"
-    decide: what sampling.speculative calls; a mistake is made in that or around it
+    decide: the rule that sampling.speculative calls, in the form of sampling.verify
+    mistake: a change to that rule or to the loop around it
     """
 
     name: str
@@ -38,7 +39,7 @@ class Rule:
     mistake: Mistake | None = None
 
 
-WHAT = {  # each rule does
+WHAT = {  # {name: what the rule does}
     "token rule": "keep a drafted token with probability min(1, p/q); replace the first rejected "
     "one by a sample from norm(max(0, p - q))",
     "match rule": "sample a token from p; keep the drafted token if it is the same",
@@ -71,21 +72,23 @@ LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 # ---------------------------------------------------------------- the text of a rule
 
 
-class Placed(Rng):
-    """A Rng that begins its numbers anew with each round, at its place in the text."""
+class RoundRng(Rng):
+    """An Rng with a new sequence of random numbers for each round, by its place in the text."""
 
     def __init__(self, seed, place):
         self.seed, self.place = seed, place
 
-    def begin(self, K, last):
-        """K of the round that begins, after the Round `last`."""
-        self.place += len(last.tokens)
+    def begin_round(self, K, last_round):
+        """Begin the sequence of the round after this one. Returns K, as the loop asks for it."""
+        self.place += len(last_round.tokens)
         super().__init__(stream(Purpose.ROUND, self.seed, self.place))
         return K
 
 
 def rounds_of(rule, config, pair, prompt):
-    """The rounds of the speculative loop under a rule, otherwise as a GenerationConfig says."""
+    """The rounds of the speculative loop under a Rule, otherwise as a GenerationConfig says: an
+    iterator that yields None for the prefill, then each Round.
+    """
     run = replace(config, coupled=rule.kind == "noise").new_run(pair, prompt)
     if run.coupled:
         return run.rounds()
@@ -93,30 +96,33 @@ def rounds_of(rule, config, pair, prompt):
     def loop(target, drafter, *values, **options):
         return run.loop(target, adapt_drafter(drafter, rule.decide), *values, **options)
 
-    rng = Placed(prompt.seed, len(prompt.ids))
-    K = partial(rng.begin, run.K)
+    rng = RoundRng(prompt.seed, len(prompt.ids))
+    K = partial(rng.begin_round, run.K)
     return replace(run, loop=loop, K=K, rule=rule.decide).rounds(rng)
 
 
 def text_row(rule, config, pair, prompt, tell):
-    """The text that a rule writes, and how it came about; `error` where the program fails."""
+    """Decode a prompt under a Rule. Returns {"tokens", "sources", "shown", "tokens_per_pass",
+    "error"}: `shown` is the text of each token; `error` is None or how a mistake ended the text.
+
+    tell() is called after every round.
+    """
     tokens, sources, n_rounds, error = [], [], 0, None
     with apply_mistake(rule.mistake) if rule.mistake else nullcontext():
         try:
             rounds = rounds_of(rule, config, pair, prompt)
             next(rounds)  # the prefill
-            for one in rounds:
+            for this_round in rounds:
                 tell()
                 n_rounds += 1
-                tokens += one.tokens
-                sources += one.sources
+                tokens += this_round.tokens
+                sources += this_round.sources
         except ERRORS as failure:
             error = describe_error(failure)
-    _, shown = pieces(pair.encoder, prompt.ids, tokens)
     return {
         "tokens": tokens,
         "sources": sources,
-        "shown": shown,
+        "shown": decode_each(pair.encoder, prompt.ids, tokens),
         "tokens_per_pass": len(tokens) / n_rounds if n_rounds else None,
         "error": error,
     }
@@ -127,40 +133,42 @@ def text_row(rule, config, pair, prompt, tell):
 
 @cache
 def distribution_row(name):
-    """The exact distribution of texts under a rule on the toy pair, against the target's own. There
-    is none for shared noise, which is continuous: its branches cannot be enumerated.
+    """{"distance", "errors", "distribution"} of the Rule with this name, exact, on the toy pair.
+
+    distribution: [[text, its probability with the target alone, with the rule]], likeliest first.
+        It is None for shared noise, which is continuous: its branches cannot be enumerated.
     """
     rule = ALL_RULES[name]
     if rule.kind == "noise":
         return {"distribution": None}
     case = rule.mistake.case if rule.mistake else MistakeCase()
-    found, right = toy_distributions(case, rule.mistake, rule.decide)
-    texts = sorted(found.keys() | right.keys(), key=lambda text: (-right.get(text, 0), str(text)))
-    far, errors = distance_and_errors(found, right)
-
-    def row(text):
-        # what ends a text in an error is a name already
-        name = "".join(LETTERS.get(token, f" {token}") for token in text)
-        return [name, right.get(text, 0.0), found.get(text, 0.0)]
-
-    return {"distance": far, "errors": errors, "distribution": [row(text) for text in texts]}
+    with_rule, alone = toy_distributions(case, rule.mistake, rule.decide)
+    texts = with_rule.keys() | alone.keys()
+    rows = []
+    for text in sorted(texts, key=lambda text: (-alone.get(text, 0), str(text))):
+        # the last "token" of a text can be the name of the error that ended it
+        letters = "".join(LETTERS.get(token, f" {token}") for token in text)
+        rows.append([letters, alone.get(text, 0.0), with_rule.get(text, 0.0)])
+    distance, errors = distance_and_errors(with_rule, alone)
+    return {"distance": distance, "errors": errors, "distribution": rows}
 
 
 # ---------------------------------------------------------------- all that the page shows
 
 
 def rule_rows(config, pair, prompt, tell):
-    """Yield what the page shows of each rule, after a Prompt and otherwise as a GenerationConfig
-    says; the first is the one the others part from.
+    """Yield a dict of what the page shows of each Rule: its text after a Prompt, otherwise as a
+    GenerationConfig says, and its distribution. `parts` is the first token that differs from the
+    first rule's text, or None.
 
     tell() is called after every round.
     """
-    first = None
+    first_text = None
     for rule in ALL_RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
         row |= text_row(rule, config, pair, prompt, tell) | distribution_row(rule.name)
-        first = first or row["tokens"]
-        row["parts"] = first_difference(first, row["tokens"])
+        first_text = first_text or row["tokens"]
+        row["parts"] = first_difference(first_text, row["tokens"])
         if rule.mistake:
             row["seen_in"] = rule.mistake.seen_in
             row["cost"] = rule.mistake.cost

@@ -1,9 +1,12 @@
 """What the page asks the models for: a race of the two decoders, a text with coins or settings
 changed on the way, what drafting and verifying cost on this machine, and every rule.
 
-Nothing in a request names a file: the models are those the server was started with. tell(**line) is
-that of page.server: it sends progress and ends what nobody waits for. about(prompt, **settings)
-gives the settings to show and the command line of the same run, for page.report.
+No request names a file: the models are those the server was started with. Two parameters are
+functions:
+
+describe(prompt, **settings): what page.report.describe_run returns of a run with these settings
+tell(**line): sends the page a line of progress, if it gets one. It raises ConnectionAbortedError if
+    the page no longer waits for the answer, so it is called often.
 """
 
 import json
@@ -24,8 +27,8 @@ from page.rounds import Notes
 from page.rules import ALL_RULES, rule_rows
 from sampling import SamplingParams
 
-SAY_EVERY = 0.1  # seconds: a browser that draws takes time from the models
-MOST_K = 8  # of the rounds whose costs are measured
+TELL_SECONDS = 0.1  # between lines of progress: a browser that draws takes time from the models
+MAX_K = 8  # of the rounds whose costs are measured
 TURNS, ROUNDS = 8, 2  # in each turn, this many rounds of every K
 GREEDY = SamplingParams(0.0)  # drafts without random numbers
 DECODERS = {"both": ("autoregressive", "speculative"), "speculative": ("speculative",)}
@@ -70,12 +73,12 @@ RANDOM = 0.8  # the temperature of the second run of a saved page
 
 
 class FieldError(InputError):
-    """A value that the page does not send."""
+    """A request has a value that the page does not send."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A text to write.
+    """What the page asks about: a text to write. Its defaults are those of the form.
 
     settings: {name: value} of the FIELDS
     coins: {index: u}, random numbers to use in place of the seed's
@@ -83,9 +86,7 @@ class Request:
     """
 
     prompt: str = PROMPT["value"]
-    settings: dict = field(
-        default_factory=lambda: {name: one["value"] for name, one in FIELDS.items()}
-    )
+    settings: dict = field(default_factory=lambda: {name: FIELDS[name]["value"] for name in FIELDS})
     coins: dict = field(default_factory=dict)
     changes: dict = field(default_factory=dict)
 
@@ -95,8 +96,8 @@ class Request:
         to_probs = SamplingParams(values["temperature"], values["top_k"], values["top_p"])
         return GenerationConfig(values["n_tokens_to_generate"], values["K"], to_probs)
 
-    def to_continue(self, pair):
-        """Its Prompt. Raises InputError."""
+    def to_prompt(self, pair):
+        """Its Prompt. Raises InputError for a prompt that the models cannot continue."""
         return Prompt.from_text(self.prompt, pair, self.settings["seed"])
 
 
@@ -157,117 +158,132 @@ def parse(body):
 
 
 class Schedule:
-    """K and filter of each round: those of a run, changed from some rounds on."""
+    """K and SamplingParams of each round: those of a Run, with the changes of a Request."""
 
     def __init__(self, run, changes):
-        self.K, self.current, self.changes = run.K, run.to_probs, changes
+        self.K, self.params, self.changes = run.K, run.to_probs, changes
         self.n_rounds = 0
 
-    def next_K(self, last):
-        """K of the round that begins; the loop asks once a round, before anything else."""
+    def next_K(self, last_round):
+        """Begin the next round and return its K. The loop calls this first in every round."""
         change = self.changes.get(self.n_rounds)
         if change:
             self.K = change["K"]
-            self.current = replace(self.current, temperature=change["temperature"])
+            self.params = replace(self.params, temperature=change["temperature"])
         self.n_rounds += 1
         return self.K
 
     def to_probs(self, logits):
-        return self.current(logits)
+        return self.params(logits)
 
 
-def progress(tell, total):
-    """A watcher of Run.finish that tells now and then how many of the total are written."""
-    done, told = 0, time.monotonic()
+def progress_watcher(tell, n_tokens):
+    """A watcher of Run.finish that calls tell after every round: with {"done", "total"}, in tokens,
+    if TELL_SECONDS have passed since the last such line.
+    """
+    n_done, told_at = 0, time.monotonic()
 
     def watch(this_round, *moment):
-        nonlocal done, told
-        done += len(this_round.tokens) if this_round else 0
+        nonlocal n_done, told_at
+        n_done += len(this_round.tokens) if this_round else 0
         now = time.monotonic()
-        if now - told < SAY_EVERY:
+        if now - told_at < TELL_SECONDS:
             tell()
         else:
-            told = now
-            tell(done=done, total=total)
+            told_at = now
+            tell(done=n_done, total=n_tokens)
 
     return watch
 
 
-def written(about, pair, request, tell, mode):
-    """report_data of a request's text by these decoders, with its coins and changes."""
-    config, prompt = request.config(), request.to_continue(pair)
+def write_text(describe, pair, request, tell, mode):
+    """Decode a Request with each decoder of the mode. Returns the report_data of the runs."""
+    config, prompt = request.config(), request.to_prompt(pair)
     decoders = DECODERS[mode]
-    bar = progress(tell, len(decoders) * config.n_tokens)
+    progress = progress_watcher(tell, len(decoders) * config.n_tokens)
     results, notes = {}, {}
     for decoder in decoders:
         run = config.new_run(pair, prompt, decoder)
         run.warm_up()
         schedule = Schedule(run, request.changes)
-        rng = partial(RecordingRng, prompt.seed, request.coins)
-        run = replace(run, K=schedule.next_K, to_probs=schedule.to_probs, new_rng=rng)
-        notes[decoder] = Notes(run)
-        results[decoder] = run.finish(notes[decoder], bar)
-    plain, fast = notes.get("autoregressive"), notes["speculative"]
-    known = about(prompt, mode=mode, **request.settings)
+        new_rng = partial(RecordingRng, prompt.seed, request.coins)
+        run = replace(run, K=schedule.next_K, to_probs=schedule.to_probs, new_rng=new_rng)
+        watcher = Notes(run)
+        results[decoder] = run.finish(watcher, progress)
+        notes[decoder] = watcher.notes
+    description = describe(prompt, mode=mode, **request.settings)
     compared = summary(config, pair, prompt, results)
-    return report_data(known, compared, fast.notes, pair, plain and plain.notes)
+    plain_notes = notes.get("autoregressive")
+    return report_data(description, compared, notes["speculative"], pair, plain_notes)
 
 
-def costs(about, pair, request, tell):
-    """{"c": cost of drafting a token, "v": [cost of the rest of a round of 0, 1, ... drafts]}, both
-    in rounds of the target alone, and the seconds of such a round; "turns": c and v of each turn.
+def measure_pair(describe, pair, request, tell):
+    """Time rounds of the pair on this machine. Returns {"c", "v", "turns", "target_seconds"}.
 
-    A pass over more tokens never costs less: a v below that of a smaller K is noise.
+    c: the cost of drafting a token, in rounds of the target alone
+    v: [cost of the rest of a round of 0, 1, 2, ... drafts], in the same unit, never decreasing: a
+        pass over more tokens never costs less, so a v below that of a smaller K is noise
+    turns: [{"c", "v"}] of each turn of the measurement
+    target_seconds: the seconds of a round of the target alone
     """
     target, draft = pair.target, pair.draft
-    Ks = range(1, min(MOST_K, draft.max_draft_length(target)) + 1)
+    Ks = range(1, min(MAX_K, draft.max_draft_length(target)) + 1)
     turns = (tell() for _ in range(TURNS))
-    plain, found = measure_costs(target, draft, GREEDY, Ks, ROUNDS, turns)
+    plain_seconds, costs_of_K = measure_costs(target, draft, GREEDY, Ks, ROUNDS, turns)
 
-    def growing(v):
-        return list(accumulate([1.0, *v], max))
+    def never_decreasing(v_of_Ks):
+        return list(accumulate([1.0, *v_of_Ks], max))
 
-    of_turns = [list(zip(*turn)) for turn in zip(*found.values())]  # (cs, vs) of every K
+    def data_of_turn(costs):  # [(c, v)] of every K
+        v = never_decreasing(v for _, v in costs)
+        return {"c": statistics.median(c for c, _ in costs), "v": v}
+
+    all_costs = list(costs_of_K.values())  # for each K, [(c, v)] of every turn
+    median_v = [statistics.median(v for _, v in costs) for costs in all_costs]
     return {
-        "c": statistics.median(c for cs, _ in of_turns for c in cs),
-        "v": growing(statistics.median(v for _, v in of_K) for of_K in found.values()),
-        "turns": [{"c": statistics.median(cs), "v": growing(vs)} for cs, vs in of_turns],
-        "target_seconds": statistics.median(plain),
+        "c": statistics.median(c for costs in all_costs for c, _ in costs),
+        "v": never_decreasing(median_v),
+        "turns": [data_of_turn(costs) for costs in zip(*all_costs)],
+        "target_seconds": statistics.median(plain_seconds),
     }
 
 
-def rules(about, pair, request, tell):
-    """Tells each row of page.rules."""
-    rows = rule_rows(request.config(), pair, request.to_continue(pair), tell)
-    for done, row in enumerate(rows, 1):
-        tell(row=row, done=done, total=len(ALL_RULES))
+def tell_rules(describe, pair, request, tell):
+    """Tell each row of page.rules.rule_rows when it is there: {"row", "done", "total"}."""
+    rows = rule_rows(request.config(), pair, request.to_prompt(pair), tell)
+    for n_done, row in enumerate(rows, 1):
+        tell(row=row, done=n_done, total=len(ALL_RULES))
     return {}
 
 
 ANSWERS = {
-    "race": partial(written, mode="both"),
-    "what_if": partial(written, mode="speculative"),
-    "costs": costs,
-    "rules": rules,
+    "race": partial(write_text, mode="both"),
+    "what_if": partial(write_text, mode="speculative"),
+    "costs": measure_pair,
+    "rules": tell_rules,
 }
 
 
-def answers_of(about, pair):
-    """{name: function(request, tell)}, for page.server."""
-    return {name: partial(answer, about, pair) for name, answer in ANSWERS.items()}
+def answers_of(describe, pair):
+    """{name: function(request, tell) -> result}: what page.server answers, for a Pair."""
+    return {name: partial(answer, describe, pair) for name, answer in ANSWERS.items()}
 
 
-def finished_run(about, pair, tell):
-    """The data of a page with everything that the page could ask about a run: greedy, so that both
-    texts are the same; and beside it a run with random tokens, whose temperature the rules have.
+def finished_run(describe, pair, tell):
+    """Do the first run of the page and all that the page could ask about it. Returns the data of
+    the page.
+
+    The run is greedy, so that both texts are the same. A second one has random tokens; the rules
+    are compared at its temperature.
     """
-    first = Request().settings
-    greedy, sampled = (Request(settings=first | {"temperature": t}) for t in (0.0, RANDOM))
-    data = ANSWERS["race"](about, pair, greedy, tell)
-    data["other"] = ANSWERS["race"](about, pair, sampled, tell)
-    data["costs"] = costs(about, pair, greedy, tell)
+    settings = Request().settings
+    greedy = Request(settings=settings | {"temperature": 0.0})
+    sampled = Request(settings=settings | {"temperature": RANDOM})
+    data = ANSWERS["race"](describe, pair, greedy, tell)
+    data["other"] = ANSWERS["race"](describe, pair, sampled, tell)
+    data["costs"] = measure_pair(describe, pair, greedy, tell)
     data["rules"] = []
-    for row in rule_rows(sampled.config(), pair, sampled.to_continue(pair), tell):
+    for row in rule_rows(sampled.config(), pair, sampled.to_prompt(pair), tell):
         data["rules"].append(row)
         tell(done=len(data["rules"]), total=len(ALL_RULES))
     return data

@@ -3,7 +3,8 @@
 It listens on the loopback address only. A request needs the token of the printed address, the right
 Host (a name that a foreign page rebinds to 127.0.0.1 is refused) and, for POST, the page's own
 Origin. An answer is lines of JSON: {"done", "total"} and {"row"} any number of times, then
-{"result"} or {"error"}. A refused request gets one line, {"error"}, and the status of its reason.
+{"result"} or {"error"}. A refused request gets one line, {"error"}, and the HTTP status that says
+why.
 """
 
 import hmac
@@ -24,11 +25,11 @@ from page.runs import FORM, FieldError, parse
 ADDRESS = "127.0.0.1"
 PATIENCE = 15  # seconds for a request to arrive, and for a line of the answer to be taken
 MAX_BYTES = 100_000  # of a request's body
-OPEN = "open the address that was printed"
+ADVICE = "open the address that was printed"
 
 
-class Refused(Exception):
-    """A request that gets a status and one line."""
+class RequestError(Exception):
+    """A request is refused, with an HTTP status and a reason of one line."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -36,10 +37,11 @@ class Refused(Exception):
 
 
 class LiveServer(ThreadingHTTPServer):
-    """answers: {name: function(request, tell) -> result}, asked for as POST /api/NAME.
+    """A server of the page on a port of this machine; port 0 chooses a free one.
 
-    tell(**line) sends the page a line; it ends a run that the page no longer waits for, and is
-    therefore called now and then, with or without a line.
+    answers: {name: function(request, tell) -> result}, asked for as POST /api/NAME. `request` is a
+        page.runs.Request. tell(**line) sends the page a line, if it gets one. It raises
+        ConnectionAbortedError if the page no longer waits, so functions call it often.
     """
 
     request_queue_size = 128  # a browser opens many connections at once
@@ -48,7 +50,7 @@ class LiveServer(ThreadingHTTPServer):
 
     def __init__(self, port, answers):
         self.answers = answers
-        self.models = threading.Lock()  # they compute for one request at a time
+        self.models = threading.Lock()  # the models compute for one request at a time
         self.closing = False
         super().__init__((ADDRESS, port), Handler)
         self.token = secrets.token_urlsafe(24)
@@ -67,68 +69,74 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/?token={self.token}"
 
     def server_close(self):
-        """Stop listening, and wait until no run computes."""
+        """Stop listening, end the run that computes, and wait for its end."""
         super().server_close()
         self.closing = True
         with self.models:
             pass
 
     def handle_error(self, request, client_address):
-        """A browser that went away is no error."""
+        """Print an error of a request on stderr, unless it is that a browser went away."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
-class Arriving(io.RawIOBase):
-    """What a connection sends, all of it within PATIENCE: a limit for each piece alone would keep
-    a connection that sends a byte now and then. Raises TimeoutError.
+class DeadlineReader(io.RawIOBase):
+    """Reads what a connection sends, until PATIENCE seconds have passed; then raises TimeoutError.
+
+    A timeout of the socket is for each read alone. With that, a client that sends a byte now and
+    then could stay for ever.
     """
 
     def __init__(self, connection):
-        self.connection, self.end = connection, time.monotonic() + PATIENCE
+        self.connection, self.deadline = connection, time.monotonic() + PATIENCE
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
-        left = self.end - time.monotonic()
-        self.connection.settimeout(max(left, 0.001))  # 0 would not wait at all
+        seconds_left = self.deadline - time.monotonic()
+        self.connection.settimeout(max(seconds_left, 0.001))  # 0 would not wait at all
         return self.connection.recv_into(buffer)
 
 
 class Handler(BaseHTTPRequestHandler):
+    """Answers the requests of a connection to a LiveServer."""
+
     def setup(self):
         super().setup()
-        self.rfile = io.BufferedReader(Arriving(self.connection))
+        self.rfile = io.BufferedReader(DeadlineReader(self.connection))
 
     def log_message(self, *arguments):
-        """Requests are not logged: their address holds the token."""
+        """Log nothing: the address of a request holds the token."""
 
     def version_string(self):
         return "play"
 
     def send_error(self, code, message=None, explain=None):
-        """What http.server refuses by itself gets one line, too."""
+        """Answer with a status and one line. http.server calls this, too, for what it refuses."""
         self.begin(code, "application/json")
         self.send_line(error=message or self.responses[code][0])
 
     def do_GET(self):
-        self.answer(self.show_page)
+        self.answer(self.send_page)
 
     def do_POST(self):
-        self.answer(self.ask)
+        self.answer(self.send_answer)
 
     def answer(self, respond):
+        """Call respond(), which may raise RequestError, if the request has the right Host."""
         try:
-            require(self.headers.get("Host") in self.server.hosts, 403, f"wrong host: {OPEN}")
+            require(self.headers.get("Host") in self.server.hosts, 403, f"wrong host: {ADVICE}")
             respond()
-        except Refused as error:
+        except RequestError as error:
             self.send_error(error.status, str(error))
 
-    def begin(self, status, kind):
+    def begin(self, status, content_type):
+        """Send the status and the headers of an answer."""
         self.connection.settimeout(PATIENCE)
         self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Type", f"{content_type}; charset=utf-8")
         for name, value in self.server.headers.items():
             self.send_header(name, value)
         self.end_headers()
@@ -136,13 +144,14 @@ class Handler(BaseHTTPRequestHandler):
     def send_line(self, **line):
         self.wfile.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    def check_token(self, given, right):
-        same = hmac.compare_digest(given.encode(), right.encode())
-        require(same, 403, f"wrong or no token: {OPEN}")
+    def check_token(self, received, expected):
+        """Refuse a token that is not the expected one, in a time that does not depend on both."""
+        is_equal = hmac.compare_digest(received.encode(), expected.encode())
+        require(is_equal, 403, f"wrong or no token: {ADVICE}")
 
     # ------------------------------------------------------------ the page
 
-    def show_page(self):
+    def send_page(self):
         path, _, query = self.path.partition("?")
         require(path == "/", 404, "not found: the page is at /")
         self.check_token(query, f"token={self.server.token}")
@@ -151,50 +160,58 @@ class Handler(BaseHTTPRequestHandler):
 
     # ------------------------------------------------------------ what it asks
 
-    def ask(self):
+    def send_answer(self):
+        """Answer POST /api/NAME: parse the body, call the function of that name, send its lines."""
         origin = self.headers.get("Origin", "").removeprefix("http://")
-        require(origin in self.server.hosts, 403, f"wrong origin: {OPEN}")
+        require(origin in self.server.hosts, 403, f"wrong origin: {ADVICE}")
         self.check_token(self.headers.get("X-Token", ""), self.server.token)
         answers = {f"/api/{name}": answer for name, answer in self.server.answers.items()}
         require(self.path in answers, 404, f"not found: expected {' or '.join(answers)}")
         try:
             request = parse(self.body())
         except FieldError as error:
-            raise Refused(400, str(error)) from None
+            raise RequestError(400, str(error)) from None
         self.begin(200, "application/x-ndjson")
         with self.server.models:
-            self.tell(**self.outcome(answers[self.path], request))
+            self.tell(**self.last_line(answers[self.path], request))
 
     def body(self):
-        """The bytes of a request, of which it says how many there are."""
+        """The bytes of the request's body. Raises RequestError unless there are as many as its
+        Content-Length says, which is at most MAX_BYTES.
+        """
         length = self.headers.get("Content-Length")
-        counted = length and "Transfer-Encoding" not in self.headers
-        require(counted, 411, "expected a Content-Length")
-        digits = length.isascii() and length.isdigit()
-        require(digits, 400, f"Content-Length: expected a number of bytes, not {length[:40]!r}")
-        large = len(length) > 9 or int(length) > MAX_BYTES
-        require(not large, 413, f"Content-Length: expected at most {MAX_BYTES} bytes")
+        has_length = length and "Transfer-Encoding" not in self.headers
+        require(has_length, 411, "expected a Content-Length")
+        is_number = length.isascii() and length.isdigit()
+        require(is_number, 400, f"Content-Length: expected a number of bytes, not {length[:40]!r}")
+        # first its digits: int() of thousands of them is slow, or an error
+        is_small = len(length) <= 9 and int(length) <= MAX_BYTES
+        require(is_small, 413, f"Content-Length: expected at most {MAX_BYTES} bytes")
         try:
             body = self.rfile.read(int(length))
         except TimeoutError:
-            raise Refused(408, f"the body: expected within {PATIENCE} seconds") from None
-        require(
-            len(body) == int(length), 400, f"the body: expected {length} bytes, not {len(body)}"
-        )
+            raise RequestError(408, f"the body: expected within {PATIENCE} seconds") from None
+        is_whole = len(body) == int(length)
+        require(is_whole, 400, f"the body: expected {length} bytes, not {len(body)}")
         return body
 
     def tell(self, **line):
-        # all that it sends has been read: what is there to read now is the end
+        """Send a line of JSON, if there is one. Raises ConnectionAbortedError if the client has
+        closed the connection, or if the server is closing.
+        """
+        # the whole request has been read: if there is something to read now, it is the end
         with selectors.DefaultSelector() as selector:
             selector.register(self.connection, selectors.EVENT_READ)
-            gone = selector.select(0)
-        if gone or self.server.closing:
+            client_closed = selector.select(0)
+        if client_closed or self.server.closing:
             raise ConnectionAbortedError
         if line:
             self.send_line(**line)
 
-    def outcome(self, answer, request):
-        """The last line of an answer."""
+    def last_line(self, answer, request):
+        """Call answer(request, tell). Returns the last line: {"result"}, or {"error"} if it failed.
+        Raises ConnectionError and TimeoutError: then nobody waits for a line.
+        """
         try:
             return {"result": answer(request, self.tell)}
         except (ConnectionError, TimeoutError):
@@ -205,7 +222,7 @@ class Handler(BaseHTTPRequestHandler):
             return {"error": f"the run failed: {type(error).__name__}: {error}"}
 
 
-def require(right, status, reason):
-    """Refuse the request, unless this is right."""
-    if not right:
-        raise Refused(status, reason)
+def require(condition, status, reason):
+    """Raise RequestError(status, reason) unless the condition is true."""
+    if not condition:
+        raise RequestError(status, reason)

@@ -13,8 +13,6 @@ class Local:
     InputError if that fails. Its `with` block does nothing.
     """
 
-    machines = None
-
     def __init__(self, spec, download=False):
         self.models = spec.load(download=download)
         self.kernels = spec.kernels_in(self.models)

@@ -42,59 +42,68 @@ def measure_batches(settings, models, target):
 def measure_speeds(comparison, prompts, settings, name):
     """Measure every batch size and variant in turns.
 
-    prompts: a list of lists of token ids, as many as the largest batch; name: for the progress bar.
+    comparison: a Comparison, for its variants; name: what is measured, for the progress on stderr
+    prompts: a list of lists of token ids, as many as the largest batch
     Returns {(batch size, variant): (median tokens per second of all texts, tokens per target pass)}
     """
-    ways = {
+    functions = {
         (n, variant): partial(measure_batch, comparison, variant, prompts[:n], settings.seed)
         for n in settings.batch_sizes()
         for variant in comparison.variants
     }
-    turns = measure_in_turns(ways, settings.repeats, settings.seed, name)
+    turns = measure_in_turns(functions, settings.repeats, settings.seed, name)
     speeds = {}
-    for way, of_way in turns.items():
-        per_second, per_pass = zip(*of_way)
-        # with the same seed, the passes of every turn are the same
-        speeds[way] = statistics.median(per_second), per_pass[0]
+    for key, figures in turns.items():
+        median_speed = statistics.median(per_second for per_second, _ in figures)
+        # the passes of every turn are the same, because the seed is the same
+        _, tokens_per_pass = figures[0]
+        speeds[key] = median_speed, tokens_per_pass
     return speeds
 
 
 def measure_batch(comparison, variant, prompts, seed):
     """Decode all prompts together. Returns (tokens per second of all texts, tokens per target pass
     of a text); neither counts the prefill.
+
+    prompts: a list of lists of token ids
     """
     runs = []
     for i, ids in enumerate(prompts):
-        # a batch is as slow as its slowest text: synthetic coins are the same for all of them
+        # a batch is as slow as its slowest text: synthetic coins are the same for all texts
         number = i if comparison.acceptance_probability is None else 0
         runs.append(comparison.run_of(variant, seed, number, ids=ids))
-    seconds, passes = zip(*map_together(time_rounds, runs))
+    timings = [*map_together(time_rounds, runs)]
+    slowest = max(seconds for seconds, _ in timings)
+    n_passes = sum(n for _, n in timings)
     n_tokens = len(prompts) * comparison.run.n_tokens
-    return n_tokens / max(seconds), n_tokens / sum(passes)
+    return n_tokens / slowest, n_tokens / n_passes
 
 
 def time_rounds(run):
-    """Decode a text. Returns (seconds of all its rounds, number of target passes); neither counts
-    the prefill.
+    """Decode a text with a Run. Returns (seconds of all its rounds, number of target passes);
+    neither counts the prefill.
     """
     rounds = run.timed_rounds()
     next(rounds)  # the prefill
-    seconds = [took.total for _, took in rounds]
-    return sum(seconds), len(seconds)
+    totals = [seconds.total for _, seconds in rounds]
+    return sum(totals), len(totals)
 
 
 def speed_rows(speeds, variants, sizes):
-    """Yield a row (dict) for each variant and batch size, from what `measure_speeds` returns."""
-    alone, _ = speeds.get((1, PLAIN), (None, None))
+    """Yield a row (dict) for each variant and batch size, from what `measure_speeds` returns.
+
+    "of_one" is None unless batches of one text were measured too.
+    """
     for variant in variants:
         for n in sizes:
             plain, _ = speeds[n, PLAIN]
-            fast, per_pass = speeds[n, variant]
+            speculative, tokens_per_pass = speeds[n, variant]
+            of_one = plain / speeds[1, PLAIN][0] if 1 in sizes else None
             yield asdict(variant) | {
                 "batch_size": n,
                 "autoregressive": plain,
-                "speculative": fast,
-                "of_one": alone and plain / alone,
-                "speedup": fast / plain,
-                "tokens_per_target_pass": per_pass,
+                "speculative": speculative,
+                "of_one": of_one,
+                "speedup": speculative / plain,
+                "tokens_per_target_pass": tokens_per_pass,
             }

@@ -191,8 +191,9 @@ class BenchmarkOutput(Json):
 
 
 def measure_all(settings, lines):
-    """Measure all that `lines` does not hold yet, and add a line for each prompt.
+    """Measure what the settings ask for, except the prompts that `lines` holds; add others to it.
 
+    lines: ResumableLines, with a line for each prompt; batches and programs use none
     Returns the results as a dict; the head of this file lists its keys. Notes progress on stderr.
     """
     about = describe_machine(settings.backend) | {
@@ -218,7 +219,9 @@ def measure_all(settings, lines):
 
 
 def lines_in_memory():
-    """Stand-in for ResumableLines without --out: `done`, a list of what was given to `append`."""
+    """Return a stand-in for ResumableLines if there is no --out: `done` is the list of what was
+    given to `append`.
+    """
     done = []
     return SimpleNamespace(done=done, append=done.append)
 

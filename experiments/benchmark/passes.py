@@ -2,11 +2,13 @@
 the speed at which this machine streams memory. All figures are medians over repeats.
 """
 
+import math
 import statistics
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from cProfile import Profile
+from functools import partial
 
 import numpy as np
 from tqdm import tqdm
@@ -23,22 +25,23 @@ PREFILL_TOKENS = 512  # tokens of a prompt to read, or as many as the context ha
 STREAMED_BYTES = 512 << 20  # bytes, more than any cache holds
 
 
-def median_seconds(runs, repeats, synchronize=nothing_to_wait_for):
+def median_seconds(functions, repeats, synchronize=nothing_to_wait_for):
     """Time functions that take turns: {name: function()} -> {name: median seconds}.
 
     In each turn a function runs once untimed, because the function before it has left its own data
-    in the processor's caches. synchronize(): waits until the device has finished.
+    in the processor's caches. Then it is timed up to PASSES_PER_TURN times; there are as many turns
+    as make `repeats` times or a few more. synchronize(): waits until the device has finished
     """
     times = defaultdict(list)
-    in_a_turn = min(repeats, PASSES_PER_TURN)
-    turns = range(-(-repeats // PASSES_PER_TURN))
-    for _ in tqdm(turns, desc="measuring", delay=1, leave=False, disable=None):
-        for name, run in runs.items():
-            run()
-            for _ in range(in_a_turn):
+    n_per_turn = min(repeats, PASSES_PER_TURN)
+    n_turns = math.ceil(repeats / PASSES_PER_TURN)
+    for _ in tqdm(range(n_turns), desc="measuring", delay=1, leave=False, disable=None):
+        for name, function in functions.items():
+            function()
+            for _ in range(n_per_turn):
                 synchronize()
                 begin = time.perf_counter()
-                run()
+                function()
                 synchronize()
                 times[name].append(time.perf_counter() - begin)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
@@ -70,28 +73,29 @@ def bytes_per_pass(model):
 
 def context_lengths(model, rows):
     """Return a sorted list of context lengths in tokens: a short one, and the longest that leaves
-    room for max(rows) more.
+    room for a pass over max(rows) tokens. rows: a list of numbers of tokens
     """
-    most = model.config.n_ctx - max(rows)
-    return sorted({min(CONTEXT_TOKENS, most), most})
+    longest = model.config.n_ctx - max(rows)
+    return sorted({min(CONTEXT_TOKENS, longest), longest})
 
 
 def passes(model, rows, past):
-    """Fill a cache with `past` random tokens. Returns {n_rows: function() that makes one pass}."""
+    """Fill a cache with `past` random tokens. Returns {n: function()} for each n of the list rows:
+    the function makes one pass over n more tokens.
+    """
     rng = np.random.default_rng(0)
     ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
     cache = model.new_cache()
     model.read(ids, cache, n_last=max(rows))
 
-    def run(n):
-        # the cache forgets what comes after the past
-        return lambda: model.read(ids[: past + n], cache, n_last=n)
-
-    return {n: run(n) for n in rows}
+    # each read drops from the cache what came after the past
+    return {n: partial(model.read, ids[: past + n], cache, n_last=n) for n in rows}
 
 
 def measure_parts(model, repeats):
-    """Run one-row passes under Python's profiler. Returns {part: mean seconds of a pass}."""
+    """Run `repeats` one-row passes under Python's profiler. Returns {part of a pass: its mean
+    seconds}, which add up to the pass.
+    """
     cache, ids = model.new_cache(), [0] * min(CONTEXT_TOKENS + 1, model.config.n_ctx)
     model.read(ids, cache)
     profiler = Profile(builtins=False)

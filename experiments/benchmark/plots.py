@@ -30,31 +30,40 @@ STYLES = {
 
 
 def group_rows_by_line(rows):
-    """Group rows into lines: {legend entry: rows sorted by K}. An entry names what differs only."""
-    names = "draft", "target", "temperature", "verification"
-    fields = [name for name in names if len({row[name] for row in rows}) > 1] or ["draft"]
+    """Group rows into the lines of the picture: {legend entry: list of rows sorted by K}.
+
+    An entry names only what differs between the rows: "eagle · T=1".
+    """
+    columns = "draft", "target", "temperature", "verification"
+    differing = [name for name in columns if len({row[name] for row in rows}) > 1] or ["draft"]
     lines = {}
     for row in sorted(rows, key=lambda row: row["K"]):
         in_words = row | {"temperature": f"T={row['temperature']:g}"}
-        lines.setdefault(" · ".join(in_words[name] for name in fields), []).append(row)
+        entry = " · ".join(in_words[name] for name in differing)
+        lines.setdefault(entry, []).append(row)
     return lines
 
 
 def plot_points(rows):
-    """Return [(K, speedup, low, high, whether the table withholds it)] of rows with an interval."""
-    shown = []
+    """Return the rows that have an interval as [(K, speedup, low, high, withheld)].
+
+    low, high: the 95 % interval; withheld: whether the table withholds the speedup
+    """
+    points = []
     for row in rows:
         if row["intervals"]["speedup_time"]:
             speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
+            low, high = row["intervals"]["speedup_time"]
             withheld = row["speedup_time"] is None
-            shown.append((row["K"], speedup, *row["intervals"]["speedup_time"], withheld))
-    return shown
+            points.append((row["K"], speedup, low, high, withheld))
+    return points
 
 
 def draw(result, path, title=""):
-    """Draw the results of a benchmark into a picture file, whose suffix names the format.
+    """Draw the results of a benchmark (a dict) into a new file, whose suffix names the format.
 
     Markers of speedups that the table withholds are hollow. title: a text above the picture
+    Raises InputError if the file cannot be written.
     """
     lines = group_rows_by_line([row for row in result["rows"] if row["K"] != "auto"])
     with plt.rc_context(STYLES), create_atomically(path) as part:
@@ -63,13 +72,14 @@ def draw(result, path, title=""):
         for (name, rows), color, marker in zip(lines.items(), cycle(COLOURS), cycle("os^D")):
             look = {"color": color, "marker": marker}
             axes.plot([], [], label=name, **look)  # the legend's entry
-            if shown := plot_points(rows):
-                Ks, speedups, lows, highs, _ = zip(*shown)
+            points = plot_points(rows)
+            if points:
+                Ks, speedups, lows, highs, _ = zip(*points)
                 axes.plot(Ks, speedups, color=color)
                 axes.fill_between(Ks, lows, highs, color=color, alpha=0.15, linewidth=0)
-            for K, speedup, *_, withheld in shown:
+            for K, speedup, _, _, withheld in points:
                 axes.plot(K, speedup, fillstyle="none" if withheld else "full", **look)
-            any_withheld |= any(withheld for *_, withheld in shown)
+                any_withheld = any_withheld or withheld
         if any_withheld:
             hollow = {"marker": "o", "fillstyle": "none", "linestyle": "", "color": GREY}
             axes.plot([], [], label="hollow: withheld", **hollow)

@@ -47,12 +47,13 @@ class ProfileSettings(Machine, Weights, Target):
 
 def print_passes(result):
     """Print the result of `measure_passes` as tables."""
-    bandwidth, firsts = result["bandwidth_gb_per_s"], {}
+    bandwidth = result["bandwidth_gb_per_s"]
+    first_times = {}  # {context length: milliseconds of its first row}
     gigabytes = result["weights_bytes"] / 1e9
     print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
     rows = []
     for row in result["rows"]:
-        first = firsts.setdefault(row["past"], row["milliseconds"])
+        first = first_times.setdefault(row["past"], row["milliseconds"])
         of_streaming, against = row["gb_per_s"] / bandwidth, row["milliseconds"] / first
         rows.append(row | {"of_streaming": of_streaming, "against_the_first": against})
     print(table(rows, COLUMNS))

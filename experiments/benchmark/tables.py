@@ -58,12 +58,16 @@ WITH_INTERVAL = "speedup_time", "verify_cost", "speedup_over_token", "tokens_per
 
 
 def as_text(value):
-    """Return a value of a row as text; a float has one to three decimals, and None is a dash."""
+    """Return a value of a row as text; a float has one to three decimals, and None is a dash.
+
+    >>> as_text(12.345), as_text([0.5, None]), as_text({"value": 2.0, "low": 1.5, "high": 3.0})
+    ('12.3', '0.50 –', '2.00 [1.50, 3.00]')
+    """
     if value is None:
         return "–"
     if isinstance(value, dict):  # a median with its range
-        value, low, high = (as_text(value[name]) for name in ("value", "low", "high"))
-        return f"{value} [{low}, {high}]"
+        median, low, high = as_text(value["value"]), as_text(value["low"]), as_text(value["high"])
+        return f"{median} [{low}, {high}]"
     if isinstance(value, list):
         texts = ["–" if one is None else f"{one:.2f}" for one in value[:MAX_POSITIONS]]
         if len(value) > MAX_POSITIONS:
@@ -122,9 +126,14 @@ def legend(rows, columns):
 
 def split_common_columns(rows, columns):
     """Return (a text with the values that all rows share, the list of columns that differ)."""
-    differ = [name for name in columns if len({str(row[name]) for row in rows}) > 1]
-    differ = [name for name in columns if name in differ or name in ("draft", "K")]
-    same = [name for name in columns if name not in differ]
+    same, differ = [], []
+    for name in columns:
+        values = {str(row[name]) for row in rows}
+        # the draft and K are always columns
+        if len(values) > 1 or name in ("draft", "K"):
+            differ.append(name)
+        else:
+            same.append(name)
     return ", ".join(f"{heading(name)} {cell(rows[0], name)}" for name in same), differ
 
 
@@ -156,16 +165,21 @@ def remarks_on(row):
 
 
 def number_remarks(rows):
-    """Number the remarks on rows. Returns (the rows with a column "notes", a Markdown list)."""
+    """Number the remarks on rows (a list of dicts), equal remarks alike.
+
+    Returns (the rows with a column "notes": "1, 3", a Markdown list of the remarks).
+    """
     numbers, with_notes = {}, []  # {remark: its number}
     for row in rows:
-        of_row = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
-        with_notes.append(row | {"notes": ", ".join(map(str, sorted(of_row)))})
+        notes = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
+        with_notes.append(row | {"notes": ", ".join(map(str, sorted(notes)))})
     return with_notes, "\n".join(f"{number}. {remark}" for remark, number in numbers.items())
 
 
 def paragraphs(result):
-    """Yield the tables of a result, how they were measured, and what else there is to say."""
+    """Yield the Markdown paragraphs of a result of benchmark (a dict): its label, tables, remarks
+    and legends, and how it was measured. A paragraph may be empty.
+    """
     settings, where, rows = result["settings"], result["machine"], result["rows"]
     if label(settings):
         yield f"**{label(settings)}**"

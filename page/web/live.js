@@ -181,6 +181,7 @@ if (live) {
     plain: {tokens: [], shown: [], seconds: [], timed: true}});
   opened.push(name => { if (name === "rules") askMissing(); });
 }
+$("views").hidden = false; // from now on nothing above it appears
 openView(addressed() || (live || page.plain ? "race" : "microscope"));
 // a browser that has just started takes the cores that the race is to be measured on
 if (live) setTimeout(askRace, 1500);

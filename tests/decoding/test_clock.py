@@ -1,25 +1,19 @@
 """What a run and its rounds cost, by clocks that the tests turn forward themselves."""
 
-from dataclasses import replace
-from functools import partial
-
 import numpy as np
 import pytest
 from clocks import Slow, Time
-from heads import toy_head
 from toys import tiny_model
 
 from decoding import clock
 from decoding.clock import Seconds
-from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.drafts import HeadDraft, ModelDraft
+from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import RecordingRng, Run
+from decoding.run import Run
 from sampling import RULES, Round, SamplingParams, verify
 
 TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
-EAGLE = HeadDraft(toy_head("eagle", TARGET))
 PAIR = Pair(TARGET, DRAFT, None)
 
 
@@ -66,19 +60,6 @@ def test_the_parts_of_each_round(time, draft, each):
         of_a_draft = each + 16 * bool(each)  # a draft model's tokens are sampled while drafting
         assert seconds == Seconds(of_a_draft * n, n + 1, 16 + (8 if draft else 0))
         assert seconds.total == seconds.draft + seconds.target + seconds.rest
-
-
-@pytest.mark.parametrize("coupled", [False, True])
-@pytest.mark.parametrize(
-    "draft", [DRAFT, NGrams(), EAGLE, None], ids=["model", "ngram", "eagle", "none"]
-)
-def test_a_run_that_is_timed_is_the_same_run(draft, coupled):
-    pair, new_rng = Pair(TARGET, draft, None), partial(RecordingRng, 1)
-    run = Run(pair, [1, 2, 1], 12, 3, SamplingParams(1.0), new_rng)
-    if coupled:
-        run = replace(run, new_rng=partial(SharedNoise, 1, 3), rule=verify_shared_noise)
-    rounds = [this_round for this_round, _ in run.timed_rounds()]
-    assert rounds == list(run.rounds())
 
 
 @pytest.mark.parametrize("temperature", [0, 1])

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from clocks import Slow, Time
+from heads import toy_head
 from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from cli.runs import config_from
 from decoding import auto_k, clock
 from decoding.auto_k import AutoK
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.drafts import ModelDraft
+from decoding.drafts import HeadDraft, ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
@@ -37,6 +38,7 @@ RUNS = {
     "model": RUN,
     "block": replace(RUN, rule=verify_block),
     "ngram": replace(RUN, pair=replace(PAIR, draft=NGrams())),
+    "eagle": replace(RUN, pair=replace(PAIR, draft=HeadDraft(toy_head("eagle", PAIR.target)))),
     "alone": replace(RUN, pair=ALONE),
     "coupled": replace(RUN, new_rng=partial(SharedNoise, 1, 3), rule=verify_shared_noise),
     "mistake": replace(RUN, loop=loop_with_mistake("first-draft-unverified")),
@@ -150,7 +152,7 @@ def test_the_end_and_the_rule():
 
 
 @pytest.mark.parametrize("decoder", ["autoregressive", "speculative"])
-def test_shared_noise_is_a_chance_and_a_rule(decoder):
+def test_shared_noise_is_an_rng_and_a_rule(decoder):
     run = of(decoder, coupled=True, temperature=1.0)
     assert run.coupled and not of(decoder).coupled
     by_hand = replace(

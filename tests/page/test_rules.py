@@ -21,7 +21,7 @@ def asked(folder, draft="0.7M-17M", **settings):
     """(GenerationConfig, Pair, Prompt) of a request."""
     _, pair = loaded(folder, draft_model_size=draft)
     request = Request(PROMPT, SETTINGS | settings)
-    return request.config(), pair, request.to_continue(pair)
+    return request.config(), pair, request.to_prompt(pair)
 
 
 def rows_of(pair, **settings):

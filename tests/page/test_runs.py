@@ -4,7 +4,7 @@ import pytest
 from live import PROMPT, SETTINGS, Replaced, by_hand, loaded, unheard
 
 from cli.flags import Settings
-from page.runs import ANSWERS, FIELDS, Request, costs
+from page.runs import ANSWERS, FIELDS, Request, measure_pair
 from sampling import Rng, SamplingParams
 
 drafts = pytest.mark.parametrize("draft", ["0.7M-17M", "ngram"])
@@ -43,7 +43,7 @@ def test_the_race_has_the_texts_of_the_command_line(pair, as_json, settings, dra
 
 
 def test_every_pass_of_the_race_was_timed(pair, monkeypatch):
-    monkeypatch.setattr("page.runs.SAY_EVERY", 0.0)
+    monkeypatch.setattr("page.runs.TELL_SECONDS", 0.0)
     told = []
     data = race(loaded(pair), lambda **line: told.append(line))
     plain, figures = data["plain"], data["figures"]
@@ -114,7 +114,7 @@ def test_K_and_temperature_change_from_a_round_on(pair):
 
 @drafts
 def test_costs_are_in_passes_over_one_row(pair, draft):
-    measured = costs(*loaded(pair, draft_model_size=draft), Request(), unheard)
+    measured = measure_pair(*loaded(pair, draft_model_size=draft), Request(), unheard)
     assert measured["v"][0] == 1 and len(measured["v"]) == 9 and min(measured["v"]) > 0
     assert measured["c"] > 0 and measured["target_seconds"] > 0
 
@@ -123,7 +123,7 @@ def test_a_pass_over_more_tokens_never_costs_less(pair, monkeypatch):
     """Whatever the turns measured: a v below 1 would promise a speedup without one right guess."""
     found = {1: [(0.1, 0.8), (0.3, 1.4)], 2: [(0.1, 0.7), (0.1, 1.2)], 3: [(0.2, 1.3), (0.2, 1.5)]}
     monkeypatch.setattr("page.runs.measure_costs", lambda *_: ([0.1, 0.2], found))
-    measured = costs(*loaded(pair), Request(), unheard)
+    measured = measure_pair(*loaded(pair), Request(), unheard)
     assert measured["v"] == pytest.approx([1, 1.1, 1.1, 1.4])
     first, second = measured["turns"]
     assert first == {"c": 0.1, "v": [1, 1, 1, 1.3]} and second == {

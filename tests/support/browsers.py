@@ -97,7 +97,7 @@ def assert_readable(page, scheme):
     assert page.evaluate("document.documentElement.lang") == "en" and page.title()
     assert page.locator("h1").count() == 1 and page.locator("main").count() == 1
     colourless = """[...document.querySelectorAll(
-        ".swatch:not(.here), .bar, .stack i, .strip-inner i")].filter(e => {
+        ".swatch:not(.here), .bar, .strip i")].filter(e => {
             const {backgroundColor, backgroundImage} = getComputedStyle(e);
             return backgroundColor === "rgba(0, 0, 0, 0)" && backgroundImage === "none";
         }).map(e => e.className)"""

@@ -9,7 +9,7 @@ from toys import tokens_of
 
 from cli.flags import DEFAULTS, Settings
 from cli.runs import kernels_in, load_pair
-from page.report import about
+from page.report import describe_run
 from page.server import LiveServer
 from sampling import Rng, speculative, stop_condition
 
@@ -43,13 +43,16 @@ def unheard(**line):
 
 
 def loaded(folder, **settings):
-    """(what tells a page about its run, the Pair) of these Settings."""
+    """(describe, Pair) of these Settings, for page.runs."""
     settings = Settings(models_dir=str(folder), kernels="plain", **settings)
-    as_json = lambda prompt, **more: settings.replace(**more).as_json(prompt.text, prompt.seed)
     pair = load_pair(settings)
     kernels = kernels_in(settings, pair)
-    of_run = lambda prompt, **more: about(as_json(prompt, **more), prompt.ids, DEFAULTS, kernels)
-    return of_run, pair
+
+    def describe(prompt, **changes):
+        as_json = settings.replace(**changes).as_json(prompt.text, prompt.seed)
+        return describe_run(as_json, prompt.ids, DEFAULTS, kernels)
+
+    return describe, pair
 
 
 class Replaced(Rng):
