@@ -13,7 +13,9 @@ from pathlib import Path
 
 
 def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
-    """Threads this process may use: by CPU affinity, cgroup quota and the user's own limits."""
+    """The number of threads this process may use: the smallest of CPU affinity, cgroup quota, and
+    the variables OMP_NUM_THREADS and OPENBLAS_NUM_THREADS.
+    """
     if hasattr(os, "sched_getaffinity"):
         limits = [len(os.sched_getaffinity(0))]
     else:
@@ -22,7 +24,7 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
         if environ.get(name, "").isdecimal():
             limits.append(int(environ[name]))
     try:
-        quota, period = Path(cgroup).read_text().split()
+        quota, period = Path(cgroup).read_text().split()  # such as "150000 100000": 1.5 CPUs
         if quota != "max":
             limits.append(math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):
@@ -30,20 +32,20 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
     return max(1, min(limits))
 
 
-def unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
+def has_unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
     """Whether this is a Zen 5, which OpenBLAS up to 0.3.31 takes for a CPU without AVX-512."""
     try:
-        first = Path(cpuinfo).read_text().split("\n\n")[0]
+        first_core = Path(cpuinfo).read_text().split("\n\n")[0]
     except OSError:
         return False
-    fields = dict(re.findall(r"(?m)^(.*?)\s*: (.*)$", first))
-    zen_5 = (fields.get("vendor_id"), fields.get("cpu family")) == ("AuthenticAMD", "26")
-    return zen_5 and "avx512f" in fields["flags"].split()
+    fields = dict(re.findall(r"(?m)^(.*?)\s*: (.*)$", first_core))
+    is_zen_5 = fields.get("vendor_id") == "AuthenticAMD" and fields.get("cpu family") == "26"
+    return is_zen_5 and "avx512f" in fields["flags"].split()
 
 
 N_THREADS = count_threads()
 
 if "numpy" not in sys.modules:
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS") or "1"
-    if unrecognised_avx512():
+    if has_unrecognised_avx512():
         os.environ["OPENBLAS_CORETYPE"] = os.environ.get("OPENBLAS_CORETYPE") or "SkylakeX"

@@ -7,8 +7,8 @@ import cupy
 
 
 class Half:
-    """A weight in float16, multiplied in float16 and added up in float32.  [n_rows, n_in] ->
-    [n_rows, n_out]
+    """A weight [n_in, n_out] in float16. `x @ half` is the matrix product, multiplied in float16
+    and added up in float32.  [n_rows, n_in] -> [n_rows, n_out]
 
     Everything between the products stays float32: the squares in layer norm would overflow float16.
     """
@@ -23,11 +23,13 @@ class Half:
 
 
 def synchronize():
+    """Wait until the GPU has done all work that was given to it."""
     cupy.cuda.get_current_stream().synchronize()
 
 
 def plan_layouts(config, dtype, half=False):
-    """A function w -> the matrix on the GPU, in float16 if half. It raises CuPy's MemoryError where
-    the GPU is full.
+    """A function lay_out(w) that copies a weight to the GPU, as float16 if half, for
+    `x @ lay_out(w)`. It raises CuPy's MemoryError if the GPU is full. No layout depends on config
+    or dtype.
     """
     return Half if half else cupy.asarray

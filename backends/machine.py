@@ -12,22 +12,24 @@ from backends.blas import N_THREADS
 
 
 def processor_name():
-    """The name of the processor, such as "AMD EPYC 9654"."""
+    """The name of the processor, such as "AMD EPYC 9654"; its architecture if nothing names it."""
     try:
         names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:
         names = []
-    return names[0] if names else platform.processor() or platform.machine()
+    if names:
+        return names[0]
+    return platform.processor() or platform.machine()
 
 
 def machine_name():
-    """A line that names the machine: host, processor, number of threads."""
+    """Host, processor and threads as text: "host-1 (AMD EPYC 9654, 8 threads)"."""
     threads = f"{N_THREADS} thread{'s' if N_THREADS > 1 else ''}"
     return f"{platform.node()} ({processor_name()}, {threads})"
 
 
 def describe_gpu():
-    """{"gpu": its name, and the versions of CuPy, the driver and the runtime}. Imports CuPy."""
+    """Return {"gpu": its name, "cupy", "cuda_driver", "cuda_runtime": versions}. Imports CuPy."""
     import cupy  # here: only --backend cupy needs it
 
     runtime = cupy.cuda.runtime
@@ -40,7 +42,9 @@ def describe_gpu():
 
 
 def describe_machine(backend="numpy"):
-    """{name: value} of what measured figures depend on besides the settings, for result files."""
+    """Return {name: value} for result files: what measured figures depend on besides the settings,
+    such as processor, threads, versions, load, date.
+    """
     about = {
         "cpu": processor_name(),
         "threads": N_THREADS,
@@ -51,19 +55,23 @@ def describe_machine(backend="numpy"):
         "load_average_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
-    return about | describe_gpu() if backend == "cupy" else about
+    if backend == "cupy":
+        about |= describe_gpu()
+    return about
 
 
 def kernels_of(model):
-    """{"mlp.c_fc 768x3072": its kernel in words} of the weights of one block and of the head."""
-    weights = {
-        f"{part}.{name}": values["weight"]
-        for block in model.params.get("blocks", [])[:1]  # Medusa's heads have none
-        for part in ("attn", "mlp")
-        for name, values in block[part].items()
-    }
+    """The kernels of a Model in words: {"mlp.c_fc 768x3072": "uncut; for 1/few/many ..."}, for the
+    weights of the first block and the output head. All blocks have the same.
+    """
+    weights = {}
+    for block in model.params.get("blocks", [])[:1]:  # Medusa's heads have no blocks
+        for part in ("attn", "mlp"):
+            for name, values in block[part].items():
+                weights[f"{part}.{name}"] = values["weight"]
     weights["head"] = model.params["head"]
-    return {
-        f"{name} {'x'.join(map(str, w.shape))}": str(getattr(w, "kernel", "plain"))
-        for name, w in weights.items()
-    }
+    kernels = {}
+    for name, weight in weights.items():
+        n_in, n_out = weight.shape
+        kernels[f"{name} {n_in}x{n_out}"] = str(getattr(weight, "kernel", "plain"))
+    return kernels

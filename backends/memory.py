@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-# of each version of control groups, by its mark in /proc/self/cgroup: folder, limit, usage
-LIMITS = {
+# version 2 of control groups has "" in a line of /proc/self/cgroup, version 1 the controller's name
+LIMITS = {  # {that field: (folder below CGROUPS, file with the limit, file with the usage)}
     "": ("", "memory.max", "memory.current"),
     "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
 }
@@ -33,32 +33,37 @@ def cache_bytes(config, dtype=np.float32):
 
 
 def available_bytes():
-    """The bytes that this process can still allocate: on Linux a number, elsewhere infinity."""
-    free = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
-    found = [1024 * int(n) for n in free]
-    for mark, path in re.findall(r"(?m)^\d+:(.*?):/(.*)$", read(PROC / "self/cgroup")):
-        if mark in LIMITS:
-            root, limit, usage = LIMITS[mark]
+    """The bytes that this process can still allocate: the least of what the machine has free and
+    what its control groups allow. Infinity where no file of the system says it.
+    """
+    free_kilobytes = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
+    n_bytes = [1024 * int(n) for n in free_kilobytes]
+    # a line of version 2 is "0::/path", of version 1 "4:memory:/path"
+    for controller, path in re.findall(r"(?m)^\d+:(.*?):/(.*)$", read(PROC / "self/cgroup")):
+        if controller in LIMITS:
+            root, limit, usage = LIMITS[controller]
             group = CGROUPS / root / path
-            # a limit (a container's, say) binds what lies below it
+            # a limit of a group (a container's, say) also binds the groups inside it
             for folder in (group, *group.parents):
-                found += headroom(folder, limit, usage)
-    return min(found, default=math.inf)
+                n_bytes.append(headroom(folder, limit, usage))
+    return min(n_bytes, default=math.inf)
 
 
 def headroom(folder, limit, usage):
-    """[bytes] that one control group still allows; [] where it sets no limit.
+    """The bytes that the control group of a folder still allows; infinity if it sets no limit.
+    limit, usage: names of its files
 
     Cached file pages count as used there, but give way: those are inactive_file.
     """
-    allowed, used = (read(folder / name).strip() for name in (limit, usage))
+    allowed, used = read(folder / limit).strip(), read(folder / usage).strip()
     if not allowed.isdigit() or not used.isdigit():
-        return []
-    cache = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", read(folder / "memory.stat"))
-    return [int(allowed) - int(used) + max(map(int, cache), default=0)]
+        return math.inf
+    cached = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", read(folder / "memory.stat"))
+    return int(allowed) - int(used) + max(map(int, cached), default=0)
 
 
 def read(path):
+    """Read a file: its text, or "" if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

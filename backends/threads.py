@@ -38,12 +38,21 @@ PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2
 
 
 def ceil_div(a, b):
+    """a / b, rounded up.
+
+    >>> ceil_div(7, 2)
+    4
+    """
     return -(-a // b)
 
 
 @cache
 def ranges(n, n_threads, ahead):
-    """[(start, end)] of n_threads ranges from 0 to n; the first is longer by `ahead`."""
+    """Cut 0 to n into n_threads ranges [(start, end)]; the first is longer by `ahead`, or is all.
+
+    >>> ranges(10, 3, 4)
+    [(0, 6), (6, 8), (8, 10)]
+    """
     ahead = min(ahead, n)
     ends = [ahead + ceil_div((n - ahead) * i, n_threads) for i in range(1, n_threads + 1)]
     return list(zip([0, *ends], ends))
@@ -53,29 +62,32 @@ class Bell:
     """A spin lock that spins without the GIL: one NumPy call looks at a byte until it is set.
 
     So a thread learns that something was put into a queue without falling asleep. The bell is only
-    a hint: whoever heard it, or has spun in vain, then waits for the queue.
+    a hint: a thread that heard it, or has spun in vain, then waits for the queue.
 
-    The thread that rings keeps the interpreter a little longer, and one that asks for it too early
-    falls asleep. So each waits after the ring, the second longer than the first, and so on.
+    The thread that rings keeps the GIL a little longer, and a thread that asks for it too early
+    falls asleep. So a thread goes on looking for n_pauses pauses after the ring. n_pauses differs
+    between threads, so that they do not ask at the same time.
     """
 
     def __init__(self, n_pauses=1):
         self.patient = True  # spins before falling asleep
         self.rung = np.zeros(1, bool)
-        # the same byte SPINS times over: "is any of them true?" ends as soon as it is
+        # an array whose SPINS elements are all that one byte: np.logical_or over it reads the byte
+        # again and again, and stops at the first read that is true
         self.looks = np.broadcast_to(self.rung, SPINS)
-        # asked of all of them, then of the last one again and again
+        # reduceat: first over all elements, then over the last one, PAUSE times a pause
         self.parts = np.array([0] + n_pauses * PAUSE * [SPINS - 1])
 
     def ring(self):
+        """Let the thread that spins on this bell stop."""
         self.rung[0] = True
 
     def spin(self):
-        """Return when it rings, or after SPINS looks."""
+        """Return a pause after the bell has rung, or after SPINS looks."""
         np.logical_or.reduceat(self.looks, self.parts)
 
     def get(self, queue):
-        """The next item of a queue. Does not hold the interpreter while it spins."""
+        """Wait for the next item of a queue and return it. Does not hold the GIL while it spins."""
         if self.patient and queue.empty():
             self.spin()
         item = queue.get()
@@ -84,7 +96,10 @@ class Bell:
 
 
 def worker_loop(inbox, bell):
-    """Run, without end, what arrives in an inbox; put None or the error into its `done` queue."""
+    """Run the work that arrives in an inbox, without end. Work is (function, start, end, done,
+    done_bell): put None, or the error that function(start, end) raises, into the queue `done`, and
+    ring done_bell.
+    """
     while True:
         function, start, end, done, done_bell = bell.get(inbox)
         try:
@@ -102,54 +117,60 @@ def off_cpu():
 
 
 class Threads:
-    """The caller's thread and n - 1 more, which wait for work.
+    """The caller's thread and n - 1 workers, threads that wait for work.
 
-    Those begin with the first work that is shared, in each process anew: a forked process has only
-    the thread that forked it.
+    The workers are started with the first work that is shared, in each process anew: a forked
+    process has only the thread that forked it.
     """
 
     def __init__(self, n):
-        self.n, self.process, self.others = n, None, []
+        self.n, self.process, self.workers = n, None, []
         self.free = threading.Lock()
-        self.preemptions = deque(maxlen=PREEMPTION_COUNT)  # of callers' threads: when
+        self.preemptions = deque(maxlen=PREEMPTION_COUNT)  # times when a caller was preempted
 
-    def begin(self):
-        self.others = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
-        for inbox, bell, _ in self.others:
+    def start_workers(self):
+        """Start n - 1 threads. A worker is (inbox, bell of the worker, bell of the caller)."""
+        self.workers = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
+        for inbox, bell, _ in self.workers:
             threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         self.process = os.getpid()
 
     def has_competition(self):
-        """Whether another program wants the cores: callers were preempted several times lately."""
+        """Whether another program wants the cores: callers were preempted PREEMPTION_COUNT times in
+        the last PREEMPTION_SECONDS.
+        """
         times = self.preemptions
-        recent = bool(times) and time.perf_counter() - times[0] < PREEMPTION_SECONDS
-        return recent and len(times) == PREEMPTION_COUNT
+        if len(times) < PREEMPTION_COUNT:
+            return False
+        return time.perf_counter() - times[0] < PREEMPTION_SECONDS
 
     def run_on_threads(self, function, n, n_threads, ahead=0):
         """Call function(start, end) on n_threads threads, for ranges that together are 0 to n.
 
-        The caller's thread begins first, so its range has `ahead` more than the others. If the
-        threads are busy with another call, the whole range runs on the caller's thread. Raises what
-        the function raises, when all threads are done.
+        The caller's thread begins first, so its range is longer by `ahead`. If the threads are busy
+        with another call, the whole range runs on the caller's thread. When all threads are done,
+        raises what the function raised.
         """
         n_threads = min(n_threads, self.n)
         if n_threads == 1 or not self.free.acquire(blocking=False):
             function(0, n)
             return
         try:
-            self.run_parts(function, *ranges(n, n_threads, ahead))
+            self.run_ranges(function, *ranges(n, n_threads, ahead))
         finally:
             self.free.release()
 
-    def run_parts(self, function, own, *parts):
-        """Call function(start, end) for the own range on this thread, for each part on another."""
+    def run_ranges(self, function, own_range, *worker_ranges):
+        """Call function(start, end) on this thread for its own range, and on a worker for each of
+        the other ranges. Raises as run_on_threads.
+        """
         if self.process != os.getpid():
-            self.begin()
+            self.start_workers()
         waiting = []
-        for part, (inbox, bell, done_bell) in zip(parts, self.others):
-            if part[0] < part[1]:  # wake nobody for nothing
+        for (start, end), (inbox, bell, done_bell) in zip(worker_ranges, self.workers):
+            if start < end:  # wake no worker for nothing
                 done = SimpleQueue()
-                inbox.put((function, *part, done, done_bell))
+                inbox.put((function, start, end, done, done_bell))
                 waiting.append((bell, done, done_bell))
         before = off_cpu()
         patient = not self.has_competition()
@@ -157,8 +178,8 @@ class Threads:
             bell.patient = done_bell.patient = patient
             bell.ring()
         try:
-            function(*own)
-        finally:  # wait for all, also after an error: nobody may still be writing
+            function(*own_range)
+        finally:  # wait for all, also after an error: no worker may still be writing
             if off_cpu() - before > PREEMPTED:
                 self.preemptions.append(time.perf_counter())
             errors = [done_bell.get(done) for _, done, done_bell in waiting]

@@ -34,15 +34,15 @@ from backends.threads import THREADS, ceil_div, ranges
 
 # numbers in a tile: times 9 rows, below the 10^6 multiplications up to which OpenBLAS does not pack
 TILE = 110_000
-MANY = 12  # rows, from here on; up to there they are few
+MANY = 12  # rows: this many and more are "many rows", 2 to 11 are "a few"
 ALL = 1 << 62  # more than any number of rows or columns; as a width: not cut
 LINE = 64  # bytes of a cache line
-BUFFER = 1 << 18  # numbers that wait to be added up
+BUFFER = 1 << 18  # products of parts of columns that wait to be added up, in numbers
 ROWS_AT_ONCE = 4  # rows: BLAS multiplies this many faster than three, and with AVX2 faster than two
 # NumPy releases the GIL only for a product whose result has more numbers than this:
 # during a smaller one, no other thread can begin
 GIL_RELEASE_SIZE = 500
-HEAD_START = 100_000  # weights that a thread multiplies by a few rows before another has begun
+HEAD_START = 100_000  # numbers that a thread multiplies by a few rows before another begins
 
 
 class Weight(NamedTuple):
@@ -61,18 +61,18 @@ class Weight(NamedTuple):
 
     @property
     def size(self):
-        """The number of its numbers."""
+        """How many numbers the weight has."""
         return self.n_in * self.n_out
 
 
 def matrices_of(config):
-    """[(n_in, n_out)] of the matrices in a model's blocks, in the order of the checkpoint."""
+    """[(n_in, n_out)] of all matrices in a model's blocks, in the order of config.shapes()."""
     shapes = config.shapes()
     return [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
 
 
 def weights_of(config):
-    """[Weight]: each shape in a model's blocks once, then the output head's."""
+    """[Weight] of a model: each shape of the blocks' matrices once, then the output head's."""
     shapes = dict.fromkeys(matrices_of(config))
     head = Weight.of(config.n_embd, config.n_vocab, transposed=True)
     return [*(Weight.of(*shape) for shape in shapes), head]
@@ -108,20 +108,26 @@ class Kernel:
     many: Schedule
 
     @classmethod
-    def on(cls, n_threads, layout, n_rows=(1, 9, 8)):
-        """The Kernel with n_threads for any number of rows. n_rows: of its three Schedules."""
-        return cls(layout, *(Schedule(n_threads, n) for n in n_rows))
+    def on(cls, n_threads, layout, rows_at_a_time=(1, 9, 8)):
+        """The Kernel that uses n_threads for one row, a few and many, with these rows at a time."""
+        one, few, many = rows_at_a_time
+        schedules = Schedule(n_threads, one), Schedule(n_threads, few), Schedule(n_threads, many)
+        return cls(layout, *schedules)
 
     def schedule(self, n_rows):
-        """The Schedule for this many rows."""
-        return self.one if n_rows < 2 else self.few if n_rows < MANY else self.many
+        """The Schedule for a product of n_rows rows."""
+        if n_rows < 2:
+            return self.one
+        return self.few if n_rows < MANY else self.many
 
     def __str__(self):
-        n_threads, n_rows = zip(self.one, self.few, self.many)
-        threads = f"for 1/few/many rows {'/'.join(map(str, n_threads))} threads"
+        schedules = self.one, self.few, self.many
+        n_threads = "/".join(str(schedule.n_threads) for schedule in schedules)
+        threads = f"for 1/few/many rows {n_threads} threads"
         if self.layout.width == ALL:
             return f"uncut; {threads}"
         order = " by column" if self.layout.by_column else ""
+        n_rows = [schedule.n_rows for schedule in schedules]
         at_a_time = "/".join("all" if n == ALL else str(n) for n in n_rows)
         return f"tiles of {self.layout.width}{order}; {threads}, {at_a_time} at a time"
 
@@ -130,48 +136,60 @@ class Kernel:
 ROW_BY_ROW = Kernel.on(1, Layout(ALL), (1, 1, 1))
 
 
-def group_size(n_rows, most):
-    """Rows in a group, `most` or fewer: as few groups as possible, all of the same size."""
+def group_size(n_rows, max_size):
+    """How many rows to multiply at a time, max_size or fewer: n_rows rows, and some rows of zeros,
+    make as few groups of this size as possible. Three rows are padded to four, which is faster.
+
+    >>> group_size(10, 8), group_size(12, 8), group_size(3, 9)
+    (5, 6, 4)
+    """
     if n_rows <= 1:
-        return most
-    size = ceil_div(n_rows, ceil_div(n_rows, most))
+        return max_size  # one row may be padded to two: see Schedule
+    n_groups = ceil_div(n_rows, max_size)
+    size = ceil_div(n_rows, n_groups)
     return ROWS_AT_ONCE if size == 3 else size
 
 
 def tiles_ahead(n_in, width):
-    """How many tiles more than the other threads the caller's thread multiplies, for few rows."""
+    """How many tiles the caller's thread multiplies by a few rows before another thread begins."""
     return HEAD_START // (n_in * width)
 
 
 def count_parts(n_in, n_out, kernel):
-    """The number of parts, a power of 2, into which columns of n_in numbers are cut: enough that a
-    tile is small, and that a thread that multiplies one row has over GIL_RELEASE_SIZE results.
+    """Into how many parts, a power of 2, to cut each column of n_in numbers: so many that a tile
+    has at most TILE numbers, and that the threads that share a product of one row compute more than
+    GIL_RELEASE_SIZE results each. Fewer if n_in cannot be halved so often.
     """
-    width, (n_threads, n_rows) = min(kernel.layout.width, n_out), kernel.one
-    n_shared = n_out // width - tiles_ahead(n_in, width)
-    is_shared = n_threads > 1 and n_shared > 1
-    fewest = max(1, n_shared // n_threads) * width * n_rows  # results of a thread
+    width, schedule = min(kernel.layout.width, n_out), kernel.one
+    n_shared = n_out // width - tiles_ahead(n_in, width)  # tiles
+    is_shared = schedule.n_threads > 1 and n_shared > 1
+    # results of a thread, from each part of the columns
+    n_results = max(1, n_shared // schedule.n_threads) * width * schedule.n_rows
     n_parts = 1
-    while n_in % (2 * n_parts) == 0 and (
-        n_in // n_parts * width > TILE or (is_shared and fewest * n_parts <= GIL_RELEASE_SIZE)
-    ):
+    while n_in % (2 * n_parts) == 0:
+        is_large = n_in // n_parts * width > TILE
+        holds_gil = is_shared and n_parts * n_results <= GIL_RELEASE_SIZE
+        if not (is_large or holds_gil):
+            break
         n_parts *= 2
     return n_parts
 
 
 def contiguous_allocator(n, dtype):
-    """Allocate n numbers, and return a function empty(shape, dtype) that cuts arrays from them, one
-    after the other. The first array begins at a cache line.
+    """Allocate one array of n numbers, and return a function empty(shape, dtype) that cuts arrays
+    from it, one after the other. The first array begins at a cache line.
 
-    The system backs one large array by huge pages. Of arrays as small as weights, it leaves a
-    sixth and more without: reading that part is slower, because addresses have to be looked up.
+    The system backs one large array by huge pages. A sixth and more of arrays as small as weights
+    has none: reading that part is slower, because addresses have to be looked up.
     """
     free = np.empty(n + LINE, dtype)
-    free = free[-free.ctypes.data % LINE // free.itemsize :]
+    n_bytes_to_line = -free.ctypes.data % LINE
+    free = free[n_bytes_to_line // free.itemsize :]
 
-    def empty(shape, dtype):
+    def empty(shape, dtype):  # dtype: as above, so that np.empty can stand in for this function
         nonlocal free
-        array, free = np.split(free, [math.prod(shape)])
+        size = math.prod(shape)
+        array, free = free[:size], free[size:]
         return array.reshape(shape)
 
     return empty
@@ -184,22 +202,28 @@ def padded_size(n_in, n_out, layout):
 
 
 def view_as_tiles(memory, n_in, n_parts, layout):
-    """A view of memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width]."""
-    n_tiles, depth = len(memory) // (n_in * layout.width), n_in // n_parts
+    """View memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width].
+
+    n_parts: how many tiles are one above the other. layout: its width is at most that of the weight
+    """
+    n_tiles = len(memory) // (n_in * layout.width)
+    depth = n_in // n_parts
     if layout.by_column:
         return memory.reshape(n_parts, n_tiles, layout.width, depth).swapaxes(2, 3)
     return memory.reshape(n_parts, n_tiles, depth, layout.width)
 
 
-def padded(x, multiple):
-    """x with rows of zeros added below, up to a multiple of `multiple` rows."""
-    missing = -len(x) % multiple
-    return np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)]) if missing else x
+def pad_rows(x, multiple):  # [n_rows, n] -> [n_padded, n]
+    """Add rows of zeros below x, until their number is a multiple of `multiple`."""
+    n_missing = -len(x) % multiple
+    if n_missing == 0:
+        return x
+    return np.concatenate([x, np.zeros((n_missing, x.shape[1]), x.dtype)])
 
 
 class Tiles:
-    """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width], the last of them
-    filled up with columns of zeros.
+    """A weight matrix [n_in, n_out] as tiles [n_parts, n_tiles, depth, width]. The last tile of
+    each part is filled up with columns of zeros.
 
     `x @ tiles` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
     """
@@ -212,16 +236,17 @@ class Tiles:
 
     @classmethod
     def cut(cls, weight, kernel, empty=np.empty):
-        """Copy a weight [n_in, n_out] into Tiles, in memory that empty(shape, dtype) returns."""
+        """Copy a weight [n_in, n_out] into Tiles, in memory that empty(shape, dtype) allocates."""
         n_in, n_out = weight.shape
-        width, n_parts = min(kernel.layout.width, n_out), count_parts(n_in, n_out, kernel)
-        n_whole, n_left = divmod(n_out, width)
+        width = min(kernel.layout.width, n_out)
+        n_parts = count_parts(n_in, n_out, kernel)
+        n_whole, n_left = divmod(n_out, width)  # tiles that are full, columns in the last tile
         memory = empty((padded_size(n_in, n_out, kernel.layout),), weight.dtype)
         tiles = view_as_tiles(memory, n_in, n_parts, replace(kernel.layout, width=width))
         # copy each tile into one piece: a strided view would be read at half the speed
-        parts = weight.reshape(n_parts, n_in // n_parts, n_out)
+        parts = weight.reshape(n_parts, n_in // n_parts, n_out)  # [n_parts, depth, n_out]
         columns = parts[:, :, : n_whole * width]  # [n_parts, depth, n_whole * width]
-        columns = columns.reshape(*columns.shape[:2], n_whole, width)
+        columns = columns.reshape(n_parts, n_in // n_parts, n_whole, width)
         tiles[:, :n_whole] = columns.swapaxes(1, 2)  # [n_parts, n_whole, depth, width]
         if n_left:
             tiles[:, n_whole, :, :n_left] = parts[:, :, -n_left:]  # [n_parts, depth, n_left]
@@ -230,60 +255,70 @@ class Tiles:
 
     @property
     def T(self):
-        """The transpose, to look rows up in: the embedding, where self is the output head."""
+        """The Columns: if self is the output head, its transpose is the embedding, whose rows are
+        looked up.
+        """
         return Columns(self)
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
-        n_rows, (n_in, n_out) = len(x), self.shape
-        n_threads, most = self.kernel.schedule(n_rows)
-        group = group_size(n_rows, most)
-        x = padded(x, group)  # [n_groups * group, n_in]
+        n_rows, n_in, n_out = len(x), *self.shape
+        n_threads, rows_at_a_time = self.kernel.schedule(n_rows)
+        group = group_size(n_rows, rows_at_a_time)
+        x = pad_rows(x, group)  # [n_groups * group, n_in]
         n_parts, n_tiles, _, width = self.tiles.shape
         y = np.empty((len(x), n_tiles * width), x.dtype)
-        whole = n_parts == 1 and len(x) == group
-        multiply = self.multiply_whole(x, y) if whole else self.multiply_in_groups(x, y, group)
+        if n_parts == 1 and len(x) == group:
+            multiply = self.multiplier(x, y)
+        else:
+            multiply = self.multiplier_in_groups(x, y, group)
         ahead = tiles_ahead(n_in, width) if n_rows < MANY else 0
         THREADS.run_on_threads(multiply, n_tiles, n_threads, ahead)
         return y[:n_rows, :n_out]
 
-    def multiply_whole(self, x, y):  # [n_rows, n_in], [n_rows, n_tiles * width]
-        """A function multiply(first, end) that writes to y the products of all rows and the tiles
-        first to end - 1. For tiles that hold whole columns.
+    def multiplier(self, x, y):  # [n_rows, n_in], [n_rows, n_tiles * width]
+        """A function multiply(first, end): it multiplies x by the tiles first to end - 1, and
+        writes the products into their columns of y. For tiles that hold whole columns.
         """
         tiles = self.tiles[0]  # [n_tiles, n_in, width]
         n_tiles, _, width = tiles.shape
         products = y.reshape(len(x), n_tiles, width).swapaxes(0, 1)  # [n_tiles, n_rows, width]
-        return lambda first, end: np.matmul(x, tiles[first:end], products[first:end])
 
-    def multiply_in_groups(self, x, y, group):  # as multiply_whole; n_rows = n_groups * group
-        """As multiply_whole, but multiplies a tile by one group of rows at a time, and adds up the
-        products of the parts of a column.
+        def multiply(first, end):
+            # [n_rows, n_in] @ [end - first, n_in, width] -> [end - first, n_rows, width]
+            np.matmul(x, tiles[first:end], products[first:end])
+
+        return multiply
+
+    def multiplier_in_groups(self, x, y, group):  # as in multiplier; n_rows = n_groups * group
+        """A function multiply(first, end) as in `multiplier`. It multiplies a tile by `group` rows
+        at a time, and adds up the products of the parts of a column.
         """
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // group
-        rows = x.reshape(n_groups, group, n_parts, depth)
+        rows = x.reshape(n_groups, group, n_parts, depth)  # n_in = n_parts * depth
         rows = rows.transpose(2, 0, 1, 3)  # [n_parts, n_groups, group, depth]
         rows = rows[:, None]  # [n_parts, 1, n_groups, group, depth]
         tiles = self.tiles[:, :, None]  # [n_parts, n_tiles, 1, depth, width]
         sums = y.reshape(n_groups, group, n_tiles, width)
-        sums = sums.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
-        n_together = BUFFER // (n_parts * (len(x) or 1) * width) or 1  # tiles
+        sums = sums.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width], a view of y
+        tile_products = n_parts * len(x) * width  # in numbers
+        n_together = max(1, BUFFER // max(1, tile_products))  # tiles
 
         def multiply(first, end):
-            for a in range(first, end, n_together):
-                b = min(a + n_together, end)
-                # a tile meets all groups before the next is read, which the order of y would not do
-                products = np.matmul(rows, tiles[:, a:b])
-                # [n_parts, b - a, n_groups, group, width] -> [b - a, n_groups, group, width]
-                products.sum(axis=0, out=sums[a:b])
+            for begin in range(first, end, n_together):
+                stop = min(begin + n_together, end)
+                # this order multiplies a tile by all groups before it reads the next tile
+                # [n_parts, 1, n_groups, group, depth] @ [n_parts, stop - begin, 1, depth, width]
+                # -> [n_parts, stop - begin, n_groups, group, width]
+                products = np.matmul(rows, tiles[:, begin:stop])
+                products.sum(axis=0, out=sums[begin:stop])  # over the parts
 
         return multiply
 
 
 class Uncut:
-    """A weight matrix in one piece, of which each thread multiplies some rows; all are added.
-
-    `x @ uncut` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
+    """A weight matrix in one piece: each thread multiplies some of its rows, and the products are
+    added up. `x @ uncut` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
     """
 
     __array_ufunc__ = None
@@ -291,20 +326,21 @@ class Uncut:
     def __init__(self, weight, kernel):
         self.weight, self.kernel, self.shape = weight, kernel, weight.shape
 
-    def __rmatmul__(self, x):
-        n_rows, (n_in, n_out) = len(x), self.shape
-        is_few = n_rows < MANY
-        if n_rows > 1 and is_few:
-            x = padded(x, ROWS_AT_ONCE)
-        n_threads, _ = self.kernel.schedule(n_rows)
-        # x @ W = x[:, :h] @ W[:h] + x[:, h:] @ W[h:], the same sum on however many threads
-        parts = ranges(n_in, n_threads, HEAD_START // n_out if is_few else 0)
+    def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
+        n_rows, n_in, n_out = len(x), *self.shape
+        if 1 < n_rows < MANY:
+            x = pad_rows(x, ROWS_AT_ONCE)
+        ahead = HEAD_START // n_out if n_rows < MANY else 0  # rows of the weight
+        n_threads = self.kernel.schedule(n_rows).n_threads
+        # x @ W = x[:, :h] @ W[:h] + x[:, h:] @ W[h:]: one product for each of n_threads parts, even
+        # if fewer threads are free, so that the bits of the sum do not depend on that
+        parts = ranges(n_in, n_threads, ahead)
         products = [None] * n_threads
 
-        def multiply(a, b):
-            for i in range(a, b):
-                first, end = parts[i]
-                products[i] = x[:, first:end] @ self.weight[first:end]
+        def multiply(first_part, end_part):
+            for i in range(first_part, end_part):
+                start, end = parts[i]
+                products[i] = x[:, start:end] @ self.weight[start:end]
 
         THREADS.run_on_threads(multiply, n_threads, n_threads)
         y = products[0]
@@ -314,10 +350,10 @@ class Uncut:
 
 
 class Columns:
-    """The columns of a weight that lies in tiles, to be looked up as the rows of its transpose.
+    """The transpose of Tiles: `columns[ids]` returns columns of the weight as rows.
 
-    An embedding is one array in two roles: an output head multiplies with it, tokens look their
-    rows up. It lies as the product wants it, which reads all of it.
+    GPT-2's embedding is one array in two roles: the output head multiplies by it, and tokens look
+    up their rows in it. It lies in tiles, because the product reads all of it.
     """
 
     def __init__(self, weight):
@@ -325,5 +361,7 @@ class Columns:
 
     def __getitem__(self, ids):  # [n] -> [n, n_in]
         tiles = self.weight.tiles
-        width = tiles.shape[3]
-        return tiles[:, ids // width, :, ids % width].reshape(-1, self.shape[1])
+        n_in, width = self.shape[1], tiles.shape[3]
+        # two arrays of indices with a slice between: the axis of ids comes first
+        columns = tiles[:, ids // width, :, ids % width]  # [n, n_parts, depth]
+        return columns.reshape(-1, n_in)

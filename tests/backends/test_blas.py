@@ -40,12 +40,12 @@ CPU = "processor: 0\nvendor_id\t: {}\ncpu family\t: {}\nflags\t\t: fpu {} sse\n\
 def test_only_the_cpu_that_openblas_does_not_know(tmp_path, vendor, family, flags, expected):
     path = tmp_path / "cpuinfo"
     path.write_text(CPU.format(vendor, family, flags))
-    assert blas.unrecognised_avx512(path) is expected
-    assert blas.unrecognised_avx512(tmp_path / "missing") is False
+    assert blas.has_unrecognised_avx512(path) is expected
+    assert blas.has_unrecognised_avx512(tmp_path / "missing") is False
 
 
 VARIABLES = ("OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")
-CORE = "SkylakeX" if blas.unrecognised_avx512() else "None"
+CORE = "SkylakeX" if blas.has_unrecognised_avx512() else "None"
 
 
 @pytest.mark.parametrize("first, variables, expected", [

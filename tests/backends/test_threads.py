@@ -124,8 +124,8 @@ def test_several_callers_at_once():
 def test_the_bells_ring_of_those_who_get_work(n):
     """And they get it even if they spin in vain: a bell is a hint, nothing depends on it."""
     pool, rung = threads.Threads(4), []
-    pool.begin()
-    for number, (_, bell, _) in enumerate(pool.others):
+    pool.start_workers()
+    for number, (_, bell, _) in enumerate(pool.workers):
         bell.ring = lambda number=number: rung.append(number)
     pool.run_on_threads(lambda a, b: None, n, 4)
     assert rung == [i for i, (a, b) in enumerate(threads.ranges(n, 4, 0)[1:]) if a < b]
@@ -138,7 +138,7 @@ def test_callers_that_are_preempted_again_and_again_make_threads_impatient(monke
 
     def are_patient():
         pool.run_on_threads(lambda a, b: None, 2, 2)
-        return {bell.patient for bell in pool.others[0][1:]}
+        return {bell.patient for bell in pool.workers[0][1:]}
 
     assert are_patient() == {True}
     for _ in range(threads.PREEMPTION_COUNT):
