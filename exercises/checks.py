@@ -649,7 +649,7 @@ def propose_checked(drafter, ids, k, case):
     (tokens, rows of q), both tuples, or raises WrongAnswer. case: as in require_same_texts
     """
     n_vocab, text = drafter.n_vocab, list(ids)
-    with_limits(drafter.prefill, returns=False)(text[:-1], None)  # no target, and so no cache
+    with_limits(drafter.prefill, must_return=False)(text[:-1], None)  # no target, and so no cache
     result = with_limits(drafter.propose)(text, k)
     require_same(text, ids, f"{case}: the ids afterwards")
     form = "expected a list of tokens and an array"

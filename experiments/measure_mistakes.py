@@ -99,11 +99,10 @@ def tokens_per_toy_round(mistake):
     rule = RULES[case.verification]
     if mistake.changes.keys() != {rule}:
         return None
-    _, K = case.toy
-    target, draft_model = toy_functions(case, case.toy_room)
-    _, right_kept = enumerate_round(rule, target, draft_model, K)
+    target, draft_model = toy_functions(case, case.toy_n_free)
+    _, right_kept = enumerate_round(rule, target, draft_model, case.toy_K)
     with apply_mistake(mistake):
-        _, wrong_kept = enumerate_round(rule, target, draft_model, K)
+        _, wrong_kept = enumerate_round(rule, target, draft_model, case.toy_K)
     # a round has one token more than drafted tokens are kept, the target's own
     return [1 + float(wrong_kept), 1 + float(right_kept)]
 

@@ -23,46 +23,50 @@ TOY_END = 2
 # ---------------------------------------------------------------- the toy pair
 
 
-def toy_pair(room=4, draft_seed=2, n_vocab=3):
+def toy_pair(n_free=4, draft_seed=2, n_vocab=3):
     """[target, draft model]: two gpt2.Models of two layers, with random weights.
 
-    room: how many positions of the context are left after TOY_PROMPT
+    n_free: how many positions of the context are left after TOY_PROMPT
     draft_seed: the seed of the draft model's weights
     """
-    config = gpt2.Config(n_vocab, len(TOY_PROMPT) + room, n_embd=4, n_head=2, n_layer=2)
+    config = gpt2.Config(n_vocab, len(TOY_PROMPT) + n_free, n_embd=4, n_head=2, n_layer=2)
     arrays = get_backend(kernels="plain")
     return [random_model(config, arrays, float, seed, scale=0.8) for seed in (1, draft_seed)]
 
 
 def row_function(model, to_probs):
-    """The model in the form of the exercises: a function ids -> [len(ids), n_vocab]. Row i is the
-    distribution of the token after ids[: i + 1]. Each call reads the whole text.
+    """A gpt2.Model as the exercises call models: a function ids -> [len(ids), n_vocab]. Row i is
+    the distribution of the token after ids[: i + 1]. Each call reads the whole text.
+
+    to_probs: the SamplingParams that turn the logits into probabilities
     """
     return lambda ids: to_probs(model.read(list(ids), model.new_cache(), n_last=len(ids)))
 
 
-def toy_functions(case, room, n_vocab=3):
+def toy_functions(case, n_free, n_vocab=3):
     """[target, draft model] of a MistakeCase, as functions from a text to the distribution of its
     next token, [n_vocab]. A text is a tuple of the tokens after TOY_PROMPT.
 
-    room: as for toy_pair
+    n_free: how many positions of the context are left after TOY_PROMPT
     """
 
     def next_token_function(model):
+        """A function text -> [n_vocab] for a gpt2.Model. It keeps its results."""
         rows = row_function(model, case.to_probs)
         return cache(lambda text: rows([*TOY_PROMPT, *text])[-1])
 
-    return [next_token_function(model) for model in toy_pair(room, case.toy_draft, n_vocab)]
+    pair = toy_pair(n_free, case.toy_draft_seed, n_vocab)
+    return [next_token_function(model) for model in pair]
 
 
 # ---------------------------------------------------------------- distributions of its texts
 
 
 def collect_tokens(rounds):
-    """Run a decoding loop to its end. Returns its tokens, a tuple; if one of ERRORS ends the loop,
-    the last element is the error's name.
+    """Run a decoding loop to its end. Returns its tokens, a tuple of ints. If one of
+    proving.mistakes.ERRORS ends the loop, the last element is the error's name, a str.
 
-    rounds: an iterator of Rounds
+    rounds: an iterator of sampling.Rounds
     Raises InputError if a reader's own rule fails.
     """
     tokens = []
@@ -77,46 +81,52 @@ def collect_tokens(rounds):
 
 
 def ends_at_toy_end(generated):
-    """The function is_done of the loops: true if the last of the tokens is TOY_END."""
+    """Whether the last of the generated tokens is TOY_END: the `is_done` of a decoding loop."""
     return generated[-1] == TOY_END
 
 
 def toy_distributions(case, mistake=None, rule=None):
     """Enumerate the speculative loop on the toy pair. Returns the distribution of its texts and the
-    target's own, both {text, a tuple of tokens: probability}. Texts are whole, so that a wrong
-    length counts too. An error ends a text with its name, as in collect_tokens.
+    target's own, both {text, a tuple of tokens: probability}. If an error ends a text, its last
+    element is the error's name. Raises InputError if a reader's own rule fails.
 
     case: a MistakeCase. mistake: a Mistake to make, None for the right code
-    rule: in the form of sampling.verify, None for the rule of the case
+    rule: a function with the arguments and result of sampling.verify; None for the case's rule
     """
-    target, draft_model = toy_pair(case.toy_room, case.toy_draft)
-    n_tokens, K = case.toy
-    to_probs = case.to_probs
+    target, draft_model = toy_pair(case.toy_n_free, case.toy_draft_seed)
+    n_tokens, K, to_probs = case.toy_n_tokens, case.toy_K, case.to_probs
     is_done = ends_at_toy_end if case.stop else sampling.never
-    rule = rule or sampling.RULES[case.verification]
-    right = chain_rule(target, TOY_PROMPT, n_tokens, to_probs, is_done)
+    if rule is None:
+        rule = sampling.RULES[case.verification]
+    # before the mistake is made, because it may change a function that chain_rule calls
+    target_texts = chain_rule(target, TOY_PROMPT, n_tokens, to_probs, is_done)
 
     def run(rng):
+        """Decode one branch. Returns its whole text, so that a wrong length counts too."""
         drafter = adapt_drafter(sampling.NeuralDrafter(draft_model, to_probs, rng), rule)
-        settings = n_tokens, K, to_probs, rng, is_done, rule
-        return collect_tokens(sampling.speculative(target, drafter, TOY_PROMPT, *settings))
+        rounds = sampling.speculative(
+            target, drafter, TOY_PROMPT, n_tokens, K, to_probs, rng, is_done=is_done, rule=rule
+        )
+        return collect_tokens(rounds)
 
     with apply_mistake(mistake) if mistake else nullcontext():
-        return enumerate_branches(run), right
+        return enumerate_branches(run), target_texts
 
 
-def distance_and_errors(distribution, right):
-    """(total variation distance of the texts without an error, probability of an error) for the two
-    distributions of toy_distributions. The distance is None if every text ends in an error.
+def distance_and_errors(texts, target_texts):
+    """Compare what toy_distributions returns: (total variation distance of the texts without an
+    error, probability of an error). The distance is None if every text ends in an error.
+
+    texts, target_texts: {text, a tuple of tokens: probability}
     """
-    texts = {}
+    complete = {}
     p_error = 0
-    for text, probability in distribution.items():
+    for text, probability in texts.items():
         if any(isinstance(token, str) for token in text):  # the name of an error
             p_error += probability
         else:
-            texts[text] = probability
-    if not texts:
+            complete[text] = probability
+    if not complete:
         return None, p_error
-    texts = {text: probability / (1 - p_error) for text, probability in texts.items()}
-    return total_variation(texts, right), p_error
+    rescaled = {text: probability / (1 - p_error) for text, probability in complete.items()}
+    return total_variation(rescaled, target_texts), p_error

@@ -40,15 +40,16 @@ class EnumeratingRng:
         self.script, self.trail, self.probability = script, [], 1.0
 
     def choose(self, p):
-        """An index of p with a probability above 0: the one that the script names, else the first.
-        Adds the choice to the trail.
+        """Choose an index of p, a sequence of probabilities. Of the indices with a probability
+        above 0 it is that of the script, after the script's end the first. Adds to the trail.
 
-        Raises ValueError if there is no such index, WrongAnswer if the script does not fit.
+        Raises ValueError if no probability is above 0, WrongAnswer if the script does not fit.
         """
         options = [i for i, mass in enumerate(p) if mass > 0]
         if not options:
             raise ValueError("nothing to choose: no option has a probability above 0")
         n_made = len(self.trail)
+        # after the choices of the script, the first option each time
         option = self.script[n_made] if n_made < len(self.script) else 0
         if option >= len(options):  # there were more in the run that the script was made from
             raise WrongAnswer(OWN_STATE)
@@ -82,7 +83,12 @@ def next_script(trail):
 
 
 def run_branch(run, script):
-    """Run one branch: (what run(rng) returns, the trail of its choices, its probability)."""
+    """Run one branch, from the choices of a script: (what run(rng) returns, the trail, the
+    probability of the branch).
+
+    run: a function of an EnumeratingRng. script, trail: as in EnumeratingRng, [index] and [(index
+        taken, number of options)]
+    """
     rng = EnumeratingRng(script)
     outcome = run(rng)
     return outcome, rng.trail, rng.probability
@@ -91,7 +97,8 @@ def run_branch(run, script):
 def enumerate_branches(run):
     """Run a function through every sequence of its random choices: {outcome: probability}.
 
-    run: called with an EnumeratingRng for each branch; returns an outcome, which is hashable
+    run: called once for each branch, with an EnumeratingRng in place of a sampling.Rng; returns an
+        outcome, which is hashable
     Raises WrongAnswer if `run` has random numbers or state of its own, or more than MAX_BRANCHES
     branches.
     """
@@ -112,8 +119,11 @@ def enumerate_branches(run):
 
 
 def chain_rule(target, ids, n_tokens, to_probs, is_done=sampling.never):
-    """The target's own distribution of texts, without any decoding loop: {text, a tuple of new
-    tokens: probability}. Arguments as those of sampling.autoregressive.
+    """The target's own distribution of texts, without any decoding loop: {text, a tuple of the up
+    to n_tokens new tokens: probability}.
+
+    target: a gpt2.Model. ids: the prompt, a list. to_probs: logits [1, n_vocab] -> probabilities
+    is_done: a function of the new tokens, a list; true where a text ends
     """
     unfinished = {(): 1.0}
     finished = {}

@@ -9,9 +9,10 @@ import numpy as np
 from sampling import verify, verify_block
 
 
-def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):  # as verify
-    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a token if its probability under
-    the target is above min(epsilon, delta * exp(-entropy of p)).
+# [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
+def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):
+    """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a drafted token if its probability
+    under the target is min(epsilon, delta * exp(-entropy of p)) or more. q is not used.
     """
     for i, token in enumerate(draft):
         entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()  # 0 log 0 = 0
@@ -20,14 +21,16 @@ def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):  # as verify
     return len(draft), rng.sample(p[len(draft)])
 
 
-def cascade(draft, p, q, rng, alpha=0.35):  # as verify
+# [k], [k + 1, n_vocab], [k or k + 1, n_vocab] -> n_accepted, token
+def cascade(draft, p, q, rng, alpha=0.35):
     """A speculative cascade (Narasimhan et al. 2024, arXiv 2405.19261): the exact rule for a mixed
     target. Where the draft model is sure (its likeliest token has 1 - alpha or more) the mixed
     target is q, elsewhere p.
 
-    With an ExtraRowDrafter the bonus token comes from the mixed target, too; otherwise from p.
+    If q has k + 1 rows (see ExtraRowDrafter), the bonus token comes from the mixed target, too;
+    otherwise from p.
     """
-    n = len(q)
+    n = len(q)  # `initial`: q may have no row
     is_sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha  # [n, 1]
     mixed = np.where(is_sure, q, p[:n])
     return verify(draft, np.concatenate([mixed, p[n:]]), q, rng)
@@ -42,14 +45,14 @@ class ExtraRowDrafter:
         self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k + 1, n_vocab]
-        """Propose k tokens, with the rows of q for k + 1."""
+        """Draft k tokens, and return rows of q for k + 1. Fewer if the other drafter stops."""
         draft, q = self.drafter.propose(ids, k + 1)
         return draft[:k], q
 
 
 def adapt_drafter(drafter, rule):
-    """The drafter in the form that a rule needs: in an ExtraRowDrafter for `cascade`, otherwise as
-    it is.
+    """The drafter that a rule needs: for `cascade` an ExtraRowDrafter around this one, otherwise
+    this one.
     """
     return ExtraRowDrafter(drafter) if rule is cascade else drafter
 

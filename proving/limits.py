@@ -32,16 +32,16 @@ lock = threading.Lock()
 
 
 def set_deadline(deadline):
-    """Set the deadline of this thread, in seconds of time.monotonic(); None for no deadline.
-    Returns the deadline before. Starts the thread that watches the deadlines.
+    """Replace the deadline of this thread, and return the deadline that it had. Both are seconds of
+    time.monotonic(), or None for no deadline. Starts the thread that watches the deadlines.
     """
     start_watching()
     thread = threading.get_ident()
     with lock:
-        before = deadlines.pop(thread, None)
+        old_deadline = deadlines.pop(thread, None)
         if deadline is not None:
             deadlines[thread] = deadline
-    return before
+    return old_deadline
 
 
 @cache
@@ -51,7 +51,9 @@ def start_watching():
 
 
 def watch():
-    """Raise TookTooLong in every thread whose deadline is over, ten times a second, for ever."""
+    """Raise TookTooLong in every thread whose deadline is over: looks ten times a second, and never
+    returns.
+    """
     raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
     while True:
         time.sleep(0.1)
@@ -64,13 +66,13 @@ def watch():
 # ---------------------------------------------------------------- one function
 
 
-def with_limits(function, name=None, returns=True):
+def with_limits(function, name=None, must_return=True):
     """The function with limits. It raises WrongAnswer if it ends the program, returns None, calls
     the functions among its arguments more than MAX_CALLS times, or computes for more than
     MAX_SECONDS between two such calls. NumPy's warnings are off in it.
 
     name: of the function returned, by default the function's own
-    returns: whether the function has to return a value
+    must_return: False if the function may return None
     Raises WrongAnswer if `function` is no function.
     """
     if not callable(function):
@@ -85,7 +87,7 @@ def with_limits(function, name=None, returns=True):
             for argument in arguments
         ]
         result = call_within_seconds(function, limited_arguments)
-        if result is None and returns:
+        if result is None and must_return:
             raise WrongAnswer("it returns None, expected a value: is a `return` missing?")
         return result
 
@@ -94,21 +96,21 @@ def with_limits(function, name=None, returns=True):
 
 
 def with_counted_calls(function, call_numbers):
-    """The function, but it raises WrongAnswer after MAX_CALLS calls, and its time does not count
-    for the deadline of the function that calls it.
+    """The function, for a reader's function to call. It raises WrongAnswer after MAX_CALLS calls.
+    Its own time is not limited, and each call gives the caller MAX_SECONDS from its end.
 
     call_numbers: an iterator 1, 2, ..., shared by all functions whose calls are counted together
     """
 
     def counted_function(*arguments):
-        """Count the call, and stop the clock of the caller while the function runs."""
+        """Count the call, and call the function while the caller has no deadline."""
         if next(call_numbers) > MAX_CALLS:
             raise WrongAnswer(f"it does not end: {MAX_CALLS} calls of what it is given")
-        deadline = set_deadline(None)
+        callers_deadline = set_deadline(None)
         try:
             return function(*arguments)
         finally:
-            if deadline is not None:
+            if callers_deadline is not None:  # None if nothing limits the caller
                 set_deadline(time.monotonic() + MAX_SECONDS)
 
     return counted_function
@@ -120,6 +122,7 @@ def call_within_seconds(function, arguments):
     """
     try:
         try:
+            # from now on `watch` may raise TookTooLong here, at any line
             set_deadline(time.monotonic() + MAX_SECONDS)
             with np.errstate(all="ignore"):
                 return function(*arguments)
@@ -133,22 +136,25 @@ def call_within_seconds(function, arguments):
 
 
 def describe_error(error):
-    """An exception in one line, "ValueError: its message"."""
+    """An exception as text, "ValueError: its message". Line breaks become spaces."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def describe_line(error, file):
-    """The last line of a file that an exception has passed through, as " in line 3: x = y". "" if
-    it has passed through no line of the file; without the text if the file cannot be read.
+    """The last line of a file that an exception has passed through, as text: " in line 3: x = y".
+    " in line 3" if the file cannot be read, "" if the exception passed through no line of it.
+
+    file: a path, a str
     """
     frames = traceback.extract_tb(error.__traceback__)
     in_file = [frame for frame in frames if frame.filename == file]
     if not in_file:
         return ""
-    return f" in line {in_file[-1].lineno}: {in_file[-1].line}".rstrip(": ")
+    line = in_file[-1]
+    return f" in line {line.lineno}: {line.line}".rstrip(": ")  # no colon if the text is missing
 
 
 def file_of(function):
-    """The path, a str, of the file that has a function. None if it has no Python code."""
+    """The path, a str, of the file that defines a function. None if it has no Python code."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return code.co_filename if code else None

@@ -1,5 +1,5 @@
 """The museum: MISTAKES, ways to get speculative decoding wrong, most of them seen in public
-implementations. The functions here answer what the flag --mistake has to know of them.
+implementations. The functions here are for the flag --mistake.
 
 A mistake is data, a small change of the right code: {function: {right piece: wrong piece}}, pieces
 of source that stand in the function once. proving/patching.py switches a mistake on,
@@ -25,12 +25,13 @@ PERFECT = "tests/test_sampling.py::test_a_perfect_draft_is_always_accepted"
 
 @dataclass(frozen=True)
 class MistakeCase:
-    """Where a mistake shows: in a text by real models, and on the toy pair (proving/distance.py).
+    """Where a mistake shows: in a text by real models, and on the toy pair, two tiny GPT-2s
+    (proving/distance.py).
 
-    stop: a string that ends the text; if it is set, the token TOY_END ends the toy's texts
+    stop: a string that ends the text; if it is set, the token TOY_END ends the toy pair's texts
     full: whether the prompt is repeated until the context has room for two tokens only
-    toy: (number of tokens to write, K) on the toy pair
-    toy_room, toy_draft: room and draft_seed of distance.toy_pair
+    toy_n_tokens, toy_K: how many tokens the toy pair writes, and K
+    toy_n_free, toy_draft_seed: n_free and draft_seed of distance.toy_pair
     verification: "token" or "block", the rule with which the mistake is made
     """
 
@@ -38,9 +39,10 @@ class MistakeCase:
     prompt: str = "Once upon a time"
     stop: str = ""
     full: bool = False
-    toy: tuple = (3, 2)
-    toy_room: int = 4
-    toy_draft: int = 2
+    toy_n_tokens: int = 3
+    toy_K: int = 2
+    toy_n_free: int = 4
+    toy_draft_seed: int = 2
     verification: str = "token"
 
 
@@ -53,12 +55,12 @@ def always(to_probs):
 
 
 def is_sampling(to_probs):
-    """Whether tokens are sampled: the temperature is not 0."""
+    """Whether tokens are sampled by a SamplingParams: the temperature is not 0."""
     return not to_probs.greedy
 
 
 def changes_p(to_probs):
-    """Whether the probabilities are other than the softmax of the logits."""
+    """Whether the probabilities of a SamplingParams are other than the softmax of the logits."""
     return to_probs.temperature != 1 or bool(to_probs.top_k) or to_probs.top_p < 1
 
 
@@ -151,7 +153,7 @@ MISTAKES = {
                 )
             },
         },
-        case=MistakeCase(toy_draft=5),  # replacements are spread over two tokens
+        case=MistakeCase(toy_draft_seed=5),  # replacements are spread over two tokens
         not_by=("ngram",),
         shows_with=is_sampling,
         helpers={"sample_and_keep": sample_and_keep, "sample_again": sample_again},
@@ -231,7 +233,7 @@ MISTAKES = {
         seen_in="ml-explore/mlx-lm#1109 (in a recurrent state)",
         caught_by=CACHES,
         changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
-        case=MistakeCase(toy_room=20),  # for all tokens that are never forgotten
+        case=MistakeCase(toy_n_free=20),  # for all tokens that are never forgotten
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected token stays in the cache",
@@ -252,7 +254,7 @@ MISTAKES = {
         seen_in="romsto/Speculative-Decoding#1",
         caught_by=CACHES,
         changes=ROOM | {roll_back: {"ids[cache.length :]": "ids"}},
-        case=MistakeCase(toy_room=20),
+        case=MistakeCase(toy_n_free=20),
     ),
     "draft-one-behind": Mistake(
         what="the draft model reads the newest token only; after a full accept it lacks the one "
@@ -261,7 +263,7 @@ MISTAKES = {
         caught_by=PERFECT,
         changes={roll_back: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
         # room for a full accept and another draft after it
-        case=MistakeCase(toy=(4, 1)),
+        case=MistakeCase(toy_n_tokens=4, toy_K=1),
         cost="the draft model guesses from a text with holes",
         not_by=("ngram", "medusa"),
     ),
@@ -299,7 +301,7 @@ MISTAKES = {
         f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_exactly_the_tokens_asked_for",
         changes=ROOM | {loop: {"min(k, length - len(text) - 1)": "k"}},
-        case=MistakeCase(toy=(2, 2)),
+        case=MistakeCase(toy_n_tokens=2, toy_K=2),
     ),
     "context-unchecked": Mistake(
         what="nothing ends the text where the context ends",
@@ -307,7 +309,7 @@ MISTAKES = {
         "that passes the end of its own context",
         caught_by="tests/test_sampling.py::test_the_context_ends_the_text",
         changes={sampling.prefill: {"min(len(ids) + n_tokens, n_ctx)": "len(ids) + n_tokens"}},
-        case=MistakeCase(full=True, toy_room=2),
+        case=MistakeCase(full=True, toy_n_free=2),
     ),
     "residual-nan": Mistake(
         what="the residual is divided by its sum, also where p <= q "
@@ -346,7 +348,7 @@ MISTAKES = {
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
         seen_in="vllm-project/vllm-ascend#7807 (with another fault: the token rule's coins)",
         changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
-        case=MistakeCase(SamplingParams(1.5), verification="block", toy_draft=9),
+        case=MistakeCase(SamplingParams(1.5), verification="block", toy_draft_seed=9),
         shows_with=is_sampling,
     ),
 }
@@ -366,7 +368,7 @@ def get_mistake(name):
 
 def changed_rule(name):
     """The accept/reject rule that the mistake of that name changes, "token" or "block". None if it
-    changes no rule. Raises InputError for an unknown name.
+    changes neither rule. Raises InputError for an unknown name.
     """
     mistake = get_mistake(name)
     changed_rules = mistake.changes.keys() & {verify, verify_block}
@@ -381,7 +383,7 @@ def case_flags(name):
     '--temperature 1.0 --stop sun'
     """
     case = get_mistake(name).case
-    flags = {
+    flags = {  # None for a value that main.py has by default
         "prompt": case.prompt if case.prompt != MistakeCase.prompt else None,
         "temperature": case.to_probs.temperature,
         "top_k": case.to_probs.top_k,
@@ -403,20 +405,26 @@ def require_usable(name, rule, draft_name):
     """
     mistake = get_mistake(name)
     if draft_name in mistake.not_by:
-        problem = f"--draft_model_size {draft_name} cannot make it; expected a draft model"
-        raise InputError(f"--mistake {name}: {problem}")
-    not_run = {
-        "token": {verify_block},
-        "block": {verify},
-    }.get(rule, {verify, verify_block, sampling.residual})
+        raise InputError(
+            f"--mistake {name}: --draft_model_size {draft_name} cannot make it; "
+            "expected a draft model"
+        )
+    if rule == "token":
+        not_run = {verify_block}
+    elif rule == "block":
+        not_run = {verify}
+    else:
+        not_run = {verify, verify_block, sampling.residual}
     if mistake.changes.keys() & not_run:
-        problem = "the rule in use cannot make it; expected no --rule or --coupled, and"
-        raise InputError(f"--mistake {name}: {problem} --verification {mistake.case.verification}")
+        raise InputError(
+            f"--mistake {name}: the rule in use cannot make it; expected no --rule or --coupled, "
+            f"and --verification {mistake.case.verification}"
+        )
 
 
 def loop_with_mistake(name):
-    """A function with the arguments of sampling.speculative, which yields its Rounds. The mistake
-    of that name is made during each round, and switched off between two rounds.
+    """The speculative loop with the mistake of that name: a generator function with the arguments
+    of sampling.speculative. The mistake is made during each round, and switched off between two.
 
     Raises InputError for an unknown name. The loop raises InputError if the mistake makes the
     program fail.
@@ -424,12 +432,12 @@ def loop_with_mistake(name):
     mistake = get_mistake(name)
 
     def wrong_loop(*arguments, **options):
-        """Yield the Rounds of a text with the mistake."""
+        """Yield the Rounds of a text with the mistake. Raises InputError if the program fails."""
         with apply_mistake(mistake):  # a generator keeps the code that it was made with
             rounds = sampling.speculative(*arguments, **options)
         while True:
             try:
-                with apply_mistake(mistake):
+                with apply_mistake(mistake):  # in the functions that the generator calls
                     this_round = next(rounds, None)
             except InputError:  # of a reader's own rule: it says already what is wrong
                 raise

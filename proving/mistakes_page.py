@@ -19,7 +19,7 @@ WIDTH = 126  # of the lines of a page
 # an issue or pull request as owner/name#number, or a file as owner/name/blob/commit/path
 REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?:#(\d+)|/blob/\w+/([\w./-]*\w))")
 
-GROUPS = {
+GROUPS = {  # {part of the code: names of mistakes}
     "rule": [
         "resample-from-p",
         "draft-noise-again",
@@ -126,7 +126,7 @@ STORIES = {
 
 
 def reference_link(match):
-    """A Markdown link, without the owner's name, for a re.Match of REFERENCE.
+    """A Markdown link for a re.Match of REFERENCE. Its text leaves out the owner's name.
 
     >>> reference_link(REFERENCE.fullmatch("owner/name#12"))
     '[name#12](https://github.com/owner/name/issues/12)'
@@ -144,36 +144,37 @@ def with_links(text):
 
 
 def wrap_paragraph(text):
-    """A paragraph with links, broken into lines of WIDTH."""
+    """A paragraph as Markdown lines of up to WIDTH characters, with a link for every REFERENCE."""
     return textwrap.fill(with_links(text), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def diff_lines(mistake):
     """Yield the lines of a Mistake's diff: the name of each changed function, then its changed
-    lines without their comments.
+    lines without their comments, "- right line" and "+ wrong line".
     """
     for function, pieces in mistake.changes.items():
         yield f"@@ {function.__module__}.{function.__qualname__} @@"
         for right, wrong in changed_lines(function, pieces):
             for sign, line in (("-", right), ("+", wrong)):
-                yield f"{sign} {line.split('  #')[0].strip()}"
+                code = line.split("  #")[0].strip()  # two spaces precede a comment
+                yield f"{sign} {code}"
 
 
 def distance_text(mistake):
     """Enumerate the toy pair with a Mistake. Returns the total variation distance of its texts from
-    the target's, and how often it ends in an error, as text: "0.2281", "0", "0.1466; 3% errors" or
+    the target's, and the probability of an error, as text: "0.2281", "0", "0.1466; 3% errors" or
     "always an error".
     """
-    distance, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
+    distance, p_error = distance_and_errors(*toy_distributions(mistake.case, mistake))
     if distance is None:
         return "always an error"
     # a mistake with a `cost` has the right distribution: not 0.0000, which could be rounded
     shown = "0" if mistake.cost else f"{distance:.4f}"
-    return f"{shown}; {errors:.0%} errors" if errors else shown
+    return f"{shown}; {p_error:.0%} errors" if p_error else shown
 
 
 def story_blocks(name):
-    """Yield the Markdown blocks, each a str, of a mistake that has a Story."""
+    """Yield the Markdown blocks, each a str, of the mistake of that name. It has a Story."""
     mistake, story = MISTAKES[name], STORIES[name]
     yield f"### {name}"
     yield f"![{story.picture}](mistakes/{name}.svg)"
@@ -183,27 +184,30 @@ def story_blocks(name):
     yield wrap_paragraph(f"Distance {distance_text(mistake)}. *Seen in* {mistake.seen_in}.")
 
 
-def table_row(group, name):
-    """The Markdown table row of a mistake without a Story."""
+def table_row(part, name):
+    """The Markdown table row of the mistake of that name.
+
+    part: the part of the code that makes it, a key of GROUPS
+    """
     mistake = MISTAKES[name]
     what = f"{mistake.what}; cost: {mistake.cost}" if mistake.cost else mistake.what
-    cells = [group, f"`{name}`", what, distance_text(mistake), with_links(mistake.seen_in)]
+    cells = [part, f"`{name}`", what, distance_text(mistake), with_links(mistake.seen_in)]
     return f"| {' | '.join(cells)} |"
 
 
 def page_blocks():
-    """Yield the Markdown blocks of the page, each a str: the stories, group by group, then the
-    table of the other mistakes.
+    """Yield the Markdown blocks of the page, each a str: for each part of the code the mistakes
+    with a Story, then a table of the other mistakes.
     """
     header = ["| part | mistake | what is done | distance | seen in |", "|---|---|---|---|---|"]
     rows = []
-    for group, names in GROUPS.items():
-        yield f"## {group[0].upper()}{group[1:]}"
+    for part, names in GROUPS.items():
+        yield f"## {part[0].upper()}{part[1:]}"
         for name in names:
             if name in STORIES:
                 yield from story_blocks(name)
             else:
-                rows.append(table_row(group, name))
+                rows.append(table_row(part, name))
     yield "## Other mistakes"
     yield "\n".join(header + rows)
 

@@ -1,4 +1,5 @@
-"""Decoding with a reader's own rule, written as in exercises/mine.py: --rule exercises.mine.
+"""Decoding with an accept/reject rule of a reader's own, written as in exercises/mine.py: --rule
+exercises.mine.
 
 The rule is verify_7, or block_11 with --verification block. How far its distribution is from the
 target's, and how many drafted tokens it keeps, is computed on a toy pair, over every random choice.
@@ -9,7 +10,7 @@ import importlib
 import runpy
 import sys
 from contextlib import contextmanager, redirect_stdout
-from functools import cache
+from functools import cache, partial
 
 from checkpoints.errors import SettingError
 from proving.distance import (
@@ -61,34 +62,43 @@ class ReaderModule:
         """A context that gives the reader's function for an exercise, with limits. An error in the
         context becomes a SettingError that names the reader's line.
 
-        Raises Unwritten if the function is missing, or still to be written.
+        exercise: the name of the function, such as "verify_7"
+        Raises Unwritten if the function is missing, or raises NotImplementedError.
         """
         if exercise not in self.namespace:
-            problem = f"{self.name}: it has no {exercise}: expected"
-            raise Unwritten("rule", f"{problem} one as in exercises/mine.py")
+            raise Unwritten(
+                "rule", f"{self.name}: it has no {exercise}: expected one as in exercises/mine.py"
+            )
         try:
             yield with_limits(self.namespace[exercise], exercise)
-        except SettingError:  # of an answer within this one
+        except SettingError:  # contexts are nested: the inner one has said what is wrong
             raise
         except NotImplementedError:
-            problem = f"{self.name}: {exercise}, or what it calls, is still to be written: expected"
-            raise Unwritten("rule", f"{problem} an answer to docs/exercises.md") from None
+            raise Unwritten(
+                "rule",
+                f"{self.name}: {exercise}, or what it calls, is still to be written: "
+                "expected an answer to docs/exercises.md",
+            ) from None
         except Exception as error:
-            said = str(error) if isinstance(error, WrongAnswer) else describe_error(error)
+            reason = str(error) if isinstance(error, WrongAnswer) else describe_error(error)
             line = describe_line(error, self.namespace["__file__"])
-            problem = f"{self.name}: {exercise} fails{line}: {said}"
+            problem = f"{self.name}: {exercise} fails{line}: {reason}"
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
     def rule(self, verification):
-        """The reader's rule as a function in the form of sampling.verify. The function raises
-        SettingError if the reader's fails, or returns another form.
+        """The reader's verify_7 or block_11 as a function with the arguments of sampling.verify,
+        called `rule` below.
 
         verification: "token" or "block"
         """
 
+        # list of k tokens, [k + 1, n_vocab], [k, n_vocab], sampling.Rng -> [n_accepted, next token]
         def rule(draft, p, q, rng):
-            """Call the reader's rule. Returns [number of accepted tokens, next token]."""
+            """Call the reader's rule. Returns a list of two ints, the number of accepted tokens and
+            the next token. Raises SettingError if the rule fails, or returns something else.
+            """
             rng = CheckedRng(rng)
+            # the check is inside, so that its WrongAnswer becomes a SettingError, too
             with self.answer(EXERCISES[verification]) as verify:
                 # copies, because the Round keeps p and q
                 result = verify(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
@@ -96,13 +106,20 @@ class ReaderModule:
 
         return rule
 
-    def run_loop(self, n_vocab, *arguments):
-        """Call the reader's speculative_9 with these arguments. Returns its new tokens, a tuple of
-        ints below n_vocab. Raises SettingError if it fails, or returns another form.
+    def run_loop(self, n_vocab, target, draft_model, ids, n_tokens, K, rng, end=None):
+        """Call the reader's speculative_9 with an Rng. Returns its new tokens, a tuple of ints.
+        Raises SettingError if it fails, or returns no list of tokens below n_vocab.
+
+        target, draft_model: functions ids -> [len(ids), n_vocab], as row_function returns
+        ids: the prompt, a list. end: the token that ends a text
         """
+        rng = CheckedRng(rng)
         with self.answer("speculative_9") as speculative:
             expected = f"a list of tokens, each below {n_vocab}"
-            result = speculative(*arguments)
+            # a copy, because a wrong loop may append to ids
+            result = speculative(
+                target, draft_model, list(ids), n_tokens, K, rng.sample, rng.accept, end
+            )
             if not isinstance(result, list):
                 raise WrongAnswer(f"it returns {result!r}, expected {expected}")
             text = tuple(to_whole_numbers(result, expected))
@@ -111,20 +128,23 @@ class ReaderModule:
             return text
 
     def rule_figures(self, verification):
-        """Enumerate the rule on toy pairs. Returns two entries of the JSON object, as a dict:
-        rule_distance, the total variation distance of its texts from the target's; rule_keeps, of
-        K_KEPT drafted tokens the mean number that the rule keeps, that `verify` keeps, and the most
-        that an exact rule can keep.
+        """Enumerate the reader's rule on toy pairs. Returns two entries of the JSON object, a dict:
 
-        The distance is that of whole texts, as in the museum. If that is 0, it is the distance of
-        one round with a larger vocabulary or more drafted tokens. Raises SettingError if the rule
-        fails.
+            rule_distance: the total variation distance of its texts from the target's
+            rule_keeps: {"drafted": K_KEPT, and the mean number of these tokens that this rule keeps
+                ("kept"), sampling.verify ("by_verify"), an exact rule at most ("most")}
+
+        verification: "token" or "block"
+        Raises SettingError if the rule fails.
         """
         rule = self.rule(verification)
         target, draft_model = toy_round_models(3, K_KEPT)
+        # errors of the enumeration itself, such as too many branches, become SettingErrors, too
         with self.answer(EXERCISES[verification]):
-            _, kept = enumerate_round(rule, target, draft_model, K_KEPT)
+            _, n_kept = enumerate_round(rule, target, draft_model, K_KEPT)
+            # of whole texts, as for a mistake
             distance = total_variation(*toy_distributions(CASES[verification], rule=rule))
+            # if that is 0: of single rounds, until one of them shows that the rule is wrong
             for n_vocab, K in ROUNDS:
                 if distance <= ROUNDING:
                     distance = round_distance(rule, n_vocab, K)
@@ -132,64 +152,76 @@ class ReaderModule:
             "rule_distance": distance,
             "rule_keeps": {
                 "drafted": K_KEPT,
-                "kept": kept,
+                "kept": n_kept,
                 "by_verify": expected_kept(target, draft_model, K_KEPT, block=False),
                 "most": expected_kept(target, draft_model, K_KEPT, block=True),
             },
         }
 
     def loop_distance(self):
-        """Enumerate the reader's loop on the toy pair. Returns the total variation distance of its
-        texts from the target's, None if it is still to be written. Raises SettingError if it fails.
+        """Run the reader's speculative_9 through every random choice, on the toy pair. Returns the
+        total variation distance of its texts from the target's, None if speculative_9 is still to
+        be written. Raises SettingError if it fails.
         """
         case = CASES["token"]
-        target, draft_model = toy_pair(case.toy_room, case.toy_draft)
-        n_tokens, K = case.toy
-        p_rows = row_function(target, case.to_probs)
-        q_rows = row_function(draft_model, case.to_probs)
-
-        def run(rng):
-            rng = CheckedRng(rng)
-            settings = list(TOY_PROMPT), n_tokens, K, rng.sample, rng.accept, None
-            return self.run_loop(target.config.n_vocab, p_rows, q_rows, *settings)
-
+        target, draft_model = toy_pair(case.toy_n_free, case.toy_draft_seed)
+        run = partial(
+            self.run_loop,
+            target.config.n_vocab,
+            row_function(target, case.to_probs),
+            row_function(draft_model, case.to_probs),
+            TOY_PROMPT,
+            case.toy_n_tokens,
+            case.toy_K,
+        )
         try:
             with self.answer("speculative_9"):
-                texts = enumerate_branches(run)
+                texts = enumerate_branches(run)  # calls run(rng) for each branch
         except Unwritten:
             return None
-        return total_variation(texts, chain_rule(target, TOY_PROMPT, n_tokens, case.to_probs))
+        target_texts = chain_rule(target, TOY_PROMPT, case.toy_n_tokens, case.to_probs)
+        return total_variation(texts, target_texts)
 
     def loop_text(self, config, pair, prompt):
-        """Write up to N_LOOP tokens with the reader's loop: {"text": str, "token_ids": list}. None
-        if there is no draft model, or no room in the context. Raises SettingError if it fails.
+        """Write up to N_LOOP tokens with the reader's speculative_9: {"text": str, "token_ids":
+        list}. None if the draft is no model that runs alone, or if the context has no place for a
+        token. Raises SettingError if speculative_9 fails.
 
-        config: a GenerationConfig. pair: a Pair. prompt: a Prompt
+        config: a GenerationConfig. pair: a Pair, whose models are read. prompt: a Prompt
         """
         target, draft_model, encoder = pair.target, pair.draft.standalone_model, pair.encoder
         if draft_model is None:
             return None
-        K = config.K if isinstance(config.K, int) else 4  # auto
+        K = config.K if isinstance(config.K, int) else 4  # "auto" is for the project's loop only
         n_ctx = min(target.config.n_ctx, draft_model.config.n_ctx)
         n_tokens = min(N_LOOP, config.n_tokens, n_ctx - len(prompt.ids) - K)
         if n_tokens < 1:
             return None
-        p_rows = row_function(target, config.to_probs)
-        q_rows = row_function(draft_model, config.to_probs)
-        rng = CheckedRng(Rng(prompt.seed))
-        settings = list(prompt.ids), n_tokens, K, rng.sample, rng.accept, encoder.end_of_text
-        ids = list(self.run_loop(encoder.n_vocab, p_rows, q_rows, *settings))
+        tokens = self.run_loop(
+            encoder.n_vocab,
+            row_function(target, config.to_probs),
+            row_function(draft_model, config.to_probs),
+            prompt.ids,
+            n_tokens,
+            K,
+            Rng(prompt.seed),
+            encoder.end_of_text,
+        )
+        ids = list(tokens)
         return {"text": encoder.decode(encoder.without_end(ids)), "token_ids": ids}
 
 
 def load_namespace(name):
-    """Import a module by its name, or run a .py file: {name: value} of its variables. What it
+    """Import a module by its name, or run a .py file. Returns its variables, {name: value}. What it
     prints, now and later, goes to stderr. Raises SettingError if it cannot be loaded.
+
+    name: such as exercises.mine, or the path of a .py file
     """
-    # its own `print`, because sys.stdout belongs to every thread that decodes
+    # The module gets a `print` of its own. To redirect sys.stdout when its functions run would
+    # redirect what other threads print, too.
     own_print = {"print": print_to_stderr}
     try:
-        with redirect_stdout(sys.stderr):  # while no other thread runs
+        with redirect_stdout(sys.stderr):  # here no other thread runs yet
             if name.endswith(".py"):
                 return runpy.run_path(name, init_globals=own_print)
             namespace = vars(importlib.import_module(name))
@@ -207,46 +239,56 @@ def print_to_stderr(*values, **options):
 
 
 def toy_round_models(n_vocab, K):
-    """[target, draft model] with room for a round of K drafted tokens, as toy_functions."""
+    """[target, draft model] of a toy pair, both functions from a text, a tuple of tokens, to the
+    distribution of its next token, [n_vocab]. Their context has room for K + 1 tokens of a text.
+    """
     return toy_functions(CASES["block"], K + 1, n_vocab)
 
 
 def round_distance(rule, n_vocab, K):
-    """Enumerate one round of a rule on a toy pair, and let the target complete its texts to K + 1
-    tokens. Returns their total variation distance from the target's own texts.
+    """Enumerate one round of K drafted tokens on a toy pair, and let the target complete its texts
+    to K + 1 tokens. Returns their total variation distance from the target's own texts.
+
+    rule: as ReaderModule.rule returns it. Raises SettingError if it fails
     """
     target, draft_model = toy_round_models(n_vocab, K)
     round_texts, _ = enumerate_round(rule, target, draft_model, K)
     texts = complete_texts(round_texts, target, K + 1)
-    right = complete_texts({(): 1.0}, target, K + 1)
-    return total_variation(texts, right)
+    target_texts = complete_texts({(): 1.0}, target, K + 1)
+    return total_variation(texts, target_texts)
 
 
 @cache
 def examine_rule(name, verification):
-    """Load a reader's module and enumerate its rule and loop, once for the same arguments: (the
-    ReaderModule, its rule_figures, its loop_distance). Raises SettingError if one of them fails.
+    """Load a reader's module and enumerate its rule and loop. Returns (the ReaderModule, its
+    rule_figures, its loop_distance), and keeps them for the next call. Raises SettingError if the
+    module, the rule or the loop fails.
+
+    name: as for ReaderModule. verification: "token" or "block"
     """
     module = ReaderModule(name)
     return module, module.rule_figures(verification), module.loop_distance()
 
 
 def load_rule(name, verification):
-    """The rule of a reader's module, as a function in the form of sampling.verify. It is tried on
-    the toy pair first. Raises SettingError if it fails there.
+    """Load a reader's module, try it on the toy pair, and return its rule: a function (draft, p, q,
+    rng) -> [number of accepted tokens, next token]. Raises SettingError if the module, the rule or
+    its loop fails.
 
-    name: as for ReaderModule. verification: "token" or "block"
+    name: a module such as exercises.mine, or the path of a .py file
+    verification: "token" or "block"
     """
     module, _, _ = examine_rule(name, verification)
     return module.rule(verification)
 
 
 def measure_rule(name, verification, config, pair, prompt):
-    """Measure a reader's rule and loop. Returns entries of the JSON object, as a dict: the
-    rule_figures, and own_loop, {"text", "token_ids", "distance"}: a text that the loop writes after
-    the prompt, and its distance on the toy pair. own_loop is None if there is no loop or no text.
+    """Measure a reader's rule and loop. Returns entries of the JSON object, a dict: those of
+    ReaderModule.rule_figures, and own_loop, {"text", "token_ids", "distance"}: a text that the loop
+    writes after the prompt, and its distance on the toy pair. own_loop is None if there is no loop
+    or no text. Raises SettingError if the module, the rule or the loop fails.
 
-    config: a GenerationConfig. pair: a Pair. prompt: a Prompt
+    name, verification: as for load_rule. config: a GenerationConfig. pair: a Pair. prompt: a Prompt
     """
     module, figures, loop_distance = examine_rule(name, verification)
     own_loop = None

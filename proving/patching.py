@@ -17,29 +17,30 @@ def patch_source(function, *pieces):
     """Compile a function's source with a few pieces exchanged: (right source, wrong source, code
     object of the wrong source). The function itself stays as it is.
 
-    pieces: pairs (right piece, wrong piece) of source
+    pieces: pairs of source, (right piece, wrong piece)
     Raises LookupError for a right piece that is not in the function's source exactly once.
     """
     lines, first_line = inspect.getsourcelines(function)
     right = wrong = textwrap.dedent("".join(lines))
-    for old, new in pieces:
-        if right.count(old) != 1:
+    for right_piece, wrong_piece in pieces:
+        n_times = right.count(right_piece)
+        if n_times != 1:
             raise LookupError(
-                f"{function.__qualname__} has {old!r} {right.count(old)} times: expected once"
+                f"{function.__qualname__} has {right_piece!r} {n_times} times: expected once"
             )
-        wrong = wrong.replace(old, new)
+        wrong = wrong.replace(right_piece, wrong_piece)
     # compiled at the function's place in its file, so that a traceback finds it there
     padded = "\n" * (first_line - 1) + wrong
     namespace = {}
     code = compile(padded, inspect.getsourcefile(function), "exec", dont_inherit=True)
-    exec(code, function.__globals__, namespace)
+    exec(code, function.__globals__, namespace)  # defines the wrong function in `namespace` only
     return right, wrong, namespace[function.__name__].__code__
 
 
 def changed_lines(function, pieces):
     """The lines of a function that a mistake changes: [(right line, wrong line)].
 
-    pieces: {right piece: wrong piece} of its source
+    pieces: {right piece: wrong piece} of its source, as in Mistake.changes
     """
     right_source, wrong_source, _ = patch_source(function, *pieces.items())
     pairs = zip(right_source.splitlines(), wrong_source.splitlines())
@@ -49,7 +50,7 @@ def changed_lines(function, pieces):
 @contextmanager
 def apply_mistake(mistake):
     """A context in which the code makes a Mistake, for every caller and in every thread. NumPy's
-    warnings are off in it.
+    warnings are off in it. Raises LookupError if the code to change is not there.
     """
     right_code, wrong_code = {}, {}
     for function, pieces in mistake.changes.items():

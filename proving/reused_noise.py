@@ -13,10 +13,11 @@ from proving.enumeration import EnumeratingRng
 
 
 def sample_and_keep(rng, p):  # [n_vocab] -> token
-    """A token sampled from p. Appends the number that chose the token to the list rng.kept.
+    """A token sampled from p. Appends the number that chose the token to the list rng.kept, which
+    the first call adds to rng.
 
-    In an enumeration any number of the token's interval could have chosen it: the interval, (begin,
-    end), is appended.
+    In an enumeration every number of the token's interval could have chosen it: the interval,
+    (begin, end), is appended.
     """
     ends = p.cumsum()
     if isinstance(rng, EnumeratingRng):
@@ -30,7 +31,9 @@ def sample_and_keep(rng, p):  # [n_vocab] -> token
 
 
 def sample_again(rng, n_back, p):  # [n_vocab] -> token
-    """A token sampled from p with the number that sample_and_keep appended n_back calls ago."""
+    """A token sampled from p with a number of sample_and_keep: of the last call for n_back = 1, of
+    the call before for 2, and so on.
+    """
     number = rng.kept[-n_back]
     if not isinstance(rng, EnumeratingRng):
         token = token_at(p, number)
@@ -46,6 +49,6 @@ def sample_again(rng, n_back, p):  # [n_vocab] -> token
 
 def token_at(p, number):  # [n_vocab], 0 <= number < 1 -> token
     """The token in whose interval the number lies."""
-    cumulative = p.cumsum()
+    cumulative = p.cumsum()  # the ends of the intervals; the last is 1, up to rounding
     token = cumulative.searchsorted(number * cumulative[-1], side="right")
     return int(min(token, np.flatnonzero(p)[-1]))  # rounding must not lead out of p

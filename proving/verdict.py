@@ -1,8 +1,8 @@
 """What can be said of an accept/reject rule after enumerating it: which texts come out, which token
 is the first with a wrong distribution, how many drafted tokens are kept, and how many can be.
 
-A rule has the form of sampling.verify. A model here is a function from a text, a tuple of tokens,
-to the distribution of its next token, [n_vocab].
+A rule is called as sampling.verify. A model here is a function from a text, a tuple of tokens, to
+the distribution of its next token, [n_vocab].
 """
 
 import operator
@@ -46,27 +46,31 @@ class CheckedRng:
 
 
 def to_array(numbers, problem):
-    """The numbers as an array of floats. Raises WrongAnswer(problem) if they are no numbers."""
+    """A number, or a nested sequence of numbers, as an array of floats. Raises WrongAnswer(problem)
+    if that is impossible.
+    """
     try:
         return np.array(numbers, float)
     except (TypeError, ValueError):
         raise WrongAnswer(problem) from None
 
 
-def to_whole_numbers(result, expected, said="it returns"):
+def to_whole_numbers(result, expected, event="it returns"):
     """The result as a list of ints. Raises WrongAnswer if it is no sequence of whole numbers.
 
-    expected, said: for the message, what the result should be and how it came about
+    expected, event: text for the message "EVENT result, expected EXPECTED"
     """
     try:
         return [operator.index(number) for number in result]
     except TypeError:
-        raise WrongAnswer(f"{said} {result!r}, expected {expected}") from None
+        raise WrongAnswer(f"{event} {result!r}, expected {expected}") from None
 
 
 def require_rule_result(result, n_drafted, n_vocab):
     """Check what a rule returned. Returns it as a list of two ints, [number of accepted tokens,
-    next token]. Raises WrongAnswer if it has another form, or a number is out of its range.
+    next token]. Raises WrongAnswer unless it is two whole numbers, each within its range.
+
+    n_drafted: how many tokens the rule was given
     """
     expected = (
         f"two whole numbers: how many of the {n_drafted} drafted tokens are accepted, and the "
@@ -87,7 +91,8 @@ def enumerate_round(rule, target, draft_model, K):
     """Enumerate one round of K drafted tokens: ({the tokens of the round, a tuple: probability},
     the mean number of drafted tokens that the rule keeps).
 
-    Raises WrongAnswer for a result of the rule that has another form.
+    rule: called as sampling.verify. target, draft_model: functions text -> [n_vocab]
+    Raises WrongAnswer if the rule does not return (number of accepted tokens, next token).
     """
 
     def run(rng):
@@ -99,47 +104,53 @@ def enumerate_round(rule, target, draft_model, K):
             draft.append(rng.sample(q_rows[-1]))
         p = np.array([target(tuple(draft[:i])) for i in range(K + 1)])
         n_vocab = p.shape[1]
-        q = np.array(q_rows).reshape(K, n_vocab)
+        q = np.array(q_rows).reshape(K, n_vocab)  # K may be 0
         result = rule(list(draft), p, q, rng)
         n_accepted, next_token = require_rule_result(result, K, n_vocab)
         return (*draft[:n_accepted], next_token)
 
     texts = enumerate_branches(run)
     # a round has one token more than drafted tokens are kept
-    return texts, sum((len(text) - 1) * probability for text, probability in texts.items())
+    n_kept = sum((len(text) - 1) * probability for text, probability in texts.items())
+    return texts, n_kept
 
 
-def expected_kept(target, draft_model, K, block, text=(), p_kept=1.0, p_drafted=1.0):
-    """The mean number of K drafted tokens that the right rule keeps, by a formula: the sum of
-    min(p, q) over all texts of 1 to K tokens. p is the probability that all but the last token are
-    kept, times the target's for the last token.
+def expected_kept(target, draft_model, K, block):
+    """The mean number of K drafted tokens that the right rule keeps, by a formula: the sum, over
+    all texts of 1 to K tokens, of the probability that the text is drafted and kept.
 
-    block: whether the rule is block verification. Then q is the probability that the whole text is
-        drafted; no rule whose every round is exact keeps more (Sun et al. 2024). Otherwise q is the
-        probability that all but the last token are kept, times the draft model's for the last.
-    text, p_kept, p_drafted: of the recursion, the tokens before, and what p and q begin with
+    target, draft_model: functions text -> [n_vocab]
+    block: True for block verification. No rule whose every round is exact keeps more (Sun et al.
+        2024). False for the token rule
     """
-    if len(text) == K:
-        return 0.0
-    p = p_kept * target(text)
-    q = p_drafted * draft_model(text)
-    total = 0.0
-    for token in np.flatnonzero(np.minimum(p, q)):
-        p_token_kept = min(p[token], q[token])
-        p_token_drafted = q[token] if block else p_token_kept
-        longer = (*text, int(token))
-        total += p_token_kept + expected_kept(
-            target, draft_model, K, block, longer, p_token_kept, p_token_drafted
-        )
-    return total
+
+    def kept_after(text, p_kept, p_drafted):
+        """The part of the sum that belongs to the texts which begin with `text`, a tuple.
+
+        p_kept: the probability that `text` is drafted and kept
+        p_drafted: for block verification the probability that it is drafted, else p_kept
+        """
+        if len(text) == K:
+            return 0.0
+        p = p_kept * target(text)
+        q = p_drafted * draft_model(text)
+        total = 0.0
+        for token in np.flatnonzero(np.minimum(p, q)):
+            p_token_kept = min(p[token], q[token])
+            p_token_drafted = q[token] if block else p_token_kept
+            longer_text = (*text, int(token))
+            total += p_token_kept + kept_after(longer_text, p_token_kept, p_token_drafted)
+        return total
+
+    return kept_after((), p_kept=1.0, p_drafted=1.0)
 
 
 # ---------------------------------------------------------------- texts
 
 
 def complete_texts(texts, target, n_tokens, end=None):
-    """Let the target complete texts up to n_tokens, or to the token `end`. Takes and returns
-    {text, a tuple of tokens: probability}.
+    """Let the target complete texts to n_tokens, or to the token `end` (None: no token ends them).
+    Takes and returns {text, a tuple of tokens: probability}.
     """
     completed = defaultdict(float)
     unfinished = list(texts.items())
@@ -154,21 +165,26 @@ def complete_texts(texts, target, n_tokens, end=None):
 
 
 def next_token_rows(texts, n_vocab):
-    """The distribution of what follows each beginning of a text, from {text: probability}:
-    {beginning, a tuple: [n_vocab + 1]}. The last entry is the probability that the text ends there.
+    """The distribution of what follows each beginning of a text: {beginning, a tuple: [n_vocab +
+    1]}. The last entry is the probability that the text ends there.
+
+    texts: {text, a tuple of tokens: probability}
     """
     rows = defaultdict(lambda: np.zeros(n_vocab + 1))
     for text, probability in texts.items():
         for n, token in enumerate(text):
             rows[text[:n]][token] += probability
         rows[text][n_vocab] = probability
+    # up to here rows hold joint probabilities; leave out beginnings that only rounding makes
     return {text: row / row.sum() for text, row in rows.items() if row.sum() > 1e-12}
 
 
 def describe_first_error(texts, right):
     """The first difference of two distributions {text: probability}, in words: the shortest
-    beginning of a text whose next token has a wrong distribution, and of several the one with the
-    largest error. None if there is no difference.
+    beginning of a text whose next token has a wrong distribution. Of several of that length, the
+    one with the largest error. None if no distribution differs by more than 1e-9.
+
+    texts, right: {text, a tuple of tokens: probability}, of an answer and of the target
     """
     n_vocab = 1 + max(token for text in [*texts, *right] for token in text)
     rows, right_rows = next_token_rows(texts, n_vocab), next_token_rows(right, n_vocab)
@@ -181,10 +197,10 @@ def describe_first_error(texts, right):
         return None
     # the beginning itself decides between equal errors
     first = min(wrong, key=lambda beginning: (len(beginning), -errors[beginning], beginning))
-    place = f"after {first}" if first else "the first token"
+    position = f"after {first}" if first else "the first token"
     yours, expected = format_row(rows[first]), format_row(right_rows[first])
-    nearly = f", which differ by {errors[first]:.1g}" if yours == expected else ""
-    return f"{place}: yours {yours}, right {expected}{nearly}"
+    hidden_error = f", which differ by {errors[first]:.1g}" if yours == expected else ""
+    return f"{position}: yours {yours}, right {expected}{hidden_error}"
 
 
 def format_row(row):
@@ -194,7 +210,9 @@ def format_row(row):
     '[0.5, 0.25] and P(end) 0.25'
     """
     p, p_end = row[:-1], row[-1]
-    return format_probs(p) + (f" and P(end) {p_end:.4g}" if p_end else "")
+    if p_end == 0:
+        return format_probs(p)
+    return f"{format_probs(p)} and P(end) {p_end:.4g}"
 
 
 def format_probs(p):
