@@ -37,7 +37,8 @@ def byte_symbols():
 
 def merge(ids, merges):
     """Join neighbours until no merge applies. The pair with the lowest rank comes first, wherever
-    it stands: it was learned first. `merges` maps a pair of ids to (rank, merged id).
+    it stands: it was learned first. `merges` maps a pair of ids to (rank, merged id). Returns a
+    new list.
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
@@ -93,11 +94,12 @@ class Encoder:
 
     @property
     def fingerprint(self):
-        """Equal for equal encoders: a file of token ids names its tokenizer by it."""
+        """16 hex digits, equal for equal encoders. Files of token ids name their tokenizer so."""
         everything = repr((sorted(self._bytes.items()), sorted(self._merges.items())))
         return sha256(everything.encode()).hexdigest()[:16]
 
     def _encode_word(self, word):
+        """The token ids of one word. Raises ValueError for a byte that the vocabulary lacks."""
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except KeyError as missing:
@@ -108,7 +110,7 @@ class Encoder:
         return merge(ids, self._merges)
 
     def encode(self, text):
-        """The token ids of a text. <|endoftext|> in it is text like any other.
+        """The token ids of a text, a list. <|endoftext|> in it is text like any other.
 
         Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
         """
@@ -135,7 +137,8 @@ class Encoder:
         return ids[:-1] if ids and ids[-1] == self.end_of_text else ids
 
     def incremental_decoder(self):
-        """A function (ids, final=False) -> text for streaming.
+        """A function decode(ids, final=False) -> text, to be called with one part of a text's ids
+        after the other. Raises ValueError for an id that is not in the vocabulary.
 
         A character may be split over several tokens. Its bytes are held back until the last one
         arrives, or `final` says that none will.

@@ -109,7 +109,10 @@ class Kernel:
 
     @classmethod
     def on(cls, n_threads, layout, rows_at_a_time=(1, 9, 8)):
-        """The Kernel that uses n_threads for one row, a few and many, with these rows at a time."""
+        """The Kernel with this Layout that runs on n_threads for any number of rows.
+
+        rows_at_a_time: how many rows to multiply at a time if there is one, a few, or many
+        """
         one, few, many = rows_at_a_time
         schedules = Schedule(n_threads, one), Schedule(n_threads, few), Schedule(n_threads, many)
         return cls(layout, *schedules)
@@ -151,7 +154,9 @@ def group_size(n_rows, max_size):
 
 
 def tiles_ahead(n_in, width):
-    """How many tiles the caller's thread multiplies by a few rows before another thread begins."""
+    """How many tiles [n_in, width] the caller's thread multiplies by a few rows before another
+    thread, which has to be woken, begins.
+    """
     return HEAD_START // (n_in * width)
 
 
@@ -196,7 +201,9 @@ def contiguous_allocator(n, dtype):
 
 
 def padded_size(n_in, n_out, layout):
-    """How many numbers the tiles of a weight [n_in, n_out] hold, with the zeros that fill them."""
+    """How many numbers the tiles of a weight [n_in, n_out] hold in a Layout, with the zeros that
+    fill the last of them.
+    """
     width = min(layout.width, n_out)
     return n_in * ceil_div(n_out, width) * width
 
@@ -204,7 +211,7 @@ def padded_size(n_in, n_out, layout):
 def view_as_tiles(memory, n_in, n_parts, layout):
     """View memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width].
 
-    n_parts: how many tiles are one above the other. layout: its width is at most that of the weight
+    n_parts: how many tiles each column goes through; layout: a Layout with the width of the tiles
     """
     n_tiles = len(memory) // (n_in * layout.width)
     depth = n_in // n_parts
@@ -236,7 +243,9 @@ class Tiles:
 
     @classmethod
     def cut(cls, weight, kernel, empty=np.empty):
-        """Copy a weight [n_in, n_out] into Tiles, in memory that empty(shape, dtype) allocates."""
+        """Copy a weight [n_in, n_out] into the Tiles of a Kernel, in memory that
+        empty(shape, dtype) allocates.
+        """
         n_in, n_out = weight.shape
         width = min(kernel.layout.width, n_out)
         n_parts = count_parts(n_in, n_out, kernel)
@@ -261,7 +270,7 @@ class Tiles:
         return Columns(self)
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
-        n_rows, n_in, n_out = len(x), *self.shape
+        n_rows, (n_in, n_out) = len(x), self.shape
         n_threads, rows_at_a_time = self.kernel.schedule(n_rows)
         group = group_size(n_rows, rows_at_a_time)
         x = pad_rows(x, group)  # [n_groups * group, n_in]
@@ -271,6 +280,7 @@ class Tiles:
             multiply = self.multiplier(x, y)
         else:
             multiply = self.multiplier_in_groups(x, y, group)
+        # in tiles: for many rows a tile takes long, compared to waking a thread
         ahead = tiles_ahead(n_in, width) if n_rows < MANY else 0
         THREADS.run_on_threads(multiply, n_tiles, n_threads, ahead)
         return y[:n_rows, :n_out]
@@ -289,9 +299,10 @@ class Tiles:
 
         return multiply
 
-    def multiplier_in_groups(self, x, y, group):  # as in multiplier; n_rows = n_groups * group
-        """A function multiply(first, end) as in `multiplier`. It multiplies a tile by `group` rows
-        at a time, and adds up the products of the parts of a column.
+    def multiplier_in_groups(self, x, y, group):  # [n_rows, n_in], [n_rows, n_tiles * width]
+        """A function multiply(first, end): it multiplies x by the tiles first to end - 1 of each
+        part, `group` rows at a time, adds up the products of the parts, and writes the sums into
+        their columns of y. n_rows is a multiple of `group`.
         """
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // group
@@ -327,7 +338,7 @@ class Uncut:
         self.weight, self.kernel, self.shape = weight, kernel, weight.shape
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
-        n_rows, n_in, n_out = len(x), *self.shape
+        n_rows, (n_in, n_out) = len(x), self.shape
         if 1 < n_rows < MANY:
             x = pad_rows(x, ROWS_AT_ONCE)
         ahead = HEAD_START // n_out if n_rows < MANY else 0  # rows of the weight
