@@ -4,9 +4,10 @@ import sys
 from functools import partial
 
 from checkpoints.check import examine
-from checkpoints.errors import InputError, printable
+from checkpoints.errors import printable
 from checkpoints.search import find_folder, locate
 from cli.flags import Folder
+from cli.hints import only_word
 from utils import get_backend, load_model
 
 
@@ -18,10 +19,7 @@ def check(*size_or_folder, settings: Folder):
     Give a size in models_dir, or a folder. The exit code is 0 if the model can be used and nothing
     that was compared is wrong, else 1. What could not be compared is listed.
     """
-    if len(size_or_folder) != 1:
-        given = " ".join(size_or_folder)
-        raise InputError(f"check {given}".rstrip() + ": expected one size or folder after check")
-    (size,) = size_or_folder
+    size = only_word("check", size_or_folder)
     # also an incomplete folder: the examination says what it lacks
     folder = locate(size, settings.models_dir) or find_folder(size, settings.models_dir)
     report = examine(folder, partial(load_model, backend=get_backend("numpy", "plain")))

@@ -8,6 +8,7 @@ from checkpoints.files import first_of
 from checkpoints.output import check_output, create_atomically
 from checkpoints.search import find_folder
 from cli.flags import Folder, flag
+from cli.hints import only_word
 from utils import stored_sources
 
 
@@ -37,12 +38,10 @@ def export(*size_or_folder, settings: ExportSettings):
         python main.py export 17M --out 17M.gguf
         python main.py export 17M --format openvino --out 17M-openvino
     """
-    if len(size_or_folder) != 1:
-        given = " ".join(size_or_folder)
-        raise InputError(f"export {given}".rstrip() + ": expected one size or folder after export")
-    folder = find_folder(size_or_folder[0], settings.models_dir)
+    size = only_word("export", size_or_folder)
+    folder = find_folder(size, settings.models_dir)
     out = settings.out
-    stored_sources(size_or_folder, settings.models_dir, False)  # only what can be loaded here
+    stored_sources([size], settings.models_dir, False)  # only what can be loaded here
     try:
         if settings.format == "gguf":
             check_output("out", out, (".gguf",))
@@ -63,4 +62,4 @@ def export(*size_or_folder, settings: ExportSettings):
         if settings.format == "gguf":
             command = "pip install gguf"
         raise InputError(f"{name} is not installed: {command}") from None
-    print(f"{size_or_folder[0]}: {out}")
+    print(f"{size}: {out}")

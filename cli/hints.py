@@ -75,3 +75,11 @@ def find_mistake(name):
     if close and name not in MISTAKES:
         raise InputError(f"mistake {name!r}: expected {' or '.join(close)}")
     return get_mistake(name)
+
+
+def only_word(command, words):
+    """The one size or folder that is given after a command. Raises InputError for none or more."""
+    if len(words) != 1:
+        given = " ".join([command, *words])
+        raise InputError(f"{given}: expected one size or folder after {command}")
+    return words[0]

@@ -48,19 +48,6 @@ def test_lines_become_the_file_at_the_end_in_the_order_of_their_places(path, par
     assert [*path.parent.iterdir()] == [path]
 
 
-def test_a_disk_that_is_full_is_named_by_its_file(path, partial, full_disk):
-    """What was whole before is kept."""
-    with ResumableLines(path, HEADER) as lines:
-        lines.write(0, ["a"])
-    before = partial.read_bytes()
-    with pytest.raises(OSError, match="File too large") as refused, full_disk(len(before) + 9):
-        with ResumableLines(path, HEADER) as lines:
-            lines.write(1, "b" * 99)
-    assert refused.value.filename == str(partial) and not path.exists()
-    with ResumableLines(path, HEADER) as lines:
-        assert lines.stored == {0: ["a"]}
-
-
 def test_a_run_goes_on_after_the_whole_lines(path, partial):
     """Cut at every byte: what is whole stays, the rest comes again."""
     with ResumableLines(path, HEADER) as lines:
