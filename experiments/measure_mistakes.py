@@ -95,8 +95,8 @@ def find_first_wrong_token(settings, pair, mistake):
 
 
 def tokens_per_toy_round(mistake):
-    """Compute the mean number of tokens of a round by two tiny random models, from all its outcomes.
-    Returns [with the Mistake, with the right code]; None if the mistake changes more than an
+    """Compute the mean number of tokens of a round by two tiny models, from all its outcomes, as
+    [with the Mistake, with the right code]. Returns None if the mistake changes more than an
     accept/reject rule.
     """
     case = mistake.case
@@ -106,7 +106,7 @@ def tokens_per_toy_round(mistake):
     _, K = case.toy  # (number of tokens, K)
     target, draft_model = toy_functions(case, case.toy_room)
     _, right_kept = enumerate_round(rule, target, draft_model, K)
-    with apply_mistake(mistake):  # the rule is patched in place, so it is the same function
+    with apply_mistake(mistake):  # which patches `rule` in place
         _, wrong_kept = enumerate_round(rule, target, draft_model, K)
     # a round has one token more than drafted tokens are kept, the target's own
     return [1 + float(wrong_kept), 1 + float(right_kept)]

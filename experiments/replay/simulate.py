@@ -135,8 +135,8 @@ class ReplayedDraft:
             self.ratios = [measure_ratios(model, text, log.to_probs) for text in texts]
 
     def drafter_of(self, i):
-        """Return a new drafter for the text of index i: a CoinDrafter if the draft samples, else the
-        draft's own.
+        """Return a new drafter for the text of index i: a CoinDrafter if the draft samples, else
+        the draft's own.
         """
         text, n_vocab = self.log.texts[i], self.log.n_vocab
         if self.ratios is None:
