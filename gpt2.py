@@ -167,8 +167,7 @@ class KVCache:
 
     def attend(self, layer, q, k, v, out):  # 4 x [n_head, n_new, d_head]
         """Append keys and values, and write the attention output of the new positions to `out`. The
-        heads may run on several threads. `length` stays: `advance` adds the new positions to it
-        when all layers have run.
+        heads may run on several threads. `length` stays until `advance`, after the last layer.
         """
         self.append(layer, k, v)
         n_head, n_new, _ = q.shape
@@ -242,9 +241,7 @@ class Model:
         return ids[cache.length :]
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
-        """The embeddings of the ids `new` plus those of their positions. Raises ValueError if an id
-        is not that of a token.
-        """
+        """Embed the ids `new` and their positions. Raises ValueError for an id of no token."""
         n_vocab = self.config.n_vocab
         if len(new) and not 0 <= min(new) <= max(new) < n_vocab:  # NumPy takes -1 for the last
             raise ValueError(f"token ids {min(new)} to {max(new)}: expected 0 to {n_vocab - 1}")

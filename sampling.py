@@ -172,9 +172,8 @@ def autoregressive(target, ids, n_tokens, to_probs, rng, is_done=never):
 
 
 def speculative(target, drafter, ids, n_tokens, K, to_probs, rng, is_done=never, rule=verify):
-    """Yield a Round without tokens for the prefill, then Rounds of 1 to K + 1 tokens: as many
-    tokens as `autoregressive` yields, with the same distribution. The rule is `verify` or
-    `verify_block`.
+    """Yield a Round without tokens, the prefill, then Rounds of 1 to K + 1 tokens: as many tokens
+    as `autoregressive` yields, with the same distribution. The rule is `verify` or `verify_block`.
 
     K is a number, or a function that gets the last Round and returns a number, 0 to draft nothing.
     The distribution stays the same, because K is chosen before the next tokens are sampled. Raises

@@ -33,9 +33,7 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
 
 
 def has_unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
-    """Whether this is a Zen 5 with AVX-512, which OpenBLAS up to 0.3.31 does not recognise. False
-    if there is no file cpuinfo (of Linux).
-    """
+    """Whether this is a Zen 5, whose AVX-512 OpenBLAS up to 0.3.31 misses; False if not Linux."""
     try:
         first_core = Path(cpuinfo).read_text().split("\n\n")[0]
     except OSError:

@@ -109,10 +109,7 @@ class Kernel:
 
     @classmethod
     def on(cls, n_threads, layout, rows_at_a_time=(1, 9, 8)):
-        """The Kernel with this Layout that runs on n_threads for any number of rows.
-
-        rows_at_a_time: how many rows to multiply at a time if there is one, a few, or many
-        """
+        """The Kernel on n_threads, with rows_at_a_time for one row, for a few and for many."""
         one, few, many = rows_at_a_time
         schedules = Schedule(n_threads, one), Schedule(n_threads, few), Schedule(n_threads, many)
         return cls(layout, *schedules)
@@ -154,9 +151,7 @@ def group_size(n_rows, max_size):
 
 
 def tiles_ahead(n_in, width):
-    """How many tiles [n_in, width] the caller's thread multiplies by a few rows before another
-    thread, which has to be woken, begins.
-    """
+    """How many tiles the caller's thread multiplies by a few rows before another thread begins."""
     return HEAD_START // (n_in * width)
 
 
@@ -201,9 +196,7 @@ def contiguous_allocator(n, dtype):
 
 
 def padded_size(n_in, n_out, layout):
-    """How many numbers the tiles of a weight [n_in, n_out] hold in a Layout, with the zeros that
-    fill the last of them.
-    """
+    """How many numbers the tiles of a weight [n_in, n_out] hold, with the zeros that fill them."""
     width = min(layout.width, n_out)
     return n_in * ceil_div(n_out, width) * width
 
@@ -243,9 +236,7 @@ class Tiles:
 
     @classmethod
     def cut(cls, weight, kernel, empty=np.empty):
-        """Copy a weight [n_in, n_out] into the Tiles of a Kernel, in memory that
-        empty(shape, dtype) allocates.
-        """
+        """Copy a weight [n_in, n_out] into Tiles, in memory that empty(shape, dtype) allocates."""
         n_in, n_out = weight.shape
         width = min(kernel.layout.width, n_out)
         n_parts = count_parts(n_in, n_out, kernel)

@@ -35,16 +35,12 @@ class Stopwatch:
         self.spent = {"draft": 0.0, "target": 0.0}  # seconds of this round so far
 
     def timed_target(self, model):
-        """An object to use as this model in a loop, which needs only these three attributes of it.
-        The seconds of its passes are added to self.spent.
-        """
+        """The model for a loop, which needs only these attributes; its passes add to self.spent."""
         read = self.with_timer("target", model.read)
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
     def timed_drafter(self, drafter):
-        """An object to use as this drafter in a loop, which needs only these three attributes of
-        it. The seconds of its proposals are added to self.spent.
-        """
+        """The drafter for a loop, which needs only these attributes; proposals add to self.spent."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 
@@ -92,9 +88,7 @@ class RoundTimer:
         self.time_round(0)  # the first round is slower than those after it
 
     def time_round(self, K):
-        """Run one round with K drafts. Returns (seconds of drafting, seconds of the rest of the
-        round). The next round starts after the same text again.
-        """
+        """Run one round with K drafts: (seconds of drafting, seconds of the rest of the round)."""
         begin = time.perf_counter()
         draft, q = self.drafter.propose(self.ids, K)
         middle = time.perf_counter()
@@ -144,8 +138,5 @@ def measure_costs(target, draft, to_probs, Ks, n_rounds, turns, rule=verify):
 
 
 def medians(rounds):
-    """[median seconds of drafting, median seconds of the rest of a round].
-
-    rounds: [(seconds of drafting, seconds of the rest)] of some rounds
-    """
+    """[median seconds of drafting, of the rest]; rounds: [(seconds of drafting, of the rest)]."""
     return [statistics.median(seconds) for seconds in zip(*rounds)]
