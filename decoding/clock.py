@@ -40,7 +40,7 @@ class Stopwatch:
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
     def timed_drafter(self, drafter):
-        """The drafter for a loop, which needs only these attributes; proposals add to self.spent."""
+        """The drafter for a loop, which needs only these parts; its time goes to self.spent."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 
