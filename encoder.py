@@ -36,8 +36,8 @@ def byte_symbols():
 
 
 def merge(ids, merges):
-    """Join neighbours until no merge applies. The pair with the lowest rank comes first, wherever
-    it stands: it was learned first. `merges` maps a pair of ids to (rank, merged id).
+    """Join neighbouring ids until no merge applies, and return the ids left. The pair with the
+    lowest rank, which was learned first, is joined first. merges: {(id, id): (rank, merged id)}
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
@@ -93,11 +93,14 @@ class Encoder:
 
     @property
     def fingerprint(self):
-        """Equal for equal encoders: a file of token ids names its tokenizer by it."""
+        """16 hexadecimal digits, the same for equal encoders. A file of token ids stores them, to
+        name its tokenizer.
+        """
         everything = repr((sorted(self._bytes.items()), sorted(self._merges.items())))
         return sha256(everything.encode()).hexdigest()[:16]
 
     def _encode_word(self, word):
+        """The token ids of one match of WORD. Raises ValueError for a byte without a token."""
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except KeyError as missing:
@@ -108,7 +111,7 @@ class Encoder:
         return merge(ids, self._merges)
 
     def encode(self, text):
-        """The token ids of a text. <|endoftext|> in it is text like any other.
+        """The token ids of a text, a list. <|endoftext|> in it is text like any other.
 
         Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
         """
@@ -131,11 +134,12 @@ class Encoder:
         return self.incremental_decoder()(ids, final=True)
 
     def without_end(self, ids):
-        """The ids without the <|endoftext|> that ends them, if one does."""
+        """The ids without the last id, if that is end_of_text."""
         return ids[:-1] if ids and ids[-1] == self.end_of_text else ids
 
     def incremental_decoder(self):
-        """A function (ids, final=False) -> text for streaming.
+        """A function decode(ids, final=False) -> text, to be called with one part of a text's ids
+        after the other. Raises ValueError for an id that is not in the vocabulary.
 
         A character may be split over several tokens. Its bytes are held back until the last one
         arrives, or `final` says that none will.
