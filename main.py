@@ -104,7 +104,8 @@ def generate(texts: Texts, settings: Settings, output: Output):
 
 
 def dispatch(arguments):
-    """Run the command that the first of these words names; generate if none does.
+    """Run the command that the first word of a command line names, or generate if that is a flag or
+    missing. arguments: the words, a list of str
 
     Raises InputError for an unknown command, and what the command raises.
     """
@@ -127,7 +128,9 @@ def dispatch(arguments):
 
 
 def main(arguments):
-    """Run a command line, given as a list of words. Returns the exit code; prints errors."""
+    """Run a command line, given as a list of str. Returns the exit code. Prints an error that the
+    user can put right as one line on stderr.
+    """
     return run_for_exit_code(lambda: dispatch(arguments))
 
 

@@ -43,8 +43,9 @@ def print_error(problem):
 
 
 def run_for_exit_code(run):
-    """Call run() and return the exit code, 0 if it succeeds. An error that the user can put right
-    is printed as one line on stderr; a bug keeps its exception.
+    """Call run() and return the exit code: 0 if it succeeds, else 2, 130 or 141 (see the head of
+    this file). Prints an error that the user can put right as one line on stderr. Any other
+    exception is a bug, and passes through with its traceback.
     """
     try:
         # a model that overflows is reported once, where its logits are used
@@ -62,8 +63,9 @@ def run_for_exit_code(run):
         return 130
     except OSError as error:
         broken_pipe = isinstance(error, BrokenPipeError)
+        # the error may be of another file: then standard output is still to be written
         with suppress(OSError):
-            sys.stdout.flush()  # it may be another file that cannot be written
+            sys.stdout.flush()
         if broken_pipe or error.filename in (None, OUTPUT):
             # leave nothing in the buffer that Python would flush again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,26 +78,31 @@ def run_for_exit_code(run):
 
 
 def exit_on_signal(number, frame):
-    """Handle a signal by SystemExit, an exception, so that unfinished files are deleted."""
+    """Handle a signal: raise SystemExit, so that `finally` blocks delete unfinished files."""
     sys.exit(128 + number)
 
 
 def run_program(main):
-    """Install signal handlers, replace streams that are closed, call main(), and exit with the code
-    that it returns.
+    """Call main() and end the process with the exit code that it returns, an int. Before that,
+    installs signal handlers, and replaces sys.stdout and those of sys.stdin and sys.stderr that
+    are closed.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
-        # nohup has SIGHUP ignored
+        # under nohup, SIGHUP is ignored (SIG_IGN): keep that
         if number and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, exit_on_signal)
-    # the shell may have closed them
+    # a stream that the shell has closed is None
     sys.stdin = sys.stdin or open(os.devnull)
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w", errors="backslashreplace")
-    options = {
-        name: getattr(sys.stdout, name) for name in ("encoding", "line_buffering", "write_through")
-    }
-    sys.stdout = Output(sys.stdout.detach(), errors="replace", **options)
+    # as Output, so that its errors have a file name and every character can be written
+    sys.stdout = Output(
+        encoding=sys.stdout.encoding,
+        errors="replace",
+        line_buffering=sys.stdout.line_buffering,
+        write_through=sys.stdout.write_through,
+        buffer=sys.stdout.detach(),  # last: then sys.stdout has no encoding any more
+    )
     sys.exit(main())

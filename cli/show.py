@@ -16,19 +16,23 @@ def underlined(text):
 
 
 def note_early_ends(settings, pair, prompts):
-    """Print on stderr which of these Prompts have texts that the end of the context cuts short."""
+    """Print on stderr which Prompts (a list) have texts that the end of the target's context cuts
+    short of --n_tokens_to_generate.
+    """
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
-        room = pair.target.config.n_ctx - len(prompt.ids)
-        if room < n_tokens:
-            which = f"prompt {prompt.number}: " if len(prompts) > 1 else ""
-            note(f"{which}the context ends after {room} of {n_tokens} tokens")
+        n_left = pair.target.config.n_ctx - len(prompt.ids)
+        if n_left < n_tokens:
+            name = f"prompt {prompt.number}: " if len(prompts) > 1 else ""
+            note(f"{name}the context ends after {n_left} of {n_tokens} tokens")
 
 
 def note_mistake(settings):
-    """Print on stderr if --mistake cannot show with these settings, and flags that show it."""
+    """Print a line on stderr if the mistake of --mistake cannot change a text with these sampling
+    parameters; it names flags with which it can.
+    """
     if settings.mistake:
-        from proving.mistakes import case_flags, get_mistake
+        from proving.mistakes import case_flags, get_mistake  # here: a plain run needs no museum
 
         if not get_mistake(settings.mistake).shows_with(settings.to_probs):
             command = f"python main.py --mistake {settings.mistake} {case_flags(settings.mistake)}"
@@ -83,36 +87,45 @@ class Screen:
 
     def begin(self, run, decoder):
         """Print the heading of a decoder ("autoregressive" or "speculative"), whose Run begins.
-        Returns the list of watchers for Run.finish.
+        Returns the list of watchers for Run.finish: they draw a bar, or print the text or a trace,
+        and take notes for --report.
         """
         speculates = run.pair.draft is not None
-        watchers = []
+        if not self.output.json:
+            print(underlined(f"{decoder.capitalize()} Decode"))
+        if self.settings.trace and speculates:  # never with --json, nor is --stream
+            from cli.trace import Trace  # here, as below: a plain run needs neither
+
+            watchers = [Trace(self.encoder)]
+        elif self.settings.stream:
+            watchers = [Stream(self.encoder, self.opening)]
+        else:
+            watchers = [Bar(run.n_tokens)]
         if self.settings.report and speculates:
             from page.rounds import Notes
 
             self.notes = Notes(run, self.settings.rule_name == "block")
             watchers.append(self.notes)
-        if self.output.json:
-            return [*watchers, Bar(run.n_tokens)]
-        print(underlined(f"{decoder.capitalize()} Decode"))
-        if self.settings.trace and speculates:
-            from cli.trace import Trace
-
-            return [*watchers, Trace(self.encoder)]
-        if self.settings.stream:
-            return [*watchers, Stream(self.encoder, self.opening)]
-        return [*watchers, Bar(run.n_tokens)]
+        return watchers
 
     def end(self, decoder, result):
-        """Print the times and the text of a decoder, from the dict that Run.finish returned."""
+        """Print the times and the text of a decoder, unless --json is given. result: the dict that
+        Run.finish returned
+        """
         if self.output.json:
             return
         print_times(result)
-        streamed = self.settings.stream and not (self.settings.trace and decoder == "speculative")
-        print("" if streamed else f"{self.opening}{result['text']}\n")
+        # --trace takes the place of --stream in the speculative run, and prints no plain text
+        traced = self.settings.trace and decoder == "speculative"
+        if self.settings.stream and not traced:
+            print()  # the text is there already
+        else:
+            print(f"{self.opening}{result['text']}\n")
 
     def compare(self, summary):
-        """Print the JSON object of the prompt (a dict), or its content in words; write --report."""
+        """Print the JSON object of a prompt (the dict `summary`) with --json, else its figures in
+        words. Write the page of --report.
+        """
         if self.output.json:
             print(json.dumps(summary))
         else:
@@ -151,25 +164,31 @@ def print_comparison(results, alone=True):
     rule_is_exact = True
     if "rule_distance" in results:
         rule_is_exact = print_figures_of_own_rule(results)
+    if results["identical"] is None:
+        return  # there is only one text
     if results["identical"]:
         print("The two texts are identical.")
-    elif "difference" in results:
-        where = "The two texts differ from token {position} on, which is a {verdict}: "
-        why = "the two best logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
-        print((where + why).format(**results["difference"]))
-    elif results["identical"] is False:
+    elif "difference" in results:  # they should be equal
+        line = "The two texts differ from token {position} on, which is a {verdict}: the two best "
+        line += "logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
+        print(line.format(**results["difference"]))
+    else:  # samples may differ
         settings = results["settings"]
         mistake = settings.get("mistake")
-        why = f"as two samples from one distribution do at temperature {settings['temperature']}"
         if mistake:
-            why = f"as without the mistake; how wrong it is: python main.py mistakes {mistake}"
-        elif not rule_is_exact:
-            why = "as they would with a right rule; the distance above says how wrong yours is"
-        print(f"The two texts differ, {why}.")
+            reason = f"as without the mistake; how wrong it is: python main.py mistakes {mistake}"
+        elif rule_is_exact:
+            temperature = settings["temperature"]
+            reason = f"as two samples from one distribution do at temperature {temperature}"
+        else:
+            reason = "as they would with a right rule; the distance above says how wrong yours is"
+        print(f"The two texts differ, {reason}.")
 
 
 def print_speculation(result, K):
-    """Print acceptance and tokens per pass, from the dict that Run.finish returned. K: of --K."""
+    """Print acceptance rate and tokens per target pass, and draft lengths if K, the value of --K,
+    is AUTO. result: the dict that Run.finish returned
+    """
     if result["examined"]:
         counts = "{accepted} of {examined} examined drafted tokens".format(**result)
         print(f"Acceptance rate = {result['acceptance_rate']:.3f} ({counts})")
@@ -184,16 +203,18 @@ def print_speculation(result, K):
 
 
 def print_figures_of_own_rule(results):
-    """Print how exact a reader's own rule and loop are. Returns whether the rule is exact."""
-    from proving.verdict import ROUNDING, format_distance
+    """Print how exact a reader's own rule and loop are, from the JSON object of a prompt (a dict).
+    Returns whether the rule is exact, up to rounding.
+    """
+    from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 
     distance = "{}: total variation distance from the target = {}, exact, on a toy pair"
     print(distance.format("Your rule", format_distance(results["rule_distance"])))
-    keeps = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
-    keeps += "the most that an exact round can keep is {most:.2f}"
-    print(keeps.format(**results["rule_keeps"]))
+    line = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
+    line += "the most that an exact round can keep is {most:.2f}"
+    print(line.format(**results["rule_keeps"]))
     loop = results["own_loop"]
-    if loop:
+    if loop:  # None if the reader has no loop of their own
         print(distance.format("Your loop", format_distance(loop["distance"])))
         print(f"Its first {len(loop['token_ids'])} tokens: {loop['text']!r}")
     return results["rule_distance"] <= ROUNDING
