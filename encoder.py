@@ -36,8 +36,8 @@ def byte_symbols():
 
 
 def merge(ids, merges):
-    """Join neighbours until no merge applies. The pair with the lowest rank comes first, wherever
-    it stands: it was learned first. `merges` maps a pair of ids to (rank, merged id).
+    """Join neighbouring ids until no merge applies, and return the ids left. The pair with the
+    lowest rank, which was learned first, is joined first. merges: {(id, id): (rank, merged id)}
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
@@ -93,11 +93,14 @@ class Encoder:
 
     @property
     def fingerprint(self):
-        """Equal for equal encoders: a file of token ids names its tokenizer by it."""
+        """16 hexadecimal digits, the same for equal encoders. A file of token ids stores them, to
+        name its tokenizer.
+        """
         everything = repr((sorted(self._bytes.items()), sorted(self._merges.items())))
         return sha256(everything.encode()).hexdigest()[:16]
 
     def _encode_word(self, word):
+        """The token ids of one match of WORD. Raises ValueError for a byte without a token."""
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except KeyError as missing:
@@ -131,7 +134,7 @@ class Encoder:
         return self.incremental_decoder()(ids, final=True)
 
     def without_end(self, ids):
-        """The ids without the <|endoftext|> that ends them, if one does."""
+        """The ids without the last id, if that is end_of_text."""
         return ids[:-1] if ids and ids[-1] == self.end_of_text else ids
 
     def incremental_decoder(self):

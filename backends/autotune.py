@@ -89,6 +89,15 @@ def schedules_to_try(weight, layout, rows):
     return [Schedule(n_threads, n) for n_threads in sorted(thread_counts) for n in rows_at_a_time]
 
 
+def candidates_of(weight, layouts, rows):
+    """[Candidate] of a Weight: each of [Layout] with its schedules. rows: ONE, FEW or PROMPT."""
+    return [
+        Candidate(layout, schedule)
+        for layout in layouts
+        for schedule in schedules_to_try(weight, layout, rows)
+    ]
+
+
 def arrange_weight(memory, weight, candidate):
     """View memory [n_in * n_columns] as a weight in the Candidate's layout, for `x @ arranged`. The
     numbers in it do not matter for a trial; columns that fill no tile are left out.
@@ -162,10 +171,10 @@ def time_candidates(places, n_rows, candidates):
         for weight, memory in n_passes * places:
             candidate = next(turns[weight])
             times[weight][candidate].append(product_seconds(n_rows, weight, memory, candidate))
-    return {
-        weight: {candidate: mean_of_faster_half(times_of[candidate]) for candidate in times_of}
-        for weight, times_of in times.items()
-    }
+    means = {}
+    for weight, times_of in times.items():
+        means[weight] = {c: mean_of_faster_half(seconds) for c, seconds in times_of.items()}
+    return means
 
 
 def mean_of_faster_half(times):
@@ -202,31 +211,25 @@ def choose_by_trial(weights, n_model, dtype):
     places = allocate_trial_weights(weights, n_model, dtype)
 
     def measure(layouts, rows, n_rows):  # {Weight: [Layout]} -> {Weight: {Candidate: seconds}}
-        candidates = {
-            weight: [
-                Candidate(layout, schedule)
-                for layout in layouts[weight]
-                for schedule in schedules_to_try(weight, layout, rows)
-            ]
-            for weight in weights
-        }
+        candidates = {weight: candidates_of(weight, layouts[weight], rows) for weight in weights}
         return time_candidates(places, n_rows, candidates)
 
     # first: which layout for each weight?
     layouts = {weight: layouts_to_try(weight) for weight in weights}
-    of_1, of_5, of_9 = measure(layouts, ONE, 1), measure(layouts, FEW, 5), measure(layouts, FEW, 9)
+    of_1 = measure(layouts, ONE, 1)
+    of_5 = measure(layouts, FEW, 5)
+    of_9 = measure(layouts, FEW, 9)
     layout_of = {w: best_layout(layouts[w], of_1[w], [of_5[w], of_9[w]]) for w in weights}
     # then, in that layout: on how many threads, and how many rows at a time?
     layouts = {weight: [layout] for weight, layout in layout_of.items()}
     times = {rows: [measure(layouts, rows, n) for n in rows] for rows in ROWS_AT_A_TIME}
-    kernels = {}
-    for weight in weights:
-        one, few, many = (
-            best_schedule(weight, [seconds[weight] for seconds in times[rows]])
-            for rows in (ONE, FEW, PROMPT)
-        )
-        kernels[weight] = Kernel(layout_of[weight], one, few, many)
-    return kernels
+
+    def kernel_of(weight):
+        times_of = lambda rows: [seconds[weight] for seconds in times[rows]]
+        schedules = [best_schedule(weight, times_of(rows)) for rows in (ONE, FEW, PROMPT)]
+        return Kernel(layout_of[weight], *schedules)
+
+    return {weight: kernel_of(weight) for weight in weights}
 
 
 def best_layout(layouts, times_of_one, times_of_few):

@@ -9,6 +9,7 @@ import numpy as np
 
 from backends.tiles import (
     ALL,
+    EXACT_ROWS,
     Kernel,
     Layout,
     Tiles,
@@ -23,7 +24,6 @@ from backends.tiles import (
 # with --exact nothing is timed: tiles of this width, and several threads for weights that have more
 # than SHARED_EXACT numbers
 EXACT_WIDTH, EXACT_THREADS, SHARED_EXACT = 64, 4, 500_000
-EXACT_ROWS = (1, 1, 1)  # rows at a time with --exact: for one row, a few and many
 
 
 def choose_kernels(config, dtype, kernel=None, exact=False):

@@ -132,8 +132,8 @@ class Kernel:
         return f"tiles of {self.layout.width}{order}; {threads}, {at_a_time} at a time"
 
 
-# NumPy's own product, on one thread, whose bits for a row do not depend on the other rows
-ROW_BY_ROW = Kernel.on(1, Layout(ALL), (1, 1, 1))
+EXACT_ROWS = (1, 1, 1)  # rows at a time: the bits of a row do not depend on the other rows
+ROW_BY_ROW = Kernel.on(1, Layout(ALL), EXACT_ROWS)  # so, and on one thread, uncut
 
 
 def group_size(n_rows, max_size):

@@ -1,7 +1,7 @@
-"""Examine a checkpoint folder: read all that a run reads, compare its files with what their source
-stated and its tensors with their checksums, and the logits of 124M with OpenAI's.
+"""Examines a checkpoint folder: reads all files that a run reads, compares their sizes and
+checksums with the source's, tensors with their checksums, and the logits of 124M with OpenAI's.
 
-Each step is taken whatever the step before found, so that one report names all that is wrong.
+A problem does not end the examination, so that one report names all problems.
 """
 
 import json
@@ -19,23 +19,25 @@ from checkpoints.registry import SIZES
 from checkpoints.transfer import CHECKSUMS, difference, read_record
 from checkpoints.vocabulary import load_encoder, require_vocabulary
 
-# of OpenAI's 124M: prompts, the five best next tokens, their logits
+# [{"ids": of a prompt, "top": the five best next tokens, "logits": theirs}] of OpenAI's 124M
 GOLDEN = Path(__file__).with_name("golden_124M.json")
-# of a logit, by how weights are stored
+# how far a logit may be away, by the dtype in which weights are stored
 TOLERANCE = {"float32": 0.05, "float64": 0.05, "float16": 0.5, "bfloat16": 4.0}
-MIN_LOGIT_RANGE = 0.01  # between the largest and the smallest logit; less is no choice at all
+MIN_LOGIT_RANGE = 0.01  # between the largest and the smallest logit of a model that works
 
 
 @dataclass
 class Report:
-    """The result of a check: three lists of lines to print."""
+    """The result of a check: three lists of lines to print. `problems` is empty if all is right."""
 
-    compared: list = field(default_factory=list)
-    not_compared: list = field(default_factory=list)
-    problems: list = field(default_factory=list)
+    compared: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def try_step(self, step, *arguments):
-        """Return what step(*arguments) returns; None if it raises, which is kept as a problem."""
+        """Return the result of step(*arguments). If it raises InputError or OSError, return None
+        and add the message to the problems.
+        """
         try:
             return step(*arguments)
         except InputError as error:
@@ -48,7 +50,9 @@ class Report:
 
 
 def examine(folder, load_model):
-    """Return the Report of a folder. load_model(folder) returns its Model."""
+    """Examine the checkpoint folder at a Path, and return the Report. Reads all its files, and
+    shows progress on stderr. load_model(folder): returns its Model, or raises InputError
+    """
     report = Report()
     names_in_folder = report.try_step(files_in, folder)
     if names_in_folder is None:
@@ -60,7 +64,7 @@ def examine(folder, load_model):
     if config and encoder:
         report.try_step(require_vocabulary, folder, config, encoder)
     tensors = report.try_step(open_weights, folder, config) if config else None
-    tensors = tensors or {}  # none of them could be opened
+    tensors = tensors or {}  # if they could not be opened
     examine_files(folder, names_in_folder, tensors, report)
     examine_tensors(tensors, report)
     if report.problems:
@@ -71,26 +75,33 @@ def examine(folder, load_model):
 
 
 def files_in(folder):
-    """The names of a folder's files. Raises OSError for a folder that may not be entered."""
+    """The set of the names of a folder's files. Raises OSError if the folder may not be read."""
     return {path.name for path in folder.iterdir() if path.is_file()}
 
 
-def examine_files(folder, there, tensors, report):
-    """Compare the sizes and checksums of files with what is stated of their download."""
+def examine_files(folder, names_in_folder, tensors, report):
+    """Compare sizes and checksums of files with those in download.json, and add to the Report.
+
+    names_in_folder: a set. tensors: {name: Tensor}
+    """
     record = report.try_step(read_record, folder) or {}
     names = {name for part in PARTS for name in part} | {t.path.name for t in tensors.values()}
-    known = sorted(there & (names | record.keys()))
+    known = sorted(names_in_folder & (names | record.keys()))
     for name in tqdm(known, desc="files", leave=False, disable=None):
-        facts = stated_properties(record.get(name, {}))
-        if not facts:
+        properties = stated_properties(record.get(name, {}))
+        if not properties:
             report.not_compared.append(f"{name}: no size or checksum of a download")
-        elif source := report.try_step(require_same, folder / name, record[name]):
-            report.compared.append(f"{name}: {' and '.join(facts)} as {source} stated")
+            continue
+        source = report.try_step(require_same, folder / name, record[name])
+        if source:
+            report.compared.append(f"{name}: {' and '.join(properties)} as {source} stated")
 
 
 def examine_tensors(tensors, report):
-    """Read every tensor as a run does, and compare its checksum where the file states one."""
-    checksums = Counter()
+    """Read every tensor of {name: Tensor} as a run does, compare its checksum if the file states
+    one, and add to the Report.
+    """
+    checksums = Counter()  # {"right", "none stated", "unknown", or None for a problem: tensors}
     for tensor in tqdm(tensors.values(), desc="tensors", leave=False, disable=None):
         report.try_step(tensor.read, np.float32)
         checksums[report.try_step(compare_checksum, tensor)] += 1
@@ -110,7 +121,9 @@ def examine_tensors(tensors, report):
 
 
 def examine_model(folder, config, tensors, load_model, report):
-    """Load the model, and compare the logits of 124M with OpenAI's."""
+    """Load the model, compare its logits with those of OpenAI's 124M if it has that shape, and add
+    to the Report. tensors: {name: Tensor}
+    """
     try:
         model = load_model(folder)
     except InputError as error:  # all files have been read: this machine lacks the memory
@@ -119,17 +132,19 @@ def examine_model(folder, config, tensors, load_model, report):
     report.try_step(require_spread, folder, model)
     if config != SIZES["124M"]:
         report.not_compared.append("what the model computes")
-    elif verdict := report.try_step(compare_logits, folder, model, tensors):
+        return
+    verdict = report.try_step(compare_logits, folder, model, tensors)
+    if verdict:
         report.compared.append(verdict)
 
 
 def require_spread(folder, model):
-    """Raises InputError if a model's logits tell no token from another: those of weights of zero,
-    or of numbers that were stored as another dtype than their file says.
+    """Raises InputError if a model's logits are all equal, or NaN. Its weights are then zero, or
+    stored as another dtype than their file says.
     """
     ids = [*range(min(model.config.n_ctx, model.config.n_vocab, 8))]
-    logits = model.read(ids, model.new_cache())[0]
-    if not np.ptp(logits) >= MIN_LOGIT_RANGE:  # also NaN
+    logits = model.read(ids, model.new_cache())[0]  # [n_vocab]
+    if not np.ptp(logits) >= MIN_LOGIT_RANGE:  # not "<", which is False for NaN
         raise InputError(
             f"{folder}: the logits of all tokens are equal, or no numbers: the weights are zero, "
             "damaged, or of another dtype than their file says; fetch them again"
@@ -137,19 +152,25 @@ def require_spread(folder, model):
 
 
 def stated_properties(stated):
-    """The names, "size" or of checksums, that the source of a file stated, as a list."""
-    return [fact for fact in ("size", *CHECKSUMS) if stated.get(fact) is not None]
+    """The names of what can be compared in the metadata of a file: a list of "size", "sha256" and
+    "md5", as far as its source stated them.
+    """
+    return [name for name in ("size", *CHECKSUMS) if stated.get(name) is not None]
 
 
 def require_same(path, stated):
-    """Return the URL of the source of a file. Raises InputError if the file differs from it."""
-    if wrong := difference(path, stated):
-        raise InputError(f"{path}: {wrong}; delete it, then use python main.py download again")
+    """Return the URL of the folder that a file came from. Raises InputError if the file differs
+    from its metadata in download.json.
+    """
+    if problem := difference(path, stated):
+        raise InputError(f"{path}: {problem}; delete it, then use python main.py download again")
     return stated["url"].rpartition("/")[0]
 
 
 def compare_checksum(tensor):
-    """Return "right", "none stated" or "unknown". Raises InputError if the checksum is wrong."""
+    """Return "right", "none stated" or "unknown", as Tensor.checksum. Raises InputError if it is
+    "wrong".
+    """
     state = tensor.checksum()
     if state == "wrong":
         raise InputError(
@@ -160,27 +181,32 @@ def compare_checksum(tensor):
 
 
 def compare_logits(folder, model, tensors):
-    """Whether the logits of some prompts are those of OpenAI's 124M, in words. Raises InputError if
-    a folder of that name has others.
+    """Compare a model's logits after some prompts with those of OpenAI's 124M. Returns the result
+    as a line. Raises InputError if they differ and the folder is named 124M.
+
+    tensors: {name: Tensor}, whose dtypes decide how far logits may be away
     """
     rows = json.loads(GOLDEN.read_text())
-    distance = np.max(
-        [distance_of(model.read(row["ids"], model.new_cache())[0], row) for row in rows]
-    )
-    right = distance <= max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
-    if folder.name == "124M" and not right:
+    distances = []
+    for row in rows:
+        logits = model.read(row["ids"], model.new_cache())[0]  # [n_vocab]
+        distances.append(distance_of(logits, row))
+    distance = np.max(distances)  # not max(): NaN stays NaN
+    are_equal = distance <= max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
+    if folder.name == "124M" and not are_equal:
         raise InputError(
             f"{folder}: its logits are not those of OpenAI's 124M; delete it and download "
             "124M again"
         )
-    verdict = "are" if right else "are not"
-    logits = f"logits of {plural(len(rows), 'prompt')}"
-    return f"{logits}: {verdict} OpenAI's 124M's, {distance:.2g} away at most"
+    verdict = "are" if are_equal else "are not"
+    prompts = plural(len(rows), "prompt")
+    return f"logits of {prompts}: {verdict} OpenAI's 124M's, {distance:.2g} away at most"
 
 
 def distance_of(logits, golden):
-    """How far logits are from the stored ones of the best tokens, and how far any other token rises
-    above the last of those.
+    """How far logits [n_vocab] are from a row of GOLDEN: the largest difference for its best
+    tokens, or how far another token is above the last of them, if that is more.
     """
     best, others = logits[golden["top"]], np.delete(logits, golden["top"])
-    return np.max([*abs(best - golden["logits"]), others.max() - golden["logits"][-1]])
+    too_high = others.max() - golden["logits"][-1]
+    return np.max([*abs(best - golden["logits"]), too_high])

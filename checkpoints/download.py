@@ -22,7 +22,10 @@ OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", TF_IN
 
 
 def fetch_if_wanted(size, models_dir, download):
-    """Fetch a model if `download` says so, or the person at the terminal: its folder, or None."""
+    """Fetch a model of that size or "owner/name" if `download` is True. If not, ask the person at a
+    terminal, for a known size. Returns the model's folder; None if it is not wanted. Raises as
+    fetch_model.
+    """
     at_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
     if not download and size in REPOSITORIES and at_terminal:
         print(f"download {size} ({gigabytes(size)})? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -31,10 +34,12 @@ def fetch_if_wanted(size, models_dir, download):
 
 
 def fetch_model(size, models_dir, source="auto"):
-    """Bring a model's folder to completion and return its path. Raises InputError with the reason
-    of every source.
+    """Download the missing files of a model into models_dir/size, and return that Path. Waits while
+    another process downloads it.
 
-    size is one of REPOSITORIES or an "owner/name" of Hugging Face.
+    size: one of REPOSITORIES, or an "owner/name" of Hugging Face. source: "auto" or one of SOURCES.
+    Raises InputError for a wrong source, for a folder that cannot be written, and with the reason
+    of every source if none has all files.
     """
     by_openai = size in REPOSITORIES and size != "82M"
     sources = list(SOURCES) if by_openai else ["huggingface"]
@@ -58,8 +63,8 @@ def fetch_model(size, models_dir, source="auto"):
 
 
 def fetch_from_first_source(sources, size, folder):
-    """Fetch the missing files from the first source that has all, then delete the .part files of
-    other sources. Raises InputError with the reason of each source.
+    """Download the missing files into a folder from the first of [source] that has all, then delete
+    the .part files of other sources. Raises InputError with the reason of each source.
     """
     reasons = []
     for source in sources:
@@ -79,12 +84,16 @@ def fetch_from_first_source(sources, size, folder):
 
 
 def fetch_from_openai(size, folder):
+    """Download the missing files of a size from OpenAI, or the mirror. Raises as transfer.fetch."""
     base = os.environ.get("GPT2_OPENAI_ENDPOINT") or OPENAI
     for name in OPENAI_FILES:
         fetch(f"{base.rstrip('/')}/{size}", folder / name)
 
 
 def fetch_from_hugging_face(size, folder):
+    """Download the missing files of a size or "owner/name" from Hugging Face, or the mirror: the
+    weights in one file, else in several. Raises as transfer.fetch.
+    """
     host = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
     url = f"{host.rstrip('/')}/{repository(size)}/resolve/main"
     for name in ("config.json", "vocab.json", "merges.txt"):
@@ -94,6 +103,7 @@ def fetch_from_hugging_face(size, folder):
             fetch(url, folder / name)
         except Missing:
             continue
+        # if that is the index of several files
         for path in other_weights_files(folder / name):
             fetch(url, path)
         return

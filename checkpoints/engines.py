@@ -1,6 +1,6 @@
-"""A model in the formats of other engines, in float32: GGUF, llama.cpp's file, which is a header
-of named values and then the tensors; and OpenVINO's folder. A library that is missing raises
-ImportError.
+"""Writes models in the formats of other engines, in float32: GGUF, llama.cpp's format, a file with
+a header of named values and then the tensors; and OpenVINO's format, a folder. A function raises
+ImportError if the library that it needs is not installed.
 """
 
 import json
@@ -16,7 +16,7 @@ from checkpoints.vocabulary import load_encoder, read_merges
 def write_gguf(folder, path):
     """Write the model of a checkpoint folder, in float32, and its tokenizer into one GGUF file.
 
-    folder: a Path. path: a str
+    folder: a Path. path: of the file, a str. Raises InputError if the folder cannot be read
     """
     import gguf
 
@@ -36,7 +36,7 @@ def write_gguf(folder, path):
     for name, shape in shapes.items():
         array = tensors[name].read(np.float32)
         if name.startswith("h.") and len(shape) == 2:
-            array = array.T  # there a row belongs to an output
+            array = array.T  # [n_in, n_out] -> [n_out, n_in], as GGUF has it
         file.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(array))
     file.write_header_to_file()
     file.write_kv_data_to_file()
@@ -44,9 +44,9 @@ def write_gguf(folder, path):
     file.close()
 
 
-def add_tokenizer(file, folder, kinds):
-    """Add the tokenizer of a folder to a GGUFWriter: byte-level BPE with GPT-2's pattern, and no
-    token in front of a text. kinds: gguf.TokenType
+def add_tokenizer(file, folder, token_types):
+    """Add the tokenizer of a checkpoint folder to a gguf.GGUFWriter: byte-level BPE with GPT-2's
+    pattern, and no token in front of a text. token_types: gguf.TokenType
     """
     vocabulary = json.loads(first_of(folder, "vocab.json", "encoder.json").read_bytes())
     merges = read_merges(first_of(folder, "merges.txt", "vocab.bpe"))
@@ -55,8 +55,11 @@ def add_tokenizer(file, folder, kinds):
     file.add_tokenizer_model("gpt2")
     file.add_tokenizer_pre("gpt-2")
     file.add_token_list(tokens)
-    file.add_token_types([kinds.CONTROL if i == end else kinds.NORMAL for i in range(len(tokens))])
-    # GGUF has no empty arrays; where nothing is merged, there is no token "01" to merge these into
+    types = [token_types.NORMAL] * len(tokens)
+    if end is not None:
+        types[end] = token_types.CONTROL
+    file.add_token_types(types)
+    # GGUF has no empty arrays. A vocabulary without merges has no token "01": "0 1" never applies
     file.add_token_merges([" ".join(pair) for pair in merges] or ["0 1"])
     if end is not None:
         file.add_bos_token_id(end)
@@ -66,7 +69,7 @@ def add_tokenizer(file, folder, kinds):
 
 def write_openvino(folder, path):
     """Write the model of a checkpoint folder, in float32, and its tokenizer into the folder `path`,
-    in OpenVINO's format. Silences Python's warnings and the log of transformers for good.
+    in OpenVINO's format. Until the program ends, silences Python's warnings and transformers' log.
 
     folder: a Path. path: a str
     """
@@ -78,5 +81,10 @@ def write_openvino(folder, path):
     transformers.utils.logging.set_verbosity_error()
     warnings.simplefilter("ignore")
     transformers.utils.logging.disable_progress_bar()
-    how = {"task": "text-generation-with-past", "ov_config": OVConfig(dtype="fp32")}
-    main_export(str(folder), path, convert_tokenizer=True, **how)
+    main_export(
+        str(folder),
+        path,
+        task="text-generation-with-past",
+        ov_config=OVConfig(dtype="fp32"),
+        convert_tokenizer=True,
+    )

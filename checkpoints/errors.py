@@ -34,7 +34,9 @@ def printable(text):
 
 @contextmanager
 def with_filename(path):
-    """Add the file name to an OSError raised in this block: a full disk raises one without."""
+    """Context manager: an OSError of the block that names no file, such as that of a full disk,
+    gets the name of `path`.
+    """
     try:
         yield
     except OSError as error:
@@ -48,10 +50,14 @@ def note(message):
 
 
 def abbreviated(items):
-    """The first 10 items as text, separated by commas, and how many more there are."""
+    """The first 10 items as text, and how many more there are.
+
+    >>> abbreviated(range(15))
+    '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 5 more'
+    """
     items = [*map(str, items)]
-    named = ", ".join(items[:MAX_NAMED])
-    return named + (f" and {len(items) - MAX_NAMED} more" if len(items) > MAX_NAMED else "")
+    named, n_more = ", ".join(items[:MAX_NAMED]), len(items) - MAX_NAMED
+    return f"{named} and {n_more} more" if n_more > 0 else named
 
 
 def plural(n: int, noun: str) -> str:

@@ -12,12 +12,18 @@ from checkpoints.errors import InputError
 
 
 def name_of(model):
-    """The last part of an absolute model folder; a size or a relative folder as it is given."""
+    """The name of a model for output, without a path of this machine.
+
+    >>> name_of("124M"), name_of("models/mine"), name_of("/home/me/models/mine")
+    ('124M', 'models/mine', 'mine')
+    """
     return Path(model).name if Path(model).is_absolute() else model
 
 
 def digest(files, algorithm: str) -> str:
-    """Hash the contents of several Paths in order, with an algorithm of hashlib, to hexadecimal."""
+    """Hash the contents of [Path], one after the other, and return the hash in hexadecimal.
+    algorithm: a name of hashlib. Raises OSError.
+    """
     state = hashlib.new(algorithm, usedforsecurity=False)
     for path in files:
         with path.open("rb") as file:
@@ -27,11 +33,14 @@ def digest(files, algorithm: str) -> str:
 
 
 def sha256_of(files):
+    """Hash the contents of [Path], one after the other. Returns the SHA-256 in hexadecimal."""
     return digest(files, "sha256")
 
 
 def first_of(folder, *names):
-    """The Path of the first of these files in the folder. Raises InputError if none is there."""
+    """Return the Path of the first of these names that is a file in the folder. Raises InputError
+    if none is.
+    """
     for name in names:
         if (folder / name).is_file():
             return folder / name
@@ -39,10 +48,12 @@ def first_of(folder, *names):
 
 
 def strict_json(text):
-    """The value of a JSON text. Raises ValueError, also for numbers that JSON does not have."""
+    """Parse a JSON text, str or bytes. Raises ValueError, also for numbers that JSON does not have,
+    such as NaN.
+    """
 
-    def finite(number):
-        if not math.isfinite(float(number)):  # NaN, Infinity, and what is too large, such as 1e999
+    def finite(number):  # text -> float
+        if not math.isfinite(float(number)):  # NaN, Infinity, and numbers as large as 1e999
             raise ValueError(f"{number} is no number of JSON")
         return float(number)
 
@@ -50,7 +61,9 @@ def strict_json(text):
 
 
 def read_json(path, optional=False):
-    """The JSON object in a file, {} for one that is optional and not there."""
+    """Read a file with a JSON object as a dict; an optional file that is not there as {}. Raises
+    InputError if there is no JSON object in it.
+    """
     if optional and not path.is_file():
         return {}
     try:

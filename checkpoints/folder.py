@@ -10,6 +10,7 @@ import numpy as np
 from checkpoints.errors import InputError
 from checkpoints.files import first_of, read_json
 from checkpoints.formats import safetensors
+from checkpoints.limits import Limits
 from checkpoints.registry import TF_DATA, TF_INDEX
 from gpt2 import Config
 
@@ -17,7 +18,7 @@ SHARDS_INDEX = "model.safetensors.index.json"
 
 
 def read_tf_checkpoint(path):
-    """Imported when a folder holds that format: a plain run reads no code that it does not need."""
+    """As safetensors.read_table, for OpenAI's format. Its code is imported if a folder needs it."""
     from checkpoints.formats.tf_checkpoint import read_table
 
     return read_table(path)
@@ -39,14 +40,14 @@ MASK = r"h\.\d+\.attn\.(masked_)?bias"  # Hugging Face's name of a causal mask
 
 MAX_DIMENSION = 10**7
 MAX_LAYERS = 1000
-NUMBERS = {  # of gpt2.Config: Hugging Face's name, the least, the most
-    "n_vocab": ("vocab_size", 2, MAX_DIMENSION),
-    "n_ctx": ("n_positions", 1, MAX_DIMENSION),
-    "n_embd": ("n_embd", 2, MAX_DIMENSION),  # a matrix of one column is no matrix
-    "n_head": ("n_head", 1, MAX_DIMENSION),
-    "n_layer": ("n_layer", 1, MAX_LAYERS),
+NUMBERS = {  # {field of gpt2.Config: (Hugging Face's name, what it may be)}
+    "n_vocab": ("vocab_size", Limits(2, MAX_DIMENSION, whole=True)),
+    "n_ctx": ("n_positions", Limits(1, MAX_DIMENSION, whole=True)),
+    "n_embd": ("n_embd", Limits(2, MAX_DIMENSION, whole=True)),  # one column makes no matrix
+    "n_head": ("n_head", Limits(1, MAX_DIMENSION, whole=True)),
+    "n_layer": ("n_layer", Limits(1, MAX_LAYERS, whole=True)),
 }
-GPT2 = {  # all that gpt2.py computes, where config.json says more than numbers
+SUPPORTED = {  # {name in config.json: [value]}, all that gpt2.py computes besides numbers
     "model_type": ["gpt2"],
     "activation_function": ["gelu_pytorch_tanh", "gelu_new"],
     "scale_attn_weights": [True],
@@ -58,18 +59,24 @@ GPT2 = {  # all that gpt2.py computes, where config.json says more than numbers
 
 
 def missing_files(folder):
-    """The files that a folder lacks, such as "config.json or hparams.json"; [] for none."""
-    lacks = []
+    """The files that a folder lacks, as a list of texts such as "config.json or hparams.json".
+    Raises InputError if an index of weights is damaged.
+    """
+    missing = []
     for names in PARTS:
         if not any((folder / name).is_file() for name in names):
-            lacks.append(" or ".join(names))
-    there = [folder / name for name in WEIGHTS if (folder / name).is_file()]
-    needed = other_weights_files(there[0]) if there else []
-    return lacks + [path.name for path in needed if not path.is_file()]
+            missing.append(" or ".join(names))
+    weights = [folder / name for name in WEIGHTS if (folder / name).is_file()]
+    if weights:
+        others = other_weights_files(weights[0])
+        missing += [path.name for path in others if not path.is_file()]
+    return missing
 
 
 def other_weights_files(path):
-    """The Paths of the files with the weights, as a list, if `path` is only an index; else []."""
+    """If `path` is only an index of weights, the Paths of the files with the weights as a list;
+    else []. Raises InputError if the index is damaged.
+    """
     if path.name == SHARDS_INDEX:
         return sorted({*safetensors.shards(path).values()})
     if path.name == TF_INDEX:
@@ -78,13 +85,16 @@ def other_weights_files(path):
 
 
 def weights_files(folder):
-    """The Paths of a folder's weights as a list, first the file to open. Raises InputError."""
-    there = [name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
-    if there and there[0] in PICKLES:
+    """The Paths of all files of a folder's weights, as a list; the first is the one to open. Raises
+    InputError if there are none, or only a pickle, which is never opened.
+    """
+    names = [name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
+    if names and names[0] in PICKLES:
         raise InputError(
-            f"{folder / there[0]} is a pickle, which can run any code when opened, so it never is; "
-            "convert it where you trust it: transformers' GPT2LMHeadModel.from_pretrained(FOLDER)"
-            ".save_pretrained(FOLDER) writes model.safetensors"
+            f"{folder / names[0]} is a pickle, which can run any code when opened, so it is never "
+            "opened; convert it where you trust it: transformers' "
+            "GPT2LMHeadModel.from_pretrained(FOLDER).save_pretrained(FOLDER) writes "
+            "model.safetensors"
         )
     path = first_of(folder, *WEIGHTS)
     return [path, *other_weights_files(path)]
@@ -94,19 +104,21 @@ def weights_files(folder):
 
 
 def read_config(folder):
-    """The Config in hparams.json or config.json, one that gpt2.py can compute."""
+    """Read a folder's config.json or hparams.json as a gpt2.Config. Raises InputError if gpt2.py
+    cannot compute such a model.
+    """
     path = first_of(folder, "config.json", "hparams.json")
     values = read_json(path)
     shape = {}
-    for name, (other, least, most) in NUMBERS.items():
-        shape[name] = value = values.get(name, values.get(other))
-        if type(value) is not int or not least <= value <= most:  # not isinstance: True is an int
-            raise InputError(
-                f"{path}: {name} is {value!r}; expected a whole number, {least} to {most}"
-            )
+    for name, (hugging_face_name, limits) in NUMBERS.items():
+        value = values.get(name, values.get(hugging_face_name))
+        if not limits.allow(value):
+            raise InputError(f"{path}: {name} is {value!r}; expected {limits}")
+        shape[name] = value
     if shape["n_embd"] % shape["n_head"]:
         raise InputError(f"{path}: n_embd is {shape['n_embd']}; expected a multiple of n_head")
-    for name, allowed in (GPT2 | {"n_inner": [None, 4 * shape["n_embd"]]}).items():
+    supported = SUPPORTED | {"n_inner": [None, 4 * shape["n_embd"]]}
+    for name, allowed in supported.items():
         if name in values and values[name] not in allowed:
             raise InputError(
                 f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[-1]!r} can be computed"
@@ -123,22 +135,22 @@ def read_config(folder):
 
 
 def open_weights(folder, config):
-    """{name in config.shapes(): Tensor} of a folder: each in its shape, and no unknown one. Nothing
-    is read yet but headers.
+    """Open a folder's weights: {name in config.shapes(): Tensor}. Only headers are read. Raises
+    InputError if a tensor is missing, unknown, or of another shape.
 
-    Left out are Hugging Face's prefix, its causal masks, and its second copy of the embedding,
-    which must be a copy.
+    Hugging Face's prefix of names is removed. Its causal masks are left out, and so is its output
+    head, which must be equal to the embedding.
     """
-    path, *others = weights_files(folder)
-    shapes = config.shapes()
-    for other in others:
-        if not other.is_file():
-            raise InputError(f"{other}: is missing, but {path.name} needs it; fetch it")
+    files, shapes = weights_files(folder), config.shapes()
+    path = files[0]
+    for file in files[1:]:
+        if not file.is_file():
+            raise InputError(f"{file}: is missing, but {path.name} needs it; fetch it")
     stored = WEIGHTS[path.name](path)
     table = {name.removeprefix("transformer."): tensor for name, tensor in stored.items()}
     if len(table) < len(stored):
         raise InputError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")
-    table = {name: table[name] for name in table if not re.fullmatch(MASK, name)}
+    table = {name: tensor for name, tensor in table.items() if not re.fullmatch(MASK, name)}
     expected = dict(shapes)
     if "lm_head.weight" in table:
         expected["lm_head.weight"] = shapes["wte.weight"]

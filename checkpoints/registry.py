@@ -1,4 +1,4 @@
-"""The models this project knows by name: their shapes, where they are published, where they lie."""
+"""The models that this project knows by name: their shapes, where they are published and stored."""
 
 import os
 import re
@@ -28,14 +28,18 @@ REPOSITORIES = {  # on Hugging Face
 
 
 def repository(size):
-    """The Hugging Face repository of a size, or "owner/name" itself; None for what is neither."""
+    """The Hugging Face repository "owner/name" of a model; None if there is none.
+
+    >>> repository("124M"), repository("some/model"), repository("17M")
+    ('openai-community/gpt2', 'some/model', None)
+    """
     if size in REPOSITORIES:
         return REPOSITORIES[size]
     return size if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", size, re.ASCII) else None
 
 
 def gigabytes(size):
-    """The size of a download as text, "0.5 GB": that of the float32 weights."""
+    """The size of a download as text: "0.5 GB" for "124M", whose weights are float32."""
     return f"{4 * SIZES[size].n_parameters / 1e9:.1f} GB"
 
 

@@ -12,20 +12,26 @@ from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository
 
 
 def locate(size, models_dir):
-    """The folder of a model given by size or path, complete or not; None where there is none."""
+    """Return the Path of a model's folder, complete or not; None if there is none.
+
+    size: a name in models_dir, a path, or an "owner/name" that was downloaded
+    """
     if not size:
         return None
-    named, given = Path(models_dir) / size, Path(size)
-    # with a separator, or as . or .., it names no model in a models directory
-    is_path = given.name != size or size == os.pardir
-    folders = [given] if is_path else [named, given]
+    by_name, by_path = Path(models_dir) / size, Path(size)
+    # text with a separator, . and .. name no model in a models directory
+    is_path = by_path.name != size or size == os.pardir
+    folders = [by_path] if is_path else [by_name, by_path]
     if repository(size):
-        folders.append(named)  # where a download of owner/name is
+        folders.append(by_name)  # a download of owner/name is in models_dir/owner/name
     return next((folder for folder in folders if os.path.isdir(folder)), None)
 
 
 def find_cached(size):
-    """The folder of a complete model in Hugging Face's cache on this machine, or None."""
+    """Return the Path of a complete model in Hugging Face's cache on this machine, or None.
+
+    size: one of REPOSITORIES, or an "owner/name"
+    """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     home = Path(os.environ.get("HF_HOME") or caches / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
@@ -33,7 +39,7 @@ def find_cached(size):
     if size in REPOSITORIES:
         names.append(names[0].partition("/")[2])  # the short name of old versions
     for name in names:
-        # A cache that somebody else wrote, or is writing: what cannot be read is not there.
+        # another program wrote the cache, or is writing it: files that cannot be read do not count
         try:
             model = hub.expanduser() / f"models--{name.replace('/', '--')}"
             commit = (model / "refs" / "main").read_text().strip()
@@ -45,14 +51,13 @@ def find_cached(size):
 
 
 def find_folder(size, models_dir=MODELS_DIR, download=False):
-    """The folder of a model given by size or path, also from Hugging Face's cache; a missing one is
-    downloaded if `download` says so.
+    """Return the Path of a model's folder, also in Hugging Face's cache. A missing model is
+    downloaded if `download` is True, or if the person at a terminal says yes.
 
-    A person at a terminal is asked instead. Raises InputError that says what there is and what to
-    do.
+    size: as in locate. Raises InputError that says which models there are, and what to do.
     """
     folder = locate(size, models_dir)
-    # An incomplete folder in the models directory may be an interrupted download.
+    # an incomplete folder in the models directory may be an interrupted download: see below
     if folder and (folder != Path(models_dir) / size or not missing_files(folder)):
         return folder
     if repository(size):
@@ -68,7 +73,7 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
 
 
 def not_found_message(size, models_dir, folder):
-    """The error message for a model that is not there, or whose folder is incomplete."""
+    """The error message for a model without a folder (None), or with an incomplete folder."""
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     else:

@@ -1,9 +1,9 @@
-"""Fetching one file over HTTP, over connections that break.
+"""Downloads one file over HTTP, over connections that break.
 
-A file arrives as NAME.part and is renamed when it is whole: of the size and with the checksum that
-the server states. Every attempt goes on where the last one stopped, which is safe only if the file
-is still the same: the record holds what the server said of each file, and a resumed reply must say
-the same (RFC 9110: Range, If-Range, ETag).
+A file arrives as NAME.part and is renamed when it is complete: of the size and with the checksum
+that the server states. Every attempt continues where the last one stopped. That is safe only if the
+file on the server is still the same: download.json holds what the server stated of each file, and
+the reply to a resumed download must state the same (RFC 9110: Range, If-Range, ETag).
 """
 
 import base64
@@ -27,8 +27,8 @@ RECORD = "download.json"
 CHECKSUMS = ("sha256", "md5")
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
-ATTEMPTS = 6  # in a row that bring nothing new
-FAILURES = {  # the first that fits: other errors hold the whole history of a connection
+ATTEMPTS = 6  # that may fail in a row without a new byte
+FAILURES = {  # {types of errors: reason}; their own messages hold the history of a connection
     (requests.Timeout, urllib3.exceptions.TimeoutError): "the server is silent",
     requests.exceptions.SSLError: "the connection is not secure",
     requests.ConnectionError: "no connection",
@@ -49,80 +49,93 @@ class Missing(HttpError):
 
 
 def fetch(folder_url, path):
-    """Fetch a file that is not there until it is whole, then give it its name. Raises HttpError, or
-    InputError for a full disk. What is known of it is kept in the folder's download.json.
+    """Download folder_url/NAME to the Path `path`, folder/NAME, unless it is there.
+
+    The bytes are appended to NAME.part, which is renamed when it is complete. The folder's
+    download.json stores what the server stated of the file. A failed attempt is noted on stderr and
+    repeated after a wait. Raises HttpError if the server refuses the file, or if ATTEMPTS in a row
+    bring nothing new; InputError for a full disk or a damaged download.json.
     """
     if path.is_file():
         return
     part, record = path.with_name(f"{path.name}.part"), read_record(path.parent)
-    most = failures = 0
+    max_bytes = n_failures = 0
     while True:
         try:
             download_rest(f"{folder_url}/{path.name}", path.name, part, record)
-            if wrong := difference(part, record[path.name]):
-                part.unlink()  # nothing can be added that would mend it
-                raise Retry(f"what came {wrong}")
+            require_complete(part, record[path.name])
             part.replace(path)
             return
         except HttpError as error:
             raise type(error)(f"{path.name}: {error}") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, Retry) as error:
-            have = size_of(part)
-            failures = 1 if have > most else failures + 1
-            most = max(most, have)
-            reason = next((FAILURES[kind] for kind in FAILURES if isinstance(error, kind)), error)
-            if failures == ATTEMPTS:
-                raise HttpError(f"{path.name}: {reason}, {ATTEMPTS} times in a row") from None
-            wait, server = 2 ** (failures - 1), urlsplit(folder_url).hostname
-            attempt = f"attempt {failures + 1} of {ATTEMPTS} in {wait} s"
-            note(f"{path.name} from {server}: {reason}; {attempt}")
-            sleep(wait)
+            reason = reason_for(error)
+        n_bytes = size_of(part)
+        n_failures = 1 if n_bytes > max_bytes else n_failures + 1
+        max_bytes = max(max_bytes, n_bytes)
+        if n_failures == ATTEMPTS:
+            raise HttpError(f"{path.name}: {reason}, {ATTEMPTS} times in a row")
+        seconds, server = 2 ** (n_failures - 1), urlsplit(folder_url).hostname
+        attempt = f"attempt {n_failures + 1} of {ATTEMPTS} in {seconds} s"
+        note(f"{path.name} from {server}: {reason}; {attempt}")
+        sleep(seconds)
 
 
 def size_of(part):
+    """The number of bytes in a file; 0 if it is not there."""
     return part.stat().st_size if part.is_file() else 0
+
+
+def reason_for(error):
+    """Why an attempt failed, in words: the message of a Retry, else the text in FAILURES."""
+    for types, reason in FAILURES.items():
+        if isinstance(error, types):
+            return reason
+    return str(error)
+
+
+def require_complete(part, stated):
+    """Raises Retry, and deletes the file, if it is not as the server stated: a resumed download
+    could only add to it.
+    """
+    if problem := difference(part, stated):
+        part.unlink()
+        raise Retry(f"what came {problem}")
 
 
 # ---------------------------------------------------------------- one attempt
 
 
 def download_rest(url, name, part, record):
-    """Make one request, and append the bytes that arrive to `part`.
+    """Make one request for the bytes that `part` lacks, and append them.
 
-    Raises Retry, HttpError, or an error of requests or urllib3.
+    record: {file name: metadata}, the contents of download.json. If the download begins anew,
+    record[name] is replaced, in the file as well. Raises Retry, HttpError, an error of requests or
+    urllib3, or InputError for a full disk.
     """
-    have, stated = size_of(part), record.get(name)
-    if not (have and stated and stated["etag"] and stated["url"] == without_credentials(url)):
-        have, stated = 0, None  # what is there may be of another file
-    if stated and have == stated["size"]:
+    n_have, stated = size_of(part), record.get(name)
+    can_resume = n_have and stated and stated["etag"] and stated["url"] == without_credentials(url)
+    if not can_resume:
+        n_have, stated = 0, None  # the bytes may be of another file
+    elif n_have == stated["size"]:
         return
-    headers = {"Accept-Encoding": "identity"}
-    if stated:
-        headers |= {"Range": f"bytes={have}-", "If-Range": stated["etag"]}
-    try:
-        reply = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-    except ValueError:  # of requests, urllib or a codec, with any wording
-        raise HttpError("the address, or the one it redirects to, is not valid") from None
-    with reply:
+    with request(url, n_have, stated) as reply:
         if reply.status_code in (206, 416) and not (
-            stated and continues_download(reply, have, stated)
+            can_resume and continues_download(reply, n_have, stated)
         ):
             part.unlink(missing_ok=True)
             raise Retry("the file on the server has changed")
         require_file(reply)
-        if reply.status_code == 200:
-            stated, have = metadata_of(reply, url), 0
+        if reply.status_code == 200:  # the whole file
+            n_have, stated = 0, metadata_of(reply, url)
             # emptied before its metadata is stored, which thus never describe another file's bytes
             part.write_bytes(b"")
             record[name] = stated
-            with replace_atomically(part.with_name(RECORD)) as new:
-                new.write_text(json.dumps(record, indent=1) + "\n")
-        needed, free = reply.raw.length_remaining or 0, shutil.disk_usage(part.parent).free
-        if needed > free:
-            figures = f"{needed / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
-            raise InputError(f"{part}: {figures}; make room, then try again")
+            with replace_atomically(part.with_name(RECORD)) as temporary:
+                temporary.write_text(json.dumps(record, indent=1) + "\n")
+        require_space(part, reply.raw.length_remaining or 0)
         units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
-        bar = tqdm(desc=name, total=stated["size"], initial=have, **units)
+        bar = tqdm(desc=name, total=stated["size"], initial=n_have, **units)
         with with_filename(part), part.open("ab") as file, bar:
             # read1 does not wait for a full chunk, which a connection that breaks may never bring
             while chunk := reply.raw.read1(CHUNK):
@@ -132,14 +145,37 @@ def download_rest(url, name, part, record):
             os.fsync(file.fileno())
 
 
-def continues_download(reply, have, stated):
-    """Whether a reply has the bytes from `have` on of the file whose metadata is `stated`."""
-    from_there = reply.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-    return from_there and reply.headers.get("ETag") == stated["etag"]
+def request(url, n_have, stated):
+    """Request a file and return the reply, of which only the headers have been read.
+
+    n_have: bytes that are here. stated: their metadata, or None to request the whole file. The
+    server sends only the rest if the file is still the same. Raises HttpError for a wrong URL.
+    """
+    headers = {"Accept-Encoding": "identity"}
+    if stated:
+        headers |= {"Range": f"bytes={n_have}-", "If-Range": stated["etag"]}
+    try:
+        return requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+    except ValueError:  # of requests, urllib or a codec, with any wording
+        raise HttpError("the address, or the one it redirects to, is not valid") from None
+
+
+def require_space(part, n_bytes):
+    """Raises InputError if n_bytes more do not fit on the disk of a file."""
+    free = shutil.disk_usage(part.parent).free
+    if n_bytes > free:
+        figures = f"{n_bytes / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
+        raise InputError(f"{part}: {figures}; make room, then try again")
+
+
+def continues_download(reply, n_have, stated):
+    """Whether a reply holds the bytes from number n_have on of the file that `stated` describes."""
+    begins_there = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
+    return begins_there and reply.headers.get("ETag") == stated["etag"]
 
 
 def require_file(reply):
-    """Raises HttpError or Retry for a reply that does not bring the file."""
+    """Raises HttpError or Retry if a reply does not contain the file, or the rest of it."""
     status, headers = reply.status_code, reply.headers
     if status in (408, 425, 429) or status >= 500:
         raise Retry(f"the server answers {status}")
@@ -157,8 +193,8 @@ def require_file(reply):
 
 
 def metadata_of(reply, url):
-    """What a reply says of the whole file: size, entity tag and checksums. Size and tag are None
-    where it does not, the tag also where it does not stand for the very same bytes.
+    """The metadata of a file that a reply states: {"url", "size", "etag", and any of CHECKSUMS}.
+    Size and etag are None if they are not stated. So is a weak etag: bytes may change under it.
     """
     etag = reply.headers.get("ETag", "")
     stated = {
@@ -166,17 +202,18 @@ def metadata_of(reply, url):
         "size": reply.raw.length_remaining,
         "etag": etag if etag.startswith('"') else None,
     }
-    for answer in (*reply.history, reply):  # Hugging Face states it where it redirects
-        if match := re.fullmatch('"([0-9a-f]{64})"', answer.headers.get("X-Linked-Etag", "")):
-            stated["sha256"] = match[1]
-    # OpenAI's files lie in Azure's store
-    if match := re.fullmatch("[A-Za-z0-9+/]{22}==", reply.headers.get("Content-MD5", "")):
-        stated["md5"] = base64.b64decode(match[0]).hex()
+    for answer in (*reply.history, reply):  # Hugging Face states the checksum when it redirects
+        linked_etag = answer.headers.get("X-Linked-Etag", "")
+        if re.fullmatch('"[0-9a-f]{64}"', linked_etag):
+            stated["sha256"] = linked_etag.strip('"')
+    md5 = reply.headers.get("Content-MD5", "")  # from Azure's store, which has OpenAI's files
+    if re.fullmatch("[A-Za-z0-9+/]{22}==", md5):
+        stated["md5"] = base64.b64decode(md5).hex()
     return stated
 
 
 def difference(path, stated):
-    """How a file differs from what the server stated, in words; None if it does not."""
+    """How a file differs from its metadata in download.json, in words; None if it does not."""
     size = path.stat().st_size
     if stated["size"] not in (None, size):
         return f"has {size} bytes of {stated['size']}"
@@ -187,7 +224,9 @@ def difference(path, stated):
 
 
 def read_record(folder):
-    """What is known of a folder's files, {name: metadata}."""
+    """Read a folder's download.json: {file name: metadata}, {} if it is not there. Raises
+    InputError if it is damaged.
+    """
     record = read_json(folder / RECORD, optional=True)
     for stated in record.values():
         complete = isinstance(stated, dict) and stated.keys() >= {"url", "size", "etag"}

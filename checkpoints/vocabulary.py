@@ -1,4 +1,4 @@
-"""The vocabulary and the merges of a checkpoint folder, which make an Encoder.
+"""Reads the vocabulary and the merges of a checkpoint folder as an Encoder.
 
 Files that are missing, cut off or do not belong together raise InputError.
 """
@@ -14,15 +14,15 @@ BRACKETS = re.compile(r"<[^<>]+>|\[[^\[\]]+\]")
 
 
 def load_encoder(folder):
-    """The Encoder of a checkpoint folder."""
+    """Read the tokenizer of a checkpoint folder as an Encoder. Raises InputError."""
     vocabulary = read_json(first_of(folder, "vocab.json", "encoder.json"))
     path = first_of(folder, "merges.txt", "vocab.bpe")
     merges = read_merges(path)
-    # ends a text where the vocabulary has no <|endoftext|>
+    # ends a text if the vocabulary has no <|endoftext|>
     end = read_json(folder / "config.json", optional=True).get("eos_token_id")
-    end = end if type(end) is int and 0 <= end < len(vocabulary) else None
+    is_token = type(end) is int and 0 <= end < len(vocabulary)
     try:
-        encoder = Encoder(vocabulary, merges, end)
+        encoder = Encoder(vocabulary, merges, end if is_token else None)
     except ValueError as error:
         raise InputError(
             f"{path}: {error}; expected the vocabulary and merges of one tokenizer"
@@ -32,7 +32,9 @@ def load_encoder(folder):
 
 
 def read_merges(path):
-    """[(left, right)] of a merges file."""
+    """Read a merges file: [(left, right)], the two tokens of each merge. Raises InputError, with
+    the line that is wrong.
+    """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except ValueError as error:
@@ -41,7 +43,7 @@ def read_merges(path):
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#version"):
             continue
-        left, space, right = line.partition(" ")
+        left, _, right = line.partition(" ")
         if not (left and right) or " " in right:
             raise InputError(
                 f"{path}, line {number}: {line!r}: expected two tokens with a space between; "
@@ -52,23 +54,24 @@ def read_merges(path):
 
 
 def require_all_merges(path, vocabulary, merges):
-    """Raises InputError for a merges file that is not the vocabulary's: cut off, say.
+    """Raises InputError if [(left, right)] lack a merge that made a token of {token: id}, because
+    the file at `path` is cut off, for example.
 
-    Where all 256 bytes are tokens, every longer token was made by a merge, except special tokens.
-    Without a merge, its text would be encoded as other tokens than the model was trained with.
+    Without that merge, texts would be encoded as other tokens than the model was trained with. If
+    all 256 bytes are tokens, every longer token was made by a merge, except special tokens.
     """
     if not byte_symbols().keys() <= vocabulary.keys():
         return
-    made = {left + right for left, right in merges}
+    merged = {left + right for left, right in merges}
     for token in vocabulary:
-        if len(token) > 1 and token not in made and not BRACKETS.fullmatch(token):
+        if len(token) > 1 and token not in merged and not BRACKETS.fullmatch(token):
             raise InputError(
                 f"{path}: no merge makes the token {token!r} of the vocabulary; fetch both again"
             )
 
 
 def require_vocabulary(folder, config, encoder):
-    """Raises InputError if a model and the vocabulary beside it do not have as many tokens."""
+    """Raises InputError if the Config and the Encoder of a folder have not as many tokens."""
     if config.n_vocab != encoder.n_vocab:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"
         raise InputError(f"{folder}: {counts}; use the files of one model")

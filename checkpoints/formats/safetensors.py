@@ -1,5 +1,5 @@
 """Safetensors: a length, a JSON header {name: dtype, shape, offsets}, then the raw bytes. Also
-models in several files. What does not match the format or the file raises InputError.
+models in several files. A file that does not match the format raises InputError.
 """
 
 import re
@@ -14,15 +14,15 @@ SHARD = r"[\w.-]{1,200}\.safetensors"  # a name that leads to no other folder
 
 
 def read_table(path):
-    """{name: Tensor} of a .safetensors file."""
+    """Read the header of a .safetensors file, and return {name: Tensor}. Raises InputError."""
     header, _, begin = read_header(path)
     table = {}
     try:
         for name, entry in header.items():
-            dtype, (first, end) = entry["dtype"], entry["data_offsets"]
-            # by another name, it may be there but is not read
-            dtype = NAMES.get(dtype, f"safetensors' {dtype!r}")
-            shape = tuple(entry["shape"])
+            first, end = entry["data_offsets"]  # counted from `begin`
+            stored_as, shape = entry["dtype"], tuple(entry["shape"])
+            # a tensor of any other dtype may be in the file, but cannot be read
+            dtype = NAMES.get(stored_as, f"safetensors' {stored_as!r}")
             table[name] = Tensor(path, name, dtype, shape, begin + first, end - first)
     except (ValueError, TypeError, KeyError):
         raise InputError(f"{path}: has a damaged header; fetch it again") from None
@@ -31,25 +31,33 @@ def read_table(path):
 
 
 def read_header(path):
-    """(the entries, the metadata, where the tensors begin): the metadata is {name: text}."""
+    """Read the header of a .safetensors file, and return (entries, metadata, begin). Raises
+    InputError.
+
+    entries: {name: {"dtype", "shape", "data_offsets"}}, as they are stored. metadata: {name: text}.
+    begin: the byte of the file at which the tensors begin
+    """
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             header = strict_json(file.read(min(length, HEADER_LIMIT)))
         metadata = header.pop("__metadata__", {})
-        if {type(text) for text in metadata.values()} - {str}:
-            raise TypeError
+        if not all(type(text) is str for text in metadata.values()):
+            raise TypeError("metadata that is no text")
         return header, metadata, 8 + length
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: is truncated or no safetensors file; fetch it again") from None
 
 
 def shards(path):
-    """{name of a tensor: path of its file}, as model.safetensors.index.json says."""
+    """Read a model.safetensors.index.json, and return {name of a tensor: Path of its file}. Raises
+    InputError if a file is not beside the index.
+    """
     names = read_json(path).get("weight_map")
-    if not isinstance(names, dict) or not all(
+    is_valid = isinstance(names, dict) and all(
         re.fullmatch(SHARD, str(file), re.ASCII) for file in names.values()
-    ):
+    )
+    if not is_valid:
         raise InputError(
             f"{path}: expected a weight_map from tensors to .safetensors files beside it; "
             "fetch it again"
@@ -58,10 +66,13 @@ def shards(path):
 
 
 def read_sharded(path):
-    """{name: Tensor} of all the files of a model that is cut into several."""
-    where = shards(path)
-    tables = {file: read_table(file) for file in {*where.values()}}
+    """Read the headers of a model in several files, and return {name: Tensor}. Raises InputError.
+
+    path: of its model.safetensors.index.json
+    """
+    file_of = shards(path)
+    tables = {file: read_table(file) for file in {*file_of.values()}}
     try:
-        return {name: tables[file][name] for name, file in where.items()}
+        return {name: tables[file][name] for name, file in file_of.items()}
     except KeyError as missing:
         raise InputError(f"{path}: no file has {missing}, which it names; fetch it again") from None

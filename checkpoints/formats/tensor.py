@@ -1,4 +1,4 @@
-"""Named tensors in files: what each checkpoint format is read as."""
+"""Tensors in files: the readers of all checkpoint formats return them."""
 
 import math
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ MAX_AXES = 32  # of a shape in a file; more only serve to make a product of size
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where an array lies: numbers of `dtype` in `size` bytes of a file from `offset` on.
+    """A named array in a file: numbers of `dtype` in `size` bytes from byte `offset` on.
 
-    dtype is one of DTYPES, or another name for a tensor that may be there but cannot be read.
-    crc32c is the checksum that the file states of its bytes, or None. Raises TypeError for a place
-    or a shape that is not of whole numbers.
+    dtype: one of DTYPES, or any other name for a tensor that cannot be read. crc32c: the checksum
+    of its bytes that the file states, or None. Raises TypeError if offset, size or shape are not
+    whole numbers.
     """
 
     path: Path
@@ -35,11 +35,11 @@ class Tensor:
             raise TypeError(f"{self.name} lies at {self.offset!r}, in the shape {self.shape}")
 
     def stored(self):  # -> [*shape]
-        """The bytes in the file as a read-only array, bfloat16 as uint16. The map is gone when the
-        array is.
+        """Map the bytes of the file as a read-only array, bfloat16 as uint16. Raises InputError if
+        the dtype cannot be read.
 
-        One map for each tensor, not one for the file: pages that were read count as this process's
-        memory while mapped.
+        The file stays mapped as long as the array lives. There is a map for each tensor, because
+        the pages of a map that were read count as memory of this process.
         """
         if self.dtype not in DTYPES:
             raise InputError(
@@ -48,14 +48,16 @@ class Tensor:
         return np.memmap(self.path, DTYPES[self.dtype], "r", self.offset, self.shape)
 
     def numbers(self):  # -> [*shape]
-        """The stored array in a dtype of NumPy: bfloat16 becomes float32."""
+        """The stored array in its own dtype; bfloat16, which NumPy lacks, as float32."""
         array = self.stored()
         if self.dtype == "bfloat16":
             return (array.astype(np.uint32) << 16).view(np.float32)  # its upper 16 bits
         return array
 
     def read(self, dtype):  # -> [*shape]
-        """The tensor as an array of `dtype`, in memory. Refuses NaN and infinity."""
+        """Read the tensor into memory, as an array of `dtype`. Raises InputError if it holds NaN or
+        infinity.
+        """
         with np.errstate(over="ignore"):
             array = np.array(self.numbers(), dtype=dtype, order="C", subok=False)
         if not np.isfinite([array.min(), array.max()]).all():
@@ -65,8 +67,8 @@ class Tensor:
         return array
 
     def checksum(self):
-        """Whether the bytes have the checksum that the file states, in words; "unknown" without
-        google-crc32c, which computes it.
+        """Compare the bytes with the checksum that the file states. Returns "right", "wrong", "none
+        stated", or "unknown" if google-crc32c, which computes it, is not installed.
         """
         if self.crc32c is None:
             return "none stated"
@@ -79,27 +81,35 @@ class Tensor:
 
 
 def require_contiguous(path, tensors, begin=0):
-    """Raise InputError unless these Tensors fill the file at a Path from byte `begin` to its end:
+    """Raises InputError unless these Tensors fill the file at a Path from byte `begin` to its end:
     no gap, no overlap, and each in exactly the bytes that its shape and dtype take.
     """
     end = begin
     for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
-        shape = tensor.shape[:MAX_AXES]
-        size = tensor.size  # a dtype that cannot be read: believe the file
-        if tensor.dtype in DTYPES:
-            size = math.prod(shape) * np.dtype(DTYPES[tensor.dtype]).itemsize
         if tensor.offset > end:
             raise InputError(
                 f"{path}: bytes {end} to {tensor.offset} are no tensor's, as if one were missing; "
                 "fetch it again"
             )
-        if size < 0 or (tensor.shape, tensor.offset, tensor.size) != (shape, end, size):
+        if tensor.offset < end or not has_right_size(tensor):
+            shape = list(tensor.shape[:MAX_AXES])
             raise InputError(
-                f"{path}: {tensor.name!r} of shape {list(shape)} cannot lie in {tensor.size} bytes "
+                f"{path}: {tensor.name!r} of shape {shape} cannot lie in {tensor.size} bytes "
                 f"from byte {tensor.offset} on; fetch it again"
             )
-        end += size
+        end += tensor.size
     n_bytes = path.stat().st_size
     if end != n_bytes:
         problem = "is truncated" if end > n_bytes else "has bytes that are no tensor's"
         raise InputError(f"{path}: {problem}: {n_bytes} of {end}; fetch it again")
+
+
+def has_right_size(tensor):
+    """Whether a Tensor's size is that of its shape and dtype. A dtype that cannot be read may have
+    any size from 0 on.
+    """
+    if len(tensor.shape) > MAX_AXES or tensor.size < 0:
+        return False
+    if tensor.dtype not in DTYPES:
+        return True
+    return tensor.size == math.prod(tensor.shape) * np.dtype(DTYPES[tensor.dtype]).itemsize

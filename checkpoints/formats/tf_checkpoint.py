@@ -3,16 +3,17 @@
 model.ckpt.index is a sorted table, as LevelDB stores them. From its end:
 
     footer, 48 bytes    two handles (offset and size, as varints): of a block of metadata, which
-                        nobody reads, and of the index block; zeros; a magic number
-    index block         an entry for each data block: a key no smaller than its last, its handle
-    data blocks         entries: key -> value; a key is how many bytes it shares with the previous
-                        key, and the rest
+                        is not read here, and of the index block; zeros; a magic number
+    index block         an entry for each data block: a key no smaller than the last key of the
+                        block, and its handle as the value
+    data blocks         entries of key and value; a key is stored as the number of bytes that it
+                        shares with the previous key, and its other bytes
 
 After each block come its compression, one byte (0: TensorFlow compresses none), and its CRC. The
-value under the key "" is a BundleHeaderProto, all others BundleEntryProtos, which say where in
-model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC-32C, rotated and shifted by
-a constant ("masked"). The CRCs of blocks are passed over: damage there shows as tensors that do not
-fit the data, the model's shape, or their own CRC.
+value under the key "" is a BundleHeaderProto. All other values are BundleEntryProtos. They say
+where in model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC-32C, rotated and
+shifted by a constant ("masked"). The CRCs of blocks are not read: damage there shows as tensors
+that do not fit the data, the model's shape, or their own CRC.
 
 Formats: github.com/google/leveldb doc/table_format.md;
 tensorflow/core/protobuf/tensor_bundle.proto.
@@ -32,113 +33,142 @@ TRAILER = 5  # bytes after a block: compression and CRC
 # bytes, its longest key 23.
 INDEX_LIMIT = 1 << 20
 MAX_KEY_BYTES = 100
+# fields of a BundleEntryProto; of its shape, each dimension; of a dimension, its size
+DTYPE, SHAPE, OFFSET, SIZE, CRC = 1, 2, 4, 5, 6
+DIMENSION, DIMENSION_SIZE = 2, 1
 # tensorflow/core/framework/types.proto
 TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
 
 
-def varint(stream):
-    """A number stored in groups of seven bits, the lowest first. Raises ValueError at the end."""
+def read_varint(stream):
+    """Read an int stored in groups of seven bits, the lowest first. A byte of 128 or more says that
+    another group follows. Raises ValueError for more than ten bytes, and at the end of the stream.
+    """
     value = 0
     for shift in range(0, 70, 7):
-        (byte,) = stream.read(1)
-        value |= (byte & 127) << shift
-        if byte < 128:
+        data = stream.read(1)
+        if not data:
+            raise ValueError("a number that is cut off")
+        value |= (data[0] & 127) << shift
+        if data[0] < 128:
             return value
     raise ValueError("a number of more than ten bytes")
 
 
 def parse_fields(raw):
-    """[(number, value)] of a protobuf message; a value is an int, or bytes."""
-    stream, pairs = BytesIO(raw), []
+    """Parse the bytes of a protobuf message: [(number of a field, value)], a value int or bytes.
+    Raises ValueError if they are damaged.
+    """
+    stream, fields = BytesIO(raw), []
     while stream.tell() < len(raw):
-        number, kind = divmod(varint(stream), 8)
-        if kind == 0:
-            value = varint(stream)
-        elif kind == 2:
-            value = stream.read(varint(stream))
-        elif kind == 5:
+        number, wire_type = divmod(read_varint(stream), 8)
+        if wire_type == 0:
+            value = read_varint(stream)
+        elif wire_type == 2:  # bytes, after their length
+            value = stream.read(read_varint(stream))
+        elif wire_type == 5:  # four bytes
             value = int.from_bytes(stream.read(4), "little")
         else:
-            raise ValueError(f"a field of type {kind}")
-        pairs.append((number, value))
-    return pairs
+            raise ValueError(f"a field of type {wire_type}")
+        fields.append((number, value))
+    return fields
 
 
 def unmask(crc):
     """The CRC-32C behind a masked one: subtract the constant, then rotate left by 15 bits."""
-    crc = crc - 0xA282EAD8 & 0xFFFFFFFF
-    return (crc << 15 | crc >> 17) & 0xFFFFFFFF
+    rotated = (crc - 0xA282EAD8) & 0xFFFFFFFF
+    return ((rotated << 15) | (rotated >> 17)) & 0xFFFFFFFF
 
 
-def read_block(raw, offset, size):
-    """[(key, value)] of one block of the table. Raises ValueError where it is damaged."""
+def read_handle(stream):
+    """Read where a block lies in the table: (offset, size), in bytes. Raises ValueError."""
+    offset = read_varint(stream)
+    size = read_varint(stream)
+    return offset, size
+
+
+def parse_block(raw, offset, size):
+    """Parse a block of the table `raw`: [(key, value)], all bytes. Raises ValueError if it is
+    damaged.
+    """
     block = raw[offset : offset + size]
-    # at the end: where keys are stored whole, for a binary search, and how many such places
+    # a block ends with 4 bytes for each entry whose key shares nothing, for a binary search, and
+    # 4 bytes for their number
     n_restarts = int.from_bytes(block[-4:], "little")
     end = size - 4 * (n_restarts + 1)  # of the entries
     stream = BytesIO(block)
     key, entries = b"", []
     while stream.tell() < end:
-        shared, rest, length = varint(stream), varint(stream), varint(stream)
-        if shared + rest > MAX_KEY_BYTES:
-            raise ValueError(f"a key of {shared + rest} bytes")
-        key = key[:shared] + stream.read(rest)
-        entries.append((key, stream.read(length)))
+        n_shared = read_varint(stream)
+        n_new = read_varint(stream)
+        n_value = read_varint(stream)
+        if n_shared + n_new > MAX_KEY_BYTES:
+            raise ValueError(f"a key of {n_shared + n_new} bytes")
+        key = key[:n_shared] + stream.read(n_new)
+        entries.append((key, stream.read(n_value)))
     return entries
 
 
-def read_entries(raw):
-    """{key: value} of a whole table. Raises ValueError for one that is damaged."""
+def parse_entries(raw):
+    """Parse the bytes of a table: {key: value}, all bytes. Raises ValueError if it is damaged."""
     footer = BytesIO(raw[-FOOTER:])
     if int.from_bytes(raw[-8:], "little") != MAGIC:
         raise ValueError("no table, or a truncated one")
-    # the handle of the metadata, which nobody reads, and of the index
-    _, _, offset, size = (varint(footer) for _ in range(4))
+    read_handle(footer)  # of the metadata
+    index_offset, index_size = read_handle(footer)
     entries, end = {}, 0
-    for _, value in read_block(raw, offset, size):
-        handle = BytesIO(value)
-        offset, size = varint(handle), varint(handle)
+    for _, handle in parse_block(raw, index_offset, index_size):
+        offset, size = read_handle(BytesIO(handle))
         if offset != end:  # many handles to one block would be as many blocks to read
             raise ValueError("blocks that are not side by side")
-        entries |= read_block(raw, offset, size)
+        entries |= parse_block(raw, offset, size)
         end = offset + size + TRAILER
     return entries
 
 
 def common_name(name):
-    """OpenAI's name of a tensor in the words of gpt2.Config.shapes().
+    """The name in gpt2.Config.shapes() for OpenAI's name of a tensor.
 
     >>> common_name("model/h10/attn/c_attn/w"), common_name("model/wte")
     ('h.10.attn.c_attn.weight', 'wte.weight')
     """
-    *path, leaf = re.sub(r"^h(\d+)/", r"h/\1/", name.removeprefix("model/")).split("/")
-    return ".".join([*path, LEAVES[leaf]] if leaf in LEAVES else [*path, leaf, "weight"])
+    parts = re.sub(r"^h(\d+)/", r"h/\1/", name.removeprefix("model/")).split("/")
+    if parts[-1] in LEAVES:
+        parts[-1] = LEAVES[parts[-1]]
+    else:
+        parts.append("weight")
+    return ".".join(parts)
 
 
-def read_entry(name, value, path):
-    """The Tensor of a BundleEntryProto. Raises ValueError or TypeError."""
-    # protobuf leaves out what is 0
-    entry = {1: 0, 2: b"", 4: 0, 5: 0, 6: 0} | dict(parse_fields(value))
-    dtype, shape, offset, size, crc = (entry[number] for number in (1, 2, 4, 5, 6))
-    dims = [dict(parse_fields(dim)).get(1, 0) for number, dim in parse_fields(shape) if number == 2]
-    if len(dims) == 3 and dims[0] == 1:  # OpenAI's matrices are convolutions of width 1
-        dims = dims[1:]
-    dtype = TYPES.get(dtype, f"TensorFlow's type {dtype}")
-    return Tensor(path, name, dtype, tuple(dims), offset, size, unmask(crc))
+def parse_entry(name, value, path):
+    """Parse the bytes of a BundleEntryProto: a Tensor of that name in the file at `path`. Raises
+    ValueError or TypeError if they are damaged.
+    """
+    entry = dict(parse_fields(value))
+    shape = []
+    for number, dimension in parse_fields(entry.get(SHAPE, b"")):
+        if number == DIMENSION:
+            # protobuf does not store a field that is 0
+            shape.append(dict(parse_fields(dimension)).get(DIMENSION_SIZE, 0))
+    if len(shape) == 3 and shape[0] == 1:  # OpenAI's matrices are convolutions of width 1
+        shape = shape[1:]
+    code = entry.get(DTYPE, 0)
+    dtype = TYPES.get(code, f"TensorFlow's type {code}")
+    offset, size, crc = entry.get(OFFSET, 0), entry.get(SIZE, 0), entry.get(CRC, 0)
+    return Tensor(path, name, dtype, tuple(shape), offset, size, unmask(crc))
 
 
 def read_table(path):
-    """{name as in Config.shapes(): Tensor} of a checkpoint, given the path of its .index file.
-
-    Raises InputError for an index that is damaged, or does not match the data beside it.
+    """Read the .index file of a checkpoint, and return {name as in Config.shapes(): Tensor}. Raises
+    InputError if it is damaged, or does not match the data beside it.
     """
     data = path.with_name(TF_DATA)
     try:
         with path.open("rb") as file:
-            entries = read_entries(file.read(INDEX_LIMIT))
+            entries = parse_entries(file.read(INDEX_LIMIT))
         del entries[b""]
-        tensors = [read_entry(name.decode(), value, data) for name, value in entries.items()]
+        tensors = [parse_entry(name.decode(), value, data) for name, value in entries.items()]
         table = {common_name(tensor.name): tensor for tensor in tensors}
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise InputError(

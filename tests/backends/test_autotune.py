@@ -180,11 +180,7 @@ def test_every_candidate_multiplies(monkeypatch):
     places = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + N_HEAD, np.float32)
     for rows in autotune.ROWS_AT_A_TIME:
         candidates = {
-            weight: [
-                Candidate(layout, schedule)
-                for layout in autotune.layouts_to_try(weight)
-                for schedule in autotune.schedules_to_try(weight, layout, rows)
-            ]
+            weight: autotune.candidates_of(weight, autotune.layouts_to_try(weight), rows)
             for weight in WEIGHTS
         }
         times = autotune.time_candidates(places, rows[-1], candidates)

@@ -55,6 +55,8 @@ CORE = "SkylakeX" if blas.has_unrecognised_avx512() else "None"
     ("import numpy", {}, ["None", "None"]),
     # the way of those who use this from Python
     ("import utils", {}, ["1", CORE]),
+    ("import main", {}, ["1", CORE]),
+    ("import exercises.notebook", {}, ["1", CORE]),
 ])  # fmt: skip
 def test_the_environment_is_set_before_numpy_and_never_over_the_user(first, variables, expected):
     code = f"import os; {first}; import backends.blas"

@@ -173,13 +173,3 @@ def test_arrays_of_one_memory_lie_one_after_the_other(shapes, dtype):
     for before, after in zip(arrays, arrays[1:]):
         assert before.ctypes.data + before.nbytes == after.ctypes.data
     assert not arrays or arrays[0].ctypes.data % tiles.LINE == 0
-
-
-@pytest.mark.parametrize("shape", [(96, 64), (1024, 512)])
-def test_rows_one_by_one_have_the_same_bits_however_many_there_are(shape):
-    rng = np.random.default_rng(0)
-    product = tiles.Tiles.cut(rng.standard_normal(shape, np.float32), tiles.ROW_BY_ROW)
-    x = rng.standard_normal((tiles.MANY + 1, shape[0]), np.float32)
-    alone = np.concatenate([x[i : i + 1] @ product for i in range(len(x))])
-    for n_rows in (2, tiles.MANY - 1, len(x)):
-        assert np.array_equal(x[:n_rows] @ product, alone[:n_rows])

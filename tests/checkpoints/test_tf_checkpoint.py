@@ -116,11 +116,11 @@ def test_a_small_file_that_claims_much_is_not_believed():
     # each key is the one before and a byte more: n entries of 5 bytes hold n^2 / 2 bytes
     longer = [varint(n) + varint(1) + varint(0) + b"a" for n in range(4000)]
     with pytest.raises(ValueError, match="a key of"):
-        tf_checkpoint.read_entries(table(closed(b"".join(longer))))
+        tf_checkpoint.parse_entries(table(closed(b"".join(longer))))
     # a thousand handles to one block, each of which would be read and kept
     many = block([(b"%06d" % i, b"") for i in range(300)])
     with pytest.raises(ValueError, match="side by side"):
-        tf_checkpoint.read_entries(table(many, handles=[(0, len(many) - 5)] * 1000))
+        tf_checkpoint.parse_entries(table(many, handles=[(0, len(many) - 5)] * 1000))
 
 
 def test_a_large_file_is_read_only_as_far_as_an_index_may_go(folder):
