@@ -47,9 +47,8 @@ class MuseumSettings(Models):
 
 
 def rounds_in_case(settings, pair, case, to_probs):
-    """An iterator of the Rounds of a speculative text in a MistakeCase, with these SamplingParams.
-
-    settings: the Settings for all that the case leaves open
+    """Return an iterator of the Rounds of a speculative text: with the prompt, ending and rule of a
+    MistakeCase, and with these SamplingParams. settings: Settings for all else; pair: a Pair
     """
     settings = settings.replace(
         temperature=to_probs.temperature,
@@ -60,7 +59,7 @@ def rounds_in_case(settings, pair, case, to_probs):
     )
     prompt = Prompt.from_text(case.prompt, pair, settings.seed)
     if case.full:
-        # repeat the prompt until the context has room for two tokens
+        # repeat the prompt until the context has room for two tokens only
         n = pair.target.config.n_ctx - 2
         prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, settings.seed)
     return config_from(settings).new_run(pair, prompt).rounds()
@@ -68,20 +67,24 @@ def rounds_in_case(settings, pair, case, to_probs):
 
 @cache
 def correct_text(settings, pair, case, to_probs):
-    """The text of rounds_in_case by the right code, as collect_tokens returns it."""
+    """Decode the text of rounds_in_case with the right code. Returns its token ids, a tuple; if the
+    loop ends in an error, the last element is the error's name. The result is kept for later calls.
+    """
     return collect_tokens(rounds_in_case(settings, pair, case, to_probs))
 
 
 def find_first_wrong_token(settings, pair, mistake):
-    """The index of the first token in which a text with the Mistake differs from the text of the
-    right code with the same seed; None if no token does.
+    """Return the index of the first token in which a text with the Mistake differs from the text of
+    the right code with the same seed; None if no token does.
 
-    The text is greedy; if that shows nothing, it is sampled as in the mistake's own case. But a
-    mistake that leaves the distribution right is looked for in the greedy text only: a sampled text
+    settings: Settings; pair: a Pair. First a greedy text is tried. If it shows no difference, a
+    sampled text is tried too, unless the mistake leaves the distribution right: then a sampled text
     may differ and still not be wrong.
     """
     case = mistake.case
-    for to_probs in [GREEDY] if mistake.cost else [GREEDY, case.to_probs]:
+    # a mistake with a cost leaves the distribution right
+    attempts = [GREEDY] if mistake.cost else [GREEDY, case.to_probs]
+    for to_probs in attempts:
         right = correct_text(settings, pair, case, to_probs)
         with apply_mistake(mistake):
             wrong = collect_tokens(rounds_in_case(settings, pair, case, to_probs))
@@ -92,24 +95,28 @@ def find_first_wrong_token(settings, pair, mistake):
 
 
 def tokens_per_toy_round(mistake):
-    """Enumerate one round on the toy pair. Returns its mean number of tokens, [with the Mistake,
-    with the right code]; None if the mistake changes more than an accept/reject rule.
+    """Compute the mean number of tokens of a round by two tiny models, from all its outcomes, as
+    [with the Mistake, with the right code]. Returns None if the mistake changes more than an
+    accept/reject rule.
     """
     case = mistake.case
     rule = RULES[case.verification]
     if mistake.changes.keys() != {rule}:
         return None
-    _, K = case.toy
+    _, K = case.toy  # (number of tokens, K)
     target, draft_model = toy_functions(case, case.toy_room)
     _, right_kept = enumerate_round(rule, target, draft_model, K)
-    with apply_mistake(mistake):
+    with apply_mistake(mistake):  # which patches `rule` in place
         _, wrong_kept = enumerate_round(rule, target, draft_model, K)
     # a round has one token more than drafted tokens are kept, the target's own
     return [1 + float(wrong_kept), 1 + float(right_kept)]
 
 
 def measure_mistake(name, mistake, settings, pair):
-    """Measure how wrong a Mistake is. Returns its entry in the JSON object, a dict."""
+    """Measure how wrong a Mistake is. Returns its row in the JSON object, a dict.
+
+    name: a key of MISTAKES; settings, pair: the Settings and the Pair of the texts
+    """
     distance, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
     return {
         "name": name,
@@ -123,9 +130,8 @@ def measure_mistake(name, mistake, settings, pair):
 
 
 def print_mistake(row, mistake):
-    """Print the row of a Mistake in the table, and below it what is known of the mistake.
-
-    row: the dict that measure_mistake returns
+    """Print the figures of a Mistake as a line of the table, and below it what is known of the
+    mistake. row: the dict that measure_mistake returns
     """
     first = "-" if row["first_difference"] is None else row["first_difference"]
     distance = "-" if row["total_variation"] is None else f"{row['total_variation']:.4f}"
@@ -134,14 +140,16 @@ def print_mistake(row, mistake):
     if mistake.cost:
         print_wrapped(f"the distribution is right, but at a cost: {mistake.cost}")
     if row["tokens_per_round"]:
-        wrong, right = row["tokens_per_round"]
-        print_wrapped(f"{wrong:.2f} tokens a round on the toy; the right code gives {right:.2f}")
+        with_mistake, without = row["tokens_per_round"]
+        print_wrapped(
+            f"{with_mistake:.2f} tokens a round on the toy; the right code gives {without:.2f}"
+        )
     print_wrapped(f"seen in {row['seen_in']}")
     print_wrapped(f"caught by {row['caught_by']}")
 
 
 def print_wrapped(text):
-    """Print a text indented, in lines of 100 columns that break between words only."""
+    """Print a text indented, in lines of up to 100 columns that break between words only."""
     whole_words = {"break_long_words": False, "break_on_hyphens": False}
     indents = {"initial_indent": " " * 4, "subsequent_indent": " " * 8}
     print(textwrap.fill(text, 100, **indents, **whole_words))
@@ -157,8 +165,9 @@ def mistakes(*names, settings: MuseumSettings, output: Json):
     chosen = {name: find_mistake(name) for name in names or MISTAKES}
     text_settings = settings.text_settings()
     pair = load_pair(text_settings)
-    counted = progress(chosen.items(), len(chosen), "mistakes", "measured")
-    rows = [measure_mistake(name, mistake, text_settings, pair) for name, mistake in counted]
+    rows = []
+    for name, mistake in progress(chosen.items(), len(chosen), "mistakes", "measured"):
+        rows.append(measure_mistake(name, mistake, text_settings, pair))
     if output.json:
         print(json.dumps({"mistakes": rows}))
         return

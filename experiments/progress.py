@@ -17,8 +17,8 @@ def say(text):
 
 
 def progress(items, total, name, unit):
-    """Yield the items, and show on stderr how many are done: by a bar on a terminal, else by notes
-    before the first item, after the last, and now and then.
+    """Yield the items of an iterable, and show on stderr how many are done: by a bar on a terminal,
+    else by notes before the first item, after the last, and every 10 seconds or more.
 
     total: how many items there are; name: what is done; unit: what the items are, in the plural
     """

@@ -18,11 +18,12 @@ class PromptTask(NamedTuple):
 
 
 def measure_all_prompts(settings, models, target, lines):
-    """Measure every variant with one target on all prompts, at every temperature.
+    """Measure every variant with one target on all prompts, at every temperature. Prints progress
+    on stderr. Returns (list of rows, which are dicts; how many prompts `lines` held before).
 
-    settings: BenchmarkSettings. models: the LoadedModels. target: the target's name
-    lines: a ResumableLines; prompts that it holds are not measured again, others are added to it
-    Returns (list of rows, how many prompts `lines` held before). Notes progress on stderr.
+    settings: BenchmarkSettings; models: LoadedModels; target: the target's name
+    lines: a ResumableLines. Prompts that have a line in it are not measured again; a line is added
+        for each other prompt.
     """
     prompts, n_skipped = settings.read_chosen(models)
     tasks = []
@@ -30,6 +31,7 @@ def measure_all_prompts(settings, models, target, lines):
         for number, ids in enumerate(prompts):
             tasks.append(PromptTask(target, temperature, number, tuple(ids)))
     measured = {}
+    # the file holds a task as a JSON list, and also the tasks of other targets
     for (name, temperature, number, ids), measurements in lines.done:
         measured[PromptTask(name, temperature, number, tuple(ids))] = measurements
     missing = [task for task in tasks if task not in measured]
@@ -45,12 +47,15 @@ def measure_all_prompts(settings, models, target, lines):
 
 
 def measure_tasks(settings, models, tasks, lines):
-    """Measure all variants on each PromptTask, and add a line for each. Notes progress on stderr.
+    """Measure all variants on each PromptTask of a list. Appends a line for each task to `lines`, a
+    ResumableLines. Prints progress on stderr. The first task is preceded by a warm-up.
 
     Returns {PromptTask: [the Measurement of each variant as a dict]}.
     """
-    params_by_temperature, measured = settings.sampling_params(), {}
-    for task in progress(tasks, len(tasks), tasks[0].target if tasks else "", "prompts"):
+    params_by_temperature = settings.sampling_params()
+    measured = {}
+    target = tasks[0].target if tasks else ""
+    for task in progress(tasks, len(tasks), target, "prompts"):
         comparison = settings.comparison(models, params_by_temperature[task.temperature], task.ids)
         if not measured:
             comparison.warm_up()
@@ -64,10 +69,11 @@ def variant_rows(variants, of_prompts, n_same, about):
     """Return a list of rows (dicts), one for each Variant except PLAIN.
 
     of_prompts: for each prompt the list of the Measurements of all variants, as dicts
-    n_same: see result_row; about: {column: value} to put into every row
+    n_same: how many repeats of a prompt make the same random decisions, as for result_row
+    about: {column: value} to put into every row
     """
     measurements = {}  # {variant: [Measurement of each prompt]}
     for i, variant in enumerate(variants):
         measurements[variant] = [Measurement(**of_prompt[i]) for of_prompt in of_prompts]
-    others = [variant for variant in variants if variant != PLAIN]
-    return [result_row(variant, measurements, n_same, **about) for variant in others]
+    with_draft = [variant for variant in variants if variant != PLAIN]
+    return [result_row(variant, measurements, n_same, **about) for variant in with_draft]

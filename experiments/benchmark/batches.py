@@ -16,11 +16,11 @@ N_RANDOM = 13  # tokens of a random prompt
 
 
 def measure_batches(settings, models, target):
-    """Measure every variant with every batch size, after random prompts.
+    """Measure every variant with every batch size, after random prompts. Prints progress on stderr.
 
-    settings: BenchmarkSettings. models: LoadedModels. target: the target's name, for the rows
-    Returns a list of rows (dicts), one for each temperature, variant and batch size. Raises
-    InputError if the context or the memory has no room for the texts.
+    settings: BenchmarkSettings; models: LoadedModels; target: the target's name, for the rows
+    Returns a list of rows (dicts), one for each temperature, variant with a draft and batch size.
+    Raises InputError if the context or the memory has no room for the texts.
     """
     n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
     check_length("n_tokens_to_generate", n_tokens, models.target.config.n_ctx - N_RANDOM)
@@ -31,19 +31,21 @@ def measure_batches(settings, models, target):
     # without the last id, which is <|endoftext|>
     prompts = rng.integers(0, n_vocab - 1, (max(sizes), N_RANDOM)).tolist()
     rows = []
-    for t, to_probs in settings.sampling_params().items():
+    for temperature, to_probs in settings.sampling_params().items():
         comparison = settings.comparison(models, to_probs)
-        same = {"target": target, "temperature": t, **settings.label_columns()}
-        speeds = measure_speeds(comparison, prompts, settings, f"{target} at temperature {t:g}")
-        rows += [same | row for row in speed_rows(speeds, comparison.variants[1:], sizes)]
+        name = f"{target} at temperature {temperature:g}"
+        speeds = measure_speeds(comparison, prompts, settings, name)
+        about = {"target": target, "temperature": temperature, **settings.label_columns()}
+        # the first variant is plain decoding, which every row is compared with
+        rows += [about | row for row in speed_rows(speeds, comparison.variants[1:], sizes)]
     return rows
 
 
 def measure_speeds(comparison, prompts, settings, name):
-    """Measure every batch size and variant in turns.
+    """Measure every batch size and variant of a Comparison in turns. Prints progress on stderr.
 
-    comparison: a Comparison, for its variants; name: what is measured, for the progress on stderr
     prompts: a list of lists of token ids, as many as the largest batch
+    settings: BenchmarkSettings; name: what is measured, for the progress
     Returns {(batch size, variant): (median tokens per second of all texts, tokens per target pass)}
     """
     functions = {
@@ -53,28 +55,29 @@ def measure_speeds(comparison, prompts, settings, name):
     }
     turns = measure_in_turns(functions, settings.repeats, settings.seed, name)
     speeds = {}
-    for key, figures in turns.items():
-        median_speed = statistics.median(per_second for per_second, _ in figures)
+    for key, results in turns.items():
+        median_speed = statistics.median(per_second for per_second, _ in results)
         # the passes of every turn are the same, because the seed is the same
-        _, tokens_per_pass = figures[0]
+        _, tokens_per_pass = results[0]
         speeds[key] = median_speed, tokens_per_pass
     return speeds
 
 
 def measure_batch(comparison, variant, prompts, seed):
-    """Decode all prompts together. Returns (tokens per second of all texts, tokens per target pass
-    of a text); neither counts the prefill.
+    """Decode all prompts in one batch with a Variant of a Comparison. Returns (tokens per second of
+    all texts together, tokens per target pass of a text); neither counts the prefill.
 
-    prompts: a list of lists of token ids
+    prompts: a list of lists of token ids; seed: of the random numbers
     """
     runs = []
     for i, ids in enumerate(prompts):
-        # a batch is as slow as its slowest text: synthetic coins are the same for all texts
+        # The number of a text decides its random numbers. A batch is as slow as its slowest text:
+        # with synthetic acceptance, all texts accept alike.
         number = i if comparison.acceptance_probability is None else 0
         runs.append(comparison.run_of(variant, seed, number, ids=ids))
     timings = [*map_together(time_rounds, runs)]
     slowest = max(seconds for seconds, _ in timings)
-    n_passes = sum(n for _, n in timings)
+    n_passes = sum(passes_of_text for _, passes_of_text in timings)
     n_tokens = len(prompts) * comparison.run.n_tokens
     return n_tokens / slowest, n_tokens / n_passes
 
@@ -90,9 +93,11 @@ def time_rounds(run):
 
 
 def speed_rows(speeds, variants, sizes):
-    """Yield a row (dict) for each variant and batch size, from what `measure_speeds` returns.
+    """Yield a row (dict) for each Variant of a list and batch size of a list. A row compares the
+    variant with plain decoding in batches of the same size.
 
-    "of_one" is None unless batches of one text were measured too.
+    speeds: {(batch size, variant): (tokens per second, tokens per target pass)}, with PLAIN among
+        the variants. Without batch size 1, "of_one" is None.
     """
     for variant in variants:
         for n in sizes:

@@ -80,6 +80,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
     )
 
     def check(self):
+        """Raise SettingError for values, or combinations of flags, that cannot be measured."""
         for n_texts in self.batch_sizes():
             check_number("batch_size", n_texts, BATCH_SIZES)
         if self.batch_size and AUTO in self.Ks():
@@ -97,23 +98,30 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         for name in self.other_programs():
             check_choice("programs", name, *PROGRAMS)
         if self.programs and not self.is_one_pair():
-            problem = f"{self.programs!r}: expected one target, draft, K and rule, no K auto, and "
-            raise SettingError("programs", problem + "--temperature 0, as all write greedily")
-        # refuse now what cannot be parsed
+            problem = (
+                f"{self.programs!r}: expected one target, draft, K and rule, no K auto, and "
+                "--temperature 0, as all write greedily"
+            )
+            raise SettingError("programs", problem)
+        # called only to refuse now what they cannot parse
         self.acceptance_probability()
         self.variants()
         self.targets()
 
     def is_one_pair(self):
         """Return whether one target, draft, K and rule are measured, all greedily."""
-        greedy = [to_probs.greedy for to_probs in self.sampling_params().values()]
+        all_greedy = [to_probs.greedy for to_probs in self.sampling_params().values()] == [True]
+        # two variants: plain decoding, and one draft with one K and one rule
         one_pair = len(self.targets()) == 1 and len(self.variants()) == 2
-        return one_pair and self.Ks() != [AUTO] and greedy == [True]
+        return one_pair and self.Ks() != [AUTO] and all_greedy
 
     def acceptance_probability(self):
-        """Return the probability of --synthetic_acceptance; None if the models decide."""
-        given = self.synthetic_acceptance
-        return parse_number("synthetic_acceptance", given, PROBABILITY) if given else None
+        """Return the probability of --synthetic_acceptance, a float; None without this flag. Raises
+        SettingError if it is no probability.
+        """
+        if not self.synthetic_acceptance:
+            return None
+        return parse_number("synthetic_acceptance", self.synthetic_acceptance, PROBABILITY)
 
     def repeats_are_equal(self, temperature):
         """Return whether all repeats of a prompt make the same decisions: greedy ones do, unless
@@ -126,7 +134,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return parse_list("verification", self.verification)
 
     def Ks(self):
-        """Return the list of K: numbers, and "auto" if it is among them."""
+        """Return the values of --K, a list of ints and perhaps "auto". Raises SettingError."""
         return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", allow_auto=True)
 
     def batch_sizes(self):
@@ -138,25 +146,30 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return parse_list("programs", self.programs) if self.programs else []
 
     def variants(self):
-        """Return a list: the autoregressive loop, then every draft with every K and rule."""
-        every = itertools.product(self.drafts(), self.Ks(), self.rules())
-        return [PLAIN, *itertools.starmap(Variant, every)]
+        """Return a list of Variants: PLAIN, then every draft with every K and rule."""
+        combinations = itertools.product(self.drafts(), self.Ks(), self.rules())
+        return [PLAIN, *itertools.starmap(Variant, combinations)]
 
     def model_spec(self, target):
         """Return the ModelSpec of one target and the drafts that are measured with it."""
         return spec_from(self, target, self.drafts())
 
     def plain_run(self, models, to_probs, ids=()):
-        """Return the Run of the target alone after a prompt of these token ids."""
+        """Return the Run of the target alone after a prompt.
+
+        models: LoadedModels; to_probs: SamplingParams; ids: the token ids of the prompt, a list
+        """
         return Run(models.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
 
     def comparison(self, models, to_probs, ids=()):
-        """Return the Comparison of all variants after a prompt of these token ids."""
+        """Return the Comparison of all variants after a prompt. Parameters as for `plain_run`."""
         run = self.plain_run(models, to_probs, ids)
         return Comparison(run, models.drafts, self.variants(), self.acceptance_probability())
 
     def label_columns(self):
-        """Return {column: value} that marks figures of random weights or synthetic acceptance."""
+        """Return {"weights", "synthetic_acceptance": value}: the columns of a row that tell figures
+        of random weights or synthetic acceptance from real ones.
+        """
         return {"weights": self.weights, "synthetic_acceptance": self.acceptance_probability()}
 
 
@@ -179,6 +192,7 @@ class BenchmarkOutput(Json):
     )
 
     def check(self):
+        """Raise InputError for --resume without --out, and for files that cannot be written."""
         if self.resume and not self.out:
             raise InputError("--resume: needs the --out file of the run to go on with")
         if self.out:
@@ -191,21 +205,22 @@ class BenchmarkOutput(Json):
 
 
 def measure_all(settings, lines):
-    """Measure what the settings ask for, except the prompts that `lines` holds; add others to it.
+    """Measure what BenchmarkSettings ask for. Returns the JSON object of the results, a dict with
+    the keys at the head of this file. Prints progress on stderr. Raises InputError.
 
-    lines: ResumableLines, with a line for each prompt; batches and programs use none
-    Returns the results as a dict; the head of this file lists its keys. Notes progress on stderr.
+    lines: a ResumableLines, or lines_in_memory. Prompts that have a line in it are not measured
+        again; a line is added for each other prompt. Batches and programs use no lines.
     """
-    about = describe_machine(settings.backend) | {
+    machine = describe_machine(settings.backend) | {
         "kernels": {},
         "prompts_measured_before_resuming": 0,
     }
-    result = {"machine": about, "settings": settings.portable_dict(), "rows": [], "best_K": []}
+    result = {"machine": machine, "settings": settings.portable_dict(), "rows": [], "best_K": []}
     for target in settings.targets():
         say(f"{target}: loading it and its drafts")
         spec = settings.model_spec(target)
         models = spec.load()
-        about["kernels"] |= spec.kernels_in(models)
+        machine["kernels"] |= spec.kernels_in(models)
         if settings.batch_size:
             result["rows"] += measure_batches(settings, models, target)
         elif settings.programs:
@@ -214,13 +229,13 @@ def measure_all(settings, lines):
             rows, n_stored = measure_all_prompts(settings, models, target, lines)
             result["rows"] += rows
             result["best_K"] += measure_best_Ks(settings, models, target, rows)
-            about["prompts_measured_before_resuming"] += n_stored
+            machine["prompts_measured_before_resuming"] += n_stored
     return {name: value for name, value in result.items() if value or name == "rows"}
 
 
 def lines_in_memory():
-    """Return a stand-in for ResumableLines if there is no --out: `done` is the list of what was
-    given to `append`.
+    """Return what takes the place of a ResumableLines without --out: `append(line)` adds a line to
+    the list `done`. No file is written.
     """
     done = []
     return SimpleNamespace(done=done, append=done.append)
@@ -228,16 +243,18 @@ def lines_in_memory():
 
 @contextmanager
 def open_lines(settings, output):
-    """Yield the ResumableLines of --out, which begin with those of an interrupted run.
+    """Open FILE.partial of --out for a `with` block, which is given its ResumableLines, a line for
+    each prompt that is already measured. settings: BenchmarkSettings; output: BenchmarkOutput
 
-    Raises InputError if an interrupted run left lines, but --resume is not given. Prints on stderr
-    how many prompts are kept, if the block leaves more of them to be resumed.
+    If the block is interrupted after it added lines, prints on stderr how many are kept. Raises
+    InputError as ResumableLines does, and if there are lines of an interrupted run but no --resume.
     """
-    # what must be the same for a run to go on
-    prints = {target: settings.model_spec(target).fingerprints() for target in settings.targets()}
-    with ResumableLines(
-        output.out, header=settings.portable_dict() | {"fingerprints": prints}
-    ) as lines:
+    # settings and model files must be the same for a run to go on
+    fingerprints = {}
+    for target in settings.targets():
+        fingerprints[target] = settings.model_spec(target).fingerprints()
+    header = settings.portable_dict() | {"fingerprints": fingerprints}
+    with ResumableLines(output.out, header) as lines:
         n_before = len(lines.done)
         if n_before and not output.resume:
             raise InputError(
@@ -247,6 +264,7 @@ def open_lines(settings, output):
         try:
             yield lines
         finally:
+            # a block that was not interrupted has deleted the file
             if lines.partial.exists() and len(lines.done) > n_before:
                 kept = f"kept {len(lines.done)} measured prompts in {lines.partial}"
                 print(f"{kept}; --resume goes on", file=sys.stderr)

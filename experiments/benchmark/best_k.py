@@ -12,10 +12,11 @@ PAIR_COLUMNS = "draft", "target", "temperature", "verification"
 
 
 def measure_best_Ks(settings, models, target, rows):
-    """Measure what rounds cost, and compare the K that theory predicts with the fastest.
+    """Measure what rounds cost, and compare the K that theory predicts with the fastest. Prints
+    progress on stderr. Returns a list of dicts, one for each temperature, draft and rule.
 
-    rows: what measure_all_prompts returned for this target. Notes progress on stderr.
-    Returns a list of dicts, one for each temperature, draft and rule.
+    settings: BenchmarkSettings; models: LoadedModels; target: the target's name
+    rows: the results for this target (dicts), from measure_all_prompts
     """
     params_by_temperature = settings.sampling_params()
     rows_of_pairs = {}  # {(temperature, draft, rule): its rows, which differ in K}
@@ -34,10 +35,12 @@ def measure_best_Ks(settings, models, target, rows):
 def best_K(rows, costs):
     """Return {column: value}: the K that theory calls the best, beside the fastest of these rows.
 
-    rows: results that differ in K only
-    costs: [(c, v)] of rounds of 1, 2, ... drafts, timed one by one (auto_k.measure_cost_parts)
+    rows: results (dicts) of one draft and target, which differ in K only
+    costs: [(c, v)] of rounds of K = 1, 2, ... drafts, in target passes over one row: c of drafting
+        one token, v of the rest of the round
     The prediction is None if there are no costs, or if no draft was examined.
     """
+    # a: the acceptance rate; h: the share of rounds with a draft
     fastest = max(rows, key=lambda row: row["tokens_per_second"])
     accepted = [row["drafted"] - row["wasted_drafts"] for row in rows]
     examined = [sum(row["examined_by_position"]) for row in rows]

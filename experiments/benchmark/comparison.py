@@ -36,10 +36,10 @@ PLAIN = Variant()
 
 
 def measure_in_turns(functions, repeats, seed, name):
-    """Call functions in turns, in a new random order each turn, after one turn to warm up.
+    """Call functions in turns, in a new random order each turn, after one turn to warm up. Prints
+    progress on stderr. Returns {key: [what the function returned in each of `repeats` turns]}.
 
-    functions: {key: function()}; name: what is measured, for the progress on stderr
-    Returns {key: [what the function returned in each of `repeats` turns]}.
+    functions: {key: function()}; seed: of the orders; name: what is measured, for the progress
     """
     results = {key: [] for key in functions}
     keys = [*functions]
@@ -48,6 +48,7 @@ def measure_in_turns(functions, repeats, seed, name):
         for i in rng.permutation(len(keys)):
             key = keys[i]
             results[key].append(functions[key]())
+    # without the turn to warm up
     return {key: returned[1:] for key, returned in results.items()}
 
 
@@ -82,8 +83,9 @@ class Measurement:
         """The list of the number of tokens written in each repeat."""
         return [len(text) for text in self.texts]
 
-    def add(self, run):
-        """Decode one repeat with a Run, and add its text, times and rounds to this measurement.
+    def measure_repeat(self, run):
+        """Decode a text with a Run, and add it to this measurement as one more repeat: its text,
+        times and rounds.
 
         Returns [(number of drafted tokens, clock.Seconds)] of its rounds without the prefill.
         """
@@ -104,8 +106,10 @@ class Measurement:
         return timings
 
     def set_medians(self, timings, K):
-        """Set pass_seconds and draft_seconds from what `add` returned for all repeats, in one list.
-        K: the variant's; with "auto" there are no pass_seconds
+        """Set the fields pass_seconds and draft_seconds.
+
+        timings: [(number of drafted tokens, clock.Seconds)] of the rounds of all repeats
+        K: the variant's, an int or "auto"; with "auto" pass_seconds becomes None
         """
         passes = [seconds.target for n_drafted, seconds in timings if n_drafted == K]
         tokens = [seconds.draft / n_drafted for n_drafted, seconds in timings if n_drafted]
@@ -114,9 +118,10 @@ class Measurement:
 
 
 def with_fixed_acceptance(rule, acceptance_probability, seed):
-    """Return a rule verify(draft, p, q, rng) that accepts each drafted token with this probability.
+    """Return an accept/reject rule, a function verify(draft, p, q, rng) -> (number of accepted
+    tokens, next token), that accepts each drafted token with this probability.
 
-    All passes are run and the real rule is called, so that the time is real. Only its number of
+    It calls the real `rule`, so that the time is real, and takes its next token. Only the number of
     accepted tokens is replaced, by random numbers from this seed.
     """
     verdicts = Rng(seed)
@@ -150,10 +155,10 @@ class Comparison:
     acceptance_probability: float | None = None
 
     def run_of(self, variant, seed, prompt, repeat=0, **changes):
-        """Return the Run of a variant.
+        """Return the Run of a Variant.
 
-        seed, prompt (its number), repeat: what its random numbers depend on
-        changes: {field of the Run: value}
+        seed, prompt, repeat: three ints that decide its random numbers; prompt: the prompt's number
+        changes: {field of the Run: value} that differ from this Comparison's run
         The first Run with K auto measures the costs of rounds, in about a second.
         """
         pair = replace(self.run.pair, draft=self.drafts.get(variant.draft))
@@ -161,9 +166,8 @@ class Comparison:
         if K == AUTO:
             K = new_auto_k(pair.target, pair.draft, self.run.to_probs, rule)
         if self.acceptance_probability is not None:
-            rule = with_fixed_acceptance(
-                rule, self.acceptance_probability, stream(Purpose.VERDICT, seed, prompt, repeat)
-            )
+            verdict_seed = stream(Purpose.VERDICT, seed, prompt, repeat)
+            rule = with_fixed_acceptance(rule, self.acceptance_probability, verdict_seed)
         rng = partial(Rng, stream(Purpose.TEXT, seed, prompt, repeat))
         return replace(self.run, pair=pair, K=K, new_rng=rng, rule=rule, **changes)
 
@@ -178,9 +182,10 @@ class Comparison:
                 pass
 
     def measure(self, seed, prompt, repeats):
-        """Decode the prompt `repeats` times with every variant, in random order each time.
+        """Decode the prompt `repeats` times with every variant, in random order each time. Returns
+        a list with the Measurement of each variant.
 
-        prompt: its number, for the seeds. Returns the list of the Measurement of each variant.
+        seed: of all random numbers; prompt: the prompt's number, on which they depend too
         """
         measurements = [Measurement(self.is_lookup(variant)) for variant in self.variants]
         timings = [[] for _ in self.variants]  # of the rounds of all repeats, for each variant
@@ -188,15 +193,15 @@ class Comparison:
             rng = np.random.default_rng(stream(Purpose.ORDER_OF_RUNS, seed, prompt, repeat))
             for i in rng.permutation(len(self.variants)):
                 run = self.run_of(self.variants[i], seed, prompt, repeat)
-                timings[i] += measurements[i].add(run)
+                timings[i] += measurements[i].measure_repeat(run)
         # only greedy texts are the same for all variants, if the rule decides
         comparable = self.run.to_probs.greedy and self.acceptance_probability is None
-        plain = measurements[0].texts[-1]
+        plain_text = measurements[0].texts[-1]  # the first variant is PLAIN
+        target, prompt_ids = self.run.pair.target, self.run.ids
         for i, measurement in enumerate(measurements):
             measurement.set_medians(timings[i], self.variants[i].K)
             text = measurement.texts[-1]
-            if comparable and text != plain:
-                measurement.difference = explain_difference(
-                    self.run.pair.target, self.run.ids, plain, text
-                )
+            if comparable and text != plain_text:
+                difference = explain_difference(target, prompt_ids, plain_text, text)
+                measurement.difference = difference
         return measurements

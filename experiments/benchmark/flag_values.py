@@ -8,17 +8,20 @@ from cli.values import AUTO, parse_list
 
 
 def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
-    """The numbers of drafted tokens in "1..10", "1,2,4" or both, as a list of ints in that order.
-    "auto", if it is allowed and among them, comes last.
+    """Return the values of --K in a text, a list: ints in the order of the text, then "auto" if it
+    is allowed and in the text. Raises SettingError for other texts, for a K above max_K, and for a
+    K that comes twice. why_max: what sets max_K, for the message
 
-    why_max: what sets the largest K allowed, for the message. Raises SettingError for other texts,
-    and for a K that comes twice.
+    >>> parse_Ks("1..3,8")
+    [1, 2, 3, 8]
     """
-    Ks, parts = [], parse_list("K", text)
+    Ks = []
+    parts = parse_list("K", text)
     numbers = [part for part in parts if not (part == AUTO and allow_auto)]
     for part in numbers:
         first, dots, last = part.partition("..")
-        last = last if dots else first
+        if not dots:  # a single number
+            last = first
         are_numbers = re.fullmatch(r"\d{1,6}", first) and re.fullmatch(r"\d{1,6}", last)
         if not are_numbers or not 1 <= int(first) <= int(last):
             expected = "numbers or ranges from 1 up, such as 1,2,4 or 1..10"
@@ -37,8 +40,8 @@ def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
 
 
 def parse_number(name, text, limits):
-    """The number in the text of the flag `name`, as a float. Raises SettingError unless it is a
-    number within these Limits.
+    """Return the number in a text, the value of the flag `name`, as a float. Raises SettingError
+    unless it is a number within these Limits.
     """
     try:
         value = float(text)

@@ -31,12 +31,12 @@ def interval(numerators, denominators):
     percentile bootstrap would in 83 to 86 %.
     """
     n = len(numerators)
-    # two arrays [n]: the sums over all prompts except prompt i
-    left_out = [sum(values) - np.asarray(values, float) for values in (numerators, denominators)]
-    if n < MIN_PROMPTS or np.min(left_out) <= 0:
+    # [n] each: the sums over all prompts except prompt i
+    numerators_without = sum(numerators) - np.asarray(numerators, float)
+    denominators_without = sum(denominators) - np.asarray(denominators, float)
+    if n < MIN_PROMPTS or min(*numerators_without, *denominators_without) <= 0:
         return None
-    above, below = left_out
-    standard_error = math.sqrt(n - 1) * np.log(above / below).std()
+    standard_error = math.sqrt(n - 1) * np.log(numerators_without / denominators_without).std()
     factor = math.exp(student_t(n - 1) * standard_error)
     value = ratio(numerators, denominators)
     return [value / factor, value * factor]
@@ -67,8 +67,8 @@ def share_interval(successes, trials, n_same=1):
     variance = n_prompts / (n_prompts - 1) * (errors @ errors)
     # the variance itself is estimated from few prompts: widen it as Student's t does
     widening = (student_t(n_prompts - 1) / student_t(math.inf)) ** 2
-    variance_of_one = share * (1 - share)
-    n_effective = variance_of_one / max(variance_of_one / n_trials, widening * variance)
+    trial_variance = share * (1 - share)
+    n_effective = trial_variance / max(trial_variance / n_trials, widening * variance)
     return [score_bound(share, n_effective, side) for side in (-1, 1)]
 
 
@@ -121,7 +121,9 @@ class Estimate:
 
 
 def estimate_columns(figures):
-    """Return {name: published value} of {name: Estimate}, with all intervals under "intervals"."""
+    """Return {column: published value} of {column: Estimate}, and with it "intervals": {column:
+    [low, high] or None}.
+    """
     published = {name: figure.published for name, figure in figures.items()}
     intervals = {name: figure.interval for name, figure in figures.items()}
     return published | {"intervals": intervals}
@@ -135,7 +137,8 @@ def estimate_columns(figures):
 def acceptance_estimate(rounds_of_prompts, n_same=1):
     """Return the Estimate of the acceptance rate: accepted over examined tokens.
 
-    rounds_of_prompts: for each prompt its rounds, of all repeats; n_same: see share_interval
+    rounds_of_prompts: for each prompt the list of (drafted, examined, accepted) of its rounds
+    n_same: how many repeats of each round, which made the same decisions, are in it
     """
     accepted, examined = [], []
     for rounds in rounds_of_prompts:
@@ -145,12 +148,12 @@ def acceptance_estimate(rounds_of_prompts, n_same=1):
 
 
 def round_columns(rounds_of_prompts, K):
-    """Return {column: value} that sums up the rounds of all prompts.
+    """Return {column: value} that sums up the rounds of all prompts, as for acceptance_estimate.
 
     By position in the draft, 1 to K: how many tokens were examined, and which share of them was
     accepted (None if none was examined). The histogram: in how many rounds 0 to K were accepted.
     """
-    rounds = [counts for rounds in rounds_of_prompts for counts in rounds]
+    rounds = [counts for of_prompt in rounds_of_prompts for counts in of_prompt]
     drafted = sum(n_drafted for n_drafted, _, _ in rounds)
     accepted = [n_accepted for _, _, n_accepted in rounds]
     examined_at, acceptance_at = [], []
@@ -169,8 +172,8 @@ def round_columns(rounds_of_prompts, K):
 
 
 def drafting_share(is_model, K, drafted, n_rounds):
-    """Return h of the theory, the share of rounds with a draft: 1 for a model; for n-grams, which
-    draft in some rounds only, drafted tokens over the K of all rounds.
+    """Return the share of rounds with a draft, h of the theory: 1 if the draft is a model. N-grams
+    draft in some rounds only: for these, the number of drafted tokens over K times n_rounds.
 
     >>> drafting_share(False, 4, 20, 10)
     0.5
@@ -179,8 +182,9 @@ def drafting_share(is_model, K, drafted, n_rounds):
 
 
 def count_repeated_ngrams(ids):
-    """Return (8-grams of a text that occurred before, all its 8-grams), as two numbers.
+    """Return (how many 8-grams of a text have occurred before in it, how many 8-grams it has).
 
+    ids: the token ids of the text, a list
     >>> count_repeated_ngrams([1, 2] * 10)
     (11, 13)
     """

@@ -29,8 +29,9 @@ def median_seconds(functions, repeats, synchronize=nothing_to_wait_for):
     """Time functions that take turns: {name: function()} -> {name: median seconds}.
 
     In each turn a function runs once untimed, because the function before it has left its own data
-    in the processor's caches. Then it is timed up to PASSES_PER_TURN times; there are as many turns
-    as make `repeats` times or a few more. synchronize(): waits until the device has finished
+    in the processor's caches. Then it is timed up to PASSES_PER_TURN times. Each function is timed
+    `repeats` times in all, or a few more. synchronize(): waits until the device has finished
+    Shows a progress bar.
     """
     times = defaultdict(list)
     n_per_turn = min(repeats, PASSES_PER_TURN)
@@ -73,41 +74,44 @@ def bytes_per_pass(model):
 
 def context_lengths(model, rows):
     """Return a sorted list of context lengths in tokens: a short one, and the longest that leaves
-    room for a pass over max(rows) tokens. rows: a list of numbers of tokens
+    room for every pass. rows: how many tokens each of the passes reads, a list
     """
     longest = model.config.n_ctx - max(rows)
     return sorted({min(CONTEXT_TOKENS, longest), longest})
 
 
-def passes(model, rows, past):
-    """Fill a cache with `past` random tokens. Returns {n: function()} for each n of the list rows:
-    the function makes one pass over n more tokens.
+def pass_functions(model, rows, past):
+    """Read `past` random tokens into a new cache. Returns {n: function()} for each n of the list
+    `rows`: the function makes one pass over n tokens after these, as often as it is called.
     """
     rng = np.random.default_rng(0)
     ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
     cache = model.new_cache()
     model.read(ids, cache, n_last=max(rows))
-
-    # each read drops from the cache what came after the past
+    # each read drops from the cache what comes after the first `past` tokens
     return {n: partial(model.read, ids[: past + n], cache, n_last=n) for n in rows}
 
 
 def measure_parts(model, repeats):
-    """Run `repeats` one-row passes under Python's profiler. Returns {part of a pass: its mean
-    seconds}, which add up to the pass.
+    """Run `repeats` one-row passes under Python's profiler. Returns {name of a part of a pass: its
+    mean seconds}; the parts add up to the pass.
     """
     cache, ids = model.new_cache(), [0] * min(CONTEXT_TOKENS + 1, model.config.n_ctx)
     model.read(ids, cache)
     profiler = Profile(builtins=False)
     for _ in range(repeats):
+        # the cache holds all ids: each read drops the last one and reads it again
         profiler.runcall(model.read, ids, cache)
     entries = {entry.code: entry for entry in profiler.getstats()}
 
     def seconds(function, without=None):
-        """Return the seconds of a function in a pass, less its calls of the function `without`."""
-        entry, inner = entries[function.__code__], without and without.__code__
-        elsewhere = sum(call.totaltime for call in entry.calls or () if call.code is inner)
-        return (entry.totaltime - elsewhere) / repeats
+        """Return a function's mean seconds in a pass, less those of its calls of `without`."""
+        entry = entries[function.__code__]
+        total = entry.totaltime
+        for call in entry.calls or ():
+            if without and call.code is without.__code__:
+                total -= call.totaltime
+        return total / repeats
 
     parts = {
         "matrix products": seconds(gpt2.linear),
@@ -120,34 +124,40 @@ def measure_parts(model, repeats):
 
 
 def measure_breakdown(model, repeats):
-    """Time the parts of a one-row pass, and the choice of a token. Returns {part: milliseconds}."""
+    """Time the parts of a one-row pass, and the choice of a token after it, greedy and sampled.
+    Returns {name of a part: mean or median milliseconds over `repeats`}.
+    """
     logits, rng = model.read([0], model.new_cache()), Rng(0)
-    choose = lambda to_probs: lambda: rng.sample(to_probs(logits)[0])
     greedy, sampled = SamplingParams(0.0), SamplingParams(1.0)
-    choices = {"greedy choice": choose(greedy), "sampled choice": choose(sampled)}
+    choices = {
+        "greedy choice": lambda: rng.sample(greedy(logits)[0]),
+        "sampled choice": lambda: rng.sample(sampled(logits)[0]),
+    }
     parts = measure_parts(model, repeats) | median_seconds(choices, repeats)
     return {part: 1e3 * seconds for part, seconds in parts.items()}
 
 
 def measure_passes(model, rows, repeats):
-    """Time the passes of a model over each number of rows, at two context lengths.
+    """Time the passes of a model over each number of tokens in the list `rows`, at two context
+    lengths, `repeats` times each; also a prefill, the parts of a pass, and reading of memory.
 
-    Returns the JSON object of the profile command, as a dict.
+    Returns the JSON object of the profile command, a dict. Shows progress bars.
     """
     n_bytes, synchronize = bytes_per_pass(model), model.backend.synchronize
-    # in turns: others use the memory too
-    runs = {"streaming": new_streaming_read(STREAMED_BYTES)}
+    # memory and passes in turns, because other programs use the memory too
+    functions = {"streaming": new_streaming_read(STREAMED_BYTES)}
     for past in context_lengths(model, rows):
-        runs |= {(past, n): run for n, run in passes(model, rows, past).items()}
-    seconds = median_seconds(runs, repeats, synchronize)
+        for n, read_n_tokens in pass_functions(model, rows, past).items():
+            functions[past, n] = read_n_tokens
+    seconds = median_seconds(functions, repeats, synchronize)
     streaming = seconds.pop("streaming")
     table = [
         {"past": past, "rows": n, "milliseconds": 1e3 * t, "gb_per_s": n_bytes / t / 1e9}
         for (past, n), t in seconds.items()
     ]
     prompt = [0] * min(PREFILL_TOKENS, model.config.n_ctx)
-    prefill = {"prefill": lambda: model.read(prompt, model.new_cache())}
-    prefill = median_seconds(prefill, max(1, repeats // 4), synchronize)["prefill"]
+    read_prompt = {"prefill": lambda: model.read(prompt, model.new_cache())}
+    prefill = median_seconds(read_prompt, max(1, repeats // 4), synchronize)["prefill"]
     return {
         "bandwidth_gb_per_s": STREAMED_BYTES / streaming / 1e9,
         "weights_bytes": n_bytes,

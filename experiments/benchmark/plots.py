@@ -30,9 +30,8 @@ STYLES = {
 
 
 def group_rows_by_line(rows):
-    """Group rows into the lines of the picture: {legend entry: list of rows sorted by K}.
-
-    An entry names only what differs between the rows: "eagle · T=1".
+    """Group rows (dicts of the results) into the lines of the picture. Returns {legend entry: list
+    of rows sorted by K}. An entry names only what differs between the rows: "eagle · T=1".
     """
     columns = "draft", "target", "temperature", "verification"
     differing = [name for name in columns if len({row[name] for row in rows}) > 1] or ["draft"]
@@ -45,13 +44,14 @@ def group_rows_by_line(rows):
 
 
 def plot_points(rows):
-    """Return the rows that have an interval as [(K, speedup, low, high, withheld)].
+    """Return [(K, speedup, low, high, withheld)] of the rows (dicts) whose speedup has an interval.
 
-    low, high: the 95 % interval; withheld: whether the table withholds the speedup
+    low, high: its 95 % interval; withheld: whether the table shows no speedup, but a reason why
     """
     points = []
     for row in rows:
         if row["intervals"]["speedup_time"]:
+            # not row["speedup_time"], which is None if it is withheld
             speedup = row["tokens_per_second"] / row["autoregressive_tokens_per_second"]
             low, high = row["intervals"]["speedup_time"]
             withheld = row["speedup_time"] is None
@@ -60,10 +60,10 @@ def plot_points(rows):
 
 
 def draw(result, path, title=""):
-    """Draw the results of a benchmark (a dict) into a new file, whose suffix names the format.
+    """Draw the results of a benchmark (the JSON object, a dict) into a new file at `path`, whose
+    suffix names the format. Raises InputError if the file exists.
 
     Markers of speedups that the table withholds are hollow. title: a text above the picture
-    Raises InputError if the file cannot be written.
     """
     lines = group_rows_by_line([row for row in result["rows"] if row["K"] != "auto"])
     with plt.rc_context(STYLES), create_atomically(path) as part:

@@ -38,20 +38,21 @@ class ProfileSettings(Machine, Weights, Target):
     )
 
     def check(self):
+        """Raise SettingError for a number of rows below 1."""
         check_number("rows", min(self.row_counts()), POSITIVE)
 
     def row_counts(self):
-        """Return the list of numbers of rows."""
+        """Return the value of --rows, a list of ints. Raises SettingError."""
         return parse_list("rows", self.rows, int)
 
 
 def print_passes(result):
-    """Print the result of `measure_passes` as tables."""
+    """Print the JSON object of the profile command (a dict, from `measure_passes`) as tables."""
     bandwidth = result["bandwidth_gb_per_s"]
-    first_times = {}  # {context length: milliseconds of its first row}
     gigabytes = result["weights_bytes"] / 1e9
     print(f"Streaming read: {bandwidth:.1f} GB/s. A pass reads {gigabytes:.3f} GB of weights.\n")
     rows = []
+    first_times = {}  # {tokens before the pass: milliseconds of the first row with as many}
     for row in result["rows"]:
         first = first_times.setdefault(row["past"], row["milliseconds"])
         of_streaming, against = row["gb_per_s"] / bandwidth, row["milliseconds"] / first

@@ -47,7 +47,10 @@ def versions(*packages):
 
 
 def start_ours(pair, run):
-    """Return this project as a Program that decodes with a Pair. run: a Run with the settings"""
+    """Return this project as a Program that decodes with a Pair, without its draft and with it.
+
+    run: a Run that gives the settings, such as K and the rule; its pair and text are replaced
+    """
 
     def write(draft, ids, n):
         """Decode n tokens after ids. draft: a Draft, or None to decode without one
@@ -55,7 +58,7 @@ def start_ours(pair, run):
         Returns (list of new ids, number of target passes).
         """
         run_of_text = replace(run, pair=replace(pair, draft=draft), ids=ids, n_tokens=n)
-        prefill, *rounds = run_of_text.rounds()
+        rounds = list(run_of_text.rounds())[1:]  # without the prefill
         text = [token for this_round in rounds for token in this_round.tokens]
         return text, len(rounds)
 
@@ -91,8 +94,9 @@ def start_transformers(target: Path, draft: Path | None, K: int):
         model.generation_config = config
         return model.eval()
 
-    # transformers does not report the passes of the target: a hook counts them
-    model, calls = load(target), []
+    # transformers does not report the passes of the target: a hook adds an item for each
+    model = load(target)
+    calls = []
     model.register_forward_hook(lambda *arguments: calls.append(1))
 
     def write(assistant, ids, n):
@@ -131,27 +135,27 @@ def start_openvino(target: Path, draft: Path | None, K: int):
             settings.num_assistant_tokens = K
         return pipeline.generate(openvino.Tensor(np.array([ids])), settings)
 
-    def write_plain(ids, n):
+    def write_plain(pipeline, ids, n):
         # each pass of the target writes one token
-        return list(generate(plain_pipeline, ids, n).tokens[0]), n
+        return list(generate(pipeline, ids, n).tokens[0]), n
 
-    def write_speculative(ids, n):
-        results = generate(speculative_pipeline, ids, n, K)
+    def write_speculative(pipeline, ids, n):
+        results = generate(pipeline, ids, n, K)
         metrics = results.extended_perf_metrics.main_model_metrics
         return list(results.tokens[0]), len(metrics.raw_metrics.m_durations)
 
-    decoders = {"plain": write_plain}
     with tempfile.TemporaryDirectory() as folder:
         write_openvino(target, f"{folder}/target")
-        plain_pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+        pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+        decoders = {"plain": partial(write_plain, pipeline)}
         if draft:
             write_openvino(draft, f"{folder}/draft")
             draft_model = genai.draft_model(f"{folder}/draft", "CPU", **options)
             scheduler = genai.SchedulerConfig()
             scheduler.cache_size = 1  # GB
             options |= {"draft_model": draft_model, "scheduler_config": scheduler}
-            speculative_pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
-            decoders["speculative"] = write_speculative
+            pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+            decoders["speculative"] = partial(write_speculative, pipeline)
     return Program("OpenVINO GenAI", versions("openvino-genai"), decoders)
 
 
@@ -162,7 +166,9 @@ def start_llama_server(target: Path, draft: Path | None, K: int):
     import xllamacpp as llama
 
     def start_server(target, draft=None):
-        """Start a llama.Server with GGUF files. draft: None to decode without a draft"""
+        """Start and return a llama.Server. target, draft: paths of GGUF files; draft is None to
+        decode without a draft.
+        """
         params = llama.CommonParams()
         params.model.path = target
         params.n_parallel = 1
@@ -210,10 +216,12 @@ PROGRAMS = {
 
 
 def start_programs(names, pair, folders, run):
-    """Start this project and the programs of these names.
+    """Start the programs of these names (keys of PROGRAMS), with the same models as this project.
+    Returns (a list of Programs, of which this project is the first; {name of a program that could
+    not be started: the module that is not installed}).
 
-    folders: (the target's checkpoint folder, the draft's or None); run: a Run with K and rule
-    Returns (a list of Programs, {name of a program: the module that is not installed}).
+    pair: the Pair of this project; run: a Run with K and rule
+    folders: (the target's checkpoint folder, the draft's or None for a draft that is no model)
     """
     programs = [start_ours(pair, run)]
     missing = {}
@@ -237,29 +245,36 @@ class Turn(NamedTuple):
 
 
 def time_texts(write, prompts, n_tokens):
-    """Decode n_tokens after each prompt (a list of ids) with write(ids, n). Returns the Turn."""
+    """Decode n_tokens after each prompt of a list of lists of ids, and return the Turn.
+
+    write: a decoder of a Program, a function (ids, n) -> (list of new ids, number of passes)
+    """
     begin = time.perf_counter()
     answers = [write(ids, n_tokens) for ids in prompts]
     seconds = time.perf_counter() - begin
-    return Turn(seconds, [text for text, _ in answers], sum(n_passes for _, n_passes in answers))
+    texts = [text for text, _ in answers]
+    return Turn(seconds, texts, sum(n_passes for _, n_passes in answers))
 
 
 def compare_programs(programs, prompts, run, repeats, seed):
-    """Time every program and decoder in turns. Returns a list of rows (dicts), one for each.
+    """Time every decoder of every Program in turns. Returns a list of rows (dicts), one for each
+    decoder. Prints progress on stderr.
 
-    prompts: a list of lists of ids. programs: the first is this project, to which all are compared
+    programs: a list; the first is this project, whose plain decoding all others are compared with
+    prompts: a list of lists of ids; run: a Run, for its n_tokens; seed: of the order in each turn
     """
-    timed = {
+    decoders = {
         (program.name, decoder): partial(time_texts, write, prompts, run.n_tokens)
         for program in programs
         for decoder, write in program.decoders.items()
     }
-    turns = measure_in_turns(timed, repeats, seed, "programs")
+    turns = measure_in_turns(decoders, repeats, seed, "programs")
     our_turns = turns["this project", "plain"]
-    return [
-        {"program": program, "decoder": decoder} | turn_columns(of_decoder, our_turns, run.n_tokens)
-        for (program, decoder), of_decoder in turns.items()
-    ]
+    rows = []
+    for (program, decoder), turns_of_decoder in turns.items():
+        columns = turn_columns(turns_of_decoder, our_turns, run.n_tokens)
+        rows.append({"program": program, "decoder": decoder} | columns)
+    return rows
 
 
 def turn_columns(turns: list[Turn], our_turns: list[Turn], n_tokens):
@@ -267,28 +282,28 @@ def turn_columns(turns: list[Turn], our_turns: list[Turn], n_tokens):
 
     n_tokens: how many tokens each text must have. If a text has another length, speeds are None.
     """
-    texts = turns[0].texts
-    n = n_tokens * len(texts)
+    texts = turns[0].texts  # greedy, so the same in every turn
+    n_in_all = n_tokens * len(texts)
     speed = against_ours = None
     if all(len(ids) == n_tokens for ids in texts):
-        speed = median_and_range([n / turn.seconds for turn in turns])
+        speed = median_and_range([n_in_all / turn.seconds for turn in turns])
         ratios = [ours.seconds / turn.seconds for ours, turn in zip(our_turns, turns)]
         against_ours = median_and_range(ratios)
     return {
         "tokens_per_second": speed,
         "against_ours": against_ours,
-        "tokens_per_target_pass": n / turns[0].n_passes,
+        "tokens_per_target_pass": n_in_all / turns[0].n_passes,
         "same_texts": sum(text == ours for text, ours in zip(texts, our_turns[0].texts)),
     }
 
 
 def measure_programs(settings, models, target, result):
     """Measure every program with the prompts of the settings. Returns a list of rows (dicts), one
-    for each program and decoder.
+    for each program and decoder. Prints progress on stderr.
 
-    settings: BenchmarkSettings with one draft, K and rule. models: the LoadedModels. target: the
-    target's name. Adds to the dict `result`: "versions" and "missing" under "machine", and the
-    number of "prompts".
+    settings: BenchmarkSettings with one draft, K and rule; models: LoadedModels; target: its name
+    result: a dict, to which are added "versions" and "missing" under "machine", and the number of
+        "prompts"
     """
     (draft,) = settings.drafts()
     pair = models.pair(draft)
@@ -297,13 +312,14 @@ def measure_programs(settings, models, target, result):
         K=settings.Ks()[0],
         rule=RULES[settings.verification],
     )
-    target_folder, draft_folder = find_folder(target, settings.models_dir), None
+    target_folder = find_folder(target, settings.models_dir)
+    draft_folder = None
     # the other programs take models only: no n-grams, and no heads
     if pair.draft.standalone_model:
         draft_folder = find_folder(draft, settings.models_dir)
     prompts, _ = settings.read_chosen(models)
-    names, folders = settings.other_programs(), (target_folder, draft_folder)
-    programs, missing = start_programs(names, pair, folders, run)
+    folders = target_folder, draft_folder
+    programs, missing = start_programs(settings.other_programs(), pair, folders, run)
     versions = {program.name: program.version for program in programs}
     result["machine"] |= {"versions": versions, "missing": missing}
     result["prompts"] = len(prompts)

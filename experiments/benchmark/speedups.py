@@ -13,7 +13,7 @@ import statistics
 from cli.values import AUTO
 from decoding.auto_k import MAX_K
 from decoding.theory import speedup
-from experiments.benchmark.comparison import PLAIN, TIMED_PARTS
+from experiments.benchmark.comparison import PLAIN, TIMED_PARTS, Measurement
 from experiments.benchmark.intervals import (
     MIN_PROMPTS,
     Estimate,
@@ -32,23 +32,23 @@ LOOP_SHARE = 0.2  # share of repeated 8-grams from which a text counts as a loop
 NOTHING = Estimate([], [])  # of no prompts: its value is None
 
 
-# In this file `plain` and `fast` are lists with a Measurement of each prompt: of the autoregressive
-# loop, and of the variant that a row is about.
+# In this file `plain` and `speculative` are lists with a Measurement of each prompt: of the
+# autoregressive loop, and of the variant that a row is about.
 
 
-def median_seconds_by_prompt(measurements):
+def median_seconds_by_prompt(measurements: list[Measurement]):
     """Return the list of each prompt's median seconds over repeats."""
     return [statistics.median(measurement.seconds) for measurement in measurements]
 
 
-def tokens_by_prompt(measurements):
+def tokens_by_prompt(measurements: list[Measurement]):
     """Return the list of each prompt's number of tokens in the first repeat."""
     return [measurement.tokens[0] for measurement in measurements]
 
 
-def relative_cost(seconds, plain):
-    """Return the Estimate of a cost in target passes over one row. Its value is None if no prompt
-    has both times.
+def relative_cost(seconds, plain: list[Measurement]):
+    """Return the Estimate of a cost in target passes over one row, which plain decoding timed. Its
+    value is None if no prompt has both times.
 
     seconds: the cost on each prompt in seconds, a list of numbers and None
     """
@@ -63,33 +63,37 @@ def relative_cost(seconds, plain):
 # ---------------------------------------------------------------- what is withheld, and why
 
 
-def why_counts_differ(plain, fast):
+def why_counts_differ(plain: list[Measurement], speculative: list[Measurement]):
     """Return a text that says on how many prompts the two variants wrote different numbers of
     tokens, in any repeat; None if there are no such prompts.
     """
     n_different = 0
-    for of_plain, of_fast in zip(plain, fast):
-        n_different += len({*of_plain.tokens, *of_fast.tokens}) > 1
+    for of_plain, of_speculative in zip(plain, speculative):
+        if len({*of_plain.tokens, *of_speculative.tokens}) > 1:
+            n_different += 1
     if n_different == 0:
         return None
-    return f"the token counts differ on {n_different} of {len(fast)} prompts"
+    return f"the token counts differ on {n_different} of {len(speculative)} prompts"
 
 
-def why_withheld(fast, low_high):
+def why_withheld(speculative: list[Measurement], low_high):
     """Return why a speedup must not be published, a text, or None if it may.
 
-    It must not if a bug made greedy texts differ, if there is no interval, or if the interval
-    contains 1. low_high: the interval [low, high], or None
+    It must not if a bug made greedy texts differ from the autoregressive ones, if there is no
+    interval, or if the interval contains 1. low_high: its 95 % interval [low, high], or None
     """
-    differences = [measurement.difference for measurement in fast if measurement.difference]
-    bugs = [where["position"] for where in differences if where["verdict"] == "bug"]
+    differences = [measurement.difference for measurement in speculative if measurement.difference]
+    bugs = [difference for difference in differences if difference["verdict"] == "bug"]
     if bugs:
+        first = min(difference["position"] for difference in bugs)
         return (
-            f"greedy texts differ (first at token {min(bugs)}) and float rounding does not explain "
+            f"greedy texts differ (first at token {first}) and float rounding does not explain "
             "it: a bug"
         )
     if low_high is None:
-        return f"{len(fast)} prompts give no 95 % interval: --n_prompts {MIN_PROMPTS} or more"
+        return (
+            f"{len(speculative)} prompts give no 95 % interval: --n_prompts {MIN_PROMPTS} or more"
+        )
     low, high = low_high
     if low <= 1 <= high:
         return f"its interval, {low:.2f} to {high:.2f}, contains 1"
@@ -110,15 +114,16 @@ def why_mistimed(v):
     return "it is below 1: passes over one row were timed badly"
 
 
-def text_flags(fast, repetition):
-    """Return a list of warnings about the texts: repetition loops, and ties broken by rounding.
+def text_flags(speculative: list[Measurement], repetition):
+    """Return a list of warnings about the texts: repetition loops, and greedy texts that are not
+    the autoregressive ones because rounding broke a tie.
 
     repetition: the share of 8-grams that occurred before, None for texts shorter than that
     """
     flags = []
     if repetition and repetition >= LOOP_SHARE:
         flags.append(f"repetition: {repetition:.0%} of the 8-grams repeat")
-    differences = [measurement.difference for measurement in fast if measurement.difference]
+    differences = [measurement.difference for measurement in speculative if measurement.difference]
     n_ties = sum(difference["verdict"] == "tie" for difference in differences)
     if n_ties:
         flags.append(f"ties: rounding changed the greedy text of {n_ties} prompts")
@@ -128,53 +133,58 @@ def text_flags(fast, repetition):
 # ---------------------------------------------------------------- a row
 
 
-def measured_estimates(plain, fast, n_same):
-    """Return {column: Estimate} of speed, speedup and acceptance. n_same: see result_row"""
-    seconds = median_seconds_by_prompt(fast)
+def measured_estimates(plain: list[Measurement], speculative: list[Measurement], n_same):
+    """Return {column: Estimate} of speed, speedup and acceptance.
+
+    n_same: how many repeats of a prompt make the same random decisions
+    """
+    seconds = median_seconds_by_prompt(speculative)
     speedup_time = Estimate(median_seconds_by_prompt(plain), seconds)
-    counts_differ = why_counts_differ(plain, fast)
-    speedup_time.withheld = counts_differ or why_withheld(fast, speedup_time.interval)
-    rounds = [measurement.rounds for measurement in fast]
-    n_tokens = [sum(measurement.tokens) for measurement in fast]
+    counts_differ = why_counts_differ(plain, speculative)
+    speedup_time.withheld = counts_differ or why_withheld(speculative, speedup_time.interval)
+    rounds = [measurement.rounds for measurement in speculative]
+    n_tokens = [sum(measurement.tokens) for measurement in speculative]
     return {
-        "tokens_per_second": Estimate(tokens_by_prompt(fast), seconds),
+        "tokens_per_second": Estimate(tokens_by_prompt(speculative), seconds),
         "speedup_time": speedup_time,
         "acceptance_rate": acceptance_estimate(rounds, n_same),
         "tokens_per_target_pass": Estimate(n_tokens, [len(of_prompt) for of_prompt in rounds]),
     }
 
 
-def rule_estimates(fast, by_token):
+def rule_estimates(speculative: list[Measurement], by_token: list[Measurement]):
     """Return {column: Estimate} of what a rule gains over the token rule, in time and in passes.
 
-    by_token: the Measurements of the same draft and K with the token rule, on the same prompts
-    Without any, the values are None.
+    by_token: the Measurements of the same draft and K with the token rule, on the same prompts. If
+        it is empty, the values are None.
     """
     if not by_token:
         return {"speedup_over_token": NOTHING, "tokens_per_pass_over_token": NOTHING}
-    in_time = Estimate(median_seconds_by_prompt(by_token), median_seconds_by_prompt(fast))
+    in_time = Estimate(median_seconds_by_prompt(by_token), median_seconds_by_prompt(speculative))
     # both wrote equally many tokens, so the ratio of passes is that of tokens per pass
     passes_by_token = [len(measurement.rounds) for measurement in by_token]
-    in_passes = Estimate(passes_by_token, [len(measurement.rounds) for measurement in fast])
-    in_time.withheld = why_withheld(fast, in_time.interval)
-    in_passes.withheld = why_withheld(fast, in_passes.interval)
+    in_passes = Estimate(passes_by_token, [len(measurement.rounds) for measurement in speculative])
+    in_time.withheld = why_withheld(speculative, in_time.interval)
+    in_passes.withheld = why_withheld(speculative, in_passes.interval)
     return {"speedup_over_token": in_time, "tokens_per_pass_over_token": in_passes}
 
 
-def cost_estimates(plain, fast):
-    """Return {column: Estimate} of c and v of the theory, measured in the same rounds."""
-    c = relative_cost([measurement.draft_seconds for measurement in fast], plain)
-    v = relative_cost([measurement.pass_seconds for measurement in fast], plain)
+def cost_estimates(plain: list[Measurement], speculative: list[Measurement]):
+    """Return {"draft_cost": Estimate of c, "verify_cost": Estimate of v}, in target passes over one
+    row: c of drafting a token, v of a target pass over K + 1 rows.
+    """
+    c = relative_cost([measurement.draft_seconds for measurement in speculative], plain)
+    v = relative_cost([measurement.pass_seconds for measurement in speculative], plain)
     if v.value is not None:
         v.withheld = why_mistimed(v)
     return {"draft_cost": c, "verify_cost": v}
 
 
 def predict_speedup(K, h, a, c, v):
-    """Return (the speedup that theory predicts or None, why there is no prediction or None).
+    """Return (the speedup that theory predicts, None), or (None, why there is no prediction).
 
-    K: a number or "auto"; h: the share of rounds with a draft; a: the acceptance rate or None;
-    c, v: the Estimates of cost_estimates
+    K: a number or "auto"; h: the share of rounds with a draft; a: the acceptance rate or None
+    c, v: the Estimates of the costs of drafting a token and of a target pass over K + 1 rows
     """
     if K == AUTO:
         return None, "K changes from round to round"
@@ -185,10 +195,10 @@ def predict_speedup(K, h, a, c, v):
     return speedup(a, K, c.value, v.value, h), None
 
 
-def text_columns(plain, fast):
+def text_columns(plain: list[Measurement], speculative: list[Measurement]):
     """Return {column: value} about the texts: how many, seconds of prefill, and repetition."""
     repeated, n_grams = [], []
-    for measurement in fast:
+    for measurement in speculative:
         for text in measurement.texts:
             n_repeated, n = count_repeated_ngrams(text)
             repeated.append(n_repeated)
@@ -196,25 +206,25 @@ def text_columns(plain, fast):
     repetition = ratio(repeated, n_grams)
     plain_seconds = median_seconds_by_prompt(plain)
     return {
-        "prompts": len(fast),
-        "tokens": sum(tokens_by_prompt(fast)),
+        "prompts": len(speculative),
+        "tokens": sum(tokens_by_prompt(speculative)),
         "autoregressive_tokens_per_second": ratio(tokens_by_prompt(plain), plain_seconds),
-        "prefill_seconds": median_prefill(fast),
+        "prefill_seconds": median_prefill(speculative),
         "autoregressive_prefill_seconds": median_prefill(plain),
         "repetition": repetition,
-        "flags": text_flags(fast, repetition),
+        "flags": text_flags(speculative, repetition),
     }
 
 
-def median_prefill(measurements):
-    """Return the median seconds of prefill, over all prompts and repeats."""
+def median_prefill(measurements: list[Measurement]):
+    """Return the median seconds of prefill over all prompts and repeats."""
     return statistics.median(
         seconds for measurement in measurements for seconds in measurement.prefill_seconds
     )
 
 
-def milliseconds_per_round(measurements):
-    """Return {part of a round: mean milliseconds} over all prompts."""
+def milliseconds_per_round(measurements: list[Measurement]):
+    """Return {part of a round: mean milliseconds} over all rounds of all prompts."""
     n_rounds = sum(len(measurement.rounds) for measurement in measurements)
     means = {}
     for part in TIMED_PARTS:
@@ -224,7 +234,7 @@ def milliseconds_per_round(measurements):
 
 
 def result_row(variant, measurements, n_same=1, **about):
-    """Return one row of the results (a dict) for a variant.
+    """Return one row of the results (a dict) for a Variant with a draft.
 
     measurements: {variant: [Measurement of each prompt]}, with PLAIN among the variants
     n_same: how many repeats of a prompt make the same random decisions. Repeats of greedy decoding
@@ -232,23 +242,27 @@ def result_row(variant, measurements, n_same=1, **about):
     about: {column: value} to put into the row unchanged
     If the same draft and K were measured with the token rule too, the row compares the two rules.
     """
-    plain, fast, K = measurements[PLAIN], measurements[variant], variant.K
+    plain, speculative = measurements[PLAIN], measurements[variant]
+    K = variant.K
     by_token = []
     if variant.verification != "token":
         token_variant = dataclasses.replace(variant, verification="token")
         by_token = measurements.get(token_variant, [])
-    figures = measured_estimates(plain, fast, n_same) | rule_estimates(fast, by_token)
-    figures |= cost_estimates(plain, fast)
+    figures = measured_estimates(plain, speculative, n_same) | rule_estimates(speculative, by_token)
+    figures |= cost_estimates(plain, speculative)
 
     n_positions = MAX_K if K == AUTO else K
-    rounds = round_columns([measurement.rounds for measurement in fast], n_positions)
+    rounds = round_columns([measurement.rounds for measurement in speculative], n_positions)
     n_rounds = sum(rounds["accepted_histogram"])
-    is_model = not fast[0].is_lookup
-    h = None if K == AUTO else drafting_share(is_model, K, rounds["drafted"], n_rounds)
+    h = None  # the share of rounds with a draft
+    if K != AUTO:
+        is_model = not speculative[0].is_lookup
+        h = drafting_share(is_model, K, rounds["drafted"], n_rounds)
 
     a, c, v = (figures[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
     predicted, why_unknown = predict_speedup(K, h, a.value, c, v)
-    measured, measured_over_predicted = figures["speedup_time"], None
+    measured = figures["speedup_time"]
+    measured_over_predicted = None
     if measured.published and predicted:
         measured_over_predicted = measured.value / predicted
 
@@ -258,12 +272,12 @@ def result_row(variant, measurements, n_same=1, **about):
     return {
         **dataclasses.asdict(variant),
         **about,
-        **text_columns(plain, fast),
+        **text_columns(plain, speculative),
         **estimate_columns(figures),
         "drafting_share": h,
         "predicted_speedup": predicted,
         "measured_over_predicted": measured_over_predicted,
         **rounds,
-        "milliseconds_per_round": milliseconds_per_round(fast),
+        "milliseconds_per_round": milliseconds_per_round(speculative),
         "withheld": {name: why for name, why in withheld.items() if why},
     }

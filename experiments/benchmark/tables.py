@@ -69,29 +69,37 @@ def as_text(value):
         median, low, high = as_text(value["value"]), as_text(value["low"]), as_text(value["high"])
         return f"{median} [{low}, {high}]"
     if isinstance(value, list):
-        texts = ["–" if one is None else f"{one:.2f}" for one in value[:MAX_POSITIONS]]
+        texts = ["–" if share is None else f"{share:.2f}" for share in value[:MAX_POSITIONS]]
         if len(value) > MAX_POSITIONS:
             texts.append("…")
         return " ".join(texts)
     if isinstance(value, float):
-        digits = 1 if value >= 10 else 2 if value >= 1 else 3
-        return f"{value:.{digits}f}"
+        if value >= 10:
+            return f"{value:.1f}"
+        return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
     return str(value)
 
 
 def cell(row, name):
-    """Return the text of a row's column, with the interval if the column shows one."""
+    """Return the text for the column `name` of a row (a dict of the results): its value, with the
+    95 % interval if it has one and the column is in WITH_INTERVAL.
+    """
     value = row[name]
-    if value is not None and name == "temperature":
+    if value is None:
+        return as_text(None)
+    if name == "temperature":
         return f"{value:g}"
-    if value is not None and name in WITH_INTERVAL and row["intervals"].get(name):
+    if name in WITH_INTERVAL and row["intervals"].get(name):
         low, high = row["intervals"][name]
-        value = {"value": value, "low": low, "high": high}
+        return as_text({"value": value, "low": low, "high": high})
     return as_text(value)
 
 
 def markdown_table(header, lines):
-    """Return a Markdown table with aligned columns. header: texts; lines: lists of values"""
+    """Return a Markdown table with aligned columns.
+
+    header: the headings, a list of texts; lines: for each line its values, as for as_text
+    """
     lines = [[as_text(value) for value in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(header, *lines)]
     lines = [header, ["-" * width for width in widths], *lines]
@@ -105,40 +113,47 @@ def heading(name):
 
 
 def nonempty_columns(rows, columns):
-    """Return the list of the columns that have a cell which is not empty."""
+    """Return the list of those columns in which some row (a dict) has a cell that is not empty."""
     return [name for name in columns if any(cell(row, name) not in ("", "–") for row in rows)]
 
 
 def table(rows, columns):
-    """Return a Markdown table of these columns of rows (dicts), without empty columns."""
+    """Return a Markdown table of these columns (a list of names) of rows (dicts), without the
+    columns that are empty in all rows.
+    """
     columns = nonempty_columns(rows, columns)
-    return markdown_table(
-        [*map(heading, columns)], [[cell(row, x) for x in columns] for row in rows]
-    )
+    lines = [[cell(row, name) for name in columns] for row in rows]
+    return markdown_table([heading(name) for name in columns], lines)
 
 
 def legend(rows, columns):
-    """Return a Markdown list that explains the columns of a table."""
-    return "\n".join(
-        f"- {LEGEND[name]}" for name in nonempty_columns(rows, columns) if name in LEGEND
-    )
+    """Return a Markdown list that explains the columns of `table(rows, columns)`; columns whose
+    heading says all are left out.
+    """
+    explained = [name for name in nonempty_columns(rows, columns) if name in LEGEND]
+    return "\n".join(f"- {LEGEND[name]}" for name in explained)
 
 
 def split_common_columns(rows, columns):
-    """Return (a text with the values that all rows share, the list of columns that differ)."""
-    same, differ = [], []
+    """Return (a sentence with the values that all rows (dicts) share, "" if there are none; the
+    list of the columns that differ). "draft" and "K" always count as columns that differ.
+    """
+    common, differing = [], []
     for name in columns:
         values = {str(row[name]) for row in rows}
-        # the draft and K are always columns
         if len(values) > 1 or name in ("draft", "K"):
-            differ.append(name)
+            differing.append(name)
         else:
-            same.append(name)
-    return ", ".join(f"{heading(name)} {cell(rows[0], name)}" for name in same), differ
+            common.append(f"{heading(name)} {cell(rows[0], name)}")
+    sentence = f"All rows: {', '.join(common)}." if common else ""
+    return sentence, differing
 
 
 def label(settings):
-    """Return a warning for figures of random weights or synthetic acceptance; "" for real ones."""
+    """Return a warning for figures of random weights or synthetic acceptance; "" for real ones.
+
+    settings: {name of a flag of benchmark: its value}
+    """
     parts = []
     if settings["weights"] == "random":
         parts.append("random weights")
@@ -148,7 +163,9 @@ def label(settings):
 
 
 def remarks_on(row):
-    """Return a list of remarks on a row: what is withheld and why, gains, and warnings."""
+    """Return a list of remarks (texts) on a row (a dict): which figures are withheld and why, what
+    a rule gains over the token rule, and warnings about the texts.
+    """
     remarks = [
         f"{heading(name)}: withheld, as {row['withheld'][name]}"
         for name in NOTED
@@ -158,9 +175,9 @@ def remarks_on(row):
         "speedup_over_token": "times as fast",
         "tokens_per_pass_over_token": "times as many tokens per pass",
     }
-    for name, what in gains.items():
+    for name, gain in gains.items():
         if row[name] is not None:
-            remarks.append(f"in the same turns {cell(row, name)} {what} as the token rule")
+            remarks.append(f"in the same turns {cell(row, name)} {gain} as the token rule")
     return remarks + row["flags"]
 
 
@@ -169,18 +186,21 @@ def number_remarks(rows):
 
     Returns (the rows with a column "notes": "1, 3", a Markdown list of the remarks).
     """
-    numbers, with_notes = {}, []  # {remark: its number}
+    numbers = {}  # {remark: its number}
+    rows_with_notes = []
     for row in rows:
+        # a remark that has no number yet is given the next one
         notes = [numbers.setdefault(remark, len(numbers) + 1) for remark in remarks_on(row)]
-        with_notes.append(row | {"notes": ", ".join(map(str, sorted(notes)))})
-    return with_notes, "\n".join(f"{number}. {remark}" for remark, number in numbers.items())
+        rows_with_notes.append(row | {"notes": ", ".join(map(str, sorted(notes)))})
+    remarks = [f"{number}. {remark}" for remark, number in numbers.items()]
+    return rows_with_notes, "\n".join(remarks)
 
 
 def paragraphs(result):
-    """Yield the Markdown paragraphs of a result of benchmark (a dict): its label, tables, remarks
-    and legends, and how it was measured. A paragraph may be empty.
+    """Yield the Markdown paragraphs (texts) of the JSON object of benchmark: its label, tables,
+    remarks and legends, and how it was measured. A paragraph may be "".
     """
-    settings, where, rows = result["settings"], result["machine"], result["rows"]
+    settings, machine, rows = result["settings"], result["machine"], result["rows"]
     if label(settings):
         yield f"**{label(settings)}**"
     if settings["batch_size"]:
@@ -192,52 +212,58 @@ def paragraphs(result):
         yield from paragraphs_of_best_K(result["best_K"])
         yield from prompt_paragraphs(rows)
     length = f"{settings['n_tokens_to_generate']} tokens each, median of {settings['repeats']}"
-    cpu = f"{where['cpu']}, {where['threads']} threads"
-    yield f"{length}. {cpu}, {settings['backend']}, {where['date']}."
+    cpu = f"{machine['cpu']}, {machine['threads']} threads"
+    yield f"{length}. {cpu}, {settings['backend']}, {machine['date']}."
 
 
 def paragraphs_of_K(rows):
-    """Yield the table of speeds, its remarks, the table of causes, and a legend."""
+    """Yield the paragraphs about the rows of all K: the table of speeds, its remarks, the table of
+    the causes (acceptance and costs), and a legend.
+    """
     rows, remarks = number_remarks(rows)
-    same, differ = split_common_columns(rows, VARIANT)
-    yield same and f"All rows: {same}."
-    yield table(rows, differ + SPEEDS)
+    common, differing = split_common_columns(rows, VARIANT)
+    yield common
+    yield table(rows, differing + SPEEDS)
     yield remarks
-    yield table(rows, differ + CAUSES)
-    yield legend(rows, differ + SPEEDS[:-1] + CAUSES)
+    yield table(rows, differing + CAUSES)
+    yield legend(rows, differing + SPEEDS + CAUSES)
 
 
 def paragraphs_of_best_K(rows):
-    """Yield the best K of each draft, predicted and measured."""
-    _, differ = split_common_columns(rows, PAIR)
+    """Yield the paragraphs about the best K of each draft: a table of the predicted K, a table of
+    the fastest K, and a legend. rows: the list "best_K" of the results (dicts)
+    """
+    _, differing = split_common_columns(rows, PAIR)
     yield "The best K by theory. Here c and v are of single rounds:"
-    yield table(rows, differ + BEST_PREDICTED)
+    yield table(rows, differing + BEST_PREDICTED)
     yield "The K that was fastest:"
-    yield table(rows, differ + BEST_MEASURED)
+    yield table(rows, differing + BEST_MEASURED)
     yield legend(rows, ["acceptance_by_position"])
 
 
 def prompt_paragraphs(rows):
-    """Yield how many prompts there were for each target."""
+    """Yield a sentence for each target: how many prompts there were. rows: dicts of the results"""
     counts = {row["target"]: (row["prompts"], row["skipped_prompts"]) for row in rows}
-    intervals = any(row["intervals"]["speedup_time"] for row in rows)
-    for target, (n, n_skipped) in counts.items():
-        with_them = ", with 95 % intervals" if intervals else ""
-        yield f"{target}: {n} prompts ({n_skipped} skipped: too long){with_them}."
+    has_intervals = any(row["intervals"]["speedup_time"] for row in rows)
+    ending = ", with 95 % intervals" if has_intervals else ""
+    for target, (n_prompts, n_skipped) in counts.items():
+        yield f"{target}: {n_prompts} prompts ({n_skipped} skipped: too long){ending}."
 
 
 def paragraphs_of_batches(rows):
-    """Yield the speeds of several texts at once."""
-    same, differ = split_common_columns(rows, VARIANT)
-    yield same and f"All rows: {same}."
-    yield table(rows, differ + BATCHES)
-    yield legend(rows, differ + BATCHES)
+    """Yield the paragraphs about batches: a table of speeds, and a legend. rows: dicts"""
+    common, differing = split_common_columns(rows, VARIANT)
+    yield common
+    yield table(rows, differing + BATCHES)
+    yield legend(rows, differing + BATCHES)
     yield "Tokens per second of all texts together, prefill apart."
 
 
 def paragraphs_of_programs(result):
-    """Yield the speeds of other programs, and what they wrote."""
-    settings, where, rows = result["settings"], result["machine"], result["rows"]
+    """Yield the paragraphs about --programs: a table of speeds, a table that compares the texts
+    with ours, and how it was measured. result: the JSON object of benchmark, a dict
+    """
+    settings, machine, rows = result["settings"], result["machine"], result["rows"]
     yield table(rows, PROGRAM_SPEEDS)
     yield table(rows, PROGRAM_TEXTS)
     yield legend(rows, PROGRAM_TEXTS)
@@ -246,11 +272,11 @@ def paragraphs_of_programs(result):
         f"K = {settings['K']}, {result['prompts']} prompts, prefill included; medians of turns "
         "with their range."
     )
-    yield f"Versions: {'; '.join(where['versions'].values())}."
-    for name, why in where["missing"].items():
-        yield f"{name}: not run, {why} is not installed."
+    yield f"Versions: {'; '.join(machine['versions'].values())}."
+    for program, module in machine["missing"].items():
+        yield f"{program}: not run, {module} is not installed."
 
 
 def to_markdown(result):
-    """Return the results of a benchmark as Markdown text."""
+    """Return the JSON object of benchmark (a dict) as Markdown text, with a final line end."""
     return "\n\n".join(filter(None, paragraphs(result))) + "\n"

@@ -39,7 +39,7 @@ class Latency:
     """The cost of a draft's rounds, in target passes over one row.
 
     A round that drafts n of up to K tokens costs n c(K) + v(n + 1): c for each drafted token, v for
-    a target pass over that many rows, v(1) = 1. Between known points both are interpolated.
+    a target pass over n + 1 rows; v(1) = 1. Between known points both are interpolated.
 
     points: {K: (c(K), v(K + 1))}, with growing K
     reason: a text that says why nothing is known of a larger K than those of the points
@@ -49,7 +49,7 @@ class Latency:
     reason: str
 
     def why_unknown(self, K):
-        """Return the reason why the cost of rounds of this K is not known, a text, or None."""
+        """Return why the cost of rounds of this K is not known, a text; None if it is known."""
         return None if K <= max(self.points, default=0) else self.reason
 
     def draft_cost(self, K):
@@ -58,20 +58,24 @@ class Latency:
         return float(np.interp(K, [*self.points], costs))
 
     def verify_cost(self, n_drafted):
-        """Return v(n_drafted + 1), the cost of a target pass over that many rows."""
+        """Return v(n_drafted + 1), the cost of a target pass over n_drafted + 1 rows, in target
+        passes over one row.
+        """
         costs = [v for _, v in self.points.values()]
         return float(np.interp(n_drafted, [0, *self.points], [1, *costs]))
 
     def of_round(self, n_drafted, K):
-        """Return the cost of a round that drafts n_drafted of up to K tokens."""
+        """Return the cost of a round that drafts n_drafted of up to K tokens, in target passes over
+        one row.
+        """
         return n_drafted * self.draft_cost(K) + self.verify_cost(n_drafted)
 
 
 def read_rows(path):
     """Read the rows of a results file of benchmark. Raises InputError if it is no such file.
 
-    Returns a list of dicts, in which a missing key gives None. A row that states no verification
-    rule has the rule of the file's settings, else "token".
+    Returns a list of dicts; a missing key gives None, without an error. A row that states no
+    verification rule is given the rule of the file's settings, or "token" if these state none.
     """
     result = parse_json(read_bytes(path), path)
     expected = "expected results of benchmark"
@@ -79,30 +83,30 @@ def read_rows(path):
     for i, row in enumerate(result["rows"], 1):
         check_fields(row, ROW_FIELDS, f"{path}, row {i}", expected)
     settings = result.get("settings") or {}
-    shared = {"verification": settings.get("verification") or "token"}
-    return [defaultdict(lambda: None, shared | row) for row in result["rows"]]
+    defaults = {"verification": settings.get("verification") or "token"}
+    return [defaultdict(lambda: None, defaults | row) for row in result["rows"]]
 
 
 def read_latencies(path, drafts, target, rule):
-    """Read costs from a results file of benchmark. Returns {name of a draft: Latency}.
+    """Read costs from a results file of benchmark. Returns {name of a draft: Latency}, whose points
+    are medians over rows with the same K. Raises InputError if the file is no results file.
 
-    Only rows with this verification rule, a K that is a number, and this target are used. Of rows
-    with the same K, the medians are used.
-    target: the target's name, or None if it is unknown. If several targets match, none is used.
-    Raises InputError if the file is no results file.
+    drafts: a list of names; rule: "token" or "block". Only rows with this rule are used.
+    target: the target's name, or None if it is unknown: then rows of any target are used. If the
+        rows are of several targets, no row is used.
     """
     rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
     if target:
         rows = [row for row in rows if name_of(row["target"] or "") == target]
     if len({row["target"] for row in rows}) > 1:
-        rows = []  # their targets cannot be told apart: all match
+        rows = []  # the target may be any of these
     latencies = {}
     for draft in drafts:
         costs = defaultdict(list)  # {K: [(c, v)]}
         for row in rows:
-            cost = row["draft_cost"], row["verify_cost"]
-            if row["draft"] == draft and None not in cost:
-                costs[row["K"]].append(cost)
+            c_and_v = row["draft_cost"], row["verify_cost"]
+            if row["draft"] == draft and None not in c_and_v:
+                costs[row["K"]].append(c_and_v)
         points = {}
         for K in sorted(costs):
             median_c = statistics.median(c for c, _ in costs[K])

@@ -26,10 +26,12 @@ TEXTS_PER_TASK = 4  # how many texts a worker of a cluster is given at a time
 
 @dataclass(frozen=True)
 class RecordSettings(Machine, Sampling, PromptFile, Target):
-    """What decides the texts of a log. They are stored in its first line."""
+    """What decides the texts of a log. These settings are stored in its first line."""
 
     def portable_dict(self):
-        """Return {name of a flag: value} without the folders that this machine keeps files in."""
+        """Return {name of a flag: value} without models_dir. Of the paths of the target and of the
+        prompts only the last part is kept, because folders differ between machines.
+        """
         return super().portable_dict() | {
             "target_model_size": name_of(self.target_model_size),
             "prompts": Path(self.prompts).name,
@@ -43,6 +45,7 @@ class LogFile(Workers):
     out: str = flag("", "the log to write, a new .jsonl or .jsonl.gz file")
 
     def check(self):
+        """Raise InputError if --out cannot be written, or has another suffix."""
         check_output("out", self.out, (".jsonl", ".jsonl.gz"))
 
 
@@ -72,9 +75,10 @@ def record(settings: RecordSettings, output: LogFile):
         with executor:
             failed = {}
             items = [(i, prompts[i]) for i in missing]
-            name = lambda item: f"prompt {item[0] + 1}"
+            name_of_item = lambda item: f"prompt {item[0] + 1}"
             function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
-            results = executor.run(function, items, failed, TEXTS_PER_TASK, name)
+            results = executor.run(function, items, failed, TEXTS_PER_TASK, name_of_item)
+            # in the order of the items; a text that failed is not written
             for text, i in zip(results, bar):
                 lines.write(i, text)
         require_no_failures(failed)
@@ -84,11 +88,11 @@ def record(settings: RecordSettings, output: LogFile):
 
 
 def record_texts(n_tokens, to_probs, seed, models, items):
-    """Decode a text of n_tokens after each prompt, and yield its line of the log (a dict with a
-    checksum).
+    """Decode a text of n_tokens after each prompt with the target of LoadedModels, and yield its
+    line of the log, a dict with a checksum.
 
-    to_probs: SamplingParams; models: the LoadedModels, of which the target writes;
-    items: [(number of the prompt, its token ids)]
+    to_probs: SamplingParams
+    items: [(number of the prompt, its token ids)]; the number and the seed decide random numbers
     """
     for i, ids in items:
         rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))

@@ -52,7 +52,7 @@ class RecordedText:
 
     @property
     def ids(self):
-        """The token ids of prompt and text, a list."""
+        """The token ids of the prompt and the text after it, a list."""
         return self.prompt + self.tokens
 
 
@@ -80,7 +80,7 @@ class Log:
 
 
 def round_to_6_digits(value):
-    """Return a number as a float with six significant digits.
+    """Return a number rounded to six significant digits, a float.
 
     >>> round_to_6_digits(2 / 3)
     0.666667
@@ -89,7 +89,7 @@ def round_to_6_digits(value):
 
 
 def with_checksum(line):
-    """Return the line of a log (a dict) with its "checksum"."""
+    """Return a line of a log (a dict) with a field "checksum": its CRC-32, hexadecimal digits."""
     return line | {"checksum": checksum(json_line(line))}
 
 
@@ -97,19 +97,26 @@ def with_checksum(line):
 
 
 def read_log(path, load_encoder):
-    """Read the Log in a file. Raises InputError if it is no log, or has changed since.
+    """Read the Log in a file, from record or from another program. Raises InputError if the file
+    cannot be read, is no log, or has changed since it was written.
 
-    load_encoder: a function () that returns an Encoder; it is called for a foreign log only, to
-    encode its texts
+    load_encoder: a function () that returns an Encoder. It is called only for a log of another
+        program, to encode its texts.
     """
-    numbered = enumerate(read_lines(path, MAX_BYTES), 1)
-    lines = [(f"{path}, line {i}", line) for i, line in numbered if line.strip()]
-    where, line = lines[0] if lines else (path, "")
-    header = parse_json(line, where)
+    lines = []
+    for number, line in enumerate(read_lines(path, MAX_BYTES), 1):
+        if line.strip():
+            lines.append((f"{path}, line {number}", line))
+    if not lines:
+        lines = [(path, "")]  # which is refused as no JSON
+    place, line = lines[0]
+    header = parse_json(line, place)
     if is_object(header) and "format" in header:
         return parse_own_log(path, header, lines[1:])
     encoder = load_encoder()
-    texts = [parse_foreign_text(parse_json(line, where), where, encoder) for where, line in lines]
+    texts = []
+    for place, line in lines:
+        texts.append(parse_foreign_text(parse_json(line, place), place, encoder))
     return Log(texts, encoder.fingerprint, encoder.n_vocab)
 
 
@@ -132,10 +139,11 @@ SETTINGS = {
 
 
 def parse_own_log(path, header, lines):
-    """Return the Log that record wrote, from its header (a dict) and [(where, line)] after it.
+    """Return the Log that record wrote into the file at `path`.
 
-    where: "FILE, line N", for errors; line: a text of JSON
-    Raises InputError if the log is truncated, has changed, or holds what no target can write.
+    header: its first line, a dict; lines: [(place, JSON text)] of the lines after it. A place is
+    "FILE, line N", for messages. Raises InputError if the log is truncated, has changed, or holds
+    what no target can write.
     """
     must_have = "checksum" in header
     header = without_checksum(header, f"{path}, line 1", must_have)
@@ -144,65 +152,69 @@ def parse_own_log(path, header, lines):
     fields = {name: header[name] for name in ("tokenizer", "n_vocab", "target", "settings")}
     log = Log([], **fields)
     records = []
-    for where, line in lines:
-        records.append((where, without_checksum(parse_json(line, where), where, must_have)))
+    for place, line in lines:
+        records.append((place, without_checksum(parse_json(line, place), place, must_have)))
     n_texts = len(records) - 1
     if n_texts < 1 or records[-1][1] != {"end": n_texts}:
         raise InputError(f"{path}: is truncated, or more than one log; {EXPECTED}")
     checks = text_checks(log)
-    for where, record in records[:n_texts]:
-        check_fields(record, checks, where, EXPECTED)
+    for place, record in records[:n_texts]:
+        check_fields(record, checks, place, EXPECTED)
         text = RecordedText(**{name: record[name] for name in checks})
         if text.p and len(text.p) != len(text.tokens):
-            raise InputError(f"{where}: its lists do not fit together; {EXPECTED}")
+            raise InputError(f"{place}: its lists do not fit together; {EXPECTED}")
         log.texts.append(text)
     return log
 
 
-def without_checksum(line, where, must_have):
-    """Return the line of a log, parsed from JSON, without its checksum.
+def without_checksum(line, place, must_have):
+    """Return the line of a log, parsed from JSON, without its checksum. A value that is no object
+    is returned as it is.
 
-    must_have: whether a line without a checksum is refused; where: "FILE, line N", for errors
+    must_have: whether a line without a checksum is refused; place: "FILE, line N", for messages
     Raises InputError if the line has changed, or lacks a checksum that it must have.
     """
     if not is_object(line):
-        return line  # which the caller refuses
+        return line  # the caller refuses it
     if "checksum" not in line and not must_have:
         return line
     content = {name: value for name, value in line.items() if name != "checksum"}
     if line != with_checksum(content):
-        raise InputError(f"{where}: has changed since it was written; {EXPECTED}")
+        raise InputError(f"{place}: has changed since it was written; {EXPECTED}")
     return content
 
 
 def text_checks(log):
-    """Return {field of a RecordedText: function(value) that says whether it is valid}."""
+    """Return {field of a RecordedText: function(value) that says whether it is valid in this Log}.
+    "p" is a field of sampled texts only.
+    """
     is_token = Limits(0, log.n_vocab - 1, whole=True).allow
     checks = {"prompt": list_of(is_token, min_length=1), "tokens": list_of(is_token, min_length=1)}
     return checks if log.to_probs.greedy else checks | {"p": list_of(is_positive, min_length=1)}
 
 
-def parse_foreign_text(record, where, encoder):
-    """Return the RecordedText of another program's line of JSON, encoded by an Encoder.
+def parse_foreign_text(record, place, encoder):
+    """Return the RecordedText of another program's line, a JSON value, encoded by an Encoder.
 
-    Raises InputError, which begins with `where`, if a text is missing or cannot be encoded.
+    Raises InputError, which begins with `place`, if a text is missing, is empty, or cannot be
+    encoded.
     """
     fields = record if is_object(record) else {}
     outputs = [fields[name] for name in OUTPUT_FIELDS if name in fields]
     if not (outputs and is_text(outputs[0]) and is_text(fields.get("prompt"))):
         raise InputError(
-            f"{where}: expected texts under prompt and one of {', '.join(OUTPUT_FIELDS)}"
+            f"{place}: expected texts under prompt and one of {', '.join(OUTPUT_FIELDS)}"
         )
     try:
         prompt, tokens = encoder.encode(fields["prompt"]), encoder.encode(outputs[0])
     except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(f"{place}: {error}") from None
     # an empty prompt begins with <|endoftext|>, if the vocabulary has this token
     if not prompt and encoder.end_of_text is not None:
         prompt = [encoder.end_of_text]
     if not tokens or not prompt:
         raise InputError(
-            f"{where}: expected some text, and in the prompt too where the vocabulary has no "
+            f"{place}: expected some text, and in the prompt too where the vocabulary has no "
             "<|endoftext|> to begin with"
         )
     return RecordedText(prompt, tokens)

@@ -49,6 +49,7 @@ class ReplaySettings(Machine, Verification, Folder):
     )
 
     def check(self):
+        """Raise SettingError for a wrong --K, for heads as drafts, and without --log."""
         self.Ks()
         for head in {*self.drafts()} & {*HEADS}:
             problem = f"{head}: expected a model, as a head needs to see its target, not a log"
@@ -62,23 +63,24 @@ class ReplaySettings(Machine, Verification, Folder):
         return parse_list("draft_model_size", self.draft_model_size)
 
     def Ks(self):
-        """Return the list of K, as numbers."""
+        """Return the values of --K, a list of ints. Raises SettingError."""
         return parse_Ks(self.K)
 
     def encoder(self):
-        """Load the Encoder for a foreign log: of --tokenizer, else of the first draft model, or of
-        17M if there is none. Raises InputError if its files are missing or damaged.
+        """Load the Encoder for the log of another program: of --tokenizer, else of the first draft
+        model, or of 17M if no draft is a model. Raises InputError if its files are missing or
+        damaged.
         """
         sizes = [name for name in self.drafts() if is_size(name)]
         name = self.tokenizer or (sizes[0] if sizes else "17M")
         return load_encoder(find_folder(name, self.models_dir))
 
     def latencies(self, target):
-        """Return {name of a draft: Latency}, read from --costs. Without this flag, a Latency has no
-        points.
+        """Return {name of a draft: Latency}, read from the file of --costs. Without this flag, each
+        Latency has no points: no cost is known.
 
         target: the name of the log's target; None if the log does not state it
-        Raises InputError if --costs is not a results file.
+        Raises InputError if --costs is not a results file of benchmark.
         """
         if self.costs:
             return read_latencies(self.costs, self.drafts(), target, self.verification)
@@ -86,7 +88,7 @@ class ReplaySettings(Machine, Verification, Folder):
 
 
 def load_drafts(settings, log):
-    """Load the drafts that are tried on a Log. Returns {name: Draft}.
+    """Load the drafts of ReplaySettings that are tried on a Log. Returns {name: Draft}.
 
     Raises InputError if their vocabulary is not the log's, or if their files cannot be used.
     """
@@ -115,8 +117,11 @@ def replay(settings: ReplaySettings, output: Json):
     Ks, seed, rule = settings.Ks(), settings.seed, settings.verification
     log = read_log(settings.log, settings.encoder)
     if settings.tokenizer and not log.foreign:
-        problem = f"{settings.tokenizer}: expected the log of another program, as this one holds "
-        raise SettingError("tokenizer", f"{problem}token ids already; leave it out")
+        problem = (
+            f"{settings.tokenizer}: expected the log of another program, as this one holds token "
+            "ids already; leave it out"
+        )
+        raise SettingError("tokenizer", problem)
     latencies = settings.latencies(log.target)
     rows = []
     for name, draft in load_drafts(settings, log).items():
@@ -132,5 +137,6 @@ def replay(settings: ReplaySettings, output: Json):
         return
     print(table(rows, COLUMNS))
     print(f"\n{legend(rows, COLUMNS)}\n\n{result['certainty']}")
-    for why in sorted({why for row in rows for why in row["withheld"].values()}):
-        print(f"no projected speedup: {why}")
+    reasons = {reason for row in rows for reason in row["withheld"].values()}
+    for reason in sorted(reasons):
+        print(f"no projected speedup: {reason}")

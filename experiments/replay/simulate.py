@@ -50,21 +50,27 @@ class RecordedTarget:
         return None
 
     def read(self, text, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """Return in place of logits a one-hot row for each of the last n_last positions of text."""
+        """Return in place of logits a row for each of the last n_last positions of text, a list of
+        token ids: one-hot, the recorded token after this position. cache: not used
+        """
         next_tokens = self.ids[len(text) + 1 - n_last : len(text) + 1]
         return one_hot(next_tokens, self.config.n_vocab)
 
 
 def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the token rule accepts, each by its own coin.
+    """Return which drafted tokens of a round the token rule accepts, if the text is the recorded
+    one. Each token is decided by its own coin, a random number from 0 to 1.
 
-    coins: numbers from 0 to 1; ratios: q(x) / p(x) of the recorded tokens
+    ratios: q(x) / p(x) of the recorded tokens x
     """
     return coins < ratios
 
 
 def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the block rule accepts, all by the first coin."""
+    """Return which drafted tokens of a round the block rule accepts, if the text is the recorded
+    one. The first coin decides all. Parameters as for accepted_by_token.
+    """
+    # token t: the smallest product of the first 1, ..., t ratios (coins are below 1)
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
 
 
@@ -72,7 +78,8 @@ ACCEPTED = {"token": accepted_by_token, "block": accepted_by_block}
 
 
 class CoinDrafter:
-    """A drafter that drafts a recorded text's token where coins accept it, else a wrong token.
+    """A drafter for replay. It drafts the recorded text's token if random numbers (coins) and the
+    rule accept it, else a wrong token, which RecordedTarget then rejects.
 
     ids: the token ids of prompt and text
     ratios: q(x) / p(x) for each of these ids (0 in the prompt); it ends where the draft's context
@@ -90,22 +97,23 @@ class CoinDrafter:
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
         """Return up to k drafted tokens after ids, and a one-hot distribution for each."""
-        ahead = slice(len(ids), len(ids) + k)
+        positions = slice(len(ids), len(ids) + k)
+        accepted = self.accepted(self.coins[positions], self.ratios[positions])
         draft = []
-        accepted = self.accepted(self.coins[ahead], self.ratios[ahead])
-        for token, is_accepted in zip(self.ids[ahead], accepted):
+        for token, is_accepted in zip(self.ids[positions], accepted):
             wrong_token = (token + 1) % self.n_vocab
             draft.append(token if is_accepted else wrong_token)
         return draft, one_hot(draft, self.n_vocab)
 
 
 def measure_ratios(model, text, to_probs):  # -> [n]
-    """Run a draft model over a RecordedText, and return q(x) / p(x) for each of its tokens x.
+    """Run a draft model over a RecordedText, and return q(x) / p(x) for each of its tokens x: the
+    model's probability over the target's, which the text holds. to_probs: SamplingParams
 
     n: the number of tokens, or fewer if the model's context ends before the text
     """
-    ids, n_prompt = text.ids[: model.config.n_ctx + 1], len(text.prompt)
-    n = len(ids) - n_prompt
+    ids = text.ids[: model.config.n_ctx + 1]  # the last id is predicted, but not read
+    n = len(ids) - len(text.prompt)
     if n <= 0:
         return np.zeros(0)
     q = to_probs(model.read(ids[:-1], model.new_cache(), n_last=n))  # [n, n_vocab]
@@ -120,36 +128,41 @@ class ReplayedDraft:
 
     def __init__(self, draft, log, seed, rule="token"):
         self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
-        self.ratios = None  # of each text, if the draft samples
+        self.ratios = None  # if the draft samples: a list, the ratios of each text
         model = draft.standalone_model
         if model and not log.to_probs.greedy:
             texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
             self.ratios = [measure_ratios(model, text, log.to_probs) for text in texts]
 
     def drafter_of(self, i):
-        """Return a new drafter for the text of index i."""
+        """Return a new drafter for the text of index i: a CoinDrafter if the draft samples, else
+        the draft's own.
+        """
         text, n_vocab = self.log.texts[i], self.log.n_vocab
         if self.ratios is None:
-            return self.draft.new_drafter(
-                RecordedTarget(text.ids, n_vocab), self.log.to_probs, Rng(0)
-            )
+            # the Rng is not used, because nothing is sampled
+            target = RecordedTarget(text.ids, n_vocab)
+            return self.draft.new_drafter(target, self.log.to_probs, Rng(0))
+        # one for each token id of prompt and text; nothing in the prompt is drafted
         ratios = np.concatenate([np.zeros(len(text.prompt)), self.ratios[i]])
         rng = np.random.default_rng(stream(Purpose.REPLAY, self.seed, i))
         coins = rng.random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
     def rounds(self, K):
-        """Replay every text. Returns for each the list of Rounds that would have written it."""
+        """Replay every text. Returns for each text, in a list, the list of Rounds of up to K drafts
+        that would have written it.
+        """
         texts = enumerate(self.log.texts)
         return [replay_text(text, self.drafter_of(i), K) for i, text in texts]
 
 
 def replay_text(text, drafter, K):
-    """Return the list of Rounds in which this drafter and K would have written a RecordedText.
-
-    The Rounds have no p and q, which would take megabytes.
+    """Return the list of Rounds in which this drafter and K would have written a RecordedText, with
+    p and q left out, because they take megabytes.
     """
-    target, greedy = RecordedTarget(text.ids, drafter.n_vocab), SamplingParams(0.0)
+    target = RecordedTarget(text.ids, drafter.n_vocab)
+    greedy = SamplingParams(0.0)  # which leaves one-hot rows as they are: nothing is random
     rounds = speculative(target, drafter, text.prompt, len(text.tokens), K, greedy, Rng(0))
     next(rounds)  # the prefill
     return [replace(this_round, q=None, p=None) for this_round in rounds]
@@ -159,10 +172,11 @@ def replay_text(text, drafter, K):
 
 
 def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
-    """Replay a Log with one draft and every K. Returns a list of rows (dicts), one for each K.
+    """Replay a Log with one Draft and every K of a list. Returns a list of rows (dicts), one for
+    each K. Shows a progress bar.
 
-    name: the draft's, for the rows and the bar on the terminal; Ks: a list of numbers;
-    latency: the Latency of this draft, for projected speedups
+    name: the draft's, for the rows and the bar; seed: of the random decisions of a sampled log
+    latency: the Latency of this draft, for projected speedups; rule: "token" or "block"
     """
     replayed = ReplayedDraft(draft, log, seed, rule)
     about = {
@@ -171,21 +185,29 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "temperature": None if log.foreign else log.settings["temperature"],
         "verification": rule,
     }
-    progress = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [about | replay_row(replayed.rounds(K), K, latency) for K in progress]
+    bar = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
+    return [about | replay_row(replayed.rounds(K), K, latency) for K in bar]
 
 
 def replay_row(rounds_of_texts, K, latency):
-    """Return {column: value} for one K. rounds_of_texts: for each text the list of its Rounds"""
+    """Return {column: value} for one K: the figures of all texts.
+
+    rounds_of_texts: for each text the list of its Rounds; latency: the Latency of the draft
+    """
     counts, tokens, costs = [], [], []  # an entry for each text
     unknown = latency.why_unknown(K)
     for rounds in rounds_of_texts:
-        counts.append([(len(one.draft), one.examined, one.accepted) for one in rounds])
-        tokens.append(sum(len(one.tokens) for one in rounds))
-        costs.append(0 if unknown else sum(latency.of_round(len(one.draft), K) for one in rounds))
+        drafted = [len(this_round.draft) for this_round in rounds]
+        examined = [this_round.examined for this_round in rounds]
+        accepted = [this_round.accepted for this_round in rounds]
+        counts.append(list(zip(drafted, examined, accepted)))
+        tokens.append(sum(len(this_round.tokens) for this_round in rounds))
+        # a sum of 0 makes the projected speedup None
+        costs.append(0 if unknown else sum(latency.of_round(n, K) for n in drafted))
     figures = {
         "acceptance_rate": acceptance_estimate(counts),
         "tokens_per_target_pass": Estimate(tokens, [len(rounds) for rounds in rounds_of_texts]),
+        # the target alone would write a token for each pass over one row
         "projected_speedup": Estimate(tokens, costs, withheld=unknown),
     }
     return {
@@ -201,9 +223,9 @@ def replay_row(rounds_of_texts, K, latency):
 
 
 def describe_certainty(log, drafts):
-    """Return a text that says which figures of a replay are exact and which are estimates.
+    """Return a text that says which figures of a replay of a Log are exact and which are estimates.
 
-    log: a Log; drafts: the list of the names of the drafts
+    drafts: the list of the names of the drafts
     """
     if log.foreign:
         text = (
