@@ -104,8 +104,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
 
 
 def dispatch(arguments):
-    """Run the command that the first word of a command line names, or generate if that is a flag or
-    missing. arguments: the words, a list of str
+    """Run the command that the first word (of a list of str) names; generate if that is a flag.
 
     Raises InputError for an unknown command, and what the command raises.
     """
@@ -128,9 +127,7 @@ def dispatch(arguments):
 
 
 def main(arguments):
-    """Run a command line, given as a list of str. Returns the exit code. Prints an error that the
-    user can put right as one line on stderr.
-    """
+    """Run a command line, given as a list of str. Returns the exit code; prints errors."""
     return run_for_exit_code(lambda: dispatch(arguments))
 
 

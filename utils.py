@@ -52,8 +52,7 @@ class Backend:
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
-    """The Backend of that name, "numpy" or "cupy". Raises InputError if it cannot run here, or if
-    the values do not go together.
+    """The Backend "numpy" or "cupy". Raises InputError if it, or a value for it, cannot be used.
 
     kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2"
     is tiles 64 columns wide on 2 threads. exact, for NumPy: a position's logits are the same to the
@@ -231,9 +230,7 @@ def sources_of(sizes, models_dir, weights, download):
 
 
 def stored_sources(sizes, models_dir, download):
-    """Find checkpoint folders, and return ([Config], [read], encoder) for them, as sources_of does.
-    Raises InputError if a model cannot be found or used, or if vocabularies differ.
-    """
+    """The ([Config], [read], encoder) of sources_of for checkpoint folders. Raises InputError."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -265,9 +262,7 @@ def random_sources(sizes, models_dir, download):
 
 
 def config_of(size, models_dir):
-    """The Config of a size, or of a folder that holds at least a config.json. Raises InputError if
-    there is neither.
-    """
+    """The Config of a size, or of a folder with a config.json. Raises InputError without either."""
     if size in SIZES:
         return SIZES[size]
     folder = locate(size, models_dir)
@@ -280,9 +275,7 @@ def config_of(size, models_dir):
 
 
 class AnyTokens:
-    """The encoder of models with random weights, to which no token means anything: the ids of the
-    included tokenizer, modulo the size of their vocabulary.
-    """
+    """The encoder of models with random weights: the included tokenizer's ids modulo n_vocab."""
 
     def __init__(self, n_vocab):
         # the included tokenizer, wherever the user keeps models

@@ -83,9 +83,8 @@ def exit_on_signal(number, frame):
 
 
 def run_program(main):
-    """Call main() and end the process with the exit code that it returns, an int. Before that,
-    installs signal handlers, and replaces sys.stdout and those of sys.stdin and sys.stderr that
-    are closed.
+    """Install signal handlers, replace sys.stdout and streams that are closed, call main(), and end
+    the process with the exit code (int) that it returns.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SIGTERM", "SIGHUP"):

@@ -23,8 +23,7 @@ FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a
 
 
 def flag(default, meaning, reader=None, limits=None, choices=(), conflicts=""):
-    """Return a dataclass field that is a flag of the command line. The type of its default is the
-    type of its value.
+    """Return a dataclass field that is a flag. The type of its default is the type of its value.
 
     meaning: what --help says
     reader: a function text -> value, if the type of the default does not say how to read a value
@@ -37,9 +36,7 @@ def flag(default, meaning, reader=None, limits=None, choices=(), conflicts=""):
 
 
 def check_value(setting, value):
-    """Raise SettingError if a value is outside the limits or choices of a flag. setting: the
-    dataclass field that `flag` made.
-    """
+    """Raise SettingError for a value that is not allowed. setting: a field that `flag` made."""
     limits, choices = setting.metadata["limits"], setting.metadata["choices"]
     if limits and value != AUTO:  # --K takes a number or auto
         check_number(setting.name, value, limits)
@@ -190,10 +187,8 @@ class Sampling(Group):
 
     @property
     def to_probs(self):
-        """A function logits -> probabilities: the SamplingParams of the one temperature. For
-        commands that take a single one.
-        """
-        (to_probs,) = self.sampling_params().values()  # the only item
+        """The SamplingParams, a function logits -> probabilities, of the only temperature."""
+        (to_probs,) = self.sampling_params().values()
         return to_probs
 
 

@@ -57,9 +57,7 @@ class Flag:
 
 
 def first_declaring(group, name):
-    """The class that declares the field `name` of the dataclass `group`: of several in its __mro__,
-    the most general.
-    """
+    """The most general base class of the dataclass `group` that declares the field `name`."""
     for cls in reversed(group.__mro__):
         if name in inspect.get_annotations(cls):
             return cls
@@ -132,9 +130,7 @@ def normalize_words(words, flags, takes_words):
 
 
 def refuse_word(word, flags):
-    """Raise InputError for a word that is no flag of the command, always. The message names close
-    flags. flags: {name: Flag}
-    """
+    """Raise InputError for a word that is none of flags ({name: Flag}); it names close flags."""
     from cli.hints import unknown_message  # here: a word that is known needs no hint
 
     names = [f"--{name}" for name in flags]
@@ -166,9 +162,7 @@ def call(command, words, program=None):
         return
 
     def run(*plain, **values):
-        """Call the command with the words without a flag, and with its dataclasses, made from
-        {name of a flag: value}. Raises SettingError for values that they refuse.
-        """
+        """Call the command with its words and dataclasses, made from {name of a flag: value}."""
         arguments = {}
         for name, group in groups.items():
             fields = {field.name for field in dataclasses.fields(group)}

@@ -16,9 +16,7 @@ def underlined(text):
 
 
 def note_early_ends(settings, pair, prompts):
-    """Print on stderr which Prompts (a list) have texts that the end of the target's context cuts
-    short of --n_tokens_to_generate.
-    """
+    """Print on stderr which of these Prompts have texts that the end of the context cuts short."""
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
         n_left = pair.target.config.n_ctx - len(prompt.ids)
@@ -28,9 +26,7 @@ def note_early_ends(settings, pair, prompts):
 
 
 def note_mistake(settings):
-    """Print a line on stderr if the mistake of --mistake cannot change a text with these sampling
-    parameters; it names flags with which it can.
-    """
+    """Print on stderr if --mistake cannot show with these settings, and flags that show it."""
     if settings.mistake:
         from proving.mistakes import case_flags, get_mistake  # here: a plain run needs no museum
 

@@ -45,8 +45,8 @@ class Texts(Group):
 
     @cached_property
     def strings(self):
-        """The list of prompts as str. The first use reads the file, which prints a note on stderr,
-        or standard input. Raises InputError if that cannot be read.
+        """The list of prompts as str. The first use reads the file or standard input. Raises
+        InputError if that cannot be read.
         """
         if not self.prompts:
             return [read_prompt(text) for text in self.prompt]
@@ -54,9 +54,7 @@ class Texts(Group):
 
     @cached_property
     def by_place(self):
-        """{place in the file of --prompts, such as "line 3": prompt}. The first use reads the file,
-        and prints a note on stderr. Raises InputError if that cannot be read.
-        """
+        """{place in the file, such as "line 3": prompt}. The first use calls read_prompts."""
         from cli.prompts import read_prompts  # here: only a file of prompts needs it
 
         return read_prompts(self.prompts)

@@ -45,6 +45,5 @@ def check_length(name, n_tokens, room):
 def check_choice(name, value, *choices):
     """Raise SettingError for the flag `name` if its value is none of the choices."""
     if value not in choices:
-        # "A", "A or B", "A, B or C"
-        expected = " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))
+        expected = " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))  # A, B or C
         raise SettingError(name, f"{value!r}: expected {expected}")
